@@ -1,0 +1,157 @@
+"""Every error that lance_core raises on purpose.
+
+Each error has a stable ``kind`` (for programs), a message (for people) that says what to do, and, where
+known, the ``path`` and byte ``offset`` it is about. All of them survive pickling, because they cross process
+borders in Spark and Dagster.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LanceError(Exception):
+    """Base of all deliberate errors.
+
+    Args:
+        message: What happened and what to do about it.
+        path: File or dataset the error is about.
+        offset: Byte position in that file.
+    """
+
+    kind: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, path: str | None = None, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.offset = offset
+
+    def __str__(self) -> str:
+        """The message, followed by where it happened."""
+        where = [] if self.path is None else [self.path]
+        if self.offset is not None:
+            where.append(f"byte {self.offset}")
+        return f"{self.message} [{', '.join(where)}]" if where else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by attributes, so that keyword-only arguments survive."""
+        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
+
+
+def _rebuild(cls: type[LanceError], args: tuple[object, ...], state: dict[str, object]) -> LanceError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class CorruptDataError(LanceError):
+    """Bytes that no correct writer can have made."""
+
+    kind = "corrupt_data"
+
+
+class UnsupportedError(LanceError, NotImplementedError):
+    """A valid request or file that this version of lance_core cannot serve; the message names the feature."""
+
+    kind = "unsupported"
+
+
+class InvalidInputError(LanceError, ValueError):
+    """A wrong argument, a type mismatch, an unknown column."""
+
+    kind = "invalid_input"
+
+
+class NotFoundError(LanceError, FileNotFoundError):
+    """Something that was asked for by name does not exist."""
+
+    kind = "not_found"
+
+
+class DatasetNotFoundError(NotFoundError):
+    """There is no dataset at this place."""
+
+    kind = "dataset_not_found"
+
+
+class VersionNotFoundError(NotFoundError):
+    """The dataset has no such version (it may have been cleaned up)."""
+
+    kind = "version_not_found"
+
+
+class RefNotFoundError(NotFoundError):
+    """The dataset has no such tag or branch."""
+
+    kind = "ref_not_found"
+
+
+class AlreadyExistsError(LanceError, FileExistsError):
+    """Something that should be created is there already."""
+
+    kind = "already_exists"
+
+
+class DatasetAlreadyExistsError(AlreadyExistsError):
+    """There is a dataset at this place already."""
+
+    kind = "dataset_already_exists"
+
+
+class RefAlreadyExistsError(AlreadyExistsError):
+    """There is a tag or branch of this name already."""
+
+    kind = "ref_already_exists"
+
+
+class CommitConflictError(LanceError):
+    """Another commit changed what this one relies on.
+
+    Read the new version and do the work again.
+
+    Args:
+        message: What happened.
+        ours: Name of the operation that could not be committed.
+        theirs: Name of the committed operation it conflicts with.
+        version: Version that holds the other operation.
+        is_retryable: True if the same work can succeed on the newest version.
+        path: Dataset.
+    """
+
+    kind = "commit_conflict"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        ours: str = "",
+        theirs: str = "",
+        version: int | None = None,
+        is_retryable: bool = True,
+        path: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path)
+        self.ours = ours
+        self.theirs = theirs
+        self.version = version
+        self.is_retryable = is_retryable
+
+
+class CommitContentionError(LanceError):
+    """The commit could have been merged, but too many other commits came first; try again later."""
+
+    kind = "commit_contention"
+
+
+class CommitOutcomeUnknownError(LanceError):
+    """The store failed in a way that leaves open whether the commit landed; nothing was deleted."""
+
+    kind = "commit_outcome_unknown"
+
+
+class UnsafeStoreError(LanceError):
+    """The store cannot create a file atomically, so that two writers could both believe to have won."""
+
+    kind = "unsafe_store"

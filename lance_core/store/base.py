@@ -1,0 +1,100 @@
+"""What the rest of lance_core needs from a place that holds bytes.
+
+A store is rooted at one dataset directory; every path below is relative to it and uses ``/``. The guarantees are
+those of the table format: a finished object is visible as a whole or not at all, ``put_if_absent`` lets exactly one
+of several writers win, and a listing shows every object whose creation has finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectInfo:
+    """One object in a listing.
+
+    Attributes:
+        path: Path relative to the store's root.
+        size: Bytes.
+        modified: Time of the last write, UTC.
+    """
+
+    path: str
+    size: int
+    modified: datetime
+
+
+class ObjectReader(Protocol):
+    """Random access to one finished object."""
+
+    @property
+    def size(self) -> int:
+        """Bytes in the object."""
+        ...
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
+        """Read half-open byte ranges, announced together; one buffer for each, in the order given."""
+        ...
+
+    def close(self) -> None:
+        """Release the handle; buffers already returned stay valid."""
+        ...
+
+
+class ObjectWriter(Protocol):
+    """An object being written; nobody sees it before ``commit``."""
+
+    def write(self, data: bytes | memoryview | pa.Buffer) -> None:
+        """Append bytes."""
+        ...
+
+    def commit(self) -> int:
+        """Make the object visible and return its size in bytes."""
+        ...
+
+    def abort(self) -> None:
+        """Drop everything written so far."""
+        ...
+
+
+class Store(Protocol):
+    """Objects below one dataset root."""
+
+    @property
+    def uri(self) -> str:
+        """Absolute address of the root."""
+        ...
+
+    def reader(self, path: str, /) -> ObjectReader:
+        """Open an object for reading; NotFoundError if it is not there."""
+        ...
+
+    def writer(self, path: str, /) -> ObjectWriter:
+        """Begin a new object; an existing one is replaced at ``commit``."""
+        ...
+
+    def get(self, path: str, /) -> bytes:
+        """Read a whole (small) object; NotFoundError if it is not there."""
+        ...
+
+    def put(self, path: str, data: bytes, /) -> None:
+        """Write a whole object, replacing what is there."""
+        ...
+
+    def put_if_absent(self, path: str, data: bytes, /) -> bool:
+        """Create an object atomically; False if it exists, UnsafeStoreError if the store cannot promise that."""
+        ...
+
+    def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
+        """All objects below the folder ``prefix``, in no particular order; nothing if it does not exist."""
+        ...
+
+    def delete(self, paths: Sequence[str], /) -> None:
+        """Delete objects; those that are gone already are no error."""
+        ...
