@@ -1,0 +1,466 @@
+"""The logical schema: fields with ids, as stored in manifests and data files.
+
+Source: messages ``Schema`` and ``Field`` of package ``lance.file``. Fields are listed depth first; ``parent_id`` is -1
+at the top level. ``logical_type`` is the Arrow type in words (`logical_type_of`, `arrow_type_of`). Lists, large lists,
+maps and structs have child fields; a fixed-size list of primitives has none (its item type stands in the text).
+
+Not supported: extension type ``json``, ``bfloat16`` items, decimals of 32 and 64 bits, unions, run-end-encoded and
+list-view types, intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lance_core._proto import file_pb2
+from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+MAX_DEPTH = 100
+"""Nesting that is believed; deeper schemas are taken for damage."""
+MAX_TYPE_LENGTH = 2000
+"""Characters of a logical type that are believed."""
+
+EXTENSION_NAME_KEY = "ARROW:extension:name"
+EXTENSION_METADATA_KEY = "ARROW:extension:metadata"
+_PACKED_KEYS = ("lance-encoding:packed", "packed")
+
+_SIMPLE_TYPES: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "uint8": pa.uint8(),
+    "int16": pa.int16(),
+    "uint16": pa.uint16(),
+    "int32": pa.int32(),
+    "uint32": pa.uint32(),
+    "int64": pa.int64(),
+    "uint64": pa.uint64(),
+    "halffloat": pa.float16(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "large_string": pa.large_string(),
+    "large_binary": pa.large_binary(),
+    "date32:day": pa.date32(),
+    "date64:ms": pa.date64(),
+    "time32:s": pa.time32("s"),
+    "time32:ms": pa.time32("ms"),
+    "time64:us": pa.time64("us"),
+    "time64:ns": pa.time64("ns"),
+    "duration:s": pa.duration("s"),
+    "duration:ms": pa.duration("ms"),
+    "duration:us": pa.duration("us"),
+    "duration:ns": pa.duration("ns"),
+}
+_SIMPLE_NAMES = {arrow: name for name, arrow in _SIMPLE_TYPES.items()} | {
+    pa.string_view(): "string",
+    pa.binary_view(): "binary",
+}
+_STRUCT_LIST = "fixed_size_list:struct:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a schema.
+
+    Attributes:
+        id: Number of the field, stable for the life of the dataset; -1 if none is given yet.
+        name: Name of the field.
+        logical_type: Arrow type in words.
+        nullable: False if nulls are refused on writing.
+        metadata: Arrow field metadata.
+        children: Child fields of structs, lists, maps and fixed-size lists of structs.
+        extension_name: Name of the Arrow extension type, or empty.
+        encoding: Decoration from file version 0.1, kept as read.
+        dictionary: Position and length of a dictionary of file version 0.1.
+        unenforced_primary_key: True if the field belongs to the declared (not checked) primary key.
+        unenforced_primary_key_position: Place in that key, from 1; 0 if not given.
+        unenforced_clustering_key: True if the field belongs to the declared clustering key.
+        unenforced_clustering_key_position: Place in that key, from 1; 0 if not given.
+    """
+
+    id: int
+    name: str
+    logical_type: str
+    nullable: bool = True
+    metadata: Mapping[str, bytes] = field(default_factory=dict)
+    children: tuple[Field, ...] = ()
+    extension_name: str = ""
+    encoding: int = 0
+    dictionary: tuple[int, int] | None = None
+    unenforced_primary_key: bool = False
+    unenforced_primary_key_position: int = 0
+    unenforced_clustering_key: bool = False
+    unenforced_clustering_key_position: int = 0
+
+    @property
+    def is_packed(self) -> bool:
+        """True for a struct whose children share one column."""
+        return self.logical_type == "struct" and any(self.metadata.get(key) == b"true" for key in _PACKED_KEYS)
+
+    @property
+    def is_leaf(self) -> bool:
+        """True if data files hold a column for this field itself."""
+        return not self.children or self.is_packed or self.extension_name == "lance.blob.v2"
+
+    def walk(self) -> Iterator[Field]:
+        """This field and all below it, depth first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def leaves(self) -> Iterator[Field]:
+        """The fields at or below this one that have a column, depth first."""
+        if self.is_leaf:
+            yield self
+            return
+        for child in self.children:
+            yield from child.leaves()
+
+    def to_arrow(self) -> pa.Field:
+        """The Arrow field.
+
+        Raises:
+            UnsupportedError: The type is not supported; the message names it.
+            CorruptDataError: The children do not fit the type.
+        """
+        metadata = dict(self.metadata) or None
+        return pa.field(self.name, arrow_type_of(self), nullable=self.nullable, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The fields of a dataset or data file.
+
+    Attributes:
+        fields: Top-level fields.
+        metadata: Arrow schema metadata.
+    """
+
+    fields: tuple[Field, ...]
+    metadata: Mapping[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def from_arrow(cls, schema: pa.Schema, first_id: int = 0) -> Schema:
+        """Number the fields of an Arrow schema depth first.
+
+        Args:
+            schema: Arrow schema.
+            first_id: Id of the first field.
+
+        Raises:
+            UnsupportedError: A type that Lance cannot hold.
+        """
+        numbered: list[Field] = []
+        next_id = first_id
+        for arrow in schema:
+            one, next_id = _from_arrow(arrow, next_id)
+            numbered.append(one)
+        metadata = {key.decode(): bytes(value) for key, value in (schema.metadata or {}).items()}
+        return cls(tuple(numbered), metadata)
+
+    def to_arrow(self) -> pa.Schema:
+        """The Arrow schema; errors as in `Field.to_arrow`."""
+        return pa.schema([one.to_arrow() for one in self.fields], metadata=dict(self.metadata) or None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the top-level fields."""
+        return tuple(one.name for one in self.fields)
+
+    @property
+    def max_id(self) -> int:
+        """Largest field id, -1 if there are no fields."""
+        return max((one.id for one in self.walk()), default=-1)
+
+    def walk(self) -> Iterator[Field]:
+        """All fields, depth first."""
+        for one in self.fields:
+            yield from one.walk()
+
+    def leaves(self) -> tuple[Field, ...]:
+        """Fields that have a column in data files, depth first."""
+        return tuple(leaf for one in self.fields for leaf in one.leaves())
+
+    def select(self, names: Sequence[str]) -> Schema:
+        """Keep some fields.
+
+        Args:
+            names: Top-level names, or paths whose steps are joined by dots. Top-level fields come out in the order
+                asked for, fields inside a struct in the order of the schema.
+
+        Raises:
+            InvalidInputError: A name that does not exist.
+        """
+        wanted: dict[str, Field] = {}
+        for name in names:
+            top = next((one for one in self.fields if one.name == name), None) or _descend(self.fields, name)
+            before = wanted.get(top.name)
+            wanted[top.name] = top if before is None else _union(self._field(top.name), before, top)
+        return Schema(tuple(wanted.values()), self.metadata)
+
+    def _field(self, name: str) -> Field:
+        return next(one for one in self.fields if one.name == name)
+
+
+def _descend(fields: Sequence[Field], path: str) -> Field:
+    """The field at a dotted path, inside parents that hold nothing else."""
+    for one in fields:
+        if path == one.name:
+            return one
+        if path.startswith(one.name + ".") and one.children and not one.is_leaf:
+            return replace(one, children=(_descend(one.children, path[len(one.name) + 1 :]),))
+    known = ", ".join(one.name for one in fields)
+    raise InvalidInputError(f"no field {path!r}; there are: {known}")
+
+
+def _union(full: Field, ours: Field, theirs: Field) -> Field:
+    """What two selections of one field keep together, in the order of the full field."""
+    kept: list[Field] = []
+    for child in full.children:
+        sides = [one for side in (ours, theirs) for one in side.children if one.id == child.id]
+        if sides:
+            kept.append(sides[0] if len(sides) == 1 else _union(child, sides[0], sides[1]))
+    return replace(full, children=tuple(kept))
+
+
+def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
+    metadata = {key.decode(): bytes(value) for key, value in (arrow.metadata or {}).items()}
+    kind = arrow.type
+    if isinstance(kind, pa.BaseExtensionType):
+        metadata |= _extension_metadata(kind, arrow.name)
+        kind = kind.storage_type
+    children: list[Field] = []
+    own_id = next_id
+    next_id += 1
+    for child in _arrow_children(kind):
+        one, next_id = _from_arrow(child, next_id)
+        children.append(one)
+    made = Field(
+        id=own_id,
+        name=arrow.name,
+        logical_type=logical_type_of(kind, arrow.name),
+        nullable=arrow.nullable,
+        metadata=metadata,
+        children=tuple(children),
+        extension_name=metadata.get(EXTENSION_NAME_KEY, b"").decode(),
+    )
+    return made, next_id
+
+
+def _extension_metadata(kind: pa.BaseExtensionType, name: str) -> dict[str, bytes]:
+    if kind.extension_name == "arrow.json":
+        raise UnsupportedError(f"field {name!r}: extension type arrow.json is not supported; store it as a string")
+    serialized: bytes = kind.__arrow_ext_serialize__() if hasattr(kind, "__arrow_ext_serialize__") else b""
+    return {EXTENSION_NAME_KEY: kind.extension_name.encode(), EXTENSION_METADATA_KEY: serialized}
+
+
+def _arrow_children(kind: pa.DataType) -> Iterable[pa.Field]:
+    if pa.types.is_struct(kind):
+        return [kind.field(i) for i in range(kind.num_fields)]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [kind.value_field]
+    if pa.types.is_map(kind):
+        return [pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)]
+    if pa.types.is_fixed_size_list(kind) and pa.types.is_struct(kind.value_type):
+        return [kind.value_field]
+    return []
+
+
+def logical_type_of(kind: pa.DataType, name: str) -> str:
+    """The words for an Arrow type.
+
+    Args:
+        kind: Arrow type, no extension type.
+        name: Field name for the error message.
+
+    Raises:
+        UnsupportedError: A type that Lance cannot hold.
+    """
+    simple = _SIMPLE_NAMES.get(kind)
+    if simple is not None:
+        return simple
+    if pa.types.is_timestamp(kind):
+        return f"timestamp:{kind.unit}:{kind.tz or '-'}"
+    if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind):
+        return f"decimal:{kind.bit_width}:{kind.precision}:{kind.scale}"
+    if pa.types.is_fixed_size_binary(kind):
+        return f"fixed_size_binary:{kind.byte_width}"
+    if pa.types.is_struct(kind):
+        return "struct"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        large = "large_" if pa.types.is_large_list(kind) else ""
+        return f"{large}list{'.struct' if pa.types.is_struct(kind.value_type) else ''}"
+    if pa.types.is_map(kind) and not kind.keys_sorted:
+        return "map"
+    if pa.types.is_fixed_size_list(kind):
+        return f"fixed_size_list:{_fixed_item(kind.value_type, name)}:{kind.list_size}"
+    if pa.types.is_dictionary(kind):
+        value, index = (logical_type_of(one, name) for one in (kind.value_type, kind.index_type))
+        return f"dict:{value}:{index}:false"
+    raise UnsupportedError(f"field {name!r}: Lance has no type for Arrow's {kind}")
+
+
+def _fixed_item(kind: pa.DataType, name: str) -> str:
+    variable = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_dictionary(kind)
+    if variable or kind in (pa.string(), pa.binary(), pa.string_view(), pa.binary_view(), pa.null()):
+        raise UnsupportedError(f"field {name!r}: fixed-size list of {kind} is not supported")
+    text = logical_type_of(kind, name)
+    if text == "map" or text.startswith(("list", "large_list")):
+        raise UnsupportedError(f"field {name!r}: fixed-size list of {kind} is not supported")
+    return text
+
+
+def arrow_type_of(one: Field) -> pa.DataType:
+    """The Arrow type of a field; errors as in `Field.to_arrow`."""
+    text = one.logical_type
+    if len(text) > MAX_TYPE_LENGTH:
+        raise CorruptDataError(f"field {one.name!r}: logical type of {len(text)} characters")
+    simple = _SIMPLE_TYPES.get(text)
+    if simple is not None:
+        return simple
+    if text == "struct":
+        return pa.struct([child.to_arrow() for child in one.children])
+    if text in ("list", "list.struct"):
+        return pa.list_(_only_child(one).to_arrow())
+    if text in ("large_list", "large_list.struct"):
+        return pa.large_list(_only_child(one).to_arrow())
+    if text == "map":
+        entries = _only_child(one).children
+        if len(entries) != 2:  # a projection may have dropped the key or the value
+            raise InvalidInputError(f"field {one.name!r}: a map is read with both its keys and its values")
+        return pa.map_(entries[0].to_arrow(), entries[1].to_arrow())
+    if text.startswith(_STRUCT_LIST):
+        return pa.list_(_only_child(one).to_arrow(), _number(text[len(_STRUCT_LIST) :], one))
+    return _parameterised(text, one)
+
+
+def _parameterised(text: str, one: Field) -> pa.DataType:
+    head, _, rest = text.partition(":")
+    parts = rest.split(":")
+    try:
+        if head == "timestamp" and len(parts) >= 2:
+            zone = rest.partition(":")[2]
+            return pa.timestamp(parts[0], tz=None if zone == "-" else zone)
+        if head == "decimal" and len(parts) == 3 and parts[0] in ("128", "256"):
+            make = pa.decimal128 if parts[0] == "128" else pa.decimal256
+            return make(int(parts[1]), int(parts[2]))
+        if head == "fixed_size_binary":
+            return pa.binary(int(rest))
+        if head == "fixed_size_list" and len(parts) >= 2:
+            inner, _, size = rest.rpartition(":")
+            item = _SIMPLE_TYPES.get(inner) or _parameterised(inner, one)
+            return pa.list_(item, _number(size, one))
+        if head == "dict" and len(parts) >= 3:
+            value, index, _ = rest.rsplit(":", 2)
+            return pa.dictionary(_SIMPLE_TYPES[index], _SIMPLE_TYPES.get(value) or _parameterised(value, one))
+    except (ValueError, KeyError) as error:
+        raise CorruptDataError(f"field {one.name!r}: logical type {text!r} makes no sense") from error
+    raise UnsupportedError(f"field {one.name!r}: logical type {text!r} is not supported")
+
+
+def _number(text: str, one: Field) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**31:
+        raise CorruptDataError(f"field {one.name!r}: bad list size in logical type {one.logical_type!r}")
+    return int(text)
+
+
+def _only_child(one: Field) -> Field:
+    if len(one.children) != 1:
+        raise CorruptDataError(f"field {one.name!r}: {one.logical_type} with {len(one.children)} child fields, not 1")
+    return one.children[0]
+
+
+def encode_fields(schema: Schema) -> list[file_pb2.Field]:
+    """The messages of a schema, depth first (metadata of the schema itself is the caller's)."""
+    encoded: list[file_pb2.Field] = []
+
+    def add(one: Field, parent_id: int) -> None:
+        message = file_pb2.Field(
+            name=one.name,
+            id=one.id,
+            parent_id=parent_id,
+            logical_type=one.logical_type,
+            nullable=one.nullable,
+            encoding=one.encoding,  # pyright: ignore[reportArgumentType] enums travel as numbers, known or not
+            extension_name=one.extension_name,
+            metadata=one.metadata,
+            unenforced_primary_key=one.unenforced_primary_key,
+            unenforced_primary_key_position=one.unenforced_primary_key_position,
+            unenforced_clustering_key=one.unenforced_clustering_key,
+            unenforced_clustering_key_position=one.unenforced_clustering_key_position,
+        )
+        if one.dictionary is not None:
+            message.dictionary.offset, message.dictionary.length = one.dictionary
+        encoded.append(message)
+        for child in one.children:
+            add(child, one.id)
+
+    for one in schema.fields:
+        add(one, -1)
+    return encoded
+
+
+def decode_fields(messages: Iterable[file_pb2.Field], metadata: Mapping[str, bytes]) -> Schema:
+    """Rebuild the tree of fields.
+
+    Args:
+        messages: Fields, parents before their children.
+        metadata: Schema metadata.
+
+    Raises:
+        CorruptDataError: An unknown parent, an id that occurs twice, nesting beyond reason.
+    """
+    children: dict[int, list[int]] = {}
+    positions: dict[int, int] = {}
+    depths: list[int] = []
+    listed = list(messages)
+    for position, message in enumerate(listed):
+        # pylance 14.0.2 gives the children of a blob v2 field the id -1 and puts them behind their parent.
+        is_unnumbered = message.id == -1 and position > 0
+        parent = listed[_last_numbered(listed, position)].id if is_unnumbered else message.parent_id
+        if parent != -1 and parent not in positions:
+            raise CorruptDataError(f"field {message.name!r} names parent {parent}, which is not there")
+        if message.id in positions:
+            raise CorruptDataError(f"field id {message.id} occurs twice")
+        depths.append(0 if parent == -1 else depths[positions[parent]] + 1)
+        if depths[-1] > MAX_DEPTH:
+            raise CorruptDataError(f"field {message.name!r} is nested more than {MAX_DEPTH} deep")
+        children.setdefault(-1 if parent == -1 else positions[parent], []).append(position)
+        if message.id != -1:
+            positions[message.id] = position
+
+    def build(position: int) -> Field:
+        return _decode_field(listed[position], tuple(build(child) for child in children.get(position, ())))
+
+    return Schema(tuple(build(position) for position in children.get(-1, ())), dict(metadata))
+
+
+def _last_numbered(listed: Sequence[file_pb2.Field], position: int) -> int:
+    return next((at for at in range(position - 1, -1, -1) if listed[at].id != -1), 0)
+
+
+def _decode_field(message: file_pb2.Field, children: tuple[Field, ...]) -> Field:
+    has_dictionary = message.HasField("dictionary")
+    return Field(
+        id=message.id,
+        name=message.name,
+        logical_type=message.logical_type,
+        nullable=message.nullable,
+        metadata=dict(message.metadata),
+        children=children,
+        extension_name=message.extension_name,
+        encoding=int(message.encoding),
+        dictionary=(message.dictionary.offset, message.dictionary.length) if has_dictionary else None,
+        unenforced_primary_key=message.unenforced_primary_key,
+        unenforced_primary_key_position=message.unenforced_primary_key_position,
+        unenforced_clustering_key=message.unenforced_clustering_key,
+        unenforced_clustering_key_position=message.unenforced_clustering_key_position,
+    )
