@@ -1,1 +1,53 @@
-"""Lance tables for Dagster."""
+"""Dagster objects for Lance tables: IO manager, resources, maintenance assets, checks.
+
+defs = dg.Definitions(
+    assets=[*assets, *build_maintenance_assets(assets)],
+    resources={
+        "io_manager": LanceIOManager(root="data", spark=(spark := SparkSessionResource())),
+        "lance": LanceResource(root="data"),
+        "spark": spark,
+    },
+)
+"""
+
+from importlib.metadata import version as _version
+
+from dagster_shared.libraries import DagsterLibraryRegistry
+
+from lance_dagster.checks import build_lance_checks
+from lance_dagster.definitions import lance_asset_metadata
+from lance_dagster.io_manager import LanceIOManager
+from lance_dagster.maintenance import (
+    CleanupPolicy,
+    CompactionPolicy,
+    DeletionPolicy,
+    MaintenanceConfig,
+    build_maintenance_assets,
+    build_maintenance_definitions,
+    build_maintenance_job,
+    build_maintenance_schedule,
+)
+from lance_dagster.observe import build_observable_table
+from lance_dagster.resource import LanceResource
+from lance_dagster.spark import SparkSessionResource
+
+__version__ = _version("lance-dagster")
+
+__all__ = [
+    "CleanupPolicy",
+    "CompactionPolicy",
+    "DeletionPolicy",
+    "LanceIOManager",
+    "LanceResource",
+    "MaintenanceConfig",
+    "SparkSessionResource",
+    "build_lance_checks",
+    "build_maintenance_assets",
+    "build_maintenance_definitions",
+    "build_maintenance_job",
+    "build_maintenance_schedule",
+    "build_observable_table",
+    "lance_asset_metadata",
+]
+
+DagsterLibraryRegistry.register("lance-dagster", __version__, is_dagster_package=False)

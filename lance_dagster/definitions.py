@@ -1,0 +1,55 @@
+"""Helpers that put what is known of a table onto the asset's definition, where Dagster's UI looks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from lance_dagster.metadata import STORAGE_KIND, table_schema
+from lance_dagster.tables import Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+KINDS = frozenset({"lance"})
+
+
+def lance_asset_metadata(
+    asset_key: dg.AssetKey | Sequence[str] | str,
+    *,
+    root: str,
+    schema: pa.Schema | None = None,
+    partition_expr: str | Mapping[str, str] | None = None,
+    mode: str | None = None,
+    primary_key: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Metadata for ``@dg.asset(metadata=...)``: the Storage panel, the Columns table, and the IO manager's settings.
+
+    Args:
+        asset_key: Key of the asset.
+        root: The IO manager's root.
+        schema: Declared columns; also the schema of the empty input of a self-dependent asset's first partition.
+        partition_expr: Column that holds the partition key, or dimension -> column.
+        mode: Write mode of this asset.
+        primary_key: Columns shown as the table's key (not enforced).
+
+    Returns:
+        ``dagster/table_name``, ``dagster/uri``, ``dagster/storage_kind`` and what was given.
+    """
+    key = dg.AssetKey.from_coercible(asset_key)
+    metadata: dict[str, Any] = {
+        "dagster/table_name": ".".join(key.path),
+        "dagster/uri": Tables(root=root).uri(key),
+        "dagster/storage_kind": STORAGE_KIND,
+    }
+    if schema is not None:
+        metadata["lance/schema"] = schema
+        metadata["dagster/column_schema"] = table_schema(schema, primary_key=primary_key)
+    if partition_expr is not None:
+        metadata["partition_expr"] = partition_expr if isinstance(partition_expr, str) else dict(partition_expr)
+    if mode is not None:
+        metadata["mode"] = mode
+    return metadata

@@ -1,0 +1,20 @@
+"""Compaction, materialization of deletions and clean-up as Dagster assets."""
+
+from lance_dagster.maintenance.assets import MaintenanceConfig, build_maintenance_assets
+from lance_dagster.maintenance.definitions import (
+    build_maintenance_definitions,
+    build_maintenance_job,
+    build_maintenance_schedule,
+)
+from lance_dagster.maintenance.policies import CleanupPolicy, CompactionPolicy, DeletionPolicy
+
+__all__ = [
+    "CleanupPolicy",
+    "CompactionPolicy",
+    "DeletionPolicy",
+    "MaintenanceConfig",
+    "build_maintenance_assets",
+    "build_maintenance_definitions",
+    "build_maintenance_job",
+    "build_maintenance_schedule",
+]

@@ -1,0 +1,98 @@
+"""Where an asset's table lives: asset key -> URI, and opening it.
+
+``root/part1/part2.lance``: one folder per prefix, the suffix ``.lance`` on the last part only. That is the layout
+of LanceDB and of Lance's directory catalog, so those tools open the same tables, and a table can never be mistaken
+for a folder that holds tables.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import lance_core
+from lance_core.errors import DatasetNotFoundError, InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import dagster as dg
+
+SUFFIX = ".lance"
+# A part may not start with a dot (hidden, "..") nor be a table's folder name; the rest is what every object store,
+# file system and URI parser takes literally.
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+@-]*")
+_MAX_PART = 128
+
+
+def table_path(parts: Sequence[str]) -> str:
+    """Relative path of an asset's table.
+
+    Args:
+        parts: Parts of the asset key.
+
+    Raises:
+        InvalidInputError: For a part that is no safe folder name everywhere; nothing is escaped silently, because two
+            keys could then meet in one table.
+    """
+    for part in parts:
+        if not _PART.fullmatch(part) or len(part) > _MAX_PART or part.lower().endswith(SUFFIX):
+            msg = (
+                f"Asset key part {part!r} of {list(parts)} cannot be a table's folder: use letters, digits and _-.=+@ "
+                f"(not first a dot, not the ending {SUFFIX!r}, at most {_MAX_PART} characters), or set the asset's "
+                "metadata 'lance/uri' to choose the place yourself."
+            )
+            raise InvalidInputError(msg)
+    if not parts:
+        msg = "An empty asset key has no table."
+        raise InvalidInputError(msg)
+    return "/".join(parts) + SUFFIX
+
+
+def absolute_root(root: str) -> str:
+    """``root`` without a trailing slash; a local path becomes absolute, because Spark's workers run elsewhere."""
+    if not root.strip():
+        msg = "`root` is empty: give the folder or URI that holds the tables."
+        raise InvalidInputError(msg)
+    if "://" in root:
+        return root.rstrip("/")
+    return os.path.abspath(os.path.expanduser(root))  # noqa: PTH100,PTH111 - text in, text out: a URI is no Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """All tables below one root.
+
+    Args:
+        root: Folder or URI.
+        storage_options: Credentials and settings of the object store.
+    """
+
+    root: str
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+    def uri(self, asset_key: dg.AssetKey) -> str:
+        """URI of an asset's table (see the module's text)."""
+        return f"{absolute_root(self.root)}/{table_path(asset_key.path)}"
+
+    def open(self, uri: str, *, version: int | str | None = None) -> lance_core.LanceDataset:
+        """Open a table.
+
+        Args:
+            uri: From ``uri``.
+            version: Version number, tag, or None for the newest.
+
+        Raises:
+            DatasetNotFoundError: No table there.
+            VersionNotFoundError, RefNotFoundError: No such version or tag.
+        """
+        return lance_core.dataset(uri, version=version, storage_options=dict(self.storage_options) or None)
+
+    def find(self, uri: str) -> lance_core.LanceDataset | None:
+        """Open a table, or None if there is none; every other failure is raised."""
+        try:
+            return self.open(uri)
+        except DatasetNotFoundError:
+            return None
