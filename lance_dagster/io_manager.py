@@ -1,7 +1,5 @@
 """The IO manager: assets in, Lance tables out, and back."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import dagster as dg

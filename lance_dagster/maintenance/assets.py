@@ -8,7 +8,14 @@ import dagster as dg
 from pydantic import Field
 
 from lance_core.errors import UnsupportedError
-from lance_dagster.maintenance.policies import CleanupPolicy, CompactionPolicy, DeletionPolicy
+from lance_dagster.maintenance.policies import (
+    DEFAULT_CLEANUP,
+    DEFAULT_COMPACTION,
+    DEFAULT_DELETIONS,
+    CleanupPolicy,
+    CompactionPolicy,
+    DeletionPolicy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +30,9 @@ class MaintenanceConfig(dg.Config):
 def build_maintenance_assets(
     tables: dg.CoercibleToAssetKey | dg.AssetsDefinition | dg.AssetSpec | Iterable[object],
     *,
-    compaction: CompactionPolicy | None = CompactionPolicy(),
-    deletions: DeletionPolicy | None = DeletionPolicy(),
-    cleanup: CleanupPolicy | None = CleanupPolicy(),
+    compaction: CompactionPolicy | None = DEFAULT_COMPACTION,
+    deletions: DeletionPolicy | None = DEFAULT_DELETIONS,
+    cleanup: CleanupPolicy | None = DEFAULT_CLEANUP,
     resource_key: str = "lance",
     group_name: str = "maintenance",
     pool: str | None = None,

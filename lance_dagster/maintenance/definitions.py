@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lance_dagster.maintenance.assets import build_maintenance_assets
-from lance_dagster.maintenance.policies import CleanupPolicy, CompactionPolicy, DeletionPolicy
+from lance_dagster.maintenance.policies import (
+    DEFAULT_CLEANUP,
+    DEFAULT_COMPACTION,
+    DEFAULT_DELETIONS,
+    CleanupPolicy,
+    CompactionPolicy,
+    DeletionPolicy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,9 +60,9 @@ def build_maintenance_schedule(
 def build_maintenance_definitions(
     tables: dg.CoercibleToAssetKey | dg.AssetsDefinition | dg.AssetSpec | Iterable[object],
     *,
-    compaction: CompactionPolicy | None = CompactionPolicy(),
-    deletions: DeletionPolicy | None = DeletionPolicy(),
-    cleanup: CleanupPolicy | None = CleanupPolicy(),
+    compaction: CompactionPolicy | None = DEFAULT_COMPACTION,
+    deletions: DeletionPolicy | None = DEFAULT_DELETIONS,
+    cleanup: CleanupPolicy | None = DEFAULT_CLEANUP,
     resource_key: str = "lance",
     group_name: str = "maintenance",
     name: str = "lance_maintenance",

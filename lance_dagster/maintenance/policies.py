@@ -49,3 +49,8 @@ class CleanupPolicy:
     retain_versions: int = 3
     keep_runs: int = 10
     keep_runs_for: timedelta = timedelta(days=14)
+
+
+DEFAULT_COMPACTION = CompactionPolicy()
+DEFAULT_DELETIONS = DeletionPolicy()
+DEFAULT_CLEANUP = CleanupPolicy()
