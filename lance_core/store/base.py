@@ -7,12 +7,14 @@ of several writers win, and a listing shows every object whose creation has fini
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,28 +61,27 @@ class ObjectWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Drop everything written so far."""
+        """Drop everything written so far; nothing happens after ``commit``."""
         ...
 
 
-class Store(Protocol):
-    """Objects below one dataset root."""
-
-    @property
-    def uri(self) -> str:
-        """Absolute address of the root."""
-        ...
+class ObjectSource(Protocol):
+    """Where objects are read from."""
 
     def reader(self, path: str, /) -> ObjectReader:
         """Open an object for reading; NotFoundError if it is not there."""
         ...
 
-    def writer(self, path: str, /) -> ObjectWriter:
-        """Begin a new object; an existing one is replaced at ``commit``."""
-        ...
-
     def get(self, path: str, /) -> bytes:
         """Read a whole (small) object; NotFoundError if it is not there."""
+        ...
+
+
+class ObjectSink(Protocol):
+    """Where objects are written to."""
+
+    def writer(self, path: str, /) -> ObjectWriter:
+        """Begin a new object; an existing one is replaced at ``commit``."""
         ...
 
     def put(self, path: str, data: bytes, /) -> None:
@@ -88,7 +89,18 @@ class Store(Protocol):
         ...
 
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
-        """Create an object atomically; False if it exists, UnsafeStoreError if the store cannot promise that."""
+        """Create an object atomically; False if it exists, UnsafeStoreError if the store cannot promise that.
+
+        Any other error leaves open whether the object was created.
+        """
+        ...
+
+
+class ObjectFolder(Protocol):
+    """Which objects there are."""
+
+    def names(self, folder: str, /) -> list[str]:
+        """Names of what lies directly in ``folder``, in no particular order; nothing if it does not exist."""
         ...
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
@@ -97,4 +109,13 @@ class Store(Protocol):
 
     def delete(self, paths: Sequence[str], /) -> None:
         """Delete objects; those that are gone already are no error."""
+        ...
+
+
+class Store(ObjectSource, ObjectSink, ObjectFolder, Protocol):
+    """Objects below one dataset root."""
+
+    @property
+    def uri(self) -> str:
+        """Absolute address of the root."""
         ...

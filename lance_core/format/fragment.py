@@ -1,0 +1,378 @@
+"""Fragments of a manifest: which data files hold which columns of which rows, and which rows are deleted.
+
+Source: messages ``DataFragment``, ``DataFile`` and ``DeletionFile`` of package ``lance.table``. Not supported:
+``overlays`` (feature flag 64). ``metadata`` and ``clustering_id`` are reserved by the format and not modelled: they
+survive in fragments that a commit does not touch and are dropped from those it does, as pylance does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import DecodeError
+
+from lance_core._proto import table_pb2
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+TOMBSTONE_FIELD_ID = -2
+"""Stands in ``DataFile.fields`` for a column that a newer file replaces."""
+
+
+class DeletionFileType(IntEnum):
+    """How a deletion file is laid out."""
+
+    ARROW_ARRAY = 0
+    BITMAP = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One data file of a fragment (message ``DataFile``).
+
+    Attributes:
+        path: File name below ``data/`` of its base.
+        fields: Id of the field that each listed column belongs to; -2 is a tombstone, other negative ids are row
+            lineage columns.
+        column_indices: Column in the file for each of ``fields``.
+        file_major_version: Major file version.
+        file_minor_version: Minor file version.
+        file_size_bytes: Size of the file, 0 if the writer did not record it.
+        base_id: Entry of ``Manifest.base_paths`` that the file lies below; None for the dataset itself.
+    """
+
+    path: str
+    fields: tuple[int, ...]
+    column_indices: tuple[int, ...]
+    file_major_version: int
+    file_minor_version: int
+    file_size_bytes: int = 0
+    base_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionFile:
+    """The file that lists a fragment's deleted rows (message ``DeletionFile``).
+
+    Attributes:
+        file_type: Layout.
+        read_version: Version that the delete read; part of the file name.
+        id: Random number; part of the file name.
+        num_deleted_rows: Rows listed in the file.
+        base_id: As in ``DataFile``.
+    """
+
+    file_type: DeletionFileType
+    read_version: int
+    id: int
+    num_deleted_rows: int
+    base_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowLineageColumn:
+    """Marker: a sequence is stored as a column of a data file, not in the manifest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """A range of rows that share data files (message ``DataFragment``).
+
+    Attributes:
+        id: Unique in the table; 0 in a transaction whose commit assigns it.
+        files: Data files, all ``physical_rows`` long.
+        physical_rows: Rows in the data files, deleted rows included.
+        deletion_file: None if no row is deleted.
+        row_id_sequence: Encoded ``RowIdSequence`` (tables with stable row ids only).
+        last_updated_at_version_sequence: Encoded ``RowDatasetVersionSequence``.
+        created_at_version_sequence: Encoded ``RowDatasetVersionSequence``.
+    """
+
+    id: int
+    files: tuple[DataFile, ...]
+    physical_rows: int
+    deletion_file: DeletionFile | None = None
+    row_id_sequence: bytes | RowLineageColumn | None = None
+    last_updated_at_version_sequence: bytes | RowLineageColumn | None = None
+    created_at_version_sequence: bytes | RowLineageColumn | None = None
+
+    @property
+    def num_deleted_rows(self) -> int:
+        """Rows that are deleted."""
+        return 0 if self.deletion_file is None else self.deletion_file.num_deleted_rows
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that are left."""
+        return self.physical_rows - self.num_deleted_rows
+
+
+# --------------------------------------------------------------------------------------------------- values <-> bytes
+
+
+def decode_fragment(record: bytes) -> Fragment:
+    """Decode one ``DataFragment`` message.
+
+    Raises:
+        CorruptDataError: Not a fragment.
+        UnsupportedError: The fragment has data overlays.
+    """
+    try:
+        return from_proto(table_pb2.DataFragment.FromString(record))
+    except DecodeError as error:
+        raise CorruptDataError(f"a fragment record cannot be decoded: {error}") from error
+
+
+def encode_fragment(fragment: Fragment) -> bytes:
+    """Encode as one ``DataFragment`` message."""
+    return to_proto(fragment).SerializeToString()
+
+
+def from_proto(pb: table_pb2.DataFragment) -> Fragment:
+    """Turn a parsed message into a value (for the modules of this package)."""
+    if pb.overlays:
+        raise UnsupportedError(f"fragment {pb.id} has data overlays (feature flag 64), which lance_core does not read")
+    return Fragment(
+        id=pb.id,
+        files=tuple(data_file_from_proto(file) for file in pb.files),
+        physical_rows=pb.physical_rows,
+        deletion_file=_deletion_file_from_proto(pb.deletion_file) if pb.HasField("deletion_file") else None,
+        row_id_sequence=_sequence_from_proto(pb, "row_id_sequence"),
+        last_updated_at_version_sequence=_sequence_from_proto(pb, "last_updated_at_version_sequence"),
+        created_at_version_sequence=_sequence_from_proto(pb, "created_at_version_sequence"),
+    )
+
+
+def to_proto(fragment: Fragment) -> table_pb2.DataFragment:
+    """Turn a value into a message (for the modules of this package)."""
+    pb = table_pb2.DataFragment(
+        id=fragment.id,
+        files=[data_file_to_proto(file) for file in fragment.files],
+        physical_rows=fragment.physical_rows,
+    )
+    if fragment.deletion_file is not None:
+        pb.deletion_file.CopyFrom(_deletion_file_to_proto(fragment.deletion_file))
+    _set_sequence(pb, "row_ids", fragment.row_id_sequence)
+    _set_sequence(pb, "last_updated_at_versions", fragment.last_updated_at_version_sequence)
+    _set_sequence(pb, "created_at_versions", fragment.created_at_version_sequence)
+    return pb
+
+
+def data_file_from_proto(pb: table_pb2.DataFile) -> DataFile:
+    """Turn a parsed message into a value (for the modules of this package)."""
+    return DataFile(
+        path=pb.path,
+        fields=tuple(pb.fields),
+        column_indices=tuple(pb.column_indices),
+        file_major_version=pb.file_major_version,
+        file_minor_version=pb.file_minor_version,
+        file_size_bytes=pb.file_size_bytes,
+        base_id=pb.base_id if pb.HasField("base_id") else None,
+    )
+
+
+def data_file_to_proto(file: DataFile) -> table_pb2.DataFile:
+    """Turn a value into a message (for the modules of this package)."""
+    return table_pb2.DataFile(
+        path=file.path,
+        fields=file.fields,
+        column_indices=file.column_indices,
+        file_major_version=file.file_major_version,
+        file_minor_version=file.file_minor_version,
+        file_size_bytes=file.file_size_bytes,
+        base_id=file.base_id,
+    )
+
+
+def _deletion_file_from_proto(pb: table_pb2.DeletionFile) -> DeletionFile:
+    try:
+        file_type = DeletionFileType(pb.file_type)
+    except ValueError as error:
+        raise UnsupportedError(f"deletion files of type {pb.file_type} are not known") from error
+    return DeletionFile(
+        file_type=file_type,
+        read_version=pb.read_version,
+        id=pb.id,
+        num_deleted_rows=pb.num_deleted_rows,
+        base_id=pb.base_id if pb.HasField("base_id") else None,
+    )
+
+
+def _deletion_file_to_proto(file: DeletionFile) -> table_pb2.DeletionFile:
+    return table_pb2.DeletionFile(
+        file_type=table_pb2.DeletionFile.DeletionFileType.Name(file.file_type),
+        read_version=file.read_version,
+        id=file.id,
+        num_deleted_rows=file.num_deleted_rows,
+        base_id=file.base_id,
+    )
+
+
+def _sequence_from_proto(pb: table_pb2.DataFragment, oneof: str) -> bytes | RowLineageColumn | None:
+    which = pb.WhichOneof(oneof)  # type: ignore[arg-type]
+    if which is None:
+        return None
+    return getattr(pb, which) if which.startswith("inline_") else RowLineageColumn()
+
+
+def _set_sequence(pb: table_pb2.DataFragment, name: str, sequence: bytes | RowLineageColumn | None) -> None:
+    if isinstance(sequence, bytes):
+        setattr(pb, f"inline_{name}", sequence)
+    elif sequence is not None:
+        getattr(pb, f"column_{name}").SetInParent()
+
+
+# ------------------------------------------------------------------------------------------------------ the whole list
+
+
+class FragmentList:
+    """The fragments of a manifest: encoded records, decoded one at a time when asked for.
+
+    Behaves as an immutable sequence of ``Fragment``. Nobody outside sees the records, except the manifest, which
+    copies those that did not change.
+    """
+
+    __slots__ = ("_records", "_scan")
+
+    def __init__(self, records: Iterable[bytes] = ()) -> None:
+        """Wrap encoded ``DataFragment`` messages."""
+        self._records = tuple(records)
+        self._scan: _Scan | None = None
+
+    @classmethod
+    def of(cls, fragments: Iterable[Fragment]) -> FragmentList:
+        """Encode fragments."""
+        return cls(encode_fragment(fragment) for fragment in fragments)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, index: int) -> Fragment:
+        return decode_fragment(self._records[index])
+
+    def __iter__(self) -> Iterator[Fragment]:
+        return map(decode_fragment, self._records)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FragmentList) and self._records == other._records
+
+    def __hash__(self) -> int:
+        return hash(self._records)
+
+    def __repr__(self) -> str:
+        return f"FragmentList({len(self)} fragments)"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (FragmentList, (self._records,))
+
+    @property
+    def records(self) -> tuple[bytes, ...]:
+        """The encoded messages."""
+        return self._records
+
+    @property
+    def ids(self) -> npt.NDArray[np.int64]:
+        """Fragment ids, shape (n,)."""
+        return self._scanned().ids
+
+    @property
+    def physical_rows(self) -> npt.NDArray[np.int64]:
+        """Rows in the data files of each fragment, shape (n,)."""
+        return self._scanned().physical_rows
+
+    @property
+    def num_deleted_rows(self) -> npt.NDArray[np.int64]:
+        """Deleted rows of each fragment, shape (n,)."""
+        return self._scanned().num_deleted_rows
+
+    @property
+    def num_rows(self) -> npt.NDArray[np.int64]:
+        """Rows left in each fragment, shape (n,)."""
+        return self.physical_rows - self.num_deleted_rows
+
+    @property
+    def has_deletions(self) -> bool:
+        """True if any fragment has a deletion file."""
+        return self._scanned().has_deletions
+
+    def find(self, fragment_id: int) -> Fragment | None:
+        """The fragment with this id, or None."""
+        hits = np.flatnonzero(self.ids == fragment_id)
+        return self[int(hits[0])] if len(hits) else None
+
+    def select(self, fragment_ids: Collection[int]) -> list[Fragment]:
+        """The fragments with these ids, in the order of the list; ids that are not there are left out."""
+        wanted = np.isin(self.ids, np.fromiter(fragment_ids, np.int64, len(fragment_ids)))
+        return [self[int(index)] for index in np.flatnonzero(wanted)]
+
+    def replaced(
+        self,
+        *,
+        removed: Collection[int] = (),
+        updated: Mapping[int, Fragment] | None = None,
+        added: Iterable[Fragment] = (),
+    ) -> FragmentList:
+        """A list in which some fragments changed; the records of all others are copied as they are.
+
+        Args:
+            removed: Ids that leave.
+            updated: New content by id.
+            added: Fragments that join, with their final ids.
+
+        Returns:
+            The new list, ascending by id.
+        """
+        records = list(self._records)
+        updated = updated or {}
+        if removed or updated:
+            touched = {*removed, *updated}
+            hit = np.isin(self.ids, np.fromiter(touched, np.int64, len(touched)))
+            gone = set(removed)
+            for index in np.flatnonzero(hit)[::-1].tolist():
+                fragment_id = int(self.ids[index])
+                if fragment_id in gone:
+                    del records[index]
+                else:
+                    records[index] = encode_fragment(updated[fragment_id])
+        records.extend(encode_fragment(fragment) for fragment in added)
+        return FragmentList(records).ascending()
+
+    def ascending(self) -> FragmentList:
+        """The same fragments, ordered by id (itself if they are)."""
+        ids = self.ids
+        if (ids[1:] > ids[:-1]).all():
+            return self
+        return FragmentList(self._records[index] for index in np.argsort(ids, kind="stable").tolist())
+
+    def _scanned(self) -> _Scan:
+        if self._scan is None:
+            self._scan = _scan(self._records)
+        return self._scan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scan:
+    ids: npt.NDArray[np.int64]
+    physical_rows: npt.NDArray[np.int64]
+    num_deleted_rows: npt.NDArray[np.int64]
+    has_deletions: bool
+
+
+def _scan(records: tuple[bytes, ...]) -> _Scan:
+    data, starts, ends = wire.join(records)
+    found = wire.scan_fields(data, starts, ends, numbers=(1, 3, 4))
+    deletion_sizes, deletion_starts = found[3]
+    deletions = wire.scan_fields(data, deletion_starts, deletion_starts + deletion_sizes, numbers=(4,))
+    return _Scan(
+        ids=found[1][0],
+        physical_rows=found[4][0],
+        num_deleted_rows=deletions[4][0],
+        has_deletions=bool((deletion_starts >= 0).any()),
+    )

@@ -1,0 +1,98 @@
+"""Entries of a manifest's index section.
+
+lance_core neither reads nor builds indices. It keeps the entries that other writers made, byte for byte, and takes
+away the fragments for which they no longer hold; readers with index support then scan those instead.
+
+Source: message ``IndexMetadata`` of package ``lance.table``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+from pyroaring import BitMap
+
+from lance_core._proto import table_pb2
+from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexMetadata:
+    """One index, or one segment of it.
+
+    Attributes:
+        uuid: 16 bytes; its hexadecimal form names a folder below ``_indices/``.
+        name: Name of the index; segments share it.
+        fields: Ids of the indexed fields.
+        covering_fields: Ids of fields whose values the index stores.
+        record: The whole encoded message.
+    """
+
+    uuid: bytes
+    name: str
+    fields: tuple[int, ...]
+    covering_fields: tuple[int, ...]
+    record: bytes
+
+    @classmethod
+    def from_proto(cls, pb: table_pb2.IndexMetadata) -> IndexMetadata:
+        """Turn a parsed message into a value (for the modules of this package)."""
+        return cls(
+            uuid=pb.uuid.uuid,
+            name=pb.name,
+            fields=tuple(pb.fields),
+            covering_fields=tuple(pb.covering_fields),
+            record=pb.SerializeToString(),
+        )
+
+    @property
+    def fragment_ids(self) -> frozenset[int] | None:
+        """Fragments that the index covers; None if the writer did not record them."""
+        bitmap = table_pb2.IndexMetadata.FromString(self.record).fragment_bitmap
+        return frozenset(_decode_bitmap(bitmap)) if bitmap else None
+
+
+def without_fragments(index: IndexMetadata, fragment_ids: Collection[int]) -> IndexMetadata:
+    """The same index, not covering these fragments (unchanged if it does not cover them)."""
+    pb = table_pb2.IndexMetadata.FromString(index.record)
+    if not pb.fragment_bitmap:
+        # Absent means unknown, and readers derive it from the index itself, which we cannot change.
+        return index
+    before = _decode_bitmap(pb.fragment_bitmap)
+    after = before - BitMap(fragment_ids)
+    if after == before:
+        return index
+    pb.fragment_bitmap = after.serialize()
+    return IndexMetadata.from_proto(pb)
+
+
+def decode_index_section(data: bytes, *, path: str | None = None) -> tuple[IndexMetadata, ...]:
+    """Decode an ``IndexSection`` message.
+
+    Raises:
+        CorruptDataError: Not an index section.
+    """
+    try:
+        section = table_pb2.IndexSection.FromString(data)
+    except DecodeError as error:
+        raise CorruptDataError(f"the index section cannot be decoded: {error}", path=path) from error
+    return tuple(IndexMetadata.from_proto(pb) for pb in section.indices)
+
+
+def encode_index_section(indices: Collection[IndexMetadata]) -> bytes:
+    """Encode as an ``IndexSection`` message."""
+    return table_pb2.IndexSection(
+        indices=[table_pb2.IndexMetadata.FromString(index.record) for index in indices]
+    ).SerializeToString()
+
+
+def _decode_bitmap(data: bytes) -> BitMap:
+    try:
+        return BitMap.deserialize(data)
+    except ValueError as error:
+        raise CorruptDataError("an index entry has a fragment bitmap that cannot be decoded") from error

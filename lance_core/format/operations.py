@@ -1,0 +1,247 @@
+"""The operations a transaction can hold, as values.
+
+Source: the messages inside ``Transaction`` of package ``lance.table``. Operations marked "decoded only" are kept only
+as far as judging conflicts needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.schema import Schema
+
+
+class UpdateMode(IntEnum):
+    """How an update rewrote its rows."""
+
+    REWRITE_ROWS = 0
+    REWRITE_COLUMNS = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Add fragments (ids 0; the commit assigns them)."""
+
+    fragments: tuple[Fragment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Mark rows as deleted.
+
+    Attributes:
+        updated_fragments: Fragments with their new deletion files.
+        deleted_fragment_ids: Fragments of which no row is left.
+        predicate: What was deleted, in words for people.
+    """
+
+    updated_fragments: tuple[Fragment, ...] = ()
+    deleted_fragment_ids: tuple[int, ...] = ()
+    predicate: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overwrite:
+    """Replace all rows and the schema; the first version of a table is one, too.
+
+    Attributes:
+        fragments: New fragments (ids 0; the commit assigns them).
+        schema: New schema with its metadata.
+        config_upsert_values: Config entries to set.
+    """
+
+    fragments: tuple[Fragment, ...]
+    schema: Schema
+    config_upsert_values: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateIndex:
+    """Add and remove index entries (decoded only)."""
+
+    new_indices: tuple[IndexMetadata, ...] = ()
+    removed_indices: tuple[IndexMetadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteGroup:
+    """Fragments that were rewritten into others with the same rows (new ids 0: the commit assigns them)."""
+
+    old_fragments: tuple[Fragment, ...]
+    new_fragments: tuple[Fragment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """Lay out rows anew without changing them: compaction, materialized deletions.
+
+    Attributes:
+        groups: What became what.
+        has_rewritten_indices: True if index files were rewritten along with it (decoded only).
+    """
+
+    groups: tuple[RewriteGroup, ...]
+    has_rewritten_indices: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """Replace the list of fragments and the schema: columns were added or cast.
+
+    Attributes:
+        fragments: The whole list of the new version.
+        schema: New schema with its metadata.
+        preserves_nullability: True if no field became non-nullable.
+    """
+
+    fragments: tuple[Fragment, ...]
+    schema: Schema
+    preserves_nullability: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    """Make an old version the newest again."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveFragments:
+    """Set fragment ids aside for a rewrite."""
+
+    num_fragments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """Replace rows or columns.
+
+    Attributes:
+        removed_fragment_ids: Fragments of which no row is left.
+        updated_fragments: Fragments with new deletion files or with columns in new files.
+        new_fragments: Fragments that hold the new rows (ids 0; the commit assigns them).
+        fields_modified: Ids of the fields rewritten in place.
+        fields_for_preserving_frag_bitmap: Ids of the fields whose values the moved rows kept.
+        update_mode: How the rows were rewritten.
+    """
+
+    removed_fragment_ids: tuple[int, ...] = ()
+    updated_fragments: tuple[Fragment, ...] = ()
+    new_fragments: tuple[Fragment, ...] = ()
+    fields_modified: tuple[int, ...] = ()
+    fields_for_preserving_frag_bitmap: tuple[int, ...] = ()
+    update_mode: UpdateMode = UpdateMode.REWRITE_ROWS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """Change the schema without touching data: drop, rename, reorder columns.
+
+    Attributes:
+        schema: New schema (its metadata is not part of the operation).
+        preserves_nullability: True if no field became non-nullable.
+    """
+
+    schema: Schema
+    preserves_nullability: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMap:
+    """Changes to a map.
+
+    Attributes:
+        update_entries: New values; None removes the key.
+        replace: True if the map becomes exactly these entries.
+    """
+
+    update_entries: Mapping[str, str | None]
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateConfig:
+    """Change config, table metadata, schema metadata or field metadata; None leaves a map alone."""
+
+    config_updates: UpdateMap | None = None
+    table_metadata_updates: UpdateMap | None = None
+    schema_metadata_updates: UpdateMap | None = None
+    field_metadata_updates: Mapping[int, UpdateMap] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataReplacement:
+    """Swap data files in place: (fragment id, new file) pairs (decoded only)."""
+
+    replacements: tuple[tuple[int, DataFile], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMemWalState:
+    """Bookkeeping of a write-ahead log (decoded only, without content)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clone:
+    """First version of a branch or clone (decoded only)."""
+
+    is_shallow: bool
+    ref_name: str | None
+    ref_version: int
+    ref_path: str
+    branch_name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateBases:
+    """Add base paths (decoded only): their ids, names and paths."""
+
+    ids: tuple[int, ...]
+    names: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOverlay:
+    """Lay values over fragments (decoded only): the fragments' ids."""
+
+    fragment_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownOperation:
+    """An operation that this version of lance_core has never heard of; it conflicts with everything."""
+
+
+Operation: TypeAlias = (
+    Append
+    | Delete
+    | Overwrite
+    | CreateIndex
+    | Rewrite
+    | Merge
+    | Restore
+    | ReserveFragments
+    | Update
+    | Project
+    | UpdateConfig
+    | DataReplacement
+    | UpdateMemWalState
+    | Clone
+    | UpdateBases
+    | DataOverlay
+    | UnknownOperation
+)
+
+
+def operation_name(operation: Operation) -> str:
+    """The operation's name as the specification writes it."""
+    return type(operation).__name__

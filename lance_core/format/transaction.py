@@ -1,0 +1,387 @@
+"""What a commit wanted to do.
+
+Every version's manifest file holds the transaction that made it, and ``_transactions/{read_version}-{uuid}.txn`` holds
+it once more; other writers read it to find out whether their own work still holds.
+
+Source: message ``Transaction`` of package ``lance.table``. All operations are decoded (those that lance_core cannot
+carry out only as far as judging conflicts needs); the ones in ``_ENCODERS`` can be written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message import DecodeError
+
+from lance_core._proto import file_pb2, table_pb2, transaction_pb2
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format import fragment as fragments_format
+from lance_core.format.index_metadata import IndexMetadata
+from lance_core.format.operations import (
+    Append,
+    Clone,
+    CreateIndex,
+    DataOverlay,
+    DataReplacement,
+    Delete,
+    Merge,
+    Operation,
+    Overwrite,
+    Project,
+    ReserveFragments,
+    Restore,
+    Rewrite,
+    RewriteGroup,
+    UnknownOperation,
+    Update,
+    UpdateBases,
+    UpdateConfig,
+    UpdateMap,
+    UpdateMemWalState,
+    UpdateMode,
+    operation_name,
+)
+from lance_core.format.schema import Schema, decode_fields, encode_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lance_core.format.fragment import Fragment
+
+COMMIT_MESSAGE_KEY = "__lance_commit_message"
+"""Transaction property that holds the commit message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """An operation and where it comes from.
+
+    Attributes:
+        read_version: Version that the writer saw when it began; 0 to create a table.
+        uuid: Identity of the commit, hyphenated; kept over all attempts.
+        operation: What to do.
+        transaction_properties: Free text for the history, such as the commit message and the run that wrote it.
+        tag: Unused by the format.
+    """
+
+    read_version: int
+    uuid: str
+    operation: Operation
+    transaction_properties: Mapping[str, str] = field(default_factory=dict)
+    tag: str = ""
+
+    @property
+    def file_name(self) -> str:
+        """Name of the transaction's file below ``_transactions/``."""
+        return f"{self.read_version}-{self.uuid}.txn"
+
+
+def decode_transaction(data: bytes, *, path: str | None = None) -> Transaction:
+    """Decode a ``Transaction`` message.
+
+    Raises:
+        CorruptDataError: Not a transaction.
+    """
+    try:
+        pb = transaction_pb2.Transaction.FromString(data)
+    except DecodeError as error:
+        raise CorruptDataError(f"the transaction cannot be decoded: {error}", path=path) from error
+    which = pb.WhichOneof("operation")
+    operation = UnknownOperation() if which is None else _DECODERS[which](getattr(pb, which))
+    return Transaction(
+        read_version=pb.read_version,
+        uuid=pb.uuid,
+        operation=operation,
+        transaction_properties=dict(pb.transaction_properties),
+        tag=pb.tag,
+    )
+
+
+def encode_transaction(transaction: Transaction) -> bytes:
+    """Encode as a ``Transaction`` message.
+
+    Raises:
+        UnsupportedError: lance_core does not write this operation.
+    """
+    encode = _ENCODERS.get(type(transaction.operation))
+    if encode is None:
+        raise UnsupportedError(f"lance_core does not write {operation_name(transaction.operation)} operations")
+    name, operation = encode(transaction.operation)
+    pb = transaction_pb2.Transaction(
+        read_version=transaction.read_version,
+        uuid=transaction.uuid,
+        tag=transaction.tag,
+        transaction_properties=dict(transaction.transaction_properties),
+    )
+    getattr(pb, name).CopyFrom(operation)
+    return pb.SerializeToString()
+
+
+# ------------------------------------------------------------------------------------------------------------- decoding
+
+
+def _fragments(pbs: Any) -> tuple[Fragment, ...]:
+    return tuple(fragments_format.from_proto(pb) for pb in pbs)
+
+
+def _decode_append(pb: transaction_pb2.Transaction.Append) -> Append:
+    return Append(fragments=_fragments(pb.fragments))
+
+
+def _decode_delete(pb: transaction_pb2.Transaction.Delete) -> Delete:
+    return Delete(
+        updated_fragments=_fragments(pb.updated_fragments),
+        deleted_fragment_ids=tuple(pb.deleted_fragment_ids),
+        predicate=pb.predicate,
+    )
+
+
+def _decode_overwrite(pb: transaction_pb2.Transaction.Overwrite) -> Overwrite:
+    return Overwrite(
+        fragments=_fragments(pb.fragments),
+        schema=decode_fields(pb.schema, dict(pb.schema_metadata)),
+        config_upsert_values=dict(pb.config_upsert_values),
+    )
+
+
+def _decode_create_index(pb: transaction_pb2.Transaction.CreateIndex) -> CreateIndex:
+    return CreateIndex(
+        new_indices=tuple(IndexMetadata.from_proto(index) for index in pb.new_indices),
+        removed_indices=tuple(IndexMetadata.from_proto(index) for index in pb.removed_indices),
+    )
+
+
+def _decode_rewrite(pb: transaction_pb2.Transaction.Rewrite) -> Rewrite:
+    groups = [
+        RewriteGroup(old_fragments=_fragments(group.old_fragments), new_fragments=_fragments(group.new_fragments))
+        for group in pb.groups
+    ]
+    if pb.old_fragments or pb.new_fragments:  # the form of older writers: one group
+        groups.append(
+            RewriteGroup(old_fragments=_fragments(pb.old_fragments), new_fragments=_fragments(pb.new_fragments))
+        )
+    return Rewrite(groups=tuple(groups), has_rewritten_indices=bool(pb.rewritten_indices))
+
+
+def _decode_merge(pb: transaction_pb2.Transaction.Merge) -> Merge:
+    return Merge(
+        fragments=_fragments(pb.fragments),
+        schema=decode_fields(pb.schema, dict(pb.schema_metadata)),
+        preserves_nullability=pb.preserves_nullability,
+    )
+
+
+def _decode_restore(pb: transaction_pb2.Transaction.Restore) -> Restore:
+    return Restore(version=pb.version)
+
+
+def _decode_reserve_fragments(pb: transaction_pb2.Transaction.ReserveFragments) -> ReserveFragments:
+    return ReserveFragments(num_fragments=pb.num_fragments)
+
+
+def _decode_update(pb: transaction_pb2.Transaction.Update) -> Update:
+    return Update(
+        removed_fragment_ids=tuple(pb.removed_fragment_ids),
+        updated_fragments=_fragments(pb.updated_fragments),
+        new_fragments=_fragments(pb.new_fragments),
+        fields_modified=tuple(pb.fields_modified),
+        fields_for_preserving_frag_bitmap=tuple(pb.fields_for_preserving_frag_bitmap),
+        update_mode=UpdateMode(pb.update_mode),
+    )
+
+
+def _decode_project(pb: transaction_pb2.Transaction.Project) -> Project:
+    return Project(schema=decode_fields(pb.schema, {}), preserves_nullability=pb.preserves_nullability)
+
+
+def _decode_update_map(pb: transaction_pb2.Transaction.UpdateMap) -> UpdateMap:
+    entries = {entry.key: entry.value if entry.HasField("value") else None for entry in pb.update_entries}
+    return UpdateMap(update_entries=entries, replace=pb.replace)
+
+
+def _decode_update_config(pb: transaction_pb2.Transaction.UpdateConfig) -> UpdateConfig:
+    def update_map(name: Any) -> UpdateMap | None:
+        return _decode_update_map(getattr(pb, name)) if pb.HasField(name) else None
+
+    config, schema_metadata = update_map("config_updates"), update_map("schema_metadata_updates")
+    # Older writers used plain maps; config entries were merged, metadata maps replaced.
+    if pb.upsert_values or pb.delete_keys:
+        config = UpdateMap(update_entries=dict(pb.upsert_values) | dict.fromkeys(pb.delete_keys))
+    if pb.schema_metadata:
+        schema_metadata = UpdateMap(update_entries=dict(pb.schema_metadata), replace=True)
+    old_fields = {
+        key: UpdateMap(update_entries=dict(value.metadata), replace=True) for key, value in pb.field_metadata.items()
+    }
+    return UpdateConfig(
+        config_updates=config,
+        table_metadata_updates=update_map("table_metadata_updates"),
+        schema_metadata_updates=schema_metadata,
+        field_metadata_updates=old_fields
+        | {key: _decode_update_map(value) for key, value in pb.field_metadata_updates.items()},
+    )
+
+
+def _decode_data_replacement(pb: transaction_pb2.Transaction.DataReplacement) -> DataReplacement:
+    return DataReplacement(
+        replacements=tuple(
+            (group.fragment_id, fragments_format.data_file_from_proto(group.new_file)) for group in pb.replacements
+        )
+    )
+
+
+def _decode_update_mem_wal_state(_pb: transaction_pb2.Transaction.UpdateMemWalState) -> UpdateMemWalState:
+    return UpdateMemWalState()
+
+
+def _decode_clone(pb: transaction_pb2.Transaction.Clone) -> Clone:
+    return Clone(
+        is_shallow=pb.is_shallow,
+        ref_name=pb.ref_name if pb.HasField("ref_name") else None,
+        ref_version=pb.ref_version,
+        ref_path=pb.ref_path,
+        branch_name=pb.branch_name if pb.HasField("branch_name") else None,
+    )
+
+
+def _decode_update_bases(pb: transaction_pb2.Transaction.UpdateBases) -> UpdateBases:
+    return UpdateBases(
+        ids=tuple(base.id for base in pb.new_bases),
+        names=tuple(base.name for base in pb.new_bases),
+        paths=tuple(base.path for base in pb.new_bases),
+    )
+
+
+def _decode_data_overlay(pb: transaction_pb2.Transaction.DataOverlay) -> DataOverlay:
+    return DataOverlay(fragment_ids=tuple(group.fragment_id for group in pb.groups))
+
+
+_DECODERS: dict[str, Callable[[Any], Operation]] = {
+    "append": _decode_append,
+    "delete": _decode_delete,
+    "overwrite": _decode_overwrite,
+    "create_index": _decode_create_index,
+    "rewrite": _decode_rewrite,
+    "merge": _decode_merge,
+    "restore": _decode_restore,
+    "reserve_fragments": _decode_reserve_fragments,
+    "update": _decode_update,
+    "project": _decode_project,
+    "update_config": _decode_update_config,
+    "data_replacement": _decode_data_replacement,
+    "update_mem_wal_state": _decode_update_mem_wal_state,
+    "clone": _decode_clone,
+    "update_bases": _decode_update_bases,
+    "data_overlay": _decode_data_overlay,
+}
+
+
+# ------------------------------------------------------------------------------------------------------------- encoding
+
+
+def _protos(fragments: tuple[Fragment, ...]) -> list[table_pb2.DataFragment]:
+    return [fragments_format.to_proto(fragment) for fragment in fragments]
+
+
+def _fields(schema: Schema) -> list[file_pb2.Field]:
+    return encode_fields(schema)
+
+
+def _encode_append(operation: Append) -> tuple[str, Any]:
+    return "append", transaction_pb2.Transaction.Append(fragments=_protos(operation.fragments))
+
+
+def _encode_delete(operation: Delete) -> tuple[str, Any]:
+    return "delete", transaction_pb2.Transaction.Delete(
+        updated_fragments=_protos(operation.updated_fragments),
+        deleted_fragment_ids=operation.deleted_fragment_ids,
+        predicate=operation.predicate,
+    )
+
+
+def _encode_overwrite(operation: Overwrite) -> tuple[str, Any]:
+    return "overwrite", transaction_pb2.Transaction.Overwrite(
+        fragments=_protos(operation.fragments),
+        schema=_fields(operation.schema),
+        schema_metadata=dict(operation.schema.metadata),
+        config_upsert_values=dict(operation.config_upsert_values),
+    )
+
+
+def _encode_rewrite(operation: Rewrite) -> tuple[str, Any]:
+    if operation.has_rewritten_indices:
+        raise UnsupportedError("lance_core does not write Rewrite operations that rewrite indices")
+    group = transaction_pb2.Transaction.Rewrite.RewriteGroup
+    return "rewrite", transaction_pb2.Transaction.Rewrite(
+        groups=[
+            group(old_fragments=_protos(each.old_fragments), new_fragments=_protos(each.new_fragments))
+            for each in operation.groups
+        ]
+    )
+
+
+def _encode_merge(operation: Merge) -> tuple[str, Any]:
+    return "merge", transaction_pb2.Transaction.Merge(
+        fragments=_protos(operation.fragments),
+        schema=_fields(operation.schema),
+        schema_metadata=dict(operation.schema.metadata),
+        preserves_nullability=operation.preserves_nullability,
+    )
+
+
+def _encode_restore(operation: Restore) -> tuple[str, Any]:
+    return "restore", transaction_pb2.Transaction.Restore(version=operation.version)
+
+
+def _encode_reserve_fragments(operation: ReserveFragments) -> tuple[str, Any]:
+    return "reserve_fragments", transaction_pb2.Transaction.ReserveFragments(num_fragments=operation.num_fragments)
+
+
+def _encode_update(operation: Update) -> tuple[str, Any]:
+    return "update", transaction_pb2.Transaction.Update(
+        removed_fragment_ids=operation.removed_fragment_ids,
+        updated_fragments=_protos(operation.updated_fragments),
+        new_fragments=_protos(operation.new_fragments),
+        fields_modified=operation.fields_modified,
+        fields_for_preserving_frag_bitmap=operation.fields_for_preserving_frag_bitmap,
+        update_mode=transaction_pb2.Transaction.Update.UpdateMode.Name(operation.update_mode),
+    )
+
+
+def _encode_project(operation: Project) -> tuple[str, Any]:
+    return "project", transaction_pb2.Transaction.Project(
+        schema=_fields(operation.schema), preserves_nullability=operation.preserves_nullability
+    )
+
+
+def _encode_update_map(update: UpdateMap) -> transaction_pb2.Transaction.UpdateMap:
+    entry = transaction_pb2.Transaction.UpdateMapEntry
+    return transaction_pb2.Transaction.UpdateMap(
+        update_entries=[entry(key=key, value=value) for key, value in update.update_entries.items()],
+        replace=update.replace,
+    )
+
+
+def _encode_update_config(operation: UpdateConfig) -> tuple[str, Any]:
+    pb = transaction_pb2.Transaction.UpdateConfig()
+    for name in ("config_updates", "table_metadata_updates", "schema_metadata_updates"):
+        update: UpdateMap | None = getattr(operation, name)
+        if update is not None:
+            getattr(pb, name).CopyFrom(_encode_update_map(update))
+    for field_id, update in operation.field_metadata_updates.items():
+        pb.field_metadata_updates[field_id].CopyFrom(_encode_update_map(update))
+    return "update_config", pb
+
+
+_ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
+    Append: _encode_append,
+    Delete: _encode_delete,
+    Overwrite: _encode_overwrite,
+    Rewrite: _encode_rewrite,
+    Merge: _encode_merge,
+    Restore: _encode_restore,
+    ReserveFragments: _encode_reserve_fragments,
+    Update: _encode_update,
+    Project: _encode_project,
+    UpdateConfig: _encode_update_config,
+}

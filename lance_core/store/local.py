@@ -1,0 +1,239 @@
+# ruff: noqa: PTH - plain strings and os: pathlib costs microseconds per call on the path of every read
+"""Datasets on the local file system.
+
+Whole objects are written to a temporary file beside their place. ``os.replace`` then puts them there, or ``os.link``
+where only one of several writers may win: it creates the name with its content in one step, and fails if it exists.
+Opening with O_EXCL would also have one winner, but show others a file that is not finished.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import uuid
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lance_core.errors import NotFoundError
+from lance_core.store.base import ObjectInfo
+from lance_core.store.paths import check_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_TEMPORARY_PREFIX = ".tmp_"
+_BUFFER_SIZE = 1 << 20
+
+
+class LocalStore:
+    """A dataset directory on a local file system.
+
+    Args:
+        root: Absolute path of the directory; it is created by the first write.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._root!r})"
+
+    @property
+    def uri(self) -> str:
+        """Absolute path of the directory."""
+        return self._root
+
+    def reader(self, path: str, /) -> LocalReader:
+        """Map a file into memory."""
+        return LocalReader(self._path(path))
+
+    def get(self, path: str, /) -> bytes:
+        """Read a whole file."""
+        file = self._path(path)
+        try:
+            with open(file, "rb", buffering=0) as stream:
+                return stream.readall()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotFoundError("there is no such file", path=file) from error
+
+    def writer(self, path: str, /) -> LocalWriter:
+        """Begin a file; directories above it are created."""
+        return LocalWriter(self._path(path))
+
+    def put(self, path: str, data: bytes, /) -> None:
+        """Write a whole file, replacing what is there."""
+        file = self._path(path)
+        temporary = _write_temporary(file, data)
+        try:
+            os.replace(temporary, file)
+        except OSError:
+            _remove(temporary)
+            raise
+
+    def put_if_absent(self, path: str, data: bytes, /) -> bool:
+        """Create a file with its content in one step; False if it exists."""
+        file = self._path(path)
+        temporary = _write_temporary(file, data)
+        try:
+            os.link(temporary, file)
+        except FileExistsError:
+            return False
+        finally:
+            _remove(temporary)
+        return True
+
+    def names(self, folder: str, /) -> list[str]:
+        """Names of files and directories in a directory."""
+        try:
+            return os.listdir(self._path(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
+        """All files below a directory; symbolic links to directories are not followed."""
+        for folder, _, names in os.walk(self._path(prefix)):
+            for name in names:
+                file = os.path.join(folder, name)
+                with suppress(FileNotFoundError):  # deleted since it was listed
+                    status = os.lstat(file)
+                    yield ObjectInfo(
+                        path=os.path.relpath(file, self._root).replace(os.sep, "/"),
+                        size=status.st_size,
+                        modified=datetime.fromtimestamp(status.st_mtime, UTC),
+                    )
+
+    def delete(self, paths: Sequence[str], /) -> None:
+        """Delete files; those that are gone already are no error."""
+        for path in paths:
+            _remove(self._path(path))
+
+    def _path(self, path: str) -> str:
+        check_path(path)
+        return os.path.join(self._root, path)
+
+
+class LocalReader:
+    """A file mapped into memory: what is read is a view, not a copy.
+
+    Args:
+        path: Absolute path.
+
+    Raises:
+        NotFoundError: There is no such file.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotFoundError("there is no such file", path=path) from error
+        try:
+            self._size = os.fstat(descriptor).st_size
+            # An empty file cannot be mapped.
+            self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if self._size else None
+        finally:
+            os.close(descriptor)
+        self._buffer = pa.py_buffer(b"" if self._map is None else self._map)
+        self._path = path
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._size
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
+        """Views of half-open byte ranges.
+
+        Raises:
+            NotFoundError: A range lies beyond the end of the file.
+        """
+        for start, end in ranges:
+            if not 0 <= start <= end <= self._size:
+                raise NotFoundError(
+                    f"bytes {start} to {end} are not in the file of {self._size} bytes", path=self._path
+                )
+        if len(ranges) > 1:
+            self._announce(ranges)
+        return [self._buffer.slice(start, end - start) for start, end in ranges]
+
+    def close(self) -> None:
+        """Let go of the file; it stays mapped as long as views of it exist."""
+        self._buffer = pa.py_buffer(b"")
+        self._map = None
+
+    def _announce(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Have the kernel fetch all ranges at once, not one at each page fault."""
+        if self._map is None:
+            return
+        for start, end in ranges:
+            page = start - start % mmap.PAGESIZE
+            if end > start:
+                self._map.madvise(mmap.MADV_WILLNEED, page, end - page)
+
+
+class LocalWriter:
+    """A file that appears under its name when it is finished.
+
+    Args:
+        path: Absolute path.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self._temporary = _temporary_path(path)
+        self._file = open(self._temporary, "xb", buffering=_BUFFER_SIZE)  # noqa: SIM115 - closed by commit or abort
+        self._size = 0
+
+    def write(self, data: bytes | memoryview | pa.Buffer) -> None:
+        """Append bytes."""
+        view = memoryview(data).cast("B") if not isinstance(data, bytes) else data
+        self._file.write(view)
+        self._size += len(view)
+
+    def commit(self) -> int:
+        """Put the file in its place and return its size in bytes."""
+        self._file.close()
+        os.replace(self._temporary, self._path)
+        return self._size
+
+    def abort(self) -> None:
+        """Drop the file; nothing happens after ``commit``."""
+        # Closing writes what is still buffered, and must not keep us from removing the file if the disk is full.
+        with suppress(OSError):
+            self._file.close()
+        _remove(self._temporary)
+
+
+def _write_temporary(path: str, data: bytes) -> str:
+    temporary = _temporary_path(path)
+    try:
+        _write_file(temporary, data)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _write_file(temporary, data)
+    return temporary
+
+
+def _write_file(path: str, data: bytes) -> None:
+    try:
+        with open(path, "xb", buffering=0) as file:
+            written = memoryview(data)
+            while written:
+                written = written[file.write(written) :]
+    except OSError:
+        _remove(path)
+        raise
+
+
+def _temporary_path(path: str) -> str:
+    # Clean-up, ours and pylance's, takes away files with this prefix that a crash left behind.
+    return os.path.join(os.path.dirname(path), _TEMPORARY_PREFIX + uuid.uuid4().hex)
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(path)
