@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from lance_core._proto import encodings_v2_1_pb2 as pb
+from lance_core.errors import CorruptDataError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 
 class Compression(IntEnum):
@@ -105,3 +112,118 @@ Encoding = (
     | General
     | FixedSizeList
 )
+
+_SCHEMES = {
+    Compression.LZ4: pb.COMPRESSION_ALGORITHM_LZ4,
+    Compression.ZSTD: pb.COMPRESSION_ALGORITHM_ZSTD,
+}
+_BITPACKED = (8, 16, 32, 64)
+_MAX_DEPTH = 16
+
+
+def encode_encoding(encoding: Encoding) -> pb.CompressiveEncoding:
+    """The message of an encoding."""
+    match encoding:
+        case Flat(bits):
+            return pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=bits))
+        case Variable(offset_bits):
+            return pb.CompressiveEncoding(variable=pb.Variable(offsets=encode_encoding(Flat(offset_bits))))
+        case Constant(value):
+            return pb.CompressiveEncoding(constant=pb.Constant(value=value))
+        case InlineBitpacking(bits):
+            packing = pb.InlineBitpacking(uncompressed_bits_per_value=bits)
+            return pb.CompressiveEncoding(inline_bitpacking=packing)
+        case OutOfLineBitpacking(bits, packed_bits):
+            packing = pb.OutOfLineBitpacking(
+                uncompressed_bits_per_value=bits, values=encode_encoding(Flat(packed_bits))
+            )
+            return pb.CompressiveEncoding(out_of_line_bitpacking=packing)
+        case Rle(bits):
+            rle = pb.Rle(values=encode_encoding(Flat(bits)), run_lengths=encode_encoding(Flat(8)))
+            return pb.CompressiveEncoding(rle=rle)
+        case ByteStreamSplit(bits):
+            return pb.CompressiveEncoding(byte_stream_split=pb.ByteStreamSplit(values=encode_encoding(Flat(bits))))
+        case Fsst(symbol_table, values):
+            return pb.CompressiveEncoding(fsst=pb.Fsst(symbol_table=symbol_table, values=encode_encoding(values)))
+        case General(compression, values, level):
+            scheme = pb.BufferCompression(scheme=_SCHEMES[compression], level=level)
+            return pb.CompressiveEncoding(general=pb.General(compression=scheme, values=encode_encoding(values)))
+        case FixedSizeList(dimension, has_validity, values):
+            fixed = pb.FixedSizeList(
+                items_per_value=dimension, has_validity=has_validity, values=encode_encoding(values)
+            )
+            return pb.CompressiveEncoding(fixed_size_list=fixed)
+
+
+def decode_encoding(message: pb.CompressiveEncoding, depth: int = 0) -> Encoding:
+    """Read an encoding.
+
+    Args:
+        message: As found in a page layout.
+        depth: Encodings around this one.
+
+    Raises:
+        UnsupportedError: An encoding that cannot be read; the message names it.
+        CorruptDataError: No encoding, or parameters that make no sense.
+    """
+    kind = message.WhichOneof("compression")
+    if depth > _MAX_DEPTH:
+        raise CorruptDataError(f"encodings nested more than {_MAX_DEPTH} deep")
+    match kind:
+        case "flat":
+            return Flat(message.flat.bits_per_value)
+        case "variable":
+            return Variable(_flat_bits(message.variable.offsets, (32, 64), "offset"))
+        case "constant":
+            return Constant(message.constant.value if message.constant.HasField("value") else None)
+        case "inline_bitpacking":
+            return InlineBitpacking(_checked(message.inline_bitpacking.uncompressed_bits_per_value))
+        case "out_of_line_bitpacking":
+            bits = _checked(message.out_of_line_bitpacking.uncompressed_bits_per_value)
+            return OutOfLineBitpacking(
+                bits, _flat_bits(message.out_of_line_bitpacking.values, range(bits + 1), "packed")
+            )
+        case "rle":
+            _flat_bits(message.rle.run_lengths, (8,), "run length")
+            return Rle(_flat_bits(message.rle.values, _BITPACKED, "run value"))
+        case "byte_stream_split":
+            return ByteStreamSplit(_flat_bits(message.byte_stream_split.values, (32, 64), "split value"))
+        case "fsst":
+            values = decode_encoding(message.fsst.values, depth + 1)
+            if not isinstance(values, Variable):
+                raise CorruptDataError("FSST over values that are not strings")
+            return Fsst(message.fsst.symbol_table, values)
+        case "general":
+            return _decode_general(message.general, depth)
+        case "fixed_size_list":
+            fixed = message.fixed_size_list
+            if fixed.items_per_value == 0:
+                raise CorruptDataError("fixed-size list of no items")
+            return FixedSizeList(fixed.items_per_value, fixed.has_validity, decode_encoding(fixed.values, depth + 1))
+        case None:
+            raise CorruptDataError("a page layout lacks an encoding or has one that is unknown")
+        case _:
+            raise UnsupportedError(f"encoding {kind} is not supported")
+
+
+def _decode_general(message: pb.General, depth: int) -> General:
+    scheme = int(message.compression.scheme)
+    if scheme not in (Compression.LZ4, Compression.ZSTD):
+        raise UnsupportedError(f"compression scheme {scheme} is not supported")
+    level = message.compression.level if message.compression.HasField("level") else None
+    return General(Compression(scheme), decode_encoding(message.values, depth + 1), level)
+
+
+def _flat_bits(message: pb.CompressiveEncoding, allowed: Container[int], what: str) -> int:
+    if message.WhichOneof("compression") != "flat":
+        raise UnsupportedError(f"{what}s that are not stored flat are not supported")
+    bits = message.flat.bits_per_value
+    if bits not in allowed:
+        raise CorruptDataError(f"{what}s of {bits} bits")
+    return bits
+
+
+def _checked(bits: int) -> int:
+    if bits not in _BITPACKED:
+        raise CorruptDataError(f"bit-packing of values of {bits} bits")
+    return bits

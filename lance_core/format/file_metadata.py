@@ -1,0 +1,125 @@
+"""Metadata of a data file: the FileDescriptor (global buffer 0) and one ColumnMetadata per column.
+
+Source: messages ``FileDescriptor`` of package ``lance.file`` and ``ColumnMetadata`` of package ``lance.file.v2``. The
+encoding of a page is a serialized ``Any`` in ``encoding.direct``; deferred encodings are not supported (nobody writes
+them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from lance_core._proto import file2_pb2, file_pb2
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.schema import Schema, decode_fields, encode_fields
+
+PAGE_ALIGNMENT = 64
+"""Page buffers and global buffers start at multiples of this; pylance refuses others."""
+
+PAD_BYTE = b"H"
+
+# Any{type_url="/lance.encodings.ColumnEncoding", value=ColumnEncoding{values: Empty}}: the same for all columns.
+_COLUMN_ENCODING = b"\x0a\x1f/lance.encodings.ColumnEncoding\x12\x02\x0a\x00"
+MAX_ROWS = 2**48
+"""More rows in one file are taken for damage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some consecutive rows of one column.
+
+    Attributes:
+        buffers: Absolute position and size of each buffer.
+        num_rows: Top-level rows.
+        first_row: Row number of the first one.
+        layout: Serialized page layout (see `lance_core.format.page_layout`).
+    """
+
+    buffers: tuple[tuple[int, int], ...]
+    num_rows: int
+    first_row: int
+    layout: bytes
+
+
+def encode_column(pages: list[Page]) -> bytes:
+    """The ColumnMetadata of a column."""
+    message = file2_pb2.ColumnMetadata(
+        encoding=file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=_COLUMN_ENCODING)),
+        pages=[
+            file2_pb2.ColumnMetadata.Page(
+                buffer_offsets=[position for position, _ in page.buffers],
+                buffer_sizes=[size for _, size in page.buffers],
+                length=page.num_rows,
+                encoding=file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=page.layout)),
+                priority=page.first_row,
+            )
+            for page in pages
+        ],
+    )
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_column(data: bytes, *, limit: int) -> tuple[Page, ...]:
+    """Read the pages of a column.
+
+    Args:
+        data: Serialized ColumnMetadata.
+        limit: Position that no buffer may reach beyond.
+
+    Raises:
+        CorruptDataError: Not column metadata, or buffers outside the file.
+        UnsupportedError: A deferred encoding.
+    """
+    try:
+        message = file2_pb2.ColumnMetadata.FromString(data)
+    except DecodeError as error:
+        raise CorruptDataError(f"column metadata cannot be parsed: {error}") from error
+    pages: list[Page] = []
+    total = 0
+    for page in message.pages:
+        offsets, sizes = list(page.buffer_offsets), list(page.buffer_sizes)
+        if len(offsets) != len(sizes):
+            raise CorruptDataError("a page has as many buffer positions as sizes, but here they differ")
+        for offset, size in zip(offsets, sizes, strict=True):
+            if offset + size > limit:
+                raise CorruptDataError("a page buffer lies outside the file", offset=offset)
+        if page.encoding.WhichOneof("location") == "indirect":
+            raise UnsupportedError("deferred page encodings are not supported")
+        layout = page.encoding.direct.encoding
+        pages.append(
+            Page(
+                buffers=tuple(zip(offsets, sizes, strict=True)),
+                num_rows=page.length,
+                first_row=total,
+                layout=layout,
+            )
+        )
+        total += page.length
+    if total > MAX_ROWS:
+        raise CorruptDataError(f"a column claims {total} rows")
+    return tuple(pages)
+
+
+def encode_descriptor(schema: Schema, num_rows: int) -> bytes:
+    """The FileDescriptor."""
+    message = file_pb2.FileDescriptor(
+        schema=file_pb2.Schema(fields=encode_fields(schema), metadata=schema.metadata), length=num_rows
+    )
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_descriptor(data: bytes) -> tuple[Schema, int]:
+    """Read schema and number of rows.
+
+    Raises:
+        CorruptDataError: Not a FileDescriptor.
+    """
+    try:
+        message = file_pb2.FileDescriptor.FromString(data)
+    except DecodeError as error:
+        raise CorruptDataError(f"the file descriptor cannot be parsed: {error}") from error
+    if message.length > MAX_ROWS:
+        raise CorruptDataError(f"the file descriptor claims {message.length} rows")
+    return decode_fields(message.schema.fields, dict(message.schema.metadata)), message.length

@@ -1,0 +1,90 @@
+"""Versions of data files: the word a user says, what the footer says, what the manifest says.
+
+| word                    | footer (major, minor)    | DataFile (major, minor) |
+|-------------------------|--------------------------|-------------------------|
+| "0.1", "legacy"         | 0, 0..2                  | 0, 2                    |
+| "2.0", "0.3"            | 0, 3 (also seen: 2, 0)   | 2, 0                    |
+| "2.1"                   | 2, 1                     | 2, 1                    |
+| "2.2", "stable", None   | 2, 2                     | 2, 2                    |
+| "2.3", "next"           | 2, 3                     | 2, 3                    |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+
+DEFAULT_VERSION = "2.2"
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """One version of the data file format.
+
+    Attributes:
+        name: What users write, for example "2.2".
+        major: As in the manifest's DataFile.
+        minor: As in the manifest's DataFile.
+        is_readable: True if `lance_core` can read such files.
+        is_writable: True if `lance_core` can write such files.
+    """
+
+    name: str
+    major: int
+    minor: int
+    is_readable: bool
+    is_writable: bool
+
+
+_VERSIONS = (
+    FileVersion("0.1", 0, 2, is_readable=False, is_writable=False),
+    FileVersion("2.0", 2, 0, is_readable=False, is_writable=False),
+    FileVersion("2.1", 2, 1, is_readable=True, is_writable=False),
+    FileVersion("2.2", 2, 2, is_readable=True, is_writable=True),
+    FileVersion("2.3", 2, 3, is_readable=False, is_writable=False),
+)
+_BY_NAME = {version.name: version for version in _VERSIONS}
+_ALIASES = {"legacy": "0.1", "0.3": "2.0", "stable": DEFAULT_VERSION, "next": "2.3"}
+
+
+def resolve_version(name: str | None) -> FileVersion:
+    """The version a user asked for.
+
+    Args:
+        name: Version or alias; None means the default.
+
+    Raises:
+        InvalidInputError: No such version.
+    """
+    canonical = DEFAULT_VERSION if name is None else _ALIASES.get(name, name)
+    if canonical not in _BY_NAME:
+        known = ", ".join([*_BY_NAME, *_ALIASES])
+        raise InvalidInputError(f"there is no data file version {name!r}; known: {known}")
+    return _BY_NAME[canonical]
+
+
+def check_writable(version: FileVersion) -> None:
+    """Raise UnsupportedError unless files of this version can be written."""
+    if not version.is_writable:
+        raise UnsupportedError(f"writing data files of version {version.name} is not supported; use {DEFAULT_VERSION}")
+
+
+def decode_footer_version(major: int, minor: int) -> FileVersion:
+    """The version a footer names.
+
+    Raises:
+        CorruptDataError: No version of the format has these numbers.
+        UnsupportedError: The version exists but cannot be read.
+    """
+    if (major, minor) in ((0, 0), (0, 1), (0, 2)):
+        version = _BY_NAME["0.1"]
+    elif (major, minor) == (0, 3):
+        version = _BY_NAME["2.0"]
+    else:
+        version = next((one for one in _VERSIONS[1:] if (one.major, one.minor) == (major, minor)), None)
+    if version is None:
+        raise CorruptDataError(f"unknown data file version {major}.{minor}")
+    if not version.is_readable:
+        raise UnsupportedError(f"reading data files of version {version.name} is not supported")
+    return version

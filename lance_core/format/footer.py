@@ -1,0 +1,121 @@
+"""The last bytes of a data file: footer and the two offset tables before it.
+
+All integers are little-endian.
+
+| offset | size | field                                                              |
+|--------|------|--------------------------------------------------------------------|
+| 0      | 8    | position of the first column metadata                              |
+| 8      | 8    | position of the column metadata table: per column u64 position, u64 length |
+| 16     | 8    | position of the global buffer table: per buffer u64 position, u64 length   |
+| 24     | 4    | number of global buffers (buffer 0 is the FileDescriptor)          |
+| 28     | 4    | number of columns                                                  |
+| 32     | 2    | major version                                                      |
+| 34     | 2    | minor version                                                      |
+| 36     | 4    | "LANC"                                                             |
+
+The tables follow one another and end where the footer begins.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.errors import CorruptDataError
+
+MAGIC = b"LANC"
+_FOOTER = struct.Struct("<QQQIIHH4s")
+FOOTER_SIZE = _FOOTER.size
+_ENTRY_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footer:
+    """Where the parts of a data file lie (absolute positions)."""
+
+    column_metadata_start: int
+    column_table_start: int
+    global_table_start: int
+    num_global_buffers: int
+    num_columns: int
+    major: int
+    minor: int
+
+
+def encode_footer(footer: Footer) -> bytes:
+    """The 40 bytes of a footer."""
+    return _FOOTER.pack(
+        footer.column_metadata_start,
+        footer.column_table_start,
+        footer.global_table_start,
+        footer.num_global_buffers,
+        footer.num_columns,
+        footer.major,
+        footer.minor,
+        MAGIC,
+    )
+
+
+def decode_footer(tail: bytes | memoryview, file_size: int) -> Footer:
+    """Read the footer.
+
+    Args:
+        tail: End of the file, at least 40 bytes.
+        file_size: Bytes in the whole file.
+
+    Raises:
+        CorruptDataError: Not a data file, or positions that cannot be.
+    """
+    if len(tail) < FOOTER_SIZE:
+        raise CorruptDataError(f"a file of {file_size} bytes is too short for a Lance data file")
+    *numbers, magic = _FOOTER.unpack(tail[-FOOTER_SIZE:])
+    if magic != MAGIC:
+        raise CorruptDataError("the file does not end in the magic of Lance data files", offset=file_size - 4)
+    columns_at, column_table, global_table, num_globals, num_columns, major, minor = numbers
+    footer = Footer(
+        column_metadata_start=columns_at,
+        column_table_start=column_table,
+        global_table_start=global_table,
+        num_global_buffers=num_globals,
+        num_columns=num_columns,
+        major=major,
+        minor=minor,
+    )
+    _check_positions(footer, file_size - FOOTER_SIZE)
+    return footer
+
+
+def _check_positions(footer: Footer, end: int) -> None:
+    in_order = footer.column_metadata_start <= footer.column_table_start <= footer.global_table_start <= end
+    columns_fit = footer.column_table_start + footer.num_columns * _ENTRY_SIZE <= footer.global_table_start
+    globals_fit = footer.global_table_start + footer.num_global_buffers * _ENTRY_SIZE <= end
+    # Version 0.1 has another footer layout in front of the version numbers; the caller refuses it by name.
+    if (footer.major, footer.minor) >= (0, 3) and not (in_order and columns_fit and globals_fit):
+        raise CorruptDataError("the footer's positions do not fit the file", offset=end)
+
+
+def encode_table(entries: list[tuple[int, int]]) -> bytes:
+    """A table of (position, length)."""
+    return np.asarray(entries, dtype="<u8").reshape(-1, 2).tobytes()
+
+
+def decode_table(data: bytes | memoryview, *, limit: int, what: str) -> list[tuple[int, int]]:
+    """Read a table of (position, length).
+
+    Args:
+        data: The table, 16 bytes per entry.
+        limit: Position that no entry may reach beyond.
+        what: Name of the table for the error message.
+
+    Raises:
+        CorruptDataError: An entry lies outside the file.
+    """
+    table: npt.NDArray[np.uint64] = np.frombuffer(data, dtype="<u8").reshape(-1, 2)
+    entries: list[tuple[int, int]] = [(int(position), int(length)) for position, length in table.tolist()]
+    for position, length in entries:
+        if position + length > limit:
+            raise CorruptDataError(f"an entry of the {what} table lies outside the file", offset=position)
+    return entries
