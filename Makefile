@@ -1,0 +1,69 @@
+# Needs only git, make and Python >= 3.11. Everything is installed into .venv; Java comes along when there is none.
+#   make demo          run the example pipeline and print a report
+#   make ui            look at it in Dagster's UI (PORT=3000)
+#   make test          run all tests
+PYTHON ?= python3
+PORT ?= 3000
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+ifneq ($(wildcard requirements.lock),)
+INSTALL += --constraint requirements.lock
+endif
+export DAGSTER_HOME ?= $(CURDIR)/example_project/.dagster_home
+
+# Spark 4 needs Java 17 or newer. The extra "jre" is a Java runtime from the package index.
+JAVA_MAJOR := $(shell "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+JRE := $(shell [ "0$(JAVA_MAJOR)" -ge 17 ] || echo ,jre)
+PROJECTS := pyproject.toml example_project/pyproject.toml $(wildcard requirements.lock)
+
+.PHONY: help demo ui test bench proto lint clean
+help:
+	@sed -n 's/^#   //p' Makefile
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed, $$($(PYTHON) --version) was found: run e.g. 'make PYTHON=python3.12'."; exit 1; }
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made $(PROJECTS)
+	@echo "Installing into $(VENV) (once, a few minutes) ..."
+	@$(INSTALL) -e '.[spark,ui$(JRE)]' -e example_project
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	@echo "Installing the tools for development (once) ..."
+	@$(INSTALL) -e '.[spark,ui,pandas,polars$(JRE)]' -e example_project --group dev
+	@touch $@
+
+$(DAGSTER_HOME)/dagster.yaml: example_project/dagster.yaml
+	@mkdir -p $(DAGSTER_HOME) && cp $< $@
+
+demo: $(VENV)/.demo $(DAGSTER_HOME)/dagster.yaml
+	@cd example_project && $(BIN)/python -m example_project.demo
+
+ui: $(VENV)/.demo $(DAGSTER_HOME)/dagster.yaml
+	@echo "Dagster UI: http://127.0.0.1:$(PORT)  (stop with Ctrl-C)"
+	@cd example_project && $(BIN)/dg dev --host 127.0.0.1 --port $(PORT)
+
+test: $(VENV)/.dev
+	@$(BIN)/python -m pytest
+
+bench: $(VENV)/.dev
+	@$(BIN)/python benchmarks/smoke.py
+
+proto: $(VENV)/.dev
+	@$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=. --pyi_out=. protos/lance_core/_proto/*.proto
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+
+# Removes what the commands above made: tables, history, caches and the virtual environment.
+clean:
+	rm -rf $(VENV) example_project/.lake example_project/.dagster_home .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

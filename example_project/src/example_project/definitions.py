@@ -1,0 +1,13 @@
+"""Entry point of the code location: everything found in `defs/`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """Load all assets, checks, schedules and resources of the project."""
+    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)

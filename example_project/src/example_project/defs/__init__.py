@@ -1,0 +1,1 @@
+"""All definitions of the project; Dagster loads every module in this folder."""

@@ -1,0 +1,26 @@
+"""What is run together, and when."""
+
+import dagster as dg
+
+from example_project.defs.flights import enriched_flights, flight_corrections, flights, raw_flights
+from example_project.defs.insights import daily_summary, route_features, similar_routes
+
+
+@dg.definitions
+def jobs() -> dg.Definitions:
+    """Reference tables weekly, flights monthly, insights after them."""
+    reference = dg.define_asset_job("reference_tables", dg.AssetSelection.groups("reference"))
+    monthly = dg.define_asset_job(
+        "monthly_flights", dg.AssetSelection.assets(raw_flights, flights, enriched_flights, daily_summary)
+    )
+    insights = dg.define_asset_job(
+        "insights", dg.AssetSelection.assets(flight_corrections, route_features, similar_routes)
+    )
+    return dg.Definitions(
+        jobs=[reference, monthly, insights],
+        schedules=[
+            dg.ScheduleDefinition(job=reference, cron_schedule="0 1 * * 0"),
+            dg.build_schedule_from_partitioned_job(monthly),
+            dg.ScheduleDefinition(job=insights, cron_schedule="0 2 1 * *"),
+        ],
+    )
