@@ -1,0 +1,1 @@
+"""Codecs of value buffers, one module per encoding: bytes to values and back, all chunks at once."""

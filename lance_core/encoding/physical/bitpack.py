@@ -1,0 +1,135 @@
+"""Bit-packed integers, each chunk to its own width (inline) or a page to one (out of line).
+
+InlineBitpacking: a chunk of up to 1024 values is one word with the width W, then 1024 * W / T words.
+OutOfLineBitpacking: n // 1024 packed blocks, then the rest either raw (as many words as values) or as one more packed
+block; W stands in the page's description and may be 0.
+
+Source: messages ``InlineBitpacking`` and ``OutOfLineBitpacking``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lance_core.encoding.physical import fastlanes
+from lance_core.encoding.physical.fastlanes import BLOCK
+from lance_core.encoding.physical.flat import from_bytes, word_dtype
+from lance_core.encoding.physical.memory import aranges, check_sizes, empty, gather, gather_words, starts_of
+from lance_core.encoding.values import Chunks, FixedValues
+from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Int64s
+
+
+def _words(memory: Bytes, starts: Int64s, sizes: Int64s, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Int64s]:
+    """Memory as words, and where in it each range starts; copies only what is not aligned."""
+    width = dtype.itemsize
+    if memory.ctypes.data % width or (starts % width).any():
+        sizes = sizes // width * width
+        memory = gather(memory, starts, sizes)
+        memory = memory.copy() if memory.ctypes.data % width else memory
+        starts = starts_of(sizes)[:-1]
+    return memory[: len(memory) // width * width].view(dtype), starts // width
+
+
+def compact(blocks: npt.NDArray[Any], counts: Int64s) -> npt.NDArray[Any]:
+    """The first ``counts[i]`` values of each block, end to end."""
+    flat = blocks.reshape(-1)
+    short = np.flatnonzero(counts != BLOCK)
+    if len(short) == 0:
+        return flat
+    if short[0] == len(counts) - 1:
+        return flat[: (len(counts) - 1) * BLOCK + int(counts[-1])]
+    return gather(flat.view(np.uint8), np.arange(len(counts)) * (BLOCK * flat.itemsize), counts * flat.itemsize).view(
+        flat.dtype
+    )
+
+
+def decode_inline(bits: int, chunks: Chunks) -> FixedValues:
+    """All values of all chunks, each of which has its own width.
+
+    Raises:
+        CorruptDataError: More than 1024 values, a width above ``bits``, a chunk too short for its width.
+    """
+    dtype = word_dtype(bits)
+    starts, sizes, counts = chunks.starts[0], chunks.sizes[0], chunks.counts
+    if (counts > BLOCK).any():
+        raise CorruptDataError(f"bit-packed chunk of {int(counts.max())} values; {BLOCK} is the limit")
+    check_sizes(sizes, np.full_like(sizes, dtype.itemsize), "InlineBitpacking")
+    widths = gather_words(chunks.buffers[0], starts, dtype)
+    if (widths > bits).any():
+        raise CorruptDataError(f"bit-packed chunk of width {int(widths.max())} for values of {bits} bits")
+    widths = widths.astype(np.int64)
+    check_sizes(sizes, dtype.itemsize + widths * (BLOCK // 8), "InlineBitpacking")
+    words, firsts = _words(chunks.buffers[0], starts, sizes, dtype)
+    return FixedValues(compact(_unpack_widths(words, firsts + 1, widths), counts))
+
+
+def _unpack_widths(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:
+    """Unpack blocks of several widths, shape (n, 1024)."""
+    out = empty(len(widths) * BLOCK, words.dtype).reshape(-1, BLOCK)
+    for width in np.flatnonzero(np.bincount(widths)).tolist():
+        blocks = np.flatnonzero(widths == width)
+        if len(blocks) == len(widths):
+            fastlanes.unpack_into(words, firsts, width, out)
+        else:
+            out[blocks] = fastlanes.unpack(words, firsts[blocks], width)
+    return out
+
+
+def decode_out_of_line(bits: int, width: int, chunks: Chunks) -> FixedValues:
+    """All values of all sequences of packed blocks.
+
+    Raises:
+        CorruptDataError: A width above ``bits``, or a sequence whose size fits neither a raw nor a packed tail.
+    """
+    dtype = word_dtype(bits)
+    if not 0 <= width <= bits:
+        raise CorruptDataError(f"bit-packed width {width} for values of {bits} bits")
+    counts, starts, sizes = chunks.counts, chunks.starts[0], chunks.sizes[0]
+    if width == 0:
+        return FixedValues(np.zeros(_checked_total(counts), dtype))
+    block_bytes = width * (BLOCK // 8)
+    whole, tails = counts // BLOCK, counts % BLOCK
+    is_raw = sizes == whole * block_bytes + tails * dtype.itemsize
+    is_packed = sizes == -(-counts // BLOCK) * block_bytes
+    if not (is_raw | is_packed).all():
+        at = int(np.flatnonzero(~(is_raw | is_packed))[0])
+        raise CorruptDataError(f"{int(sizes[at])} bytes cannot hold {int(counts[at])} values packed to {width} bits")
+    return FixedValues(_unpack_sequences(chunks, dtype, width, is_raw & (tails > 0)))
+
+
+def _checked_total(counts: Int64s) -> int:
+    """Number of values that no byte stands for, within reason."""
+    total = int(counts.sum())
+    if total > 1 << 31:
+        raise CorruptDataError(f"{total} values packed to 0 bits")
+    return total
+
+
+def _unpack_sequences(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: npt.NDArray[np.bool_]) -> Any:
+    """Unpack all blocks of all sequences in one go, then put raw tails in between."""
+    counts, starts = chunks.counts, chunks.starts[0]
+    words, firsts = _words(chunks.buffers[0], starts, chunks.sizes[0], dtype)
+    raw_counts = np.where(is_raw, counts % BLOCK, 0)
+    num_blocks = -(-(counts - raw_counts) // BLOCK)
+    block_words = width * (BLOCK // 8 // dtype.itemsize)
+    positions = aranges(np.zeros_like(counts), num_blocks)
+    blocks = fastlanes.unpack(words, np.repeat(firsts, num_blocks) + positions * block_words, width)
+    packed = compact(blocks, np.minimum(np.repeat(counts - raw_counts, num_blocks) - positions * BLOCK, BLOCK))
+    if not is_raw.any():
+        return packed
+    raw_starts = starts + num_blocks * (block_words * dtype.itemsize)
+    raw = from_bytes(
+        gather(chunks.buffers[0], raw_starts[is_raw], raw_counts[is_raw] * dtype.itemsize), dtype.itemsize * 8
+    )
+    out = empty(int(counts.sum()), dtype)
+    takes_raw = np.zeros(len(out), np.bool_)
+    takes_raw[aranges(starts_of(counts)[1:] - raw_counts, raw_counts)] = True
+    out[takes_raw], out[~takes_raw] = raw.data, packed
+    return out

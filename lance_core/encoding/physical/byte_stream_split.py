@@ -1,0 +1,38 @@
+"""ByteStreamSplit: the first bytes of all values of a chunk, then the second bytes, and so on.
+
+Source: message ``ByteStreamSplit``. Values have 32 or 64 bits. Read only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.physical.flat import from_bytes, word_dtype
+from lance_core.encoding.physical.memory import check_sizes, empty, gather, starts_of
+from lance_core.encoding.values import FixedValues
+
+if TYPE_CHECKING:
+    from lance_core.encoding.values import Chunks
+
+
+def decode_chunks(bits: int, chunks: Chunks) -> FixedValues:
+    """All values of all chunks: chunks of one count are transposed together.
+
+    Raises:
+        CorruptDataError: A chunk is too short for its count.
+    """
+    width = word_dtype(bits).itemsize
+    needed = chunks.counts * width
+    check_sizes(chunks.sizes[0], needed, "ByteStreamSplit")
+    data = gather(chunks.buffers[0], chunks.starts[0], needed)
+    out = empty(len(data), np.uint8)
+    bounds = np.flatnonzero(np.diff(chunks.counts, prepend=-1, append=-1))
+    positions = starts_of(needed)
+    for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        part = slice(int(positions[first]), int(positions[end]))
+        count = int(chunks.counts[first])
+        planes = data[part].reshape(end - first, width, count)
+        out[part].reshape(end - first, count, width)[...] = planes.transpose(0, 2, 1)
+    return from_bytes(out, bits)

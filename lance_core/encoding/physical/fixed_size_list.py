@@ -1,0 +1,183 @@
+"""FixedSizeList: a fixed number of items per value, nested to any depth around Flat.
+
+Buffers of a chunk: the items' validity bitmap of each level that has one (outer first), then the data. In full-zip
+values the same parts stand next to each other in every value. Source: message ``FixedSizeList``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.physical import flat
+from lance_core.encoding.physical.memory import check_sizes, gather
+from lance_core.encoding.values import Chunks, FixedListValues, FixedValues
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.encodings import FixedSizeList, Flat
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Int64s, Values
+
+_MAX_ITEMS = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One list level: its dimension, items per outermost value, and whether it has a bitmap."""
+
+    dimension: int
+    items: int
+    has_validity: bool
+
+
+def _levels(encoding: FixedSizeList) -> tuple[list[_Level], int]:
+    """Levels, outer first, and the bits of the innermost items.
+
+    Raises:
+        CorruptDataError: A dimension of 0 or a beyond all reason.
+        UnsupportedError: Items in another encoding than Flat.
+    """
+    levels: list[_Level] = []
+    items = 1
+    inner: object = encoding
+    while isinstance(inner, FixedSizeList):
+        items *= inner.dimension
+        if not 0 < items <= _MAX_ITEMS:
+            raise CorruptDataError(f"fixed-size list of {items} items")
+        levels.append(_Level(inner.dimension, items, inner.has_validity))
+        inner = inner.values
+    if not isinstance(inner, Flat):
+        raise UnsupportedError(f"FixedSizeList over {type(inner).__name__} encoding")
+    flat.check_bits(inner.bits)
+    return levels, inner.bits
+
+
+def num_buffers(encoding: FixedSizeList) -> int:
+    """Value buffers per chunk: one for each bitmap and one for the data."""
+    levels, _ = _levels(encoding)
+    return 1 + sum(level.has_validity for level in levels)
+
+
+def decode_chunks(encoding: FixedSizeList, chunks: Chunks) -> FixedListValues:
+    """All values of all chunks.
+
+    Raises:
+        CorruptDataError: A buffer is too short for its count.
+    """
+    levels, bits = _levels(encoding)
+    validities: list[npt.NDArray[np.bool_] | None] = []
+    position = 0
+    for level in levels:
+        validities.append(_bits(chunks, position, level.items) if level.has_validity else None)
+        position += level.has_validity
+    counts = chunks.counts * levels[-1].items
+    data = Chunks(
+        buffers=chunks.buffers[position:], starts=chunks.starts[position:], sizes=chunks.sizes[position:], counts=counts
+    )
+    return _nest(levels, flat.decode_chunks(bits, data), validities)
+
+
+def _bits(chunks: Chunks, position: int, items: int) -> npt.NDArray[np.bool_]:
+    """One validity bitmap of all chunks."""
+    counts = chunks.counts * items
+    needed = (counts + 7) // 8
+    check_sizes(chunks.sizes[position], needed, "FixedSizeList validity")
+    return flat.unpack_bits(gather(chunks.buffers[position], chunks.starts[position], needed), counts)
+
+
+def _nest(levels: list[_Level], items: Values, validities: list[npt.NDArray[np.bool_] | None]) -> FixedListValues:
+    """Wrap items from the innermost level outwards."""
+    inner, *outer = zip(reversed(levels), reversed(validities), strict=True)
+    values = FixedListValues(inner[0].dimension, items, inner[1])
+    for level, validity in outer:
+        values = FixedListValues(level.dimension, values, validity)
+    return values
+
+
+def decode_fixed_zip(encoding: FixedSizeList, rows: Bytes) -> FixedListValues:
+    """Values of full-zip rows.
+
+    Args:
+        encoding: Lists around Flat; booleans are bits.
+        rows: Shape (n, bytes per value), validity bytes first.
+
+    Raises:
+        CorruptDataError: Rows have another width.
+    """
+    levels, bits = _levels(encoding)
+    validities: list[npt.NDArray[np.bool_] | None] = []
+    at = 0
+    for level in levels:
+        width = (level.items + 7) // 8 if level.has_validity else 0
+        validities.append(_row_bits(rows[:, at : at + width], level.items) if width else None)
+        at += width
+    data = rows[:, at:]
+    if data.shape[1] != (levels[-1].items * bits + 7) // 8:
+        raise CorruptDataError(f"full-zip list value of {rows.shape[1]} bytes")
+    items = FixedValues(_row_bits(data, levels[-1].items)) if bits == 1 else _row_items(data, bits)
+    return _nest(levels, items, validities)
+
+
+def _row_items(data: Bytes, bits: int) -> FixedValues:
+    """Items of all rows; a view if rows adjoin."""
+    return flat.from_bytes(np.ascontiguousarray(data).reshape(-1), bits)
+
+
+def _row_bits(data: Bytes, count: int) -> npt.NDArray[np.bool_]:
+    """The first ``count`` bits of each row."""
+    if data.shape[1] * 8 < count:
+        raise CorruptDataError(f"full-zip list value: {data.shape[1]} bytes for {count} bits")
+    flags = np.unpackbits(np.ascontiguousarray(data), axis=1, count=count, bitorder="little")
+    return flags.reshape(-1).view(np.bool_)
+
+
+def flatten(values: FixedListValues) -> tuple[list[FixedListValues], FixedValues]:
+    """List levels, outer first, and the innermost items.
+
+    Raises:
+        UnsupportedError: Items of variable width.
+    """
+    levels = [values]
+    while isinstance(levels[-1].items, FixedListValues):
+        levels.append(levels[-1].items)
+    items = levels[-1].items
+    if not isinstance(items, FixedValues):
+        raise UnsupportedError("fixed-size list of strings")
+    return levels, items
+
+
+def encoding_of(values: FixedListValues) -> FixedSizeList:
+    """The encoding that ``encode_chunks`` writes."""
+    levels, items = flatten(values)
+    inner: Flat | FixedSizeList = Flat(flat.bits_of(items))
+    for level in reversed(levels):
+        inner = FixedSizeList(level.dimension, level.validity is not None, inner)
+    assert isinstance(inner, FixedSizeList)  # noqa: S101 - there is at least one level
+    return inner
+
+
+def encode_chunks(values: FixedListValues, counts: Int64s) -> Chunks:
+    """Bitmaps and data of all chunks.
+
+    Args:
+        values: The values.
+        counts: Values per chunk; multiples of 8 but for the last if there are bitmaps or booleans.
+    """
+    levels, items = flatten(values)
+    num_items = 1
+    parts: list[Chunks] = []
+    for level in levels:
+        num_items *= level.dimension
+        if level.validity is not None:
+            parts.append(flat.encode_chunks(FixedValues(level.validity), counts * num_items))
+    parts.append(flat.encode_chunks(items, counts * num_items))
+    return Chunks(
+        buffers=tuple(part.buffers[0] for part in parts),
+        starts=np.concatenate([part.starts for part in parts]),
+        sizes=np.concatenate([part.sizes for part in parts]),
+        counts=counts,
+    )

@@ -1,0 +1,148 @@
+"""General: the first value buffer of each chunk, a whole block, or each value, compressed by LZ4 or zstd.
+
+LZ4: u32 uncompressed size, LZ4 block. zstd: u64 uncompressed size, zstd frame; old files hold the bare frame.
+
+Thousands of small buffers are decompressed in one call: zstd frames may follow each other, and the size in front of
+each LZ4 block leaves exactly the room that an LZ4 frame needs for the block's compressed size.
+
+Source: message ``General``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.physical.memory import (
+    MAX_OUTPUT_BYTES,
+    check_sizes,
+    gather,
+    gather_words,
+    starts_of,
+    view_buffer,
+)
+from lance_core.encoding.values import VariableValues
+from lance_core.errors import CorruptDataError
+from lance_core.format.encodings import Compression
+
+if TYPE_CHECKING:
+    from lance_core.encoding.values import Bytes, Chunks, Int64s
+
+_ZSTD_MAGIC = 0xFD2FB528
+_ZSTD_RESERVED_BIT = 0x10
+_LZ4_MAX_RATIO = 255
+_ZSTD_MAX_RATIO = 1 << 17
+_LZ4_FRAME_64K = bytes.fromhex("04224d18604082")  # independent blocks of up to 64 KiB, no checksums
+_LZ4_FRAME_4M = bytes.fromhex("04224d18607073")
+_LZ4_END = bytes(4)
+
+
+def decompress_chunks(compression: Compression, chunks: Chunks) -> Chunks:
+    """The same chunks with their first value buffer uncompressed.
+
+    Raises:
+        CorruptDataError: Sizes or bytes that no compressor makes.
+    """
+    data, sizes = _decompress(compression, chunks.buffers[0], chunks.starts[0], chunks.sizes[0])
+    return replace(
+        chunks,
+        buffers=(data, *chunks.buffers[1:]),
+        starts=np.concatenate((starts_of(sizes)[None, :-1], chunks.starts[1:])),
+        sizes=np.concatenate((sizes[None, :], chunks.sizes[1:])),
+    )
+
+
+def decompress_values(compression: Compression, values: VariableValues) -> VariableValues:
+    """Values that were compressed one by one; empty ones stay empty.
+
+    Raises:
+        CorruptDataError: Sizes or bytes that no compressor makes.
+    """
+    offsets = values.offsets.astype(np.int64)
+    data, sizes = _decompress(compression, values.data, offsets[:-1], np.diff(offsets))
+    bounds = starts_of(sizes)
+    return VariableValues(bounds.astype(values.offsets.dtype) if bounds[-1] < 1 << 31 else bounds, data)
+
+
+def _decompress(compression: Compression, memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes, Int64s]:
+    """Uncompressed ranges end to end, and their sizes; empty ranges give empty ranges."""
+    filled = np.flatnonzero(sizes)
+    out_sizes = np.zeros_like(sizes)
+    if len(filled) == 0:
+        return memory[:0], out_sizes
+    decompress = _decompress_lz4 if compression is Compression.LZ4 else _decompress_zstd
+    data, out_sizes[filled] = decompress(memory, starts[filled], sizes[filled])
+    if len(data) != out_sizes.sum():
+        raise CorruptDataError(f"{compression.name}: {len(data)} bytes where {int(out_sizes.sum())} were announced")
+    return data, out_sizes
+
+
+def _check_claims(sizes: Int64s, claims: Int64s, max_ratio: int) -> None:
+    """Refuse uncompressed sizes that so few bytes cannot stand for, before anything is allocated."""
+    if (claims < 0).any() or (claims > (sizes + 16) * max_ratio).any() or claims.sum() > MAX_OUTPUT_BYTES:
+        raise CorruptDataError("compressed buffer announces more bytes than it can hold")
+
+
+def _decompress_lz4(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes, Int64s]:
+    check_sizes(sizes, np.full_like(sizes, 5), "LZ4")
+    claims = gather_words(memory, starts, "<u4").astype(np.int64)
+    _check_claims(sizes, claims, _LZ4_MAX_RATIO)
+    largest = max(int(claims.max()), int(sizes.max()))
+    if largest > 1 << 22:
+        return _decompress_each(memory, starts + 4, sizes - 4, claims), claims
+    framed = gather(memory, starts, sizes)
+    framed = np.concatenate(
+        (
+            np.frombuffer(_LZ4_FRAME_64K if largest <= 1 << 16 else _LZ4_FRAME_4M, np.uint8),
+            framed,
+            np.frombuffer(_LZ4_END, np.uint8),
+        )
+    )
+    slots = len(_LZ4_FRAME_4M) + starts_of(sizes)[:-1]
+    framed[slots[:, None] + np.arange(4)] = (sizes - 4).astype("<u4").view(np.uint8).reshape(-1, 4)
+    return _decode("lz4", framed, int(claims.sum())), claims
+
+
+def _decompress_each(memory: Bytes, starts: Int64s, sizes: Int64s, claims: Int64s) -> Bytes:
+    """LZ4 blocks too large for a frame, one by one."""
+    ranges = zip(starts.tolist(), (starts + sizes).tolist(), claims.tolist(), strict=True)
+    return np.concatenate([_decode("lz4_raw", memory[start:end], claim) for start, end, claim in ranges])
+
+
+def _decompress_zstd(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes, Int64s]:
+    check_sizes(sizes, np.full_like(sizes, 5), "zstd")
+    magic = gather_words(memory, starts, "<u4")
+    is_bare = (magic == _ZSTD_MAGIC) & (memory[starts + 4] & _ZSTD_RESERVED_BIT == 0)
+    is_bare |= sizes < 8
+    if is_bare.any():
+        if not is_bare.all():
+            raise CorruptDataError("zstd: some buffers of a page have a length in front and some have not")
+        return _decompress_bare(memory, starts, sizes)
+    claims = gather_words(memory, starts, "<u8").astype(np.int64)
+    _check_claims(sizes, claims, _ZSTD_MAX_RATIO)
+    return _decode("zstd", gather(memory, starts + 8, sizes - 8), int(claims.sum())), claims
+
+
+def _decompress_bare(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes, Int64s]:
+    """Frames of unknown size, as old writers left them."""
+    frames: list[Bytes] = []
+    for start, end in zip(starts.tolist(), (starts + sizes).tolist(), strict=True):
+        source = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(memory[start:end])), "zstd")
+        try:
+            frames.append(view_buffer(source.read_buffer()))
+        except (OSError, pa.ArrowException) as error:
+            raise CorruptDataError(f"zstd: {error}") from error
+    return np.concatenate(frames), np.array([len(frame) for frame in frames], np.int64)
+
+
+def _decode(codec: str, data: Bytes, size: int) -> Bytes:
+    """One call of an Arrow codec, which must yield exactly ``size`` bytes."""
+    if size == 0:
+        return data[:0]
+    try:
+        return view_buffer(pa.Codec(codec).decompress(pa.py_buffer(data), decompressed_size=size))
+    except (OSError, pa.ArrowException, MemoryError) as error:
+        raise CorruptDataError(f"{codec}: {error}") from error

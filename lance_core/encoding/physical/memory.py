@@ -1,0 +1,136 @@
+"""Moving many byte ranges at once: what all codecs of this package stand on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.lib.stride_tricks import as_strided
+
+from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Chunks, Int64s
+
+MAX_OUTPUT_BYTES = 1 << 40
+"""Nothing larger is ever allocated on the word of a file."""
+
+
+def empty(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An uninitialised array in Arrow's memory pool.
+
+    The pool keeps its pages; fresh numpy arrays pay a page fault for every 4 KiB.
+
+    Raises:
+        CorruptDataError: Nobody can want that many bytes.
+    """
+    size = int(count) * np.dtype(dtype).itemsize
+    if not 0 <= size <= MAX_OUTPUT_BYTES:
+        raise CorruptDataError(f"decoded values would need {size} bytes")
+    if size == 0:
+        return np.empty(0, dtype)
+    try:
+        return np.frombuffer(pa.allocate_buffer(size), dtype)
+    except (MemoryError, pa.ArrowException) as error:
+        raise CorruptDataError(f"decoded values would need {size} bytes of memory") from error
+
+
+def starts_of(sizes: Int64s) -> Int64s:
+    """Shape (n + 1,): where each of n adjoining ranges starts, and where the last one ends."""
+    out = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=out[1:])
+    return out
+
+
+def aranges(starts: Int64s, sizes: Int64s) -> Int64s:
+    """``concatenate([arange(s, s + n) for s, n in zip(starts, sizes)])``."""
+    bounds = starts_of(sizes)
+    return np.arange(bounds[-1], dtype=np.int64) + np.repeat(starts - bounds[:-1], sizes)
+
+
+def is_even(starts: Int64s, sizes: Int64s) -> bool:
+    """Whether ranges have one size and one distance, so that strides can describe them."""
+    steps = np.diff(starts)
+    return bool((sizes == sizes[0]).all()) and bool((steps == steps[:1]).all())
+
+
+def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
+    """The bytes of many ranges of one memory, end to end.
+
+    Args:
+        memory: Shape (m,).
+        starts: Shape (n,), positions in ``memory``; the ranges must lie inside.
+        sizes: Shape (n,), bytes.
+
+    Returns:
+        Shape (sizes.sum(),); a view if the ranges adjoin, else a copy.
+    """
+    if len(starts) == 0:
+        return memory[:0]
+    ends = starts + sizes
+    if (starts[1:] == ends[:-1]).all():
+        return memory[int(starts[0]) : int(ends[-1])]
+    if is_even(starts, sizes) and starts[1] > starts[0]:
+        out = empty(int(sizes.sum()), np.uint8)
+        step, size = int(starts[1] - starts[0]), int(sizes[0])
+        out.reshape(len(starts), size)[...] = as_strided(memory[int(starts[0]) :], (len(starts), size), (step, 1))
+        return out
+    if (np.diff(starts) < 0).any():  # Arrow sizes its output by last minus first offset
+        return np.concatenate([memory[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)])
+    return _take(memory, starts, ends)
+
+
+def _take(memory: Bytes, starts: Int64s, ends: Int64s) -> Bytes:
+    """Gather by Arrow: elements of a binary array are ranges and gaps in turn, and the ranges are taken."""
+    offsets = np.column_stack((starts, ends)).reshape(-1)
+    offsets = np.ascontiguousarray(offsets, np.int64)
+    array = pa.Array.from_buffers(
+        pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(memory)]
+    )
+    return view_buffer(array.take(pa.array(np.arange(0, len(offsets), 2))).buffers()[2])
+
+
+def view_buffer(buffer: pa.Buffer | None) -> Bytes:
+    """The bytes of an Arrow buffer (None counts as empty)."""
+    return np.empty(0, np.uint8) if buffer is None or not buffer.size else np.frombuffer(buffer, np.uint8)
+
+
+def gather_words(memory: Bytes, starts: Int64s, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """One little-endian word at each of many byte positions, which must lie inside ``memory``."""
+    width = np.dtype(dtype).itemsize
+    if len(starts) == 0:
+        return np.empty(0, dtype)
+    windows = as_strided(memory, (len(memory) - width + 1, width), (1, 1))
+    return windows[starts].view(dtype).reshape(-1)
+
+
+def check_chunks(chunks: Chunks, num_buffers: int) -> None:
+    """Make sure that all ranges lie in their memory.
+
+    Raises:
+        CorruptDataError: Buffers are missing or reach beyond the page.
+    """
+    count = len(chunks.counts)
+    if len(chunks.buffers) != num_buffers or chunks.starts.shape != (num_buffers, count):
+        raise CorruptDataError(f"chunks have {len(chunks.buffers)} value buffers where the encoding has {num_buffers}")
+    if chunks.sizes.shape != chunks.starts.shape:
+        raise CorruptDataError("chunks have a different number of buffer positions and buffer sizes")
+    if (chunks.starts < 0).any() or (chunks.sizes < 0).any() or (chunks.counts < 0).any():
+        raise CorruptDataError("chunk with a negative position, size or count")
+    for memory, starts, sizes in zip(chunks.buffers, chunks.starts, chunks.sizes, strict=True):
+        if (sizes > len(memory) - starts).any():
+            raise CorruptDataError("a chunk's value buffer reaches beyond the end of its page")
+
+
+def check_sizes(sizes: Int64s, needed: Int64s, what: str) -> None:
+    """Make sure that each chunk's buffer holds what its count needs.
+
+    Raises:
+        CorruptDataError: A buffer is too short.
+    """
+    if (sizes < needed).any():
+        at = int(np.flatnonzero(sizes < needed)[0])
+        raise CorruptDataError(f"{what}: chunk {at} has {int(sizes[at])} bytes where {int(needed[at])} are needed")

@@ -1,0 +1,194 @@
+"""Which codec decodes which encoding: the only place that asks.
+
+Source: message ``CompressiveEncoding`` and its uses in mini-block chunks, blocks and full-zip values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.physical import bitpack, byte_stream_split, fixed_size_list, flat, fsst, general, rle, variable
+from lance_core.encoding.physical.memory import check_chunks
+from lance_core.encoding.values import Chunks, FixedValues, VariableValues
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.encodings import (
+    ByteStreamSplit,
+    FixedSizeList,
+    Flat,
+    Fsst,
+    General,
+    InlineBitpacking,
+    OutOfLineBitpacking,
+    Rle,
+    Variable,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Values
+    from lance_core.format.encodings import Encoding
+
+
+def _unsupported(encoding: Encoding, where: str) -> UnsupportedError:
+    return UnsupportedError(f"{type(encoding).__name__} encoding in {where}")
+
+
+def num_buffers(encoding: Encoding) -> int:
+    """Value buffers of each mini-block chunk."""
+    match encoding:
+        case Rle():
+            return 2
+        case FixedSizeList():
+            return fixed_size_list.num_buffers(encoding)
+        case General():
+            return num_buffers(encoding.values)
+        case _:
+            return 1
+
+
+def decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
+    """Values of many mini-block chunks of one encoding, end to end.
+
+    Args:
+        encoding: How all the chunks are encoded.
+        chunks: The chunks, of one page or of several.
+
+    Raises:
+        CorruptDataError: Sizes, counts or contents that do not fit each other.
+        UnsupportedError: An encoding that cannot be read here.
+    """
+    check_chunks(chunks, num_buffers(encoding))
+    return _decode_chunks(encoding, chunks)
+
+
+def _decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
+    match encoding:
+        case Flat():
+            return flat.decode_chunks(encoding.bits, chunks)
+        case InlineBitpacking():
+            return bitpack.decode_inline(encoding.bits, chunks)
+        case Variable():
+            return variable.decode_chunks(encoding.offset_bits, chunks)
+        case Fsst():
+            return fsst.decode(encoding.symbol_table, variable.decode_chunks(encoding.values.offset_bits, chunks))
+        case Rle():
+            return rle.decode_chunks(encoding.bits, chunks)
+        case ByteStreamSplit():
+            return byte_stream_split.decode_chunks(encoding.bits, chunks)
+        case FixedSizeList():
+            return fixed_size_list.decode_chunks(encoding, chunks)
+        case General():
+            return _decode_chunks(encoding.values, general.decompress_chunks(encoding.compression, chunks))
+        case _:
+            raise _unsupported(encoding, "a mini-block chunk")
+
+
+def decode_block(encoding: Encoding, data: Bytes, count: int) -> Values:
+    """Values of one block (levels, dictionaries).
+
+    Args:
+        encoding: How the block is encoded.
+        data: Exactly the block.
+        count: Number of values.
+
+    Raises:
+        CorruptDataError: The block does not fit its encoding or count.
+        UnsupportedError: An encoding that cannot be read here.
+    """
+    block = Chunks(
+        buffers=(data,),
+        starts=np.zeros((1, 1), np.int64),
+        sizes=np.full((1, 1), len(data), np.int64),
+        counts=np.array([count], np.int64),
+    )
+    check_chunks(block, 1)
+    return _decode_blocks(encoding, block)
+
+
+def decode_level_chunks(encoding: Encoding, chunks: Chunks) -> npt.NDArray[np.uint16]:
+    """Repetition or definition levels of many mini-block chunks, end to end.
+
+    Args:
+        encoding: How the levels of each chunk are encoded.
+        chunks: One buffer per chunk, a block of levels; counts are numbers of levels.
+
+    Raises:
+        CorruptDataError: A block does not fit its encoding or count.
+        UnsupportedError: An encoding that cannot be read here.
+    """
+    check_chunks(chunks, 1)
+    if len(chunks.counts) == 0:
+        return np.empty(0, np.uint16)
+    values = _decode_blocks(encoding, chunks)
+    if not isinstance(values, FixedValues) or values.data.dtype != np.uint16:
+        raise CorruptDataError(f"levels in {encoding}; they have 16 bits")
+    return values.data
+
+
+def _decode_blocks(encoding: Encoding, blocks: Chunks) -> Values:
+    match encoding:
+        case Flat() | InlineBitpacking():
+            return _decode_chunks(encoding, blocks)
+        case OutOfLineBitpacking():
+            return bitpack.decode_out_of_line(encoding.bits, encoding.packed_bits, blocks)
+        case Rle():
+            return rle.decode_chunks(encoding.bits, rle.split_blocks(blocks))
+        case General():
+            return _decode_blocks(encoding.values, general.decompress_chunks(encoding.compression, blocks))
+        case FixedSizeList() if num_buffers(encoding) == 1:
+            return _decode_chunks(encoding, blocks)
+        case Variable() if len(blocks.counts) == 1:
+            start, size = int(blocks.starts[0, 0]), int(blocks.sizes[0, 0])
+            data = blocks.buffers[0][start : start + size]
+            return variable.decode_block(encoding.offset_bits, data, int(blocks.counts[0]))
+        case _:
+            raise _unsupported(encoding, "a block")
+
+
+def decode_strings(encoding: Encoding, values: VariableValues) -> VariableValues:
+    """Full-zip values of variable width, each of which was encoded on its own.
+
+    Args:
+        encoding: How the bytes of each value are encoded.
+        values: The encoded bytes.
+
+    Raises:
+        CorruptDataError: Bytes that the encoding cannot have made.
+        UnsupportedError: An encoding that cannot be read here.
+    """
+    match encoding:
+        case Variable():
+            return values
+        case Fsst():
+            return fsst.decode(encoding.symbol_table, values)
+        case General(values=Variable() | Fsst()):
+            return decode_strings(encoding.values, general.decompress_values(encoding.compression, values))
+        case _:
+            raise _unsupported(encoding, "full-zip values of variable width")
+
+
+def decode_fixed_zip(encoding: Encoding, rows: Bytes, *, boolean: bool = False) -> Values:
+    """Full-zip values of fixed width.
+
+    Args:
+        encoding: Flat, or fixed-size lists of it.
+        rows: Shape (n, bytes per value).
+        boolean: The values are booleans, one byte each.
+
+    Raises:
+        CorruptDataError: Rows have another width than the encoding.
+        UnsupportedError: An encoding that cannot be read here.
+    """
+    match encoding:
+        case Flat() if encoding.bits % 8 == 0 and encoding.bits // 8 == rows.shape[1]:
+            values = flat.from_bytes(np.ascontiguousarray(rows).reshape(-1), encoding.bits)
+            return FixedValues(values.data != 0) if boolean else values
+        case Flat():
+            raise CorruptDataError(f"full-zip value of {rows.shape[1]} bytes where {encoding.bits} bits are needed")
+        case FixedSizeList():
+            return fixed_size_list.decode_fixed_zip(encoding, rows)
+        case _:
+            raise _unsupported(encoding, "full-zip values of fixed width")
