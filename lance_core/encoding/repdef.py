@@ -1,0 +1,296 @@
+"""Repetition and definition levels: the nesting of one leaf as two arrays of small integers.
+
+The layers of a leaf go from the leaf outwards: one item layer for the leaf and each struct around it, one list layer
+for each list or map. Level 0 is the innermost, "valid", one (the opposite of Parquet).
+
+* Definition: each null or empty that can occur takes one level, counted from the leaf outwards; an entry carries the
+  level of the outermost thing that is null or empty.
+* Repetition: with n list layers, an entry that begins a new top-level row has n, one that continues the innermost list
+  has 0.
+* An entry has a value slot ("is visible") unless a list around it is null or empty.
+
+Source: sections "repetition / definition levels" of the file format; message ``RepDefLayer``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.errors import CorruptDataError
+from lance_core.format.page_layout import Layer, Layers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.encoding.values import Int64s
+
+LevelArray: TypeAlias = npt.NDArray[np.uint16]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+MAX_LEVEL = 2**15
+
+_LISTS = (Layer.ALL_VALID_LIST, Layer.NULLABLE_LIST, Layer.EMPTYABLE_LIST, Layer.NULL_AND_EMPTY_LIST)
+_NUM_LEVELS = {
+    Layer.ALL_VALID_ITEM: 0,
+    Layer.ALL_VALID_LIST: 0,
+    Layer.NULLABLE_ITEM: 1,
+    Layer.NULLABLE_LIST: 1,
+    Layer.EMPTYABLE_LIST: 1,
+    Layer.NULL_AND_EMPTY_LIST: 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Levels of some rows of one leaf.
+
+    Attributes:
+        layers: From the leaf outwards.
+        rep: Repetition levels, None without list layers.
+        definition: Definition levels, None if no layer takes one; as long as ``rep``.
+    """
+
+    layers: Layers
+    rep: LevelArray | None
+    definition: LevelArray | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """What one layer looks like in Arrow.
+
+    Attributes:
+        length: Slots of the layer.
+        validity: Shape (length,), None if all are valid.
+        offsets: Shape (length + 1,) for a list layer, None for an item layer.
+    """
+
+    length: int
+    validity: Mask | None
+    offsets: Int64s | None = None
+
+
+def is_list(layer: Layer) -> bool:
+    """True for a list layer, False for an item layer."""
+    return layer in _LISTS
+
+
+def list_layer(*, has_null: bool, has_empty: bool) -> Layer:
+    """The list layer in which these occur."""
+    if has_null:
+        return Layer.NULL_AND_EMPTY_LIST if has_empty else Layer.NULLABLE_LIST
+    return Layer.EMPTYABLE_LIST if has_empty else Layer.ALL_VALID_LIST
+
+
+def max_rep(layers: Layers) -> int:
+    """The repetition level of a new row: the number of list layers."""
+    return sum(map(is_list, layers))
+
+
+def max_def(layers: Layers) -> int:
+    """The largest definition level that can occur."""
+    return sum(_NUM_LEVELS[layer] for layer in layers)
+
+
+def max_visible_def(layers: Layers) -> int:
+    """The largest definition level of an entry that has a value slot."""
+    total = 0
+    for layer in layers:
+        if is_list(layer):
+            break
+        total += _NUM_LEVELS[layer]
+    return total
+
+
+def level_numbers(layers: Layers) -> list[tuple[int, int]]:
+    """For each layer the definition levels that mean null and empty; 0 where it takes none."""
+    numbers: list[tuple[int, int]] = []
+    used = 0
+    for layer in layers:
+        null = used + 1 if layer in (Layer.NULLABLE_ITEM, Layer.NULLABLE_LIST, Layer.NULL_AND_EMPTY_LIST) else 0
+        empty = used + _NUM_LEVELS[layer] if layer in (Layer.EMPTYABLE_LIST, Layer.NULL_AND_EMPTY_LIST) else 0
+        numbers.append((null, empty))
+        used += _NUM_LEVELS[layer]
+    return numbers
+
+
+def check_levels(levels: Levels) -> None:
+    """Raise CorruptDataError if levels are out of range or do not begin with a new row."""
+    rep, definition = levels.rep, levels.definition
+    if rep is not None and len(rep):
+        top = max_rep(levels.layers)
+        if int(rep[0]) != top:
+            raise CorruptDataError("repetition levels do not begin with a new row")
+        if int(rep.max()) > top:
+            raise CorruptDataError("a repetition level is larger than the nesting allows")
+    if rep is not None and definition is not None and len(rep) != len(definition):
+        raise CorruptDataError("there are not as many repetition as definition levels")
+    if definition is not None and len(definition) and int(definition.max()) > max_def(levels.layers):
+        raise CorruptDataError("a definition level is larger than the layers allow")
+
+
+def merge_layers(several: Sequence[Layers]) -> Layers:
+    """The layers that allow whatever one of ``several`` allows."""
+    merged = several[0]
+    for layers in several[1:]:
+        if layers == merged:
+            continue
+        if len(layers) != len(merged):
+            raise CorruptDataError("pages of one column have different numbers of layers")
+        merged = tuple(_merge_layer(ours, theirs) for ours, theirs in zip(merged, layers, strict=True))
+    return merged
+
+
+def _merge_layer(ours: Layer, theirs: Layer) -> Layer:
+    if is_list(ours) != is_list(theirs):
+        raise CorruptDataError("pages of one column disagree about what is a list")
+    if not is_list(ours):
+        return max(ours, theirs)
+    nulls, empties = (Layer.NULLABLE_LIST, Layer.NULL_AND_EMPTY_LIST), (Layer.EMPTYABLE_LIST, Layer.NULL_AND_EMPTY_LIST)
+    return list_layer(
+        has_null=ours in nulls or theirs in nulls,
+        has_empty=ours in empties or theirs in empties,
+    )
+
+
+def widen(levels: Levels, layers: Layers, num_entries: int) -> Levels:
+    """Renumber definition levels for layers that allow more (`merge_layers`).
+
+    Args:
+        levels: Checked levels.
+        layers: What to number for.
+        num_entries: Entries, in case there are neither repetition nor definition levels.
+    """
+    if levels.layers == layers:
+        return levels
+    if levels.definition is None:
+        definition = np.zeros(num_entries, np.uint16) if max_def(layers) else None
+        return Levels(layers, levels.rep, definition)
+    table = np.zeros(max_def(levels.layers) + 1, np.uint16)
+    for ours, theirs in zip(level_numbers(levels.layers), level_numbers(layers), strict=True):
+        table[list(ours)] = theirs
+    table[0] = 0
+    return Levels(layers, levels.rep, table[levels.definition])
+
+
+def unravel(levels: Levels, num_slots: int) -> list[Slots]:
+    """Turn levels into validity and offsets.
+
+    Args:
+        levels: Checked levels of whole rows.
+        num_slots: Value slots.
+
+    Returns:
+        One entry for each layer, from the leaf outwards.
+
+    Raises:
+        CorruptDataError: The levels do not have as many visible entries as there are value slots.
+    """
+    rep, definition = levels.rep, levels.definition
+    if rep is None:
+        return _unravel_items(levels.layers, definition, num_slots)
+    layers = levels.layers
+    numbers = level_numbers(layers)
+    lists_below = _lists_below(layers)
+    slots: list[Slots] = []
+    consumed_levels = consumed_lists = 0
+    for index, layer in enumerate(layers):
+        if is_list(layer):
+            one, rep, definition = _unravel_list(rep, definition, numbers[index], _visible_limit(layers, index))
+            slots.append(one)
+            consumed_lists += 1
+        elif definition is None:
+            slots.append(Slots(len(rep), None))
+        else:
+            slots.append(_unravel_item(layer, _with_slot(definition, lists_below, consumed_lists), consumed_levels))
+        consumed_levels += _NUM_LEVELS[layer]
+    for inner, outer in pairwise(slots):
+        contained = outer.length if outer.offsets is None else int(outer.offsets[-1])
+        if contained != inner.length:
+            raise CorruptDataError("the levels of a column contradict each other")
+    if slots[0].length != num_slots:
+        raise CorruptDataError(f"levels call for {slots[0].length} values, but there are {num_slots}")
+    return slots
+
+
+def _unravel_items(layers: Layers, definition: LevelArray | None, num_slots: int) -> list[Slots]:
+    """No lists: every entry has a slot in every layer."""
+    if definition is None:
+        return [Slots(num_slots, None)] * len(layers)
+    if len(definition) != num_slots:
+        raise CorruptDataError(f"there are {len(definition)} levels for {num_slots} values")
+    slots: list[Slots] = []
+    consumed = 0
+    for layer in layers:
+        slots.append(Slots(num_slots, _up_to(definition, consumed) if layer is Layer.NULLABLE_ITEM else None))
+        consumed += _NUM_LEVELS[layer]
+    return slots
+
+
+def _up_to(definition: LevelArray, level: int) -> Mask | None:
+    """Where levels are at most ``level``; None if they are everywhere."""
+    mask = definition <= level
+    return None if mask.all() else mask
+
+
+def _lists_below(layers: Layers) -> npt.NDArray[np.int64]:
+    """For each definition level the number of list layers at or below the layer that owns it."""
+    table = [0]
+    lists = 0
+    for layer in layers:
+        lists += is_list(layer)
+        table += [lists] * _NUM_LEVELS[layer]
+    return np.asarray(table)
+
+
+def _visible_limit(layers: Layers, index: int) -> tuple[int, int]:
+    """Largest level of list layer ``index`` itself, and of the item layers right around it."""
+    upper = max_def(layers[: index + 1])
+    limit = upper
+    for layer in layers[index + 1 :]:
+        if is_list(layer):
+            break
+        limit += _NUM_LEVELS[layer]
+    return upper, limit
+
+
+def _with_slot(definition: LevelArray, lists_below: npt.NDArray[np.int64], consumed_lists: int) -> LevelArray:
+    """The entries that have a slot in a layer with ``consumed_lists`` lists below it."""
+    # Levels grow outwards, so those of things without a slot here are the largest.
+    limit = int(np.searchsorted(lists_below, consumed_lists, side="right")) - 1
+    return definition if limit >= len(lists_below) - 1 else definition[definition <= limit]
+
+
+def _unravel_item(layer: Layer, definition: LevelArray, consumed_levels: int) -> Slots:
+    validity = _up_to(definition, consumed_levels) if layer is Layer.NULLABLE_ITEM else None
+    return Slots(len(definition), validity)
+
+
+def _unravel_list(
+    rep: LevelArray, definition: LevelArray | None, numbers: tuple[int, int], limits: tuple[int, int]
+) -> tuple[Slots, LevelArray, LevelArray | None]:
+    starts = np.flatnonzero(rep)
+    next_rep = rep[starts] - np.uint16(1)
+    total = len(rep)
+    if definition is None:
+        return Slots(len(starts), None, np.append(starts, total)), next_rep, None
+    levels = definition[starts]
+    (null, empty), (upper, limit) = numbers, limits
+    is_null = levels > upper  # masked by a null struct, or without a slot at all
+    if null:
+        is_null |= levels == null
+    is_special = is_null | (levels == empty) if empty else is_null
+    if not is_special.any():
+        return Slots(len(starts), None, np.append(starts, total)), next_rep, levels
+    specials_before = np.cumsum(is_special)
+    offsets = np.append(starts - specials_before + is_special, total - int(specials_before[-1]))
+    visible = levels <= limit
+    if visible.all():
+        return Slots(len(starts), ~is_null if is_null.any() else None, offsets), next_rep, levels
+    offsets = offsets[np.append(visible, True)]
+    return Slots(len(offsets) - 1, ~is_null[visible], offsets), next_rep, levels
