@@ -16,14 +16,23 @@ import numpy as np
 from lance_core.encoding.physical import fastlanes
 from lance_core.encoding.physical.fastlanes import BLOCK
 from lance_core.encoding.physical.flat import from_bytes, word_dtype
-from lance_core.encoding.physical.memory import aranges, check_sizes, empty, gather, gather_words, starts_of
-from lance_core.encoding.values import Chunks, FixedValues
+from lance_core.encoding.physical.memory import (
+    aranges,
+    check_sizes,
+    chunk_counts,
+    empty,
+    gather,
+    gather_words,
+    one_buffer,
+    starts_of,
+)
+from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.values import Bytes, Int64s
+    from lance_core.encoding.values import Bytes, Chunks, Int64s
 
 
 def _words(memory: Bytes, starts: Int64s, sizes: Int64s, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Int64s]:
@@ -91,7 +100,7 @@ def decode_out_of_line(bits: int, width: int, chunks: Chunks) -> FixedValues:
     dtype = word_dtype(bits)
     if not 0 <= width <= bits:
         raise CorruptDataError(f"bit-packed width {width} for values of {bits} bits")
-    counts, starts, sizes = chunks.counts, chunks.starts[0], chunks.sizes[0]
+    counts, sizes = chunks.counts, chunks.sizes[0]
     if width == 0:
         return FixedValues(np.zeros(_checked_total(counts), dtype))
     block_bytes = width * (BLOCK // 8)
@@ -133,3 +142,89 @@ def _unpack_sequences(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: 
     takes_raw[aranges(starts_of(counts)[1:] - raw_counts, raw_counts)] = True
     out[takes_raw], out[~takes_raw] = raw.data, packed
     return out
+
+
+def inline_widths(values: FixedValues) -> Int64s:
+    """Packed width of each run of 1024 values (the last may be shorter)."""
+    data = values.data
+    whole = len(data) // BLOCK * BLOCK
+    widths = fastlanes.bit_widths(data[:whole].reshape(-1, BLOCK))
+    return widths if whole == len(data) else np.append(widths, fastlanes.bit_widths(data[None, whole:]))
+
+
+def inline_bytes(values: FixedValues, widths: Int64s) -> int:
+    """Bytes that ``encode_inline`` writes."""
+    return int((widths * (BLOCK // 8) + values.data.dtype.itemsize).sum())
+
+
+def encode_inline(values: FixedValues, widths: Int64s) -> Chunks:
+    """Pack chunks of 1024 values, each to its own width.
+
+    Args:
+        values: Unsigned words.
+        widths: From ``inline_widths``.
+    """
+    data = values.data
+    counts = chunk_counts(len(data), BLOCK)
+    lanes = BLOCK // 8 // data.dtype.itemsize
+    bounds = starts_of(1 + widths * lanes)
+    words = empty(int(bounds[-1]), data.dtype)
+    words[bounds[:-1]] = widths
+    whole = len(data) // BLOCK
+    blocks = data[: whole * BLOCK].reshape(-1, BLOCK)
+    _pack_widths(blocks, widths[:whole], words, bounds[:whole] + 1)
+    if whole < len(counts):
+        tail = np.zeros((1, BLOCK), data.dtype)
+        tail[0, : len(data) - whole * BLOCK] = data[whole * BLOCK :]
+        _pack_widths(tail, widths[whole:], words, bounds[whole:-1] + 1)
+    return one_buffer(words.view(np.uint8), bounds * data.dtype.itemsize, counts)
+
+
+def _pack_widths(blocks: npt.NDArray[Any], widths: Int64s, words: npt.NDArray[Any], firsts: Int64s) -> None:
+    """Pack blocks of several widths to where their words start."""
+    for width in np.flatnonzero(np.bincount(widths)).tolist():
+        chosen = np.flatnonzero(widths == width)
+        part = blocks if len(chosen) == len(widths) else blocks[chosen]
+        fastlanes.pack_into(part, width, words, firsts[chosen])
+
+
+def out_of_line_bytes(counts: Int64s, bits: int, width: int) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    """Bytes of each sequence that ``encode_out_of_line`` writes, and whether its tail is packed."""
+    whole, tails = counts // BLOCK, counts % BLOCK
+    packs_tail = width * (BLOCK - tails) < (bits - width) * tails
+    sizes = (whole + packs_tail) * (width * (BLOCK // 8)) + np.where(packs_tail, 0, tails * (bits // 8))
+    return sizes, packs_tail
+
+
+def encode_out_of_line(values: FixedValues, bounds: Int64s, width: int) -> Chunks:
+    """Pack sequences of values to one width.
+
+    Args:
+        values: Unsigned words below ``2 ** width``.
+        bounds: Shape (n + 1,): where each sequence starts, and where the last one ends.
+        width: Bits per packed value, at least 1.
+    """
+    data, counts = values.data, np.diff(bounds)
+    word_bytes = data.dtype.itemsize
+    sizes, packs_tail = out_of_line_bytes(counts, word_bytes * 8, width)
+    out_bounds = starts_of(sizes)
+    words = empty(int(out_bounds[-1]) // word_bytes, data.dtype)
+    num_blocks = counts // BLOCK + packs_tail
+    positions = aranges(np.zeros_like(counts), num_blocks)
+    sources = np.repeat(bounds[:-1], num_blocks) + positions * BLOCK
+    targets = np.repeat(out_bounds[:-1] // word_bytes, num_blocks) + positions * (width * (BLOCK // 8) // word_bytes)
+    ends = np.repeat(bounds[1:], num_blocks)
+    fastlanes.pack_into(_blocks_at(data, sources, ends), width, words, targets)
+    raw = np.where(packs_tail, 0, counts % BLOCK)
+    words[aranges(out_bounds[1:] // word_bytes - raw, raw)] = data[aranges(bounds[1:] - raw, raw)]
+    return one_buffer(words.view(np.uint8), out_bounds, counts)
+
+
+def _blocks_at(data: npt.NDArray[Any], sources: Int64s, ends: Int64s) -> npt.NDArray[Any]:
+    """Blocks of 1024 values from given positions, zeros beyond their sequence's end."""
+    used = np.minimum(ends - sources, BLOCK)
+    if (used == BLOCK).all() and (np.diff(sources) == BLOCK).all() and len(sources):
+        return data[int(sources[0]) : int(sources[-1]) + BLOCK].reshape(-1, BLOCK)
+    blocks = np.zeros((len(sources), BLOCK), data.dtype)
+    blocks.reshape(-1)[aranges(np.arange(len(used)) * BLOCK, used)] = data[aranges(sources, used)]
+    return blocks

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.encoding.physical.memory import aranges, check_sizes, gather, starts_of
-from lance_core.encoding.values import Chunks, FixedValues
+from lance_core.encoding.physical.memory import aranges, check_sizes, gather, one_buffer, starts_of
+from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.values import Bytes, Int64s
+    from lance_core.encoding.values import Bytes, Chunks, Int64s
 
 WORD_BITS = (8, 16, 32, 64)
 MAX_WIDTH_BITS = 1 << 31
@@ -108,7 +108,4 @@ def encode_chunks(values: FixedValues, counts: Int64s) -> Chunks:
     """
     bits = bits_of(values)
     data = np.packbits(values.data.view(np.uint8), bitorder="little") if bits == 1 else to_bytes(values.data)
-    sizes = (counts * bits + 7) // 8
-    return Chunks(
-        buffers=(data,), starts=starts_of(sizes)[:-1].reshape(1, -1), sizes=sizes.reshape(1, -1), counts=counts
-    )
+    return one_buffer(data, starts_of((counts * bits + 7) // 8), counts)

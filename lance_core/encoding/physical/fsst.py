@@ -1,7 +1,8 @@
 """Fsst: strings as codes of a table of up to 255 symbols of 1 to 8 bytes. Read only.
 
-Symbol table, 2312 bytes: count (u8), terminator (u8), suffix limit (u8), switch (u8), ``TSSF``; 8 bytes for each symbol;
-one length byte for each symbol; zeros. Switch 0: the data is not compressed. Code 255: the next byte stands for itself.
+Symbol table, 2312 bytes: count (u8), terminator (u8), suffix limit (u8), switch (u8), ``TSSF``; 8 bytes for each
+symbol; one length byte for each symbol; zeros. Switch 0: the data is not compressed. Code 255: the next byte stands for
+itself.
 Source: message ``Fsst``.
 """
 

@@ -21,6 +21,7 @@ from lance_core.encoding.physical.memory import (
     check_sizes,
     gather,
     gather_words,
+    join_ranges,
     starts_of,
     view_buffer,
 )
@@ -146,3 +147,34 @@ def _decode(codec: str, data: Bytes, size: int) -> Bytes:
         return view_buffer(pa.Codec(codec).decompress(pa.py_buffer(data), decompressed_size=size))
     except (OSError, pa.ArrowException, MemoryError) as error:
         raise CorruptDataError(f"{codec}: {error}") from error
+
+
+def compress_chunks(chunks: Chunks) -> Chunks:
+    """The same chunks with their first value buffer compressed by LZ4."""
+    memory, starts = chunks.buffers[0], chunks.starts[0]
+    codec = pa.Codec("lz4_raw")
+    source = pa.py_buffer(memory)
+    pieces = [
+        codec.compress(source.slice(start, size), asbytes=True)
+        for start, size in zip(starts.tolist(), chunks.sizes[0].tolist(), strict=True)
+    ]
+    sizes = np.array([len(piece) for piece in pieces], np.int64)
+    data, bounds = join_ranges(
+        (chunks.sizes[0].astype("<u4").view(np.uint8), np.arange(len(pieces) + 1) * 4),
+        (np.frombuffer(b"".join(pieces), np.uint8), starts_of(sizes)),
+    )
+    return replace(
+        chunks,
+        buffers=(data, *chunks.buffers[1:]),
+        starts=np.concatenate((bounds[None, :-1], chunks.starts[1:])),
+        sizes=np.concatenate((np.diff(bounds)[None, :], chunks.sizes[1:])),
+    )
+
+
+def compressed_ratio(chunks: Chunks, samples: int) -> float:
+    """What LZ4 would leave of the first value buffers, judged by a few chunks spread over all of them."""
+    chosen = np.unique(np.linspace(0, len(chunks.counts) - 1, samples).astype(np.int64))
+    codec, source = pa.Codec("lz4_raw"), pa.py_buffer(chunks.buffers[0])
+    starts, sizes = chunks.starts[0, chosen], chunks.sizes[0, chosen]
+    ranges = zip(starts.tolist(), sizes.tolist(), strict=True)
+    return sum(codec.compress(source.slice(s, n)).size + 4 for s, n in ranges) / max(1, int(sizes.sum()))

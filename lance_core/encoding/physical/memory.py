@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.lib.stride_tricks import as_strided
 
+from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.values import Bytes, Chunks, Int64s
+    from lance_core.encoding.values import Bytes, Int64s
 
 MAX_OUTPUT_BYTES = 1 << 40
 """Nothing larger is ever allocated on the word of a file."""
@@ -134,3 +135,47 @@ def check_sizes(sizes: Int64s, needed: Int64s, what: str) -> None:
     if (sizes < needed).any():
         at = int(np.flatnonzero(sizes < needed)[0])
         raise CorruptDataError(f"{what}: chunk {at} has {int(sizes[at])} bytes where {int(needed[at])} are needed")
+
+
+def join_ranges(*parts: tuple[Bytes, Int64s]) -> tuple[Bytes, Int64s]:
+    """Range 0 of each part, then range 1 of each part, and so on, end to end.
+
+    Args:
+        parts: Memory and the n + 1 ascending bounds of its n adjoining ranges.
+
+    Returns:
+        The joined bytes and their n + 1 bounds.
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import, and readers of fixed-width data need none of it
+
+    arrays = [
+        pa.Array.from_buffers(
+            pa.large_binary(),
+            len(bounds) - 1,
+            [None, pa.py_buffer(np.ascontiguousarray(bounds, np.int64)), pa.py_buffer(np.ascontiguousarray(memory))],
+        )
+        for memory, bounds in parts
+    ]
+    joined = pc.binary_join_element_wise(*arrays, pa.scalar(b"", pa.large_binary()))
+    return view_buffer(joined.buffers()[2]), np.frombuffer(joined.buffers()[1], np.int64, len(joined) + 1)
+
+
+def one_buffer(memory: Bytes, bounds: Int64s, counts: Int64s) -> Chunks:
+    """Chunks whose only value buffers adjoin in one memory."""
+    return Chunks(buffers=(memory,), starts=bounds[None, :-1], sizes=np.diff(bounds)[None, :], counts=counts)
+
+
+def chunk_counts(num_values: int, per_chunk: int) -> Int64s:
+    """``per_chunk`` values for every chunk, the rest for the last one."""
+    counts = np.full(-(-num_values // per_chunk), per_chunk, np.int64)
+    if num_values % per_chunk:
+        counts[-1] = num_values % per_chunk
+    return counts
+
+
+def fitting_count(value_bytes: float, target_bytes: int, *, least: int = 2, most: int = 4096) -> int:
+    """The largest power of two of values that stays within a chunk size, within limits."""
+    count = least
+    while count < most and count * 2 * value_bytes <= target_bytes:
+        count *= 2
+    return count

@@ -6,12 +6,20 @@ u64 bytes of run values, run values, run lengths. Source: message ``Rle``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from lance_core.encoding.physical.flat import from_bytes, word_dtype
-from lance_core.encoding.physical.memory import check_sizes, gather, gather_words, starts_of
+from lance_core.encoding.physical.memory import check_sizes, gather, gather_words, join_ranges, one_buffer, starts_of
 from lance_core.encoding.values import Chunks, FixedValues
 from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Int64s
 
 _HEADER = 8
 _MAX_RUN = 255
@@ -27,7 +35,7 @@ def decode_chunks(bits: int, chunks: Chunks) -> FixedValues:
     value_sizes, num_runs = chunks.sizes
     if (value_sizes != num_runs * width).any():
         raise CorruptDataError("Rle: a chunk has a different number of run values and run lengths")
-    lengths = gather(chunks.buffers[1], chunks.starts[1], num_runs)
+    lengths = gather(chunks.buffers[1], chunks.starts[1], num_runs).astype(np.int64)
     totals = starts_of(lengths)
     bounds = starts_of(num_runs)
     if (np.diff(totals[bounds]) != chunks.counts).any():
@@ -55,3 +63,66 @@ def split_blocks(blocks: Chunks) -> Chunks:
         sizes=np.stack((value_sizes, sizes - _HEADER - value_sizes)),
         counts=blocks.counts,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs of equal values of adjoining sequences; no run is longer than 255 or crosses from one to the next.
+
+    Attributes:
+        values: Shape (runs,).
+        lengths: Shape (runs,), uint8.
+        bounds: Shape (sequences + 1,): first run of each sequence, and the end.
+    """
+
+    values: npt.NDArray[Any]
+    lengths: Bytes
+    bounds: Int64s
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of values and lengths."""
+        return self.values.nbytes + self.lengths.nbytes
+
+
+def find_runs(data: npt.NDArray[Any], bounds: Int64s) -> Runs:
+    """Split values into runs.
+
+    Args:
+        data: Shape (n,).
+        bounds: Shape (sequences + 1,), ascending, from 0 to n: where each sequence starts, and the end.
+    """
+    begins = np.zeros(len(data) + 1, np.bool_)
+    np.not_equal(data[1:], data[:-1], out=begins[1:-1])
+    begins[bounds] = True
+    starts = np.flatnonzero(begins[:-1])
+    lengths = np.diff(starts, append=len(data))
+    pieces = -(-lengths // _MAX_RUN)
+    firsts = starts_of(pieces)
+    sizes = np.full(int(firsts[-1]), _MAX_RUN, np.uint8)
+    sizes[firsts[1:] - 1] = lengths - (pieces - 1) * _MAX_RUN
+    values = data[starts] if len(sizes) == len(starts) else np.repeat(data[starts], pieces)
+    return Runs(values, sizes, firsts[np.searchsorted(starts, bounds)])
+
+
+def encode_chunks(runs: Runs, counts: Int64s) -> Chunks:
+    """Runs as the two buffers of each chunk."""
+    width = runs.values.dtype.itemsize
+    return Chunks(
+        buffers=(runs.values.view(np.uint8), runs.lengths),
+        starts=np.stack((runs.bounds[:-1] * width, runs.bounds[:-1])),
+        sizes=np.stack((np.diff(runs.bounds) * width, np.diff(runs.bounds))),
+        counts=counts,
+    )
+
+
+def encode_blocks(runs: Runs, counts: Int64s) -> Chunks:
+    """Runs as one block for each sequence."""
+    width = runs.values.dtype.itemsize
+    value_sizes = (np.diff(runs.bounds) * width).astype("<u8")
+    memory, bounds = join_ranges(
+        (value_sizes.view(np.uint8), np.arange(len(counts) + 1) * _HEADER),
+        (runs.values.view(np.uint8), runs.bounds * width),
+        (runs.lengths, runs.bounds),
+    )
+    return one_buffer(memory, bounds, counts)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.encoding.physical.flat import from_bytes
-from lance_core.encoding.physical.memory import check_sizes, empty, gather, starts_of
+from lance_core.encoding.physical.memory import check_sizes, empty, gather, join_ranges, one_buffer, starts_of
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Chunks, Int64s
 
 MAX_INT32 = (1 << 31) - 1
+_PAD = 72
 
 
 def offset_width(offset_bits: int) -> int:
@@ -109,3 +110,41 @@ def decode_block(offset_bits: int, data: Bytes, count: int) -> VariableValues:
     if width == 4 and offsets[-1] > MAX_INT32:
         return VariableValues(offsets.astype(np.int64), body)
     return VariableValues(offsets.view(f"<i{width}"), body)
+
+
+def encode_chunks(values: VariableValues, counts: Int64s) -> Chunks:
+    """Offsets and bytes of each chunk, padded to whole offsets as pylance does.
+
+    Args:
+        values: The values; int64 offsets are written as 64 bits, int32 as 32.
+        counts: Values per chunk, all equal but the last.
+    """
+    width = values.offsets.dtype.itemsize
+    firsts = starts_of(counts)
+    bounds = values.offsets[firsts].astype(np.int64)
+    heads = (counts + 1) * width
+    offsets = np.empty(len(values) + len(counts), values.offsets.dtype)
+    if len(counts) > 1:
+        count, inner = int(counts[0]), len(counts) - 1
+        source = values.offsets[: inner * count].reshape(inner, count)
+        matrix = offsets[: inner * (count + 1)].reshape(inner, count + 1)
+        shifts = (heads[:inner] - bounds[:inner]).astype(offsets.dtype)
+        np.add(source, shifts[:, None], out=matrix[:, :-1])
+        np.add(bounds[1:-1], shifts, out=matrix[:, -1], casting="unsafe")
+    if len(counts):
+        offsets[-int(counts[-1]) - 1 :] = values.offsets[firsts[-2] :] + int(heads[-1] - bounds[-2])
+    pads = starts_of(-np.diff(bounds) % width)
+    memory, ends = join_ranges(
+        (offsets.view(np.uint8), starts_of(heads)),
+        (values.data, bounds),
+        (np.full(int(pads[-1]), _PAD, np.uint8), pads),
+    )
+    return one_buffer(memory, ends, counts)
+
+
+def encode_block(values: VariableValues) -> Bytes:
+    """The block form: header, offsets from 0, bytes."""
+    offsets = values.offsets
+    width = offsets.dtype.itemsize
+    head = np.array([width * 8, (len(offsets) + 2) * width], offsets.dtype)
+    return np.concatenate((head.view(np.uint8), offsets.view(np.uint8), values.data[: int(offsets[-1])]))

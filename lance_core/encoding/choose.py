@@ -1,0 +1,233 @@
+"""Which encoding the writer takes, from the data alone.
+
+The judgement is by bytes, with a thumb on the scale for what is fast to read: a slower encoding must save a good part
+of the bytes. All choices are within what file version 2.2 allows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.physical import bitpack, dictionary, fixed_size_list, flat, general, rle, variable
+from lance_core.encoding.physical.memory import chunk_counts, fitting_count, one_buffer
+from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.encodings import (
+    Compression,
+    Flat,
+    General,
+    InlineBitpacking,
+    OutOfLineBitpacking,
+    Rle,
+    Variable,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Chunks, Int64s, Values
+    from lance_core.format.encodings import Encoding, FixedSizeList
+
+MAX_CHUNK_VALUES = 4096
+_FLAT_CHUNK_BYTES = 1 << 14
+_STRING_CHUNK_BYTES = 1 << 14
+_COMPRESSED_CHUNK_BYTES = 1 << 15
+_MAX_LEVEL_BYTES = (1 << 16) - 1  # u16 in the chunk header
+
+# A choice is taken if it leaves at most this part of the bytes of the faster one.
+_PACKED_PAYS = 0.85
+_RUNS_PAY = 0.75
+_LZ4_PAYS = 0.75
+_LEVEL_RUNS_PAY = 0.5
+_DICTIONARY_PAYS = 0.8
+
+_MIN_COMPRESSED_BYTES = 1 << 12
+_LZ4_SAMPLES = 8
+
+
+def encode_chunks(values: Values, *, version: str = "2.2") -> tuple[Encoding, Chunks]:
+    """Encode the values of a mini-block page.
+
+    Args:
+        values: Any number of values.
+        version: Data file version; only 2.2 can be written.
+
+    Returns:
+        The encoding, and chunks of 2 ** k values (k >= 1) but for the last one.
+
+    Raises:
+        UnsupportedError: Another version, or a fixed-size list of strings.
+    """
+    if version != "2.2":
+        raise UnsupportedError(f"writing mini-block pages of file version {version}")
+    match values:
+        case FixedValues():
+            return _encode_fixed(values)
+        case VariableValues():
+            return _encode_variable(values)
+        case FixedListValues():
+            return _encode_lists(values)
+
+
+def _encode_fixed(values: FixedValues) -> tuple[Encoding, Chunks]:
+    bits = flat.bits_of(values)
+    if bits not in flat.WORD_BITS:
+        return _encode_flat(values, bits)
+    flat_bytes = values.data.nbytes
+    widths = bitpack.inline_widths(values)
+    packed_bytes = bitpack.inline_bytes(values, widths)
+    best = min(flat_bytes, packed_bytes)
+    if _may_have_runs(values.data, best):
+        counts = chunk_counts(len(values), MAX_CHUNK_VALUES)
+        runs = rle.find_runs(values.data, _bounds(counts))
+        if runs.num_bytes <= best * _RUNS_PAY:
+            return Rle(bits), rle.encode_chunks(runs, counts)
+    if packed_bytes <= flat_bytes * _PACKED_PAYS:
+        return InlineBitpacking(bits), bitpack.encode_inline(values, widths)
+    return _encode_flat(values, bits)
+
+
+def _bounds(counts: Int64s) -> Int64s:
+    return np.append(np.int64(0), np.cumsum(counts))
+
+
+def _may_have_runs(data: npt.NDArray[np.generic], best_bytes: int) -> bool:
+    """Whether a sample has runs long enough to beat the best of the other encodings."""
+    if len(data) == 0:
+        return False
+    positions = dictionary.sample_positions(len(data) - 1)
+    changes = 1 + np.count_nonzero(data[positions] != data[positions + 1])
+    runs = changes / max(1, len(positions)) * len(data)
+    return runs * (data.dtype.itemsize + 1) <= best_bytes
+
+
+def _encode_flat(values: FixedValues, bits: int) -> tuple[Encoding, Chunks]:
+    count = fitting_count(bits / 8, _FLAT_CHUNK_BYTES, most=MAX_CHUNK_VALUES)
+    return Flat(bits), flat.encode_chunks(values, chunk_counts(len(values), count))
+
+
+def _encode_variable(values: VariableValues) -> tuple[Encoding, Chunks]:
+    width = values.offsets.dtype.itemsize
+    encoding = Variable(width * 8)
+    mean = int(values.offsets[-1]) / max(1, len(values)) + width
+    if mean * len(values) >= _MIN_COMPRESSED_BYTES:
+        large = chunk_counts(len(values), fitting_count(mean, _COMPRESSED_CHUNK_BYTES, most=MAX_CHUNK_VALUES))
+        if _sampled_ratio(values, large) <= _LZ4_PAYS:
+            return General(Compression.LZ4, encoding), general.compress_chunks(variable.encode_chunks(values, large))
+    counts = chunk_counts(len(values), fitting_count(mean, _STRING_CHUNK_BYTES, most=MAX_CHUNK_VALUES))
+    return encoding, variable.encode_chunks(values, counts)
+
+
+def _sampled_ratio(values: VariableValues, counts: Int64s) -> float:
+    """What LZ4 leaves of a few chunks."""
+    chosen = np.unique(np.linspace(0, len(counts) - 1, _LZ4_SAMPLES).astype(np.int64))
+    size = int(counts[0])
+    ratios: list[float] = []
+    for chunk in chosen.tolist():
+        offsets = values.offsets[chunk * size : (chunk + 1) * size + 1]
+        part = VariableValues(offsets - offsets[0], values.data[int(offsets[0]) : int(offsets[-1])])
+        ratios.append(general.compressed_ratio(variable.encode_chunks(part, np.array([len(part)], np.int64)), 1))
+    return sum(ratios) / len(ratios)
+
+
+def _encode_lists(values: FixedListValues) -> tuple[FixedSizeList, Chunks]:
+    encoding = fixed_size_list.encoding_of(values)
+    levels, items = fixed_size_list.flatten(values)
+    num_items = int(np.prod([level.dimension for level in levels]))
+    has_bits = items.data.dtype == np.bool_ or any(level.validity is not None for level in levels)
+    row_bytes = num_items * flat.bits_of(items) / 8
+    count = fitting_count(row_bytes, _FLAT_CHUNK_BYTES, least=8 if has_bits else 2, most=MAX_CHUNK_VALUES)
+    return encoding, fixed_size_list.encode_chunks(values, chunk_counts(len(values), count))
+
+
+def encode_level_chunks(levels: npt.NDArray[np.uint16], bounds: Int64s) -> tuple[Encoding, Chunks]:
+    """Encode repetition or definition levels, each chunk's as a block, all in one encoding.
+
+    Args:
+        levels: Shape (n,).
+        bounds: Shape (chunks + 1,): where each chunk's levels start, and where the last ones end.
+
+    Returns:
+        The encoding, and one buffer for each chunk, of at most 65535 bytes.
+
+    Raises:
+        InvalidInputError: A chunk has more levels than its buffer can hold in any encoding; the page must be split.
+    """
+    counts = np.diff(bounds)
+    width = max(1, int(levels.max()).bit_length()) if len(levels) else 1
+    packed_sizes, _ = bitpack.out_of_line_bytes(counts, 16, width)
+    candidates: list[tuple[Encoding, Int64s]] = [(Flat(16), counts * 2), (OutOfLineBitpacking(16, width), packed_sizes)]
+    fitting = [(int(sizes.sum()), encoding) for encoding, sizes in candidates if _fits(sizes)]
+    best = min(fitting, key=lambda pair: pair[0])[0] if fitting else 1 << 62
+    if _may_have_runs(levels, best):
+        runs = rle.find_runs(levels, bounds)
+        chunks = rle.encode_blocks(runs, counts)
+        if len(chunks.buffers[0]) <= best * _LEVEL_RUNS_PAY and _fits(chunks.sizes):
+            return Rle(16), chunks
+    if not fitting:
+        raise InvalidInputError(f"{int(counts.max())} levels in one chunk; split the page")
+    encoding = min(fitting, key=lambda pair: pair[0])[1]
+    if isinstance(encoding, Flat):
+        return encoding, one_buffer(levels.view(np.uint8), bounds * 2, counts)
+    return encoding, bitpack.encode_out_of_line(FixedValues(levels), bounds, width)
+
+
+def _fits(sizes: Int64s) -> bool:
+    return bool((sizes <= _MAX_LEVEL_BYTES).all())
+
+
+def encode_dictionary(items: Values) -> tuple[Encoding, Bytes]:
+    """Encode the items of a dictionary as one block.
+
+    Args:
+        items: Values of fixed or variable width.
+
+    Raises:
+        UnsupportedError: Items of another kind.
+    """
+    match items:
+        case FixedValues():
+            encoding, block = Flat(flat.bits_of(items)), flat.to_bytes(items.data)
+        case VariableValues():
+            encoding, block = Variable(items.offsets.dtype.itemsize * 8), variable.encode_block(items)
+        case FixedListValues():
+            raise UnsupportedError("dictionary of fixed-size lists")
+    if len(block) >= _MIN_COMPRESSED_BYTES:
+        one = np.array([len(items)], np.int64)
+        compressed = general.compress_chunks(one_buffer(block, np.array([0, len(block)]), one)).buffers[0]
+        if len(compressed) <= len(block) * _LZ4_PAYS:
+            return General(Compression.LZ4, encoding), compressed
+    return encoding, block
+
+
+def build_dictionary(values: Values) -> tuple[FixedValues, FixedValues | VariableValues] | None:
+    """Split values into indices and items if that saves bytes.
+
+    Args:
+        values: Any values; only strings and values of 8 bytes and more are considered.
+
+    Returns:
+        Indices (uint32) and items, or None.
+    """
+    if isinstance(values, FixedListValues) or (isinstance(values, FixedValues) and flat.bits_of(values) < 64):
+        return None
+    if not dictionary.is_promising(values):
+        return None
+    built = dictionary.build(values)
+    if built is None:
+        return None
+    indices, items = built
+    width = max(1, (len(items) - 1).bit_length())
+    dictionary_bytes = len(indices) * width / 8 + _plain_bytes(items)
+    return built if dictionary_bytes <= _plain_bytes(values) * _DICTIONARY_PAYS else None
+
+
+def _plain_bytes(values: FixedValues | VariableValues) -> int:
+    """Bytes without dictionary, by the cheapest guess: packed integers, strings with 2 bytes of offset."""
+    if isinstance(values, VariableValues):
+        return int(values.offsets[-1]) + 2 * len(values)
+    if values.data.ndim > 1 or len(values) == 0:
+        return values.data.nbytes
+    return min(values.data.nbytes, bitpack.inline_bytes(values, bitpack.inline_widths(values)))

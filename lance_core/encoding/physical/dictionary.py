@@ -1,0 +1,73 @@
+"""Dictionaries: each distinct value once, and an index for each value.
+
+The index is a page's value (and is packed like any integer); the items are a block of their own in the mini-block
+layout. Source: fields ``dictionary`` and ``num_dictionary_items`` of ``MiniBlockLayout``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.physical.flat import from_bytes
+from lance_core.encoding.physical.memory import view_buffer
+from lance_core.encoding.values import FixedValues, VariableValues
+
+if TYPE_CHECKING:
+    from lance_core.encoding.values import Int64s
+
+MAX_ITEMS = 100_000
+_MIN_VALUES = 100
+_SAMPLE_BLOCKS = 32
+_SAMPLE_BLOCK = 128
+
+
+def to_arrow(values: FixedValues | VariableValues) -> pa.Array:
+    """Values as a binary or unsigned Arrow array, without copy."""
+    if isinstance(values, VariableValues):
+        kind = pa.binary() if values.offsets.dtype.itemsize == 4 else pa.large_binary()
+        buffers = [None, pa.py_buffer(values.offsets), pa.py_buffer(values.data)]
+        return pa.Array.from_buffers(kind, len(values), buffers)
+    if values.data.ndim == 1:
+        return pa.array(values.data)
+    kind = pa.binary(values.data.shape[1])
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values.data))])
+
+
+def _from_arrow(array: pa.Array, like: FixedValues | VariableValues) -> FixedValues | VariableValues:
+    """The reverse of ``to_arrow``, for arrays that own their memory."""
+    buffers = array.buffers()
+    if isinstance(like, VariableValues):
+        offsets = np.frombuffer(buffers[1], like.offsets.dtype, len(array) + 1)
+        return VariableValues(offsets, view_buffer(buffers[2]))
+    return from_bytes(view_buffer(buffers[1])[: len(array) * like.data[:1].nbytes], like.data[:1].nbytes * 8)
+
+
+def sample_positions(count: int) -> Int64s:
+    """Positions of up to 4096 values in blocks spread over all of them."""
+    if count <= _SAMPLE_BLOCKS * _SAMPLE_BLOCK:
+        return np.arange(count, dtype=np.int64)
+    firsts = np.linspace(0, count - _SAMPLE_BLOCK, _SAMPLE_BLOCKS).astype(np.int64)
+    return (firsts[:, None] + np.arange(_SAMPLE_BLOCK)).reshape(-1)
+
+
+def is_promising(values: FixedValues | VariableValues) -> bool:
+    """Whether a sample repeats itself enough for a dictionary to be worth building."""
+    count = len(values)
+    if count < _MIN_VALUES:
+        return False
+    positions = sample_positions(count)
+    distinct = len(to_arrow(values).take(pa.array(positions)).unique())
+    return distinct * 2 <= len(positions)
+
+
+def build(values: FixedValues | VariableValues) -> tuple[FixedValues, FixedValues | VariableValues] | None:
+    """Indices (uint32) and items, or None if there are too many distinct values to pay."""
+    encoded = to_arrow(values).dictionary_encode()
+    num_items = len(encoded.dictionary)
+    if num_items > min(len(values) // 2, MAX_ITEMS):
+        return None
+    indices = view_buffer(encoded.indices.buffers()[1])[: len(values) * 4].view("<u4")
+    return FixedValues(indices), _from_arrow(encoded.dictionary, values)
