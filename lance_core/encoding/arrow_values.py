@@ -1,0 +1,190 @@
+"""Arrow arrays without nesting, to values and back. Nulls are not values: they travel as definition levels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
+from lance_core.errors import CorruptDataError, InvalidInputError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.repdef import Mask
+    from lance_core.encoding.values import Bytes, Values
+
+_WORDS: dict[int, npt.DTypeLike] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+MAX_INT32 = 2**31 - 1
+
+
+def offset_dtype(kind: pa.DataType) -> npt.DTypeLike | None:
+    """The type of a string or binary type's offsets; None for other types."""
+    if kind in (pa.string(), pa.binary()):
+        return np.int32
+    return np.int64 if kind in (pa.large_string(), pa.large_binary()) else None
+
+
+def buffer_view(buffer: pa.Buffer | None, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An Arrow buffer as array; empty if there is none."""
+    if buffer is None or buffer.size == 0:
+        return np.empty(0, dtype)
+    width = np.dtype(dtype).itemsize
+    return np.frombuffer(buffer, dtype, count=buffer.size // width)
+
+
+def unpack_bits(buffer: pa.Buffer, offset: int, length: int) -> Mask:
+    """Bits ``offset`` to ``offset + length`` of a bitmap."""
+    first = offset // 8
+    used = buffer_view(buffer, np.uint8)[first : (offset + length + 7) // 8]
+    return np.unpackbits(used, bitorder="little")[offset - 8 * first :][:length].view(np.bool_)
+
+
+def pack_bits(mask: Mask) -> pa.Buffer:
+    """A bitmap in Arrow's bit order."""
+    return pa.py_buffer(np.packbits(mask, bitorder="little"))
+
+
+def null_mask(array: pa.Array) -> Mask | None:
+    """Shape (n,), True where an array is null; None if nothing is."""
+    if not array.null_count:
+        return None
+    if pa.types.is_null(array.type):
+        return np.ones(len(array), np.bool_)
+    return ~unpack_bits(array.buffers()[0], array.offset, len(array))
+
+
+def to_values(array: pa.Array) -> Values:
+    """The values of a leaf array, views where possible; whatever stands under its nulls is kept."""
+    kind = array.type
+    if pa.types.is_fixed_size_list(kind):
+        return _list_to_values(array)
+    if pa.types.is_boolean(kind):
+        return FixedValues(unpack_bits(array.buffers()[1], array.offset, len(array)) if len(array) else _no_bools())
+    dtype = offset_dtype(kind)
+    if dtype is None:
+        return FixedValues(_fixed_to_values(array))
+    _, offset_buffer, data = array.buffers()
+    if not len(array):
+        return VariableValues(np.zeros(1, dtype), np.empty(0, np.uint8))
+    offsets = buffer_view(offset_buffer, dtype)[array.offset : array.offset + len(array) + 1]
+    begin, end = int(offsets[0]), int(offsets[-1])
+    return VariableValues(offsets - offsets[0] if begin else offsets, buffer_view(data, np.uint8)[begin:end])
+
+
+def _no_bools() -> Mask:
+    return np.empty(0, np.bool_)
+
+
+def _fixed_to_values(array: pa.Array) -> npt.NDArray[Any]:
+    bits: int = array.type.bit_width
+    if bits in _WORDS:
+        return buffer_view(array.buffers()[1], _WORDS[bits])[array.offset : array.offset + len(array)]
+    width = bits // 8
+    data = buffer_view(array.buffers()[1], np.uint8)[array.offset * width : (array.offset + len(array)) * width]
+    return data.reshape(len(array), width)
+
+
+def _list_to_values(array: pa.FixedSizeListArray) -> FixedListValues:
+    dimension: int = array.type.list_size
+    items = array.values.slice(array.offset * dimension, len(array) * dimension)
+    is_null = null_mask(items)
+    return FixedListValues(dimension, to_values(items), None if is_null is None else ~is_null)
+
+
+def from_values(values: Values | None, kind: pa.DataType, validity: Mask | None, length: int) -> pa.Array:
+    """A leaf array.
+
+    Args:
+        values: The values; None if all are null.
+        kind: Arrow type.
+        validity: Shape (length,), None if all are valid.
+        length: Number of values.
+
+    Raises:
+        CorruptDataError: The values are not such as the type needs.
+        InvalidInputError: More bytes than 32-bit offsets can tell.
+    """
+    if values is None or pa.types.is_null(kind):
+        return pa.nulls(length, kind)
+    if len(values) != length:
+        raise CorruptDataError(f"a page has {len(values)} values where its levels call for {length}")
+    bitmap = None if validity is None else pack_bits(validity)
+    match values:
+        case FixedListValues():
+            return _list_from_values(values, kind, bitmap)
+        case VariableValues():
+            return _strings_from_values(values, kind, bitmap)
+        case FixedValues():
+            return _fixed_from_values(values.data, kind, bitmap)
+
+
+def _fixed_from_values(data: npt.NDArray[Any], kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
+    if offset_dtype(kind) is not None or pa.types.is_nested(kind):
+        raise CorruptDataError(f"a page has fixed-width values for {kind}")
+    if pa.types.is_boolean(kind):
+        if data.dtype != np.bool_:
+            raise CorruptDataError("a page has no booleans for a column of them")
+        return pa.Array.from_buffers(kind, len(data), [bitmap, pack_bits(data)])
+    width = data.dtype.itemsize * (data.shape[1] if data.ndim > 1 else 1)
+    if data.dtype == np.bool_ or width * 8 != kind.bit_width:
+        raise CorruptDataError(f"a page has values of {width} bytes for {kind}")
+    return pa.Array.from_buffers(kind, len(data), [bitmap, pa.py_buffer(np.ascontiguousarray(data))])
+
+
+def _strings_from_values(values: VariableValues, kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
+    dtype = offset_dtype(kind)
+    if dtype is None:
+        raise CorruptDataError(f"a page has values of variable width for {kind}")
+    offsets = values.offsets
+    if offsets.dtype != dtype:
+        if dtype == np.int32 and int(offsets[-1]) > MAX_INT32:
+            raise InvalidInputError(f"more than 2 GiB of {kind} in one batch; ask for smaller batches")
+        offsets = offsets.astype(dtype)
+    buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(_contiguous(values.data))]
+    return pa.Array.from_buffers(kind, len(values), buffers)
+
+
+def _contiguous(data: Bytes) -> Bytes:
+    return np.ascontiguousarray(data)
+
+
+def _list_from_values(values: FixedListValues, kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
+    if not pa.types.is_fixed_size_list(kind) or kind.list_size != values.dimension:
+        raise CorruptDataError(f"a page has lists of {values.dimension} items for {kind}")
+    items = from_values(values.items, kind.value_type, values.validity, len(values) * values.dimension)
+    return pa.Array.from_buffers(kind, len(values), [bitmap], children=[items])
+
+
+def slice_values(values: Values, start: int, end: int) -> Values:
+    """Some consecutive values; views, so that offsets of strings need not start at 0."""
+    match values:
+        case FixedValues(data):
+            return FixedValues(data[start:end])
+        case VariableValues(offsets, data):
+            return VariableValues(offsets[start : end + 1], data)
+        case FixedListValues(dimension, items, validity):
+            low, high = start * dimension, end * dimension
+            kept = None if validity is None else validity[low:high]
+            return FixedListValues(dimension, slice_values(items, low, high), kept)
+
+
+def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
+    """The values at ``indices``.
+
+    Raises:
+        CorruptDataError: An index beyond the values.
+    """
+    if len(indices) and int(indices.max()) >= len(values):
+        raise CorruptDataError(f"an index points beyond the {len(values)} items of its dictionary")
+    match values:
+        case FixedValues(data):
+            return FixedValues(data.take(indices, axis=0))
+        case VariableValues(offsets, _):
+            kind = pa.binary() if offsets.dtype == np.int32 else pa.large_binary()
+            taken = _strings_from_values(values, kind, None).take(pa.array(indices))
+            return to_values(taken)
+        case FixedListValues():
+            raise CorruptDataError("a dictionary of lists")

@@ -1,0 +1,246 @@
+"""Shred nested Arrow arrays into leaves, and put leaves together again.
+
+A leaf is a field that has a column of its own. Its path leads from a top-level field to it: a struct is one step, a
+list is one step, a map is two (the list of entries and the struct ``entries``). Each column carries the structure of
+all its ancestors, so a parent's structure may be taken from any one of its leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import buffer_view, null_mask, pack_bits, unpack_bits
+from lance_core.encoding.physical.memory import aranges
+from lance_core.encoding.shred import Nesting, build_levels
+from lance_core.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from lance_core.encoding.repdef import Levels, Mask, Slots
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from lance_core.format.schema import Field
+
+_LIST_TYPES = ("list", "list.struct", "large_list", "large_list.struct", "map")
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPath:
+    """The way to one leaf.
+
+    Attributes:
+        fields: From the top-level field to the leaf.
+    """
+
+    fields: tuple[Field, ...]
+
+    @property
+    def leaf(self) -> Field:
+        """The field that has the column."""
+        return self.fields[-1]
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of the leaf's levels."""
+        return len(self.fields)
+
+
+def is_list_field(field: Field) -> bool:
+    """True for fields whose layer is a list layer."""
+    return field.logical_type in _LIST_TYPES
+
+
+def leaf_paths(field: Field) -> list[LeafPath]:
+    """The paths to all leaves at or below a top-level field, in column order.
+
+    Raises:
+        UnsupportedError: A type that this version cannot read or write.
+    """
+    check_supported(field)
+    if field.is_leaf:
+        return [LeafPath((field,))]
+    return [LeafPath((field, *path.fields)) for child in field.children for path in leaf_paths(child)]
+
+
+def check_supported(field: Field) -> None:
+    """Raise UnsupportedError, naming it, for a type that this version cannot read or write."""
+    text = field.logical_type
+    what = None
+    if text.startswith("dict:"):
+        what = "dictionary type"
+    elif text.startswith("fixed_size_list:struct:"):
+        what = "fixed-size list of structs"
+    elif field.is_packed:
+        what = "packed struct"
+    elif field.extension_name == "lance.blob.v2" or "lance-encoding:blob" in field.metadata or text == "blob":
+        what = "blob column"
+    elif text == "json":
+        what = "json"
+    elif text == "struct" and not field.children:
+        what = "struct without fields"
+    if what is not None:
+        raise UnsupportedError(f"field {field.name!r}: {what} is not supported in data files yet")
+
+
+def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
+    """The levels and the leaf array of one leaf.
+
+    Args:
+        path: The leaf.
+        array: Array of the top-level field.
+
+    Returns:
+        Levels, and the values that have a slot.
+    """
+    nestings: list[Nesting] = []
+    masked: Mask | None = None
+    lists_left = sum(map(is_list_field, path.fields))
+    for field, child in zip(path.fields, (*path.fields[1:], None), strict=True):
+        is_null = null_mask(array)
+        if is_list_field(field):
+            is_null = _either(is_null, masked)
+            sizes, array = _list_items(array, is_null)
+            nestings.append(Nesting(length=len(sizes), is_null=is_null, sizes=sizes))
+            masked = None
+            lists_left -= 1
+            continue
+        # pylance 14.0.2 fails to join pages of a struct above a list if only some of them declare it nullable.
+        is_nullable = child is not None and lists_left > 0 and field.nullable
+        nestings.append(Nesting(length=len(array), is_null=is_null, is_nullable=is_nullable))
+        if child is not None:
+            masked = _either(masked, is_null)
+            array = array.field(field.children.index(child))
+    return build_levels(nestings), array
+
+
+def _either(one: Mask | None, other: Mask | None) -> Mask | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
+
+
+def _list_offsets(array: pa.Array) -> npt.NDArray[Any]:
+    """Shape (n + 1,): positions in the child array."""
+    if not len(array):
+        return np.zeros(1, np.int64)
+    dtype = np.int64 if pa.types.is_large_list(array.type) else np.int32
+    return buffer_view(array.buffers()[1], dtype)[array.offset : array.offset + len(array) + 1]
+
+
+def _list_child(array: pa.Array) -> pa.Array:
+    """The whole child array, whatever the array's own offset."""
+    if not pa.types.is_map(array.type):
+        return array.values
+    entries = [array.type.key_field, array.type.item_field]
+    return pa.StructArray.from_arrays([array.keys, array.items], fields=entries)
+
+
+def _list_items(array: pa.Array, is_null: Mask | None) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Sizes of the lists, 0 where null, and exactly the items of the others."""
+    offsets = _list_offsets(array)
+    sizes = np.diff(offsets).astype(np.int64, copy=False)
+    child = _list_child(array)
+    if is_null is not None and sizes[is_null].any():
+        kept = ~is_null
+        child = child.take(pa.array(aranges(offsets[:-1][kept].astype(np.int64), sizes[kept])))
+        return np.where(is_null, 0, sizes), child
+    return sizes, child.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+
+def check_nulls(field: Field, array: pa.Array) -> None:
+    """Raise InvalidInputError if a field that is not nullable holds nulls (those inside null parents do not count)."""
+    if not field.nullable and array.null_count:
+        raise InvalidInputError(f"field {field.name!r} is not nullable, but {array.null_count} of its values are null")
+    if field.is_leaf or all(one.nullable for one in field.walk()):
+        return
+    is_null = null_mask(array)
+    if is_list_field(field):
+        _, items = _list_items(array, is_null)
+        check_nulls(field.children[0], items)
+        return
+    for index, child in enumerate(field.children):
+        if not all(one.nullable for one in child.walk()):
+            inside = array.field(index)
+            check_nulls(child, inside if is_null is None else inside.filter(pa.array(~is_null)))
+
+
+def path_array(path: LeafPath, slots: Sequence[Slots], leaf: pa.Array) -> pa.Array:
+    """Wrap a leaf array in its ancestors, each of which holds nothing else.
+
+    Args:
+        path: The leaf.
+        slots: One for each layer, from the leaf outwards.
+        leaf: The leaf array, nulls included.
+
+    Returns:
+        Nested array; maps come as lists of structs.
+    """
+    array = leaf
+    for index in range(len(path.fields) - 2, -1, -1):
+        field, slot = path.fields[index], slots[len(path.fields) - 1 - index]
+        bitmap = None if slot.validity is None else pack_bits(slot.validity)
+        inner = pa.field(path.fields[index + 1].name, array.type)
+        if slot.offsets is None:
+            array = pa.Array.from_buffers(pa.struct([inner]), slot.length, [bitmap], children=[array])
+            continue
+        is_large = field.logical_type.startswith("large_list")
+        offsets = _fit_offsets(slot.offsets, is_large=is_large, name=field.name)
+        kind = pa.large_list(inner) if is_large else pa.list_(inner)
+        array = pa.Array.from_buffers(kind, slot.length, [bitmap, pa.py_buffer(offsets)], children=[array])
+    return array
+
+
+def _fit_offsets(offsets: npt.NDArray[np.int64], *, is_large: bool, name: str) -> npt.NDArray[Any]:
+    if is_large:
+        return offsets
+    if int(offsets[-1]) >= 2**31:
+        raise InvalidInputError(f"field {name!r}: more than 2**31 items in one batch; ask for smaller batches")
+    return offsets.astype(np.int32)
+
+
+def join_leaves(field: Field, kind: pa.DataType, arrays: Sequence[pa.Array]) -> pa.Array:
+    """Put the leaves of one field together.
+
+    Args:
+        field: The field, with the children that are wanted.
+        kind: Its Arrow type.
+        arrays: One array for each leaf (`path_array`), of the same rows.
+
+    Returns:
+        Array of type ``kind``.
+    """
+    first = arrays[0]
+    if field.is_leaf or first.type == kind:
+        return first
+    length = len(first)
+    if is_list_field(field):
+        child_kind = pa.struct([kind.key_field, kind.item_field]) if pa.types.is_map(kind) else kind.value_type
+        parts = [_list_items(array, None)[1] for array in arrays]
+        offsets = _list_offsets(first)
+        offsets = np.ascontiguousarray(offsets - offsets[0])
+        child = join_leaves(field.children[0], child_kind, parts)
+        buffers = [_bitmap(first), pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(kind, length, buffers, null_count=first.null_count, children=[child])
+    children: list[pa.Array] = []
+    taken = 0
+    for index, one in enumerate(field.children):
+        count = sum(1 for _ in one.leaves())
+        parts = [array.field(0) for array in arrays[taken : taken + count]]
+        children.append(join_leaves(one, kind.field(index).type, parts))
+        taken += count
+    return pa.Array.from_buffers(kind, length, [_bitmap(first)], null_count=first.null_count, children=children)
+
+
+def _bitmap(array: pa.Array) -> pa.Buffer | None:
+    """The validity bitmap of an array, beginning with its first slot."""
+    if not array.null_count:
+        return None
+    bitmap: pa.Buffer = array.buffers()[0]
+    if array.offset % 8 == 0:
+        return bitmap.slice(array.offset // 8)
+    return pack_bits(unpack_bits(bitmap, array.offset, len(array)))
