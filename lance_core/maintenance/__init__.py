@@ -1,0 +1,1 @@
+"""Compaction, materialized deletions, clean-up."""

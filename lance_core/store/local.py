@@ -1,4 +1,5 @@
-# ruff: noqa: PTH - plain strings and os: pathlib costs microseconds per call on the path of every read
+# Plain strings and os: pathlib costs microseconds per call on the path of every read.
+# ruff: noqa: PTH103, PTH105, PTH108, PTH118, PTH120, PTH123, PTH208
 """Datasets on the local file system.
 
 Whole objects are written to a temporary file beside their place. ``os.replace`` then puts them there, or ``os.link``

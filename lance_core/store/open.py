@@ -1,4 +1,5 @@
-# ruff: noqa: PTH - an address is text; pathlib would also resolve symbolic links
+# An address is text, and pathlib would also resolve symbolic links.
+# ruff: noqa: PTH100, PTH111
 """From an address to a store."""
 
 from __future__ import annotations

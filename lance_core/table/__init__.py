@@ -1,0 +1,1 @@
+"""Tables: versions, transactions, commits, scans."""

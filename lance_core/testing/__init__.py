@@ -1,0 +1,1 @@
+"""What tests on top of lance_core need: faults, strategies."""

@@ -1,0 +1,82 @@
+"""Feature flags: what a reader or writer must know before it may touch a version.
+
+Source: fields ``reader_feature_flags`` and ``writer_feature_flags`` of the manifest; the bits are those that pylance
+14.0.2 checks.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+from lance_core.errors import CorruptDataError, UnsupportedError
+
+
+class Feature(IntFlag):
+    """Known bits."""
+
+    DELETION_FILES = 1
+    STABLE_ROW_IDS = 2
+    V2_FILES = 4
+    CONFIG = 8
+    BASE_PATHS = 16
+    NO_TRANSACTION_FILES = 32
+    DATA_OVERLAYS = 64
+    COVERING_FIELDS = 128
+    MIXED_FILE_VERSIONS = 256
+    STABLE_ROW_IDS_WITH_FRAGMENT_REUSE = 512
+    TAGGED_FRAGMENT_REUSE = 1024
+    SPILLED_ROW_LINEAGE = 2048
+    CLUSTERING = 4096
+    MANAGED_BLOBS = 16384
+    NON_REUSABLE_FIELD_IDS = 32768
+    ZONE_WRITE_SEEDS = 65536
+
+
+_BOTH = (
+    Feature.DELETION_FILES
+    | Feature.STABLE_ROW_IDS
+    | Feature.V2_FILES
+    | Feature.CONFIG
+    | Feature.BASE_PATHS
+    | Feature.NO_TRANSACTION_FILES
+    | Feature.COVERING_FIELDS
+    | Feature.MIXED_FILE_VERSIONS
+    | Feature.SPILLED_ROW_LINEAGE
+    | Feature.NON_REUSABLE_FIELD_IDS
+)
+READABLE = _BOTH | Feature.TAGGED_FRAGMENT_REUSE
+WRITABLE = _BOTH
+
+_PAIRED = Feature.MIXED_FILE_VERSIONS | Feature.TAGGED_FRAGMENT_REUSE | Feature.MANAGED_BLOBS | Feature.ZONE_WRITE_SEEDS
+"""Set for readers and writers alike."""
+
+
+def check_readable(reader_flags: int, writer_flags: int, *, path: str | None = None) -> None:
+    """Refuse a version that cannot be read correctly.
+
+    Raises:
+        UnsupportedError: Names the bits that are not known.
+        CorruptDataError: The two sets of flags contradict each other.
+    """
+    _check(reader_flags & ~READABLE, "read", path)
+    if (reader_flags ^ writer_flags) & _PAIRED:
+        raise CorruptDataError("feature flags for readers and writers contradict each other", path=path)
+
+
+def check_writable(writer_flags: int, *, path: str | None = None) -> None:
+    """Refuse to add a version to a table that cannot be written correctly.
+
+    Raises:
+        UnsupportedError: Names the bits that are not known.
+    """
+    _check(writer_flags & ~WRITABLE, "write", path)
+
+
+def _check(unknown: int, verb: str, path: str | None) -> None:
+    if unknown:
+        names = ", ".join(_name(1 << bit) for bit in range(unknown.bit_length()) if unknown >> bit & 1)
+        raise UnsupportedError(f"the table uses features that lance_core cannot {verb}: {names}", path=path)
+
+
+def _name(bit: int) -> str:
+    return f"{bit} ({Feature(bit).name})" if bit in Feature.__members__.values() else str(bit)

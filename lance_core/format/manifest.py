@@ -1,0 +1,292 @@
+"""Manifest files: everything a version of a table consists of.
+
+    [u32 size][IndexSection]    only if there are indices   <- Manifest.index_section
+    [u32 size][Transaction]     unless it is very large     <- Manifest.transaction_section
+    [u32 size][Manifest]                                    <- position in the footer
+    i64 position, u16 major = 0, u16 minor = 2, "LANC"
+
+Little endian. Source: message ``Manifest`` of package ``lance.table``. Not supported: ``fragment_tree``, clustering
+(reserved by the format; pylance drops them at the next commit, so do we).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message import DecodeError
+
+from lance_core._proto import table_pb2
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format import feature_flags
+from lance_core.format.fragment import FragmentList
+from lance_core.format.index_metadata import IndexMetadata, decode_index_section, encode_index_section
+from lance_core.format.schema import Schema, decode_fields, encode_fields
+from lance_core.format.transaction import Transaction, decode_transaction, encode_transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LEGACY_FILE_VERSION = "0.1"
+MAX_INLINE_TRANSACTION_SIZE = 20 << 20
+"""Larger transactions are only in their own file, as pylance has it."""
+
+_FILE_FORMAT = "lance"
+_MAGIC = b"LANC"
+_FOOTER = struct.Struct("<qHH4s")
+_SIZE = struct.Struct("<I")
+_FORMAT_VERSION = (0, 2)
+_WRITER_LIBRARY, _WRITER_VERSION = "lance-dagster", "0.1.0"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasePath:
+    """Another place in which files of the table lie (message ``BasePath``)."""
+
+    id: int
+    path: str
+    name: str | None = None
+    is_dataset_root: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A version of a table (message ``Manifest``).
+
+    Attributes:
+        version: Number of the version.
+        schema: Fields and schema metadata.
+        fragments: Ascending by id in what lance_core writes.
+        data_storage_version: File version of new data files, for example "2.2"; "0.1" is the legacy format.
+        timestamp: When the version was committed, UTC.
+        max_fragment_id: Highest fragment id ever used; None if there never was one.
+        next_row_id: First stable row id that is free.
+        reader_feature_flags: What a reader must know.
+        writer_feature_flags: What a writer must know.
+        config: Behaviour of the table.
+        table_metadata: Free text about the table.
+        base_paths: Other places with files of this table.
+        branch: Branch the version is on; None for the main line.
+        tag: Unused by the format.
+        transaction_file: Name below ``_transactions/``; empty if there is none.
+        max_allocated_field_id: Highest field id ever used (feature flag 32768 only).
+        index_section: Encoded ``IndexSection``; None if there are no indices.
+        transaction_section: Encoded ``Transaction``; None if it is not in the file.
+        writer_library: Who wrote it.
+    """
+
+    version: int
+    schema: Schema
+    fragments: FragmentList
+    data_storage_version: str
+    timestamp: datetime | None = None
+    max_fragment_id: int | None = None
+    next_row_id: int = 0
+    reader_feature_flags: int = 0
+    writer_feature_flags: int = 0
+    config: Mapping[str, str] = field(default_factory=dict)
+    table_metadata: Mapping[str, str] = field(default_factory=dict)
+    base_paths: tuple[BasePath, ...] = ()
+    branch: str | None = None
+    tag: str = ""
+    transaction_file: str = ""
+    max_allocated_field_id: int | None = None
+    index_section: bytes | None = None
+    transaction_section: bytes | None = None
+    writer_library: str = _WRITER_LIBRARY
+
+    @property
+    def indices(self) -> tuple[IndexMetadata, ...]:
+        """The index entries, decoded."""
+        return () if self.index_section is None else decode_index_section(self.index_section)
+
+    @property
+    def uses_stable_row_ids(self) -> bool:
+        """True if rows have ids that survive compaction."""
+        return bool(self.reader_feature_flags & feature_flags.Feature.STABLE_ROW_IDS)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that are not deleted."""
+        return int(self.fragments.num_rows.sum())
+
+    def inline_transaction(self) -> Transaction | None:
+        """The transaction inside the manifest file, or None."""
+        return None if self.transaction_section is None else decode_transaction(self.transaction_section)
+
+
+def encode_manifest_file(manifest: Manifest) -> bytes:
+    """Encode a manifest with its sections and footer."""
+    parts: list[bytes] = []
+    position = 0
+
+    def add(section: bytes | None) -> int | None:
+        nonlocal position
+        if section is None:
+            return None
+        start = position
+        parts.extend((_SIZE.pack(len(section)), section))
+        position += _SIZE.size + len(section)
+        return start
+
+    index_section = add(manifest.index_section)
+    transaction_section = add(manifest.transaction_section)
+    pb = _to_proto(manifest)
+    if index_section is not None:
+        pb.index_section = index_section
+    if transaction_section is not None:
+        pb.transaction_section = transaction_section
+    start = add(pb.SerializeToString())
+    return b"".join([*parts, _FOOTER.pack(start, *_FORMAT_VERSION, _MAGIC)])
+
+
+def decode_manifest_file(data: bytes, *, version: int | None = None, path: str | None = None) -> Manifest:
+    """Decode a manifest file.
+
+    Args:
+        data: The whole file.
+        version: Number in the file's name, if known.
+        path: The file, for errors.
+
+    Raises:
+        CorruptDataError: The file is damaged, or not the version its name says.
+        UnsupportedError: The version uses features that lance_core cannot read.
+    """
+    if len(data) < _FOOTER.size:
+        raise CorruptDataError(f"a manifest file cannot be as short as {len(data)} bytes", path=path)
+    end = len(data) - _FOOTER.size
+    position, major, _, magic = _FOOTER.unpack_from(data, end)
+    if magic != _MAGIC or major != _FORMAT_VERSION[0]:
+        raise CorruptDataError(f"the footer of a manifest ends in {magic!r}, version {major}", path=path, offset=end)
+    try:
+        pb = table_pb2.Manifest.FromString(_section(data, position, end, path))
+    except DecodeError as error:
+        raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=position) from error
+    if version is not None and pb.version != version:
+        raise CorruptDataError(f"the manifest of version {version} says it is version {pb.version}", path=path)
+    feature_flags.check_readable(pb.reader_feature_flags, pb.writer_feature_flags, path=path)
+    if not pb.fields:
+        raise CorruptDataError("the manifest has no fields", path=path)
+    if pb.HasField("fragment_tree") and not pb.fragments:
+        raise UnsupportedError("the fragments are not in the manifest (fragment_tree)", path=path)
+    return _from_proto(pb, data, end, path)
+
+
+def with_transaction(manifest: Manifest, transaction: Transaction) -> tuple[Manifest, bytes]:
+    """Put the transaction that made it into a manifest.
+
+    Returns:
+        The manifest, and the content of the transaction's own file.
+    """
+    record = encode_transaction(transaction)
+    inline = record if len(record) <= MAX_INLINE_TRANSACTION_SIZE else None
+    return replace(manifest, transaction_section=inline, transaction_file=transaction.file_name), record
+
+
+def index_section_of(indices: tuple[IndexMetadata, ...]) -> bytes | None:
+    """The encoded section; None if nothing is left in it."""
+    return encode_index_section(indices) if indices else None
+
+
+def _section(data: bytes, position: int, end: int, path: str | None) -> bytes:
+    """Content of a section that starts with its size and lies before ``end``."""
+    start = position + _SIZE.size
+    if position < 0 or start > end:
+        raise CorruptDataError(f"a section begins outside the file of {len(data)} bytes", path=path, offset=position)
+    (size,) = _SIZE.unpack_from(data, position)
+    if start + size > end:
+        raise CorruptDataError(f"a section of {size} bytes runs past the end", path=path, offset=position)
+    return data[start : start + size]
+
+
+def _from_proto(pb: table_pb2.Manifest, data: bytes, end: int, path: str | None) -> Manifest:
+    fragments = FragmentList(pb.fragments)
+    transaction_position = _optional(pb, "transaction_section")
+    if transaction_position is None:
+        transaction_position = _optional(pb, "transaction_section_deprecated")
+    index_position = _optional(pb, "index_section")
+    return Manifest(
+        version=pb.version,
+        schema=decode_fields(pb.fields, dict(pb.schema_metadata)),
+        fragments=fragments,
+        data_storage_version=_data_storage_version(pb, fragments, path),
+        timestamp=_timestamp(pb),
+        max_fragment_id=_optional(pb, "max_fragment_id"),
+        next_row_id=pb.next_row_id,
+        reader_feature_flags=pb.reader_feature_flags,
+        writer_feature_flags=pb.writer_feature_flags,
+        config=dict(pb.config),
+        table_metadata=dict(pb.table_metadata),
+        base_paths=tuple(_base_path(base) for base in pb.base_paths),
+        branch=pb.branch if pb.HasField("branch") else None,
+        tag=pb.tag,
+        transaction_file=pb.transaction_file,
+        max_allocated_field_id=_optional(pb, "max_allocated_field_id"),
+        index_section=None if index_position is None else _section(data, index_position, end, path),
+        transaction_section=None if transaction_position is None else _section(data, transaction_position, end, path),
+        writer_library=pb.writer_version.library,
+    )
+
+
+def _optional(pb: table_pb2.Manifest, name: Any) -> Any:
+    return getattr(pb, name) if pb.HasField(name) else None
+
+
+def _data_storage_version(pb: table_pb2.Manifest, fragments: FragmentList, path: str | None) -> str:
+    if pb.HasField("data_format"):
+        if pb.data_format.file_format != _FILE_FORMAT:
+            raise UnsupportedError(f"data files of format {pb.data_format.file_format!r} are not known", path=path)
+        return pb.data_format.version
+    # Before the field existed, the files themselves told; 0.2 is how entries of legacy files are numbered.
+    files = fragments[0].files if len(fragments) else ()
+    if not files or files[0].file_major_version == 0:
+        return LEGACY_FILE_VERSION
+    return f"{files[0].file_major_version}.{files[0].file_minor_version}"
+
+
+def _timestamp(pb: table_pb2.Manifest) -> datetime | None:
+    if not pb.HasField("timestamp"):
+        return None
+    try:
+        return _EPOCH + timedelta(seconds=pb.timestamp.seconds, microseconds=pb.timestamp.nanos // 1000)
+    except OverflowError:
+        return None
+
+
+def _base_path(pb: table_pb2.BasePath) -> BasePath:
+    return BasePath(
+        id=pb.id, path=pb.path, name=pb.name if pb.HasField("name") else None, is_dataset_root=pb.is_dataset_root
+    )
+
+
+def _to_proto(manifest: Manifest) -> table_pb2.Manifest:
+    pb = table_pb2.Manifest(
+        fields=encode_fields(manifest.schema),
+        fragments=manifest.fragments.records,
+        version=manifest.version,
+        schema_metadata=dict(manifest.schema.metadata),
+        tag=manifest.tag,
+        reader_feature_flags=manifest.reader_feature_flags,
+        writer_feature_flags=manifest.writer_feature_flags,
+        max_fragment_id=manifest.max_fragment_id,
+        transaction_file=manifest.transaction_file,
+        writer_version=table_pb2.WriterVersion(library=_WRITER_LIBRARY, version=_WRITER_VERSION),
+        next_row_id=manifest.next_row_id,
+        data_format=table_pb2.DataStorageFormat(file_format=_FILE_FORMAT, version=manifest.data_storage_version),
+        config=dict(manifest.config),
+        base_paths=[
+            table_pb2.BasePath(id=base.id, name=base.name, is_dataset_root=base.is_dataset_root, path=base.path)
+            for base in manifest.base_paths
+        ],
+        table_metadata=dict(manifest.table_metadata),
+        branch=manifest.branch,
+        max_allocated_field_id=manifest.max_allocated_field_id,
+    )
+    if manifest.timestamp is not None:
+        since = manifest.timestamp - _EPOCH
+        pb.timestamp.seconds = since // timedelta(seconds=1)
+        pb.timestamp.nanos = since % timedelta(seconds=1) // timedelta(microseconds=1) * 1000
+    return pb

@@ -1,0 +1,135 @@
+"""Where the parts of a dataset lie, relative to its root.
+
+    data/{name}.lance
+    _deletions/{fragment id}-{read version}-{id}.arrow | .bin
+    _versions/{20 digits of 2^64 - 1 - version}.manifest      (scheme V2: the newest version sorts first)
+    _versions/{version}.manifest                              (scheme V1)
+    _versions/d{version}.manifest                             (detached: opened by number only)
+    _transactions/{read version}-{uuid}.txn
+    _refs/tags/{percent-encoded name}.json, _refs/branches/{percent-encoded name}.json
+
+Names that come out of a manifest are one path segment; anything else could lead out of the dataset and is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.fragment import DeletionFileType
+
+if TYPE_CHECKING:
+    from lance_core.format.fragment import DataFile, DeletionFile
+
+VERSIONS_FOLDER = "_versions"
+TRANSACTIONS_FOLDER = "_transactions"
+DATA_FOLDER = "data"
+DELETIONS_FOLDER = "_deletions"
+INDICES_FOLDER = "_indices"
+TAGS_FOLDER = "_refs/tags"
+BRANCHES_FOLDER = "_refs/branches"
+LATEST_VERSION_HINT = "_versions/latest_version_hint.json"
+
+DETACHED_BIT = 1 << 63
+_MAX_VERSION = (1 << 64) - 1
+_SUFFIX = ".manifest"
+_V2_DIGITS = 20
+_DELETION_SUFFIXES = {DeletionFileType.ARROW_ARRAY: "arrow", DeletionFileType.BITMAP: "bin"}
+
+
+class ManifestNaming(Enum):
+    """How manifest files are named."""
+
+    V1 = "V1"
+    V2 = "V2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestName:
+    """What the name of a manifest file says.
+
+    Attributes:
+        version: Version number.
+        naming: Scheme; None for a detached version.
+    """
+
+    version: int
+    naming: ManifestNaming | None
+
+
+def manifest_path(version: int, naming: ManifestNaming) -> str:
+    """Path of the manifest of a version (detached versions have one name in both schemes)."""
+    if version & DETACHED_BIT:
+        return f"{VERSIONS_FOLDER}/d{version}{_SUFFIX}"
+    if naming is ManifestNaming.V1:
+        return f"{VERSIONS_FOLDER}/{version}{_SUFFIX}"
+    return f"{VERSIONS_FOLDER}/{_MAX_VERSION - version:0{_V2_DIGITS}d}{_SUFFIX}"
+
+
+def parse_manifest_name(name: str) -> ManifestName | None:
+    """Read the name of a file in ``_versions/``; None if it is no manifest (temporary files, the version hint)."""
+    stem = name.removesuffix(_SUFFIX)
+    if stem == name or not stem.isascii():
+        return None
+    if stem.startswith("d") and stem[1:].isdigit():
+        return ManifestName(version=int(stem[1:]), naming=None)
+    if not stem.isdigit():
+        return None
+    if len(stem) == _V2_DIGITS:
+        return ManifestName(version=_MAX_VERSION - int(stem), naming=ManifestNaming.V2)
+    return ManifestName(version=int(stem), naming=ManifestNaming.V1)
+
+
+def transaction_path(file_name: str) -> str:
+    """Path of a transaction file."""
+    return f"{TRANSACTIONS_FOLDER}/{_segment(file_name, 'transaction file')}"
+
+
+def data_file_path(file: DataFile) -> str:
+    """Path of a data file.
+
+    Raises:
+        UnsupportedError: The file lies below another base path.
+        CorruptDataError: The name is not one path segment.
+    """
+    _check_base(file.base_id, file.path)
+    return f"{DATA_FOLDER}/{_segment(file.path, 'data file')}"
+
+
+def deletion_file_path(fragment_id: int, file: DeletionFile) -> str:
+    """Path of a fragment's deletion file.
+
+    Raises:
+        UnsupportedError: The file lies below another base path.
+    """
+    name = f"{fragment_id}-{file.read_version}-{file.id}.{_DELETION_SUFFIXES[file.file_type]}"
+    _check_base(file.base_id, name)
+    return f"{DELETIONS_FOLDER}/{name}"
+
+
+def tag_path(name: str) -> str:
+    """Path of a tag."""
+    return f"{TAGS_FOLDER}/{quote(name, safe='')}.json"
+
+
+def parse_ref_path(path: str) -> str | None:
+    """Name of the tag or branch in a file of ``_refs/``; None if the file is something else."""
+    name = path.rpartition("/")[2]
+    return unquote(name.removesuffix(".json")) if name.endswith(".json") and not name.startswith(".") else None
+
+
+def _check_base(base_id: int | None, name: str) -> None:
+    if base_id is not None:
+        raise UnsupportedError(
+            f"file {name!r} lies below base path {base_id} of another dataset; lance_core does not read clones "
+            "and branches yet"
+        )
+
+
+def _segment(name: str, what: str) -> str:
+    if name in {"", ".", ".."} or any(character in name for character in "/\\\0"):
+        raise CorruptDataError(f"{name!r} is not the name of a {what}")
+    return name
