@@ -1,0 +1,427 @@
+"""From a version and an operation to the next version: a pure function.
+
+Source: section "Transactions" of the table format; every effect was compared with what pylance 14.0.2 writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format import row_ids
+from lance_core.format.feature_flags import Feature
+from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, Fragment, FragmentList, RowLineageColumn
+from lance_core.format.index_metadata import without_fragments
+from lance_core.format.manifest import LEGACY_FILE_VERSION, Manifest, index_section_of
+from lance_core.format.operations import (
+    Append,
+    Delete,
+    Merge,
+    Overwrite,
+    Project,
+    ReserveFragments,
+    Restore,
+    Rewrite,
+    Update,
+    UpdateConfig,
+    UpdateMap,
+    UpdateMode,
+    operation_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.schema import Field, Schema
+    from lance_core.format.transaction import Transaction
+
+_FRAGMENT_REUSE_INDEX = "__lance_frag_reuse"
+_Value = TypeVar("_Value", str, bytes)
+
+
+def empty_manifest(schema: Schema, *, data_storage_version: str, enable_stable_row_ids: bool) -> Manifest:
+    """What version 1 of a table is built on."""
+    flags = int(Feature.STABLE_ROW_IDS) if enable_stable_row_ids else 0
+    return Manifest(
+        version=0,
+        schema=schema,
+        fragments=FragmentList(),
+        data_storage_version=data_storage_version,
+        reader_feature_flags=flags,
+        writer_feature_flags=flags,
+    )
+
+
+def apply(
+    manifest: Manifest,
+    transaction: Transaction,
+    *,
+    version: int,
+    now: datetime,
+    data_storage_version: str | None = None,
+    restored: Manifest | None = None,
+) -> Manifest:
+    """Build the next version.
+
+    Args:
+        manifest: The version to build on.
+        transaction: What to do; conflicts are assumed to be settled.
+        version: Number of the new version.
+        now: Its timestamp.
+        data_storage_version: File version that an Overwrite switches the table to; None keeps it.
+        restored: The version that a Restore brings back.
+
+    Raises:
+        UnsupportedError: lance_core cannot carry out the operation on this table.
+        InvalidInputError: The operation does not fit the version, for example names a fragment it does not have.
+    """
+    operation = transaction.operation
+    match operation:
+        case Append():
+            following = _append(manifest, operation, version)
+        case Delete():
+            following = _swap(manifest, operation.updated_fragments, operation.deleted_fragment_ids)
+        case Overwrite():
+            following = _overwrite(manifest, operation, version, data_storage_version)
+        case Update():
+            following = _update(manifest, operation, version)
+        case Rewrite():
+            following = _rewrite(manifest, with_fragment_ids(operation, manifest))
+        case Merge():
+            following = _merge(manifest, operation, version)
+        case Project():
+            following = _project(manifest, operation)
+        case Restore():
+            following = _restore(manifest, operation, restored)
+        case ReserveFragments():
+            following = replace(manifest, max_fragment_id=_next_fragment_id(manifest) + operation.num_fragments - 1)
+        case UpdateConfig():
+            following = _update_config(manifest, operation)
+        case _:
+            raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
+    following = replace(following, version=version, timestamp=now, tag=transaction.tag)
+    return _with_feature_flags(_with_max_fragment_id(following, manifest))
+
+
+def with_fragment_ids(operation: Rewrite, manifest: Manifest) -> Rewrite:
+    """Give ids to the new fragments of a rewrite that have none yet (0): the transaction must name them."""
+    next_id = _next_fragment_id(manifest)
+    groups = list(operation.groups)
+    for index, group in enumerate(groups):
+        numbered: list[Fragment] = []
+        for fragment in group.new_fragments:
+            numbered.append(fragment if fragment.id else replace(fragment, id=next_id))
+            next_id += not fragment.id
+        groups[index] = replace(group, new_fragments=tuple(numbered))
+    return replace(operation, groups=tuple(groups))
+
+
+# ----------------------------------------------------------------------------------------------------------- operations
+
+
+def _append(manifest: Manifest, operation: Append, version: int) -> Manifest:
+    manifest, added = _number(manifest, operation.fragments, version)
+    return replace(manifest, fragments=manifest.fragments.replaced(added=added))
+
+
+def _overwrite(manifest: Manifest, operation: Overwrite, version: int, data_storage_version: str | None) -> Manifest:
+    if manifest.max_allocated_field_id is not None:
+        raise UnsupportedError("lance_core does not overwrite tables that never reuse field ids (feature flag 32768)")
+    if data_storage_version is not None:
+        manifest = replace(manifest, data_storage_version=data_storage_version)
+    manifest, added = _number(manifest, operation.fragments, version)
+    return replace(
+        manifest,
+        schema=operation.schema,
+        fragments=FragmentList.of(added),
+        index_section=None,
+        config={**manifest.config, **operation.config_upsert_values},
+    )
+
+
+def _update(manifest: Manifest, operation: Update, version: int) -> Manifest:
+    _check_row_ids_complete(operation.new_fragments)
+    swapped = _swap(manifest, operation.updated_fragments, operation.removed_fragment_ids)
+    swapped, added = _number(swapped, operation.new_fragments, version, keep_row_ids=True)
+    if operation.update_mode is UpdateMode.REWRITE_COLUMNS or operation.fields_modified:
+        rewritten = {fragment.id for fragment in operation.updated_fragments}
+        fields = set(operation.fields_modified)
+        swapped = _map_indices(
+            swapped,
+            lambda index: without_fragments(index, rewritten) if fields.intersection(index.fields) else index,
+        )
+    return replace(swapped, fragments=swapped.fragments.replaced(added=added))
+
+
+def _rewrite(manifest: Manifest, operation: Rewrite) -> Manifest:
+    removed = [fragment.id for group in operation.groups for fragment in group.old_fragments]
+    added = [fragment for group in operation.groups for fragment in group.new_fragments]
+    _check_known(manifest, removed)
+    _check_file_versions(manifest, added)
+    if manifest.uses_stable_row_ids:
+        _check_row_ids_complete(added, required=True)
+    # Indices know rows by address (even on tables with stable row ids), and the addresses are gone.
+    manifest = _map_indices(
+        manifest,
+        lambda index: index if index.name == _FRAGMENT_REUSE_INDEX else without_fragments(index, removed),
+    )
+    manifest = _with_mixed_versions(manifest, added)
+    return replace(manifest, fragments=manifest.fragments.replaced(removed=removed, added=added))
+
+
+def _merge(manifest: Manifest, operation: Merge, version: int) -> Manifest:
+    if manifest.max_allocated_field_id is not None:
+        raise UnsupportedError("lance_core does not add columns to tables that never reuse field ids (flag 32768)")
+    fragments = [_without_dead_files(fragment) for fragment in operation.fragments]
+    _check_file_versions(manifest, fragments)
+    if manifest.uses_stable_row_ids:
+        fragments = [_stamped_if_changed(manifest, fragment, version) for fragment in fragments]
+    manifest = _with_mixed_versions(manifest, fragments)
+    manifest = replace(manifest, fragments=FragmentList.of(fragments).ascending(), schema=operation.schema)
+    return _without_lost_indices(manifest)
+
+
+def _project(manifest: Manifest, operation: Project) -> Manifest:
+    schema = replace(operation.schema, metadata=manifest.schema.metadata)
+    live = {one.id for one in schema.walk()}
+    dead = {one.id for one in manifest.schema.walk()} - live
+    changed = {
+        fragment.id: slimmer
+        for fragment in (manifest.fragments if dead else ())
+        if (slimmer := _without_files_outside(fragment, live)) != fragment
+    }
+    manifest = replace(manifest, schema=schema, fragments=manifest.fragments.replaced(updated=changed))
+    return _without_lost_indices(manifest)
+
+
+def _restore(manifest: Manifest, operation: Restore, restored: Manifest | None) -> Manifest:
+    if restored is None or restored.version != operation.version:
+        raise InvalidInputError(f"version {operation.version} is to be restored but was not given")
+    if manifest.uses_stable_row_ids != restored.uses_stable_row_ids:
+        raise InvalidInputError(
+            f"version {operation.version} cannot be restored: stable row ids cannot be switched on or off"
+        )
+    return replace(
+        restored,
+        next_row_id=max(manifest.next_row_id, restored.next_row_id),
+        max_allocated_field_id=manifest.max_allocated_field_id,
+    )
+
+
+def _update_config(manifest: Manifest, operation: UpdateConfig) -> Manifest:
+    schema = manifest.schema
+    if operation.schema_metadata_updates is not None:
+        updates = _encoded(operation.schema_metadata_updates)
+        schema = replace(schema, metadata=_updated(schema.metadata, *updates))
+    if operation.field_metadata_updates:
+        schema = _with_field_metadata(schema, operation.field_metadata_updates)
+    config, table_metadata = manifest.config, manifest.table_metadata
+    if operation.config_updates is not None:
+        config = _updated(config, operation.config_updates.update_entries, operation.config_updates.replace)
+    if operation.table_metadata_updates is not None:
+        table_updates = operation.table_metadata_updates
+        table_metadata = _updated(table_metadata, table_updates.update_entries, table_updates.replace)
+    return replace(manifest, schema=schema, config=config, table_metadata=table_metadata)
+
+
+def _swap(manifest: Manifest, updated: tuple[Fragment, ...], removed: tuple[int, ...]) -> Manifest:
+    by_id = {fragment.id: _without_dead_files(fragment) for fragment in updated}
+    _check_known(manifest, [*by_id, *removed])
+    _check_file_versions(manifest, by_id.values())
+    manifest = _with_mixed_versions(manifest, by_id.values())
+    return replace(manifest, fragments=manifest.fragments.replaced(removed=removed, updated=by_id))
+
+
+# ------------------------------------------------------------------------------------------------- fragments and row ids
+
+
+def _number(
+    manifest: Manifest, fragments: tuple[Fragment, ...], version: int, *, keep_row_ids: bool = False
+) -> tuple[Manifest, list[Fragment]]:
+    """Give new fragments their ids, and their rows theirs if the table has stable row ids."""
+    _check_file_versions(manifest, fragments)
+    next_id, next_row_id = _next_fragment_id(manifest), manifest.next_row_id
+    numbered: list[Fragment] = []
+    for fragment in fragments:
+        new = replace(fragment, id=next_id)
+        next_id += 1
+        if not manifest.uses_stable_row_ids:
+            new = replace(
+                new,
+                row_id_sequence=None,
+                last_updated_at_version_sequence=None,
+                created_at_version_sequence=None,
+            )
+        elif not (keep_row_ids and fragment.row_id_sequence is not None):
+            new = _with_new_row_ids(new, next_row_id, version)
+            next_row_id += fragment.physical_rows
+        numbered.append(new)
+    highest = next_id - 1 if fragments else manifest.max_fragment_id
+    manifest = replace(manifest, next_row_id=next_row_id, max_fragment_id=highest)
+    return _with_mixed_versions(manifest, fragments), numbered
+
+
+def _with_new_row_ids(fragment: Fragment, first: int, version: int) -> Fragment:
+    versions = row_ids.encode_row_version(version, num_rows=fragment.physical_rows)
+    return replace(
+        fragment,
+        row_id_sequence=row_ids.encode_row_id_range(first, first + fragment.physical_rows),
+        last_updated_at_version_sequence=versions,
+        created_at_version_sequence=versions,
+    )
+
+
+def _stamped_if_changed(manifest: Manifest, fragment: Fragment, version: int) -> Fragment:
+    before = manifest.fragments.find(fragment.id)
+    if before is None:
+        raise UnsupportedError("lance_core does not add rows in a Merge on tables with stable row ids")
+    if before.files == fragment.files or isinstance(before.last_updated_at_version_sequence, RowLineageColumn):
+        return fragment
+    stamp = row_ids.encode_row_version(version, num_rows=fragment.physical_rows)
+    return replace(fragment, last_updated_at_version_sequence=stamp)
+
+
+def _check_row_ids_complete(fragments: Iterable[Fragment], *, required: bool = False) -> None:
+    for fragment in fragments:
+        sequences = (
+            fragment.row_id_sequence,
+            fragment.last_updated_at_version_sequence,
+            fragment.created_at_version_sequence,
+        )
+        if None in sequences and (required or any(sequence is not None for sequence in sequences)):
+            raise UnsupportedError(
+                "on tables with stable row ids, rewritten fragments need their row ids and both row versions"
+            )
+
+
+def _check_known(manifest: Manifest, fragment_ids: Collection[int]) -> None:
+    known = set(manifest.fragments.ids.tolist()) if fragment_ids else set[int]()
+    unknown = sorted(set(fragment_ids) - known)
+    if unknown:
+        raise InvalidInputError(f"version {manifest.version} has no fragments {unknown}; open the newest and redo it")
+
+
+def _check_file_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> None:
+    is_legacy = manifest.data_storage_version == LEGACY_FILE_VERSION
+    for fragment in fragments:
+        if not fragment.files:
+            raise InvalidInputError(f"fragment {fragment.id} has no data files")
+        for file in fragment.files:
+            if (file.file_major_version == 0) != is_legacy:
+                raise InvalidInputError(
+                    f"data file {file.path!r} has version {_file_version(file)}, the table has version "
+                    f"{manifest.data_storage_version}: legacy and new files cannot be mixed"
+                )
+
+
+def _with_mixed_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> Manifest:
+    """Once files of several versions have been in a table, it says so for ever."""
+    versions = {_file_version(file) for fragment in fragments for file in fragment.files}
+    if manifest.data_storage_version == LEGACY_FILE_VERSION or versions <= {manifest.data_storage_version}:
+        return manifest
+    return replace(
+        manifest,
+        reader_feature_flags=manifest.reader_feature_flags | Feature.MIXED_FILE_VERSIONS,
+        writer_feature_flags=manifest.writer_feature_flags | Feature.MIXED_FILE_VERSIONS,
+    )
+
+
+def _file_version(file: DataFile) -> str:
+    return f"{file.file_major_version}.{file.file_minor_version}"
+
+
+def _without_dead_files(fragment: Fragment) -> Fragment:
+    """Drop files of which every column was replaced."""
+    files = tuple(file for file in fragment.files if any(one != TOMBSTONE_FIELD_ID for one in file.fields))
+    return replace(fragment, files=files) if len(files) < len(fragment.files) else fragment
+
+
+def _without_files_outside(fragment: Fragment, live: Collection[int]) -> Fragment:
+    """Drop files that hold no live field; row lineage columns (ids below -2) are live."""
+    files = tuple(
+        file for file in fragment.files if any(one in live or one < TOMBSTONE_FIELD_ID for one in file.fields)
+    )
+    # A fragment needs a file to have rows at all, even if the fields that are left are null throughout.
+    files = files or fragment.files[:1]
+    return replace(fragment, files=files) if len(files) < len(fragment.files) else fragment
+
+
+def _next_fragment_id(manifest: Manifest) -> int:
+    highest = -1 if manifest.max_fragment_id is None else manifest.max_fragment_id
+    return max(highest, int(manifest.fragments.ids.max(initial=-1))) + 1
+
+
+def _with_max_fragment_id(following: Manifest, before: Manifest) -> Manifest:
+    highest = max(_next_fragment_id(following), _next_fragment_id(before)) - 1
+    return replace(following, max_fragment_id=highest if highest >= 0 else None)
+
+
+# ----------------------------------------------------------------------------------------------- indices, flags and maps
+
+
+def _map_indices(manifest: Manifest, change: Callable[[IndexMetadata], IndexMetadata]) -> Manifest:
+    before = manifest.indices
+    after = tuple(change(index) for index in before)
+    return manifest if after == before else replace(manifest, index_section=index_section_of(after))
+
+
+def _without_lost_indices(manifest: Manifest) -> Manifest:
+    live = {one.id for one in manifest.schema.walk()}
+    before = manifest.indices
+    after = tuple(index for index in before if live.issuperset(index.fields))
+    return manifest if after == before else replace(manifest, index_section=index_section_of(after))
+
+
+_KEPT = (
+    Feature.STABLE_ROW_IDS
+    | Feature.MIXED_FILE_VERSIONS
+    | Feature.SPILLED_ROW_LINEAGE
+    | Feature.TAGGED_FRAGMENT_REUSE
+    | Feature.MANAGED_BLOBS
+    | Feature.NON_REUSABLE_FIELD_IDS
+)
+
+
+def _with_feature_flags(manifest: Manifest) -> Manifest:
+    """Flags follow from the content, apart from those that are kept once set."""
+    both = 0
+    if manifest.fragments.has_deletions:
+        both |= Feature.DELETION_FILES
+    if manifest.base_paths:
+        both |= Feature.BASE_PATHS
+    if any(index.covering_fields for index in manifest.indices):
+        both |= Feature.COVERING_FIELDS
+    return replace(
+        manifest,
+        reader_feature_flags=int(both | manifest.reader_feature_flags & _KEPT),
+        writer_feature_flags=int(
+            both | manifest.writer_feature_flags & _KEPT | (Feature.CONFIG if manifest.config else 0)
+        ),
+    )
+
+
+def _encoded(update: UpdateMap) -> tuple[dict[str, bytes | None], bool]:
+    entries = {key: None if value is None else value.encode() for key, value in update.update_entries.items()}
+    return entries, update.replace
+
+
+def _updated(
+    before: Mapping[str, _Value], entries: Mapping[str, _Value | None], starts_empty: bool
+) -> dict[str, _Value]:
+    merged: dict[str, _Value | None] = {**({} if starts_empty else before), **entries}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def _with_field_metadata(schema: Schema, updates: Mapping[int, UpdateMap]) -> Schema:
+    unknown = sorted(set(updates) - {one.id for one in schema.walk()})
+    if unknown:
+        raise InvalidInputError(f"the schema has no fields with ids {unknown}")
+
+    def change(one: Field) -> Field:
+        metadata = _updated(one.metadata, *_encoded(updates[one.id])) if one.id in updates else one.metadata
+        return replace(one, metadata=metadata, children=tuple(change(child) for child in one.children))
+
+    return replace(schema, fields=tuple(change(one) for one in schema.fields))
