@@ -1,0 +1,11 @@
+"""Lance tables as a Spark data source: no jar, no pandas, one commit for each write.
+
+``register(spark)`` makes ``format("lance")`` known; ``read_lance`` and ``write_lance`` do it themselves and can say and
+tell more than Spark's own functions.
+"""
+
+from lance_core.spark.api import CommitResult, read_lance, write_lance
+from lance_core.spark.java import ensure_java
+from lance_core.spark.session import recommended_conf, register
+
+__all__ = ["CommitResult", "ensure_java", "read_lance", "recommended_conf", "register", "write_lance"]

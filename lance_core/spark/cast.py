@@ -1,0 +1,52 @@
+"""Cast record batches to exactly the schema that the other side demands; buffers are shared wherever possible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+def cast_batches(batches: Iterable[pa.RecordBatch], target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Pick the columns of ``target`` by name out of each batch and give them its types.
+
+    Args:
+        batches: Batches that have at least the columns of ``target``.
+        target: Names, order, types and nullability of the batches returned.
+
+    Raises:
+        InvalidInputError: A value has no place in the target type, or a null meets a column that allows none.
+    """
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([_cast(batch.column(f.name), f) for f in target], schema=target)
+
+
+def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
+    if array.type != field.type:
+        try:
+            array = array.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            message = f"Column {field.name!r} cannot be converted from {array.type} to {field.type}: {error}"
+            raise InvalidInputError(message) from error
+    _check_nulls(array, field)
+    return array
+
+
+def _check_nulls(array: pa.Array, field: pa.Field) -> None:
+    """Arrow does not enforce nullability itself."""
+    if not field.nullable and array.null_count:
+        raise InvalidInputError(f"Column {field.name!r} allows no nulls, but there are {array.null_count}.")
+    kind = field.type
+    if pa.types.is_struct(kind):
+        children = array.drop_null() if array.null_count else array
+        for i in range(kind.num_fields):
+            _check_nulls(children.field(i), kind.field(i).with_name(f"{field.name}.{kind.field(i).name}"))
+    elif pa.types.is_map(kind):
+        _check_nulls(array.items, kind.item_field.with_name(f"{field.name}.value"))
+    elif hasattr(kind, "value_field") and not kind.value_field.nullable:
+        _check_nulls(array.flatten(), kind.value_field.with_name(f"{field.name}[]"))

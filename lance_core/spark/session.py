@@ -1,0 +1,63 @@
+"""Make the data source ``lance`` known to a Spark session."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import pyspark
+from pyspark.errors import PySparkAttributeError, PySparkException
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.spark.source import LanceDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIN_PYSPARK = (4, 1)
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``spark.read.format("lance")`` and ``df.write.format("lance")`` work in a session.
+
+    Registering again is harmless. Python workers import lance_core, so it must be installed where they run; those of
+    a local session run this process's interpreter unless ``PYSPARK_PYTHON`` says otherwise.
+
+    Raises:
+        UnsupportedError: pyspark is too old.
+        InvalidInputError: Something else is called ``lance`` in this session, for example a jar.
+    """
+    version = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
+    if version < MIN_PYSPARK:
+        needed = ".".join(map(str, MIN_PYSPARK))
+        raise UnsupportedError(f"Reading and writing Lance needs pyspark {needed} or newer, not {pyspark.__version__}.")
+    _use_this_python(spark)
+    try:
+        spark.dataSource.register(LanceDataSource)
+    except PySparkException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        message = "This Spark session has another data source called lance; remove its jar (lance-spark) from it."
+        raise InvalidInputError(message) from error
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Let a local session start this interpreter; by default it takes the first ``python3`` on the ``PATH``."""
+    if "PYSPARK_PYTHON" in os.environ:
+        return
+    try:
+        context = spark.sparkContext
+    except PySparkAttributeError:
+        return  # Spark Connect: the workers belong to the server
+    if str(context.master).startswith("local"):
+        context.pythonExec = sys.executable
+
+
+def recommended_conf() -> dict[str, str]:
+    """Session settings that make Python data sources work well; none of them is required."""
+    return {
+        # Python workers of a busy machine need longer than the 15 s they are given to call back.
+        "spark.python.authenticate.socketTimeout": "120s",
+    }

@@ -1,0 +1,226 @@
+"""Which Spark type stands for which Arrow type of a Lance table, in both directions.
+
+Spark compares the first batch of a Python data source with ``to_arrow_schema(schema, timezone="UTC")`` for exact
+equality, so everything Spark has no type for (unsigned integers, large and view layouts, dictionaries, fixed-size
+lists, other time units) is read as the nearest Spark type that holds all its values. Writing goes the other way:
+the existing table's types win, as long as no value is lost.
+
+What a Spark type cannot say is kept in the column's metadata: a vector column carries the key that lance-spark uses,
+``arrow.fixed-size-list.size``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import types as st
+
+# What Spark itself compares our batches with; the only name here that its documentation does not list.
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VECTOR_SIZE_KEY = "arrow.fixed-size-list.size"
+
+# Keys that Spark uses for its own purposes and that mean nothing in a stored table.
+_SPARK_KEYS = ("SPARK::", "__", "CURRENT_DEFAULT", "EXISTS_DEFAULT")
+
+_SIMPLE: Mapping[pa.DataType, st.DataType] = {
+    pa.null(): st.NullType(),
+    pa.bool_(): st.BooleanType(),
+    pa.int8(): st.ByteType(),
+    pa.int16(): st.ShortType(),
+    pa.int32(): st.IntegerType(),
+    pa.int64(): st.LongType(),
+    pa.uint8(): st.ShortType(),
+    pa.uint16(): st.IntegerType(),
+    pa.uint32(): st.LongType(),
+    pa.uint64(): st.DecimalType(20, 0),
+    pa.float16(): st.FloatType(),
+    pa.float32(): st.FloatType(),
+    pa.float64(): st.DoubleType(),
+    pa.string(): st.StringType(),
+    pa.large_string(): st.StringType(),
+    pa.string_view(): st.StringType(),
+    pa.binary(): st.BinaryType(),
+    pa.large_binary(): st.BinaryType(),
+    pa.binary_view(): st.BinaryType(),
+    pa.date32(): st.DateType(),
+    pa.date64(): st.DateType(),
+}
+
+_MAX_PRECISION = 38  # of a Spark decimal
+
+_WIDER: Mapping[str, frozenset[str]] = {
+    "tinyint": frozenset({"smallint", "int", "bigint", "float", "double"}),
+    "smallint": frozenset({"int", "bigint", "float", "double"}),
+    "int": frozenset({"bigint", "double"}),
+    "float": frozenset({"double"}),
+}
+
+
+def spark_schema(schema: pa.Schema) -> st.StructType:
+    """The Spark schema of a Lance table.
+
+    Raises:
+        UnsupportedError: Spark has no type for a column; the message names it.
+    """
+    return st.StructType([_spark_field(field) for field in schema])
+
+
+def _spark_field(field: pa.Field) -> st.StructField:
+    metadata: dict[str, Any] = {k.decode(): v.decode(errors="replace") for k, v in (field.metadata or {}).items()}
+    if pa.types.is_fixed_size_list(field.type):
+        metadata[VECTOR_SIZE_KEY] = field.type.list_size
+    return st.StructField(field.name, spark_type(field.type, field.name), field.nullable, metadata or None)
+
+
+def spark_type(arrow: pa.DataType, column: str) -> st.DataType:
+    """The Spark type that holds every value of an Arrow type.
+
+    Args:
+        arrow: Type in the table.
+        column: Name for the error message.
+
+    Raises:
+        UnsupportedError: There is none.
+    """
+    kind = pa.types
+    if arrow in _SIMPLE:
+        return _SIMPLE[arrow]
+    if kind.is_dictionary(arrow):
+        return spark_type(arrow.value_type, column)
+    if kind.is_fixed_size_binary(arrow):
+        return st.BinaryType()
+    if kind.is_decimal128(arrow) or (kind.is_decimal256(arrow) and arrow.precision <= _MAX_PRECISION):
+        return st.DecimalType(arrow.precision, arrow.scale)
+    if kind.is_timestamp(arrow):
+        return st.TimestampType() if arrow.tz else st.TimestampNTZType()
+    if kind.is_time(arrow):
+        return st.TimeType(6)
+    if kind.is_duration(arrow):
+        return st.DayTimeIntervalType()
+    if kind.is_list(arrow) or kind.is_large_list(arrow) or kind.is_fixed_size_list(arrow):
+        return st.ArrayType(spark_type(arrow.value_type, column), arrow.value_field.nullable)
+    if kind.is_struct(arrow):
+        return st.StructType([_spark_field(arrow.field(i)) for i in range(arrow.num_fields)])
+    if kind.is_map(arrow):
+        value = spark_type(arrow.item_type, column)
+        return st.MapType(spark_type(arrow.key_type, column), value, arrow.item_field.nullable)
+    raise UnsupportedError(f"Spark has no type for column {column!r} of type {arrow}; select the other columns.")
+
+
+def arrow_schema(schema: st.StructType) -> pa.Schema:
+    """What Spark demands from a reader of this schema."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def lance_schema(schema: st.StructType) -> pa.Schema:
+    """The schema of a new table for a DataFrame.
+
+    Every column is nullable: whether a DataFrame's column is depends on the expressions that made it, not on the data.
+
+    Raises:
+        InvalidInputError: The size of a vector column is no positive integer, or the column is no array.
+        UnsupportedError: A Spark type has no Arrow counterpart; the message names the column.
+    """
+    return pa.schema([_lance_field(field) for field in schema])
+
+
+def _lance_field(field: st.StructField) -> pa.Field:
+    own = {k: v for k, v in field.metadata.items() if isinstance(v, str) and not k.startswith(_SPARK_KEYS)}
+    size = field.metadata.get(VECTOR_SIZE_KEY)
+    own.pop(VECTOR_SIZE_KEY, None)
+    arrow = _lance_type(field.dataType, field.name)
+    return pa.field(field.name, arrow if size is None else _vector(arrow, field.name, size), metadata=own or None)
+
+
+def _vector(arrow: pa.DataType, column: str, size: Any) -> pa.DataType:
+    if not pa.types.is_list(arrow) or not str(size).isdecimal() or int(size) < 1:
+        raise InvalidInputError(
+            f"Column {column!r} says {VECTOR_SIZE_KEY}={size!r} in its metadata, which needs an array column and a "
+            f"positive integer, but the column has type {arrow}."
+        )
+    return pa.list_(arrow.value_field, int(size))
+
+
+def _lance_type(spark: st.DataType, column: str) -> pa.DataType:
+    if isinstance(spark, st.ArrayType):
+        return pa.list_(pa.field("item", _lance_type(spark.elementType, column)))
+    if isinstance(spark, st.StructType):
+        return pa.struct([_lance_field(field) for field in spark])
+    if isinstance(spark, st.MapType):
+        value = pa.field("value", _lance_type(spark.valueType, column))
+        return pa.map_(pa.field("key", _lance_type(spark.keyType, column), nullable=False), value)
+    if isinstance(spark, (st.VariantType, st.UserDefinedType)):
+        raise UnsupportedError(f"Column {column!r} has Spark type {spark.simpleString()}, which a table cannot hold.")
+    try:
+        return to_arrow_type(spark, timezone="UTC")
+    except TypeError as error:
+        raise UnsupportedError(f"Column {column!r}: {error}") from error
+
+
+def find_misfits(schema: st.StructType, table: pa.Schema) -> list[str]:
+    """Why a DataFrame cannot be written into a table: one sentence for each column; empty if it can.
+
+    Columns are matched by name. A column fits if the table's type holds all values of its Spark type, or is read by
+    Spark as that type; in the second case the values are checked while they are written.
+    """
+    given = {field.name: field for field in schema}
+    wanted = set(table.names)
+    missing = [f"column {name!r} is missing" for name in table.names if name not in given]
+    unknown = [f"column {name!r} does not exist in the table" for name in given if name not in wanted]
+    wrong = [
+        f"column {f.name!r} is {given[f.name].dataType.simpleString()}, the table has {f.type}"
+        for f in table
+        if f.name in given and not _fits(given[f.name].dataType, f.type, f.name)
+    ]
+    return missing + unknown + wrong
+
+
+def _fits(spark: st.DataType, arrow: pa.DataType, column: str) -> bool:
+    if pa.types.is_float16(arrow):
+        return False  # read as float, whose values it does not hold
+    if isinstance(spark, st.ArrayType) and hasattr(arrow, "value_field"):
+        return _fits(spark.elementType, arrow.value_type, column)
+    if isinstance(spark, st.MapType) and pa.types.is_map(arrow):
+        return _fits(spark.keyType, arrow.key_type, column) and _fits(spark.valueType, arrow.item_type, column)
+    if isinstance(spark, st.StructType) and pa.types.is_struct(arrow):
+        return not find_misfits(spark, pa.schema(list(arrow)))
+    if isinstance(spark, st.NullType):
+        return True
+    try:
+        table = spark_type(arrow, column)
+    except UnsupportedError:
+        return False
+    return _same(spark, table) or table.simpleString() in _WIDER.get(spark.simpleString(), ())
+
+
+def _same(spark: st.DataType, table: st.DataType) -> bool:
+    """Equality without what has no meaning in storage: collations, char lengths, precision of times, interval units."""
+    if isinstance(spark, st.DecimalType) and isinstance(table, st.DecimalType):
+        integral = spark.precision - spark.scale <= table.precision - table.scale
+        return integral and spark.scale <= table.scale
+    loose = (st.StringType, st.TimeType, st.DayTimeIntervalType)
+    return any(isinstance(spark, k) and isinstance(table, k) for k in loose) or spark == table
+
+
+def check_readable(asked: st.StructType, table: st.StructType) -> None:
+    """Check a schema that the user put in place of the table's own: a selection of its columns.
+
+    Raises:
+        InvalidInputError: It names columns that do not exist, or other types; the message lists all of them.
+    """
+    existing = {field.name: field for field in table}
+    unknown = [f"column {f.name!r} does not exist" for f in asked if f.name not in existing]
+    wrong = [
+        f"column {f.name!r} is {existing[f.name].dataType.simpleString()}, not {f.dataType.simpleString()}"
+        for f in asked
+        if f.name in existing and f.dataType.simpleString() != existing[f.name].dataType.simpleString()
+    ]
+    if unknown or wrong:
+        raise InvalidInputError(f"The schema given does not fit the table: {'; '.join(unknown + wrong)}.")
