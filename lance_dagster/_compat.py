@@ -94,3 +94,11 @@ def step_identity(context: dg.InputContext | dg.OutputContext) -> str | None:
     """Names the running step within this process, or None outside of a run."""
     step = step_context(context)
     return None if step is None else f"{step.run_id}/{step.step.key}"
+
+
+def code_version(context: dg.OutputContext) -> str | None:
+    """The asset's code version; a context made by hand has none."""
+    try:
+        return context.asset_spec.code_version
+    except (AttributeError, dg.DagsterInvariantViolationError):
+        return None

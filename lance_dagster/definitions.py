@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lance_dagster.metadata import STORAGE_KIND, table_schema
+from lance_dagster.metadata import storage_metadata, table_schema
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
-
-KINDS = frozenset({"lance"})
 
 
 def lance_asset_metadata(
@@ -40,11 +38,7 @@ def lance_asset_metadata(
         ``dagster/table_name``, ``dagster/uri``, ``dagster/storage_kind`` and what was given.
     """
     key = dg.AssetKey.from_coercible(asset_key)
-    metadata: dict[str, Any] = {
-        "dagster/table_name": ".".join(key.path),
-        "dagster/uri": Tables(root=root).uri(key),
-        "dagster/storage_kind": STORAGE_KIND,
-    }
+    metadata = storage_metadata(key, Tables(root=root).uri(key))
     if schema is not None:
         metadata["lance/schema"] = schema
         metadata["dagster/column_schema"] = table_schema(schema, primary_key=primary_key)

@@ -1,18 +1,34 @@
-"""What a materialization says about its table: keys and values for Dagster's event log."""
+"""What a materialization says about its table: keys and values for Dagster's event log.
+
+``dagster/...`` keys are those that Dagster's UI knows. ``lance/...`` numbers are numbers, so that the UI plots them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
+
     import lance_core
+    from lance_dagster.write import Outcome
 
 STORAGE_KIND = "lance"
+_MAX_TEXT = 200
+
+
+def storage_metadata(asset_key: dg.AssetKey, uri: str) -> dict[str, Any]:
+    """Where the table is; the Storage panel of the UI reads it from the definition."""
+    return {
+        "dagster/table_name": ".".join(asset_key.path),
+        "dagster/uri": uri,
+        "dagster/storage_kind": STORAGE_KIND,
+    }
 
 
 def table_schema(schema: pa.Schema, *, primary_key: Sequence[str] = ()) -> dg.TableSchema:
@@ -36,6 +52,53 @@ def _column(column: pa.Field) -> dg.TableColumn:
     )
 
 
-def table_numbers(dataset: lance_core.LanceDataset) -> Mapping[str, int | float]:
+def table_numbers(dataset: lance_core.LanceDataset) -> dict[str, int | float]:
     """Numbers of one version, by metadata key (``lance/...``)."""
     return dict(dataset.table_statistics())
+
+
+def write_metadata(
+    dataset: lance_core.LanceDataset, outcome: Outcome, *, tag: str | None, inputs: Mapping[str, int]
+) -> dict[str, Any]:
+    """Metadata of one write.
+
+    Args:
+        dataset: The table at the version that was made.
+        outcome: The write.
+        tag: Tag of the version, if one was made.
+        inputs: Versions read in this step, by asset key.
+    """
+    metadata: dict[str, Any] = {
+        "dagster/row_count": dataset.count_rows(),
+        "dagster/column_schema": table_schema(dataset.schema),
+        "lance/operation": outcome.operation,
+        "lance/version": outcome.version,
+        **table_numbers(dataset),
+        "lance/write_seconds": round(outcome.seconds, 3),
+    }
+    if outcome.num_rows is not None:
+        metadata["lance/rows_written"] = outcome.num_rows
+    if outcome.num_bytes is not None:
+        metadata["lance/bytes_written"] = outcome.num_bytes
+    if outcome.operation == "replay":
+        metadata["lance/idempotent_replay"] = True
+    if outcome.operation == "skip":
+        metadata["lance/skipped"] = True
+    if tag is not None:
+        metadata["lance/tag"] = tag
+    if inputs:
+        metadata["lance/inputs"] = dg.MetadataValue.json(dict(inputs))
+    return metadata
+
+
+def preview(table: pa.Table) -> dg.TableMetadataValue:
+    """A few rows as a table for people; long values are cut."""
+    records = [dg.TableRecord({name: _shown(value) for name, value in row.items()}) for row in table.to_pylist()]
+    return dg.MetadataValue.table(records, schema=table_schema(table.schema))
+
+
+def _shown(value: Any) -> str | int | float | bool | None:
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."

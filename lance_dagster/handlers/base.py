@@ -1,0 +1,100 @@
+"""What the IO manager asks of a frame library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    import lance_core
+    from lance_dagster.predicate import Predicate
+
+WriteOperation = Literal["create", "append", "overwrite", "replace_where"]
+OutOfPartition = Literal["error", "drop", "allow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRequest:
+    """One commit.
+
+    Args:
+        uri: The table.
+        operation: What the commit does; ``replace_where`` replaces the rows that ``replaced`` selects.
+        existing: The table as it is, whose schema the data must fit; None if it is created or overwritten.
+        replaced: SQL text of the rows to replace, in the types of the existing table.
+        expected: The run's partitions in the types of the data, or None without partitions.
+        out_of_partition: What happens to rows that ``expected`` does not select.
+        properties: Transaction properties of the commit.
+        token: Identity of the commit.
+        storage_options: Settings of the object store.
+    """
+
+    uri: str
+    operation: WriteOperation
+    existing: lance_core.LanceDataset | None
+    replaced: str | None
+    expected: Predicate | None
+    out_of_partition: OutOfPartition
+    properties: Mapping[str, str]
+    token: str
+    storage_options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What the commit made.
+
+    Args:
+        version: The table's version.
+        num_rows: Rows written.
+        num_bytes: Bytes of the data files written, if the writer knows.
+    """
+
+    version: int
+    num_rows: int
+    num_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """One load.
+
+    Args:
+        dataset: The table at the version to read; None if there is none yet (then ``is_empty``).
+        type: The type to hand out.
+        columns: Columns in order, or None for all.
+        filter: SQL predicate, or None.
+        is_empty: Hand out no rows.
+        schema: Columns of the table (before ``columns`` are chosen).
+        storage_options: Settings of the object store.
+        spark_session: Gives the Spark session.
+    """
+
+    dataset: lance_core.LanceDataset | None
+    type: type
+    columns: Sequence[str] | None
+    filter: str | None
+    is_empty: bool
+    schema: pa.Schema
+    storage_options: Mapping[str, str]
+    spark_session: Callable[[], Any]
+
+
+class TypeHandler(Protocol):
+    """Reads and writes the frames of one library."""
+
+    def schema(self, obj: Any) -> pa.Schema:
+        """Columns of a frame; nothing is computed or read."""
+        ...
+
+    def write(self, obj: Any, request: WriteRequest) -> Written:
+        """Write a frame in one commit, computing it once."""
+        ...
+
+    def load(self, request: ReadRequest) -> Any:
+        """Hand out a frame."""
+        ...

@@ -1,0 +1,244 @@
+"""A partition selection with the types of the columns: as SQL text, as a test of Arrow batches, as counts per key.
+
+Values of a key, by the column's type:
+
+- string, integer, boolean: the key's text, its number, ``true``/``false``;
+- date: the key's ISO date, or the days of a time window (which must begin and end at midnight of its zone);
+- timestamp with a zone: the instants of a time window, or the key's ISO time (UTC if it names no zone);
+- timestamp without a zone: the wall-clock time in the partitions' own zone.
+
+Time windows on strings and integers are compared key by key, because their order as text or number need not be the
+order in time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_dagster.partitions import DimensionKeys, PartitionSelection
+
+Value = str | int | bool | date | datetime
+Range = tuple[Value, Value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnTest:
+    """A column has one of some values, or lies in one of some ranges.
+
+    Args:
+        column: Column name.
+        type: Its Arrow type (value type of a dictionary).
+        values: Allowed values; empty if there are ranges.
+        ranges: Allowed ranges [start, end), disjoint and in order.
+    """
+
+    column: str
+    type: pa.DataType
+    values: tuple[Value, ...] = ()
+    ranges: tuple[Range, ...] = ()
+
+    def sql(self) -> str:
+        """As SQL text in lance_core's dialect (that of Lance)."""
+        column = quote(self.column)
+        if self.values:
+            literals = ", ".join(_literal(value) for value in self.values)
+            return f"{column} = {literals}" if len(self.values) == 1 else f"{column} IN ({literals})"
+        tests = [f"{column} >= {_literal(start)} AND {column} < {_literal(end)}" for start, end in self.ranges]
+        return tests[0] if len(tests) == 1 else " OR ".join(f"({test})" for test in tests)
+
+    def codes(self, column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Per row (int64) the index of the value or range that it falls into, -1 for none and for nulls."""
+        import pyarrow.compute as pc  # noqa: PLC0415 - takes long to import and only writers of partitions need it
+
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if self.values:
+            found = pc.index_in(column, value_set=pa.array(self.values, self.type))
+            return _numpy(pc.fill_null(found, -1)).astype(np.int64)
+        bounds = _numpy(_integers(pa.array([bound for range_ in self.ranges for bound in range_], self.type)))
+        position = np.searchsorted(bounds, _numpy(pc.fill_null(_integers(column), bounds[0] - 1)), side="right")
+        # Odd positions are inside of a range: after its start, not after its end.
+        return np.where(position % 2 == 1, position // 2, -1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicate:
+    """OR of ANDs of column tests."""
+
+    any_of: tuple[tuple[ColumnTest, ...], ...]
+
+    def sql(self) -> str:
+        """As SQL text; a predicate that selects nothing is ``false``."""
+        products = [" AND ".join(f"({test.sql()})" for test in product) for product in self.any_of]
+        return " OR ".join(f"({product})" for product in products) if products else "false"
+
+    def mask(self, batch: pa.RecordBatch | pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Per row whether it is selected (bool); a null in a partition column is never selected."""
+        mask = np.zeros(batch.num_rows, bool)
+        for product in self.any_of:
+            hit = np.ones(batch.num_rows, bool)
+            for test in product:
+                hit &= test.codes(batch.column(test.column)) >= 0
+            mask |= hit
+        return mask
+
+
+def typed(selection: PartitionSelection, schema: pa.Schema) -> Predicate:
+    """The predicate of a selection for a table of this schema.
+
+    Raises:
+        InvalidInputError: If a partition column is missing or a key does not fit its type.
+        UnsupportedError: For a column type that cannot hold keys.
+    """
+    return Predicate(
+        any_of=tuple(
+            tuple(_test(dimension, schema, dimension.windows()) for dimension in product)
+            for product in selection.products
+        )
+    )
+
+
+def count_by_key(selection: PartitionSelection, table: pa.Table) -> Mapping[str, int]:
+    """Rows of each selected key.
+
+    Args:
+        selection: The keys.
+        table: At least the partition columns.
+    """
+    if not selection.keys:
+        return {}
+    code = np.zeros(table.num_rows, np.int64)
+    known = np.ones(table.num_rows, bool)
+    for dimension in selection.dimensions:
+        windows = dimension.windows() and [dimension.window_of(key) for key in dimension.keys]
+        test = _test(dimension, table.schema, windows)
+        codes = test.codes(table.column(dimension.column))
+        known &= codes >= 0
+        code = code * len(dimension.keys) + codes
+    counts = np.bincount(code[known], minlength=1)
+    positions = [{key: i for i, key in enumerate(dimension.keys)} for dimension in selection.dimensions]
+    result: dict[str, int] = {}
+    for key, parts in zip(selection.keys, selection.parts, strict=True):
+        index = 0
+        for dimension, position, part in zip(selection.dimensions, positions, parts, strict=True):
+            index = index * len(dimension.keys) + position[part]
+        result[key] = int(counts[index]) if index < len(counts) else 0
+    return result
+
+
+def _test(dimension: DimensionKeys, schema: pa.Schema, windows: list[tuple[datetime, datetime]] | None) -> ColumnTest:
+    if dimension.column not in schema.names:
+        msg = f"The partition column {dimension.column!r} is not among the columns {schema.names}."
+        raise InvalidInputError(msg)
+    type_ = schema.field(dimension.column).type
+    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
+    if windows and pa.types.is_temporal(type_) and not pa.types.is_time(type_):
+        ranges = tuple((_bound(start, type_), _bound(end, type_)) for start, end in windows)
+        if any(not start < end for start, end in ranges):  # pyright: ignore[reportOperatorIssue] - both of one type
+            raise InvalidInputError(_ambiguous(dimension.column))
+        return ColumnTest(column=dimension.column, type=type_, ranges=ranges)
+    values = tuple(_value(key, type_, dimension.column) for key in dimension.keys)
+    if len(set(values)) < len(values):
+        msg = f"Several partition keys mean the same value of column {dimension.column!r} ({type_})."
+        raise InvalidInputError(msg)
+    return ColumnTest(column=dimension.column, type=type_, values=values)
+
+
+def _bound(moment: datetime, type_: pa.DataType) -> Value:
+    """A window's end as a value of the column's type."""
+    if pa.types.is_date(type_):
+        if moment.time() != datetime.min.time():
+            msg = f"A date column cannot hold partitions that begin or end within a day ({moment.isoformat()})."
+            raise InvalidInputError(msg)
+        return moment.date()
+    if type_.tz is not None:
+        return moment.astimezone(UTC)
+    naive = moment.replace(tzinfo=None)
+    if moment.tzinfo is not None and moment.replace(fold=0).utcoffset() != moment.replace(fold=1).utcoffset():
+        raise InvalidInputError(_ambiguous(f"at {moment.isoformat()}"))
+    return naive
+
+
+def _ambiguous(where: str) -> str:
+    return (
+        f"A timestamp without a zone cannot tell partitions apart where clocks are changed ({where}): "
+        "use a timestamp column with a zone, or partitions in UTC."
+    )
+
+
+_TRUTH = {"true": True, "false": False, "True": True, "False": False}
+
+
+def _value(key: str, type_: pa.DataType, column: str) -> Value:
+    """A key as a value of the column's type."""
+    try:
+        if _is_string(type_):
+            return key
+        if pa.types.is_integer(type_):
+            return int(pa.scalar(int(key), type_).as_py())
+        if pa.types.is_boolean(type_):
+            return _TRUTH[key]
+        if pa.types.is_date(type_):
+            return date.fromisoformat(key)
+        if pa.types.is_timestamp(type_):
+            return _moment(key, type_)
+    except (ValueError, KeyError, OverflowError, pa.ArrowException) as error:
+        msg = f"The partition key {key!r} is no value of column {column!r} of type {type_}."
+        raise InvalidInputError(msg) from error
+    msg = f"A partition column of type {type_} (column {column!r})"
+    raise UnsupportedError(msg)
+
+
+def _moment(key: str, type_: pa.DataType) -> datetime:
+    moment = datetime.fromisoformat(key)
+    if type_.tz is not None:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    if moment.tzinfo is not None:
+        msg = "the key has a zone, the column has none"
+        raise ValueError(msg)
+    return moment
+
+
+def quote(column: str) -> str:
+    """A column name for SQL text."""
+    return "`" + column.replace("`", "``") + "`"
+
+
+def _literal(value: Value) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case datetime():
+            return f"timestamp '{value.isoformat(sep=' ')}'"
+        case date():
+            return f"date '{value.isoformat()}'"
+        case _:
+            return "'" + value.replace("'", "''") + "'"
+
+
+def _is_string(type_: pa.DataType) -> bool:
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+
+
+def _integers(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Dates as days or milliseconds, timestamps in their unit: int64, so that numpy can search them."""
+    if pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    return column.cast(pa.int64())
+
+
+def _numpy(column: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    return column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
