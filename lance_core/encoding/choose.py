@@ -100,7 +100,7 @@ def _may_have_runs(data: npt.NDArray[np.generic], best_bytes: int) -> bool:
     positions = dictionary.sample_positions(len(data) - 1)
     changes = 1 + np.count_nonzero(data[positions] != data[positions + 1])
     runs = changes / max(1, len(positions)) * len(data)
-    return runs * (data.dtype.itemsize + 1) <= best_bytes
+    return bool(runs * (data.dtype.itemsize + 1) <= best_bytes)
 
 
 def _encode_flat(values: FixedValues, bits: int) -> tuple[Encoding, Chunks]:
@@ -111,7 +111,7 @@ def _encode_flat(values: FixedValues, bits: int) -> tuple[Encoding, Chunks]:
 def _encode_variable(values: VariableValues) -> tuple[Encoding, Chunks]:
     width = values.offsets.dtype.itemsize
     encoding = Variable(width * 8)
-    mean = int(values.offsets[-1]) / max(1, len(values)) + width
+    mean = int(values.offsets[-1] - values.offsets[0]) / max(1, len(values)) + width
     if mean * len(values) >= _MIN_COMPRESSED_BYTES:
         large = chunk_counts(len(values), fitting_count(mean, _COMPRESSED_CHUNK_BYTES, most=MAX_CHUNK_VALUES))
         if _sampled_ratio(values, large) <= _LZ4_PAYS:
@@ -227,7 +227,7 @@ def build_dictionary(values: Values) -> tuple[FixedValues, FixedValues | Variabl
 def _plain_bytes(values: FixedValues | VariableValues) -> int:
     """Bytes without dictionary, by the cheapest guess: packed integers, strings with 2 bytes of offset."""
     if isinstance(values, VariableValues):
-        return int(values.offsets[-1]) + 2 * len(values)
+        return int(values.offsets[-1] - values.offsets[0]) + 2 * len(values)
     if values.data.ndim > 1 or len(values) == 0:
         return values.data.nbytes
     return min(values.data.nbytes, bitpack.inline_bytes(values, bitpack.inline_widths(values)))

@@ -5,7 +5,7 @@ Source: message ``CompressiveEncoding`` and its uses in mini-block chunks, block
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -125,7 +125,8 @@ def decode_level_chunks(encoding: Encoding, chunks: Chunks) -> npt.NDArray[np.ui
     values = _decode_blocks(encoding, chunks)
     if not isinstance(values, FixedValues) or values.data.dtype != np.uint16:
         raise CorruptDataError(f"levels in {encoding}; they have 16 bits")
-    return values.data
+    levels: npt.NDArray[Any] = values.data
+    return levels
 
 
 def _decode_blocks(encoding: Encoding, blocks: Chunks) -> Values:

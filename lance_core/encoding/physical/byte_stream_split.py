@@ -11,10 +11,9 @@ import numpy as np
 
 from lance_core.encoding.physical.flat import from_bytes, word_dtype
 from lance_core.encoding.physical.memory import check_sizes, empty, gather, starts_of
-from lance_core.encoding.values import FixedValues
 
 if TYPE_CHECKING:
-    from lance_core.encoding.values import Chunks
+    from lance_core.encoding.values import Chunks, FixedValues
 
 
 def decode_chunks(bits: int, chunks: Chunks) -> FixedValues:

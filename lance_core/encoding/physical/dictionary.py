@@ -6,7 +6,7 @@ layout. Source: fields ``dictionary`` and ``num_dictionary_items`` of ``MiniBloc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ from lance_core.encoding.physical.memory import view_buffer
 from lance_core.encoding.values import FixedValues, VariableValues
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from lance_core.encoding.values import Int64s
 
 MAX_ITEMS = 100_000
@@ -40,7 +42,7 @@ def _from_arrow(array: pa.Array, like: FixedValues | VariableValues) -> FixedVal
     """The reverse of ``to_arrow``, for arrays that own their memory."""
     buffers = array.buffers()
     if isinstance(like, VariableValues):
-        offsets = np.frombuffer(buffers[1], like.offsets.dtype, len(array) + 1)
+        offsets: npt.NDArray[Any] = np.frombuffer(buffers[1], like.offsets.dtype, len(array) + 1)
         return VariableValues(offsets, view_buffer(buffers[2]))
     return from_bytes(view_buffer(buffers[1])[: len(array) * like.data[:1].nbytes], like.data[:1].nbytes * 8)
 

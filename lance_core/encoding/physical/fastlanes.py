@@ -30,7 +30,7 @@ def row_start(row: int) -> int:
     return ORDER[row // 8] * 16 + row % 8 * 128
 
 
-def bit_widths(blocks: npt.NDArray[np.unsignedinteger[Any]]) -> Int64s:
+def bit_widths(blocks: npt.NDArray[Any]) -> Int64s:
     """Bits that the largest value of each block needs.
 
     Args:

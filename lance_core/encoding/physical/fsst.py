@@ -9,7 +9,7 @@ Source: message ``Fsst``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -82,8 +82,8 @@ def decode(table: bytes, values: VariableValues) -> VariableValues:
 
 
 def _resolve_escapes(
-    codes: Bytes, table: SymbolTable, offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint8] | npt.NDArray[np.uint16], list[bytes], npt.NDArray[np.integer]]:
+    codes: Bytes, table: SymbolTable, offsets: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], list[bytes], npt.NDArray[Any]]:
     """Codes without escapes, the symbols they mean, and where the codes of each value start.
 
     Literal bytes become symbols of their own: codes that the table leaves free while there are some.
@@ -117,15 +117,15 @@ def _resolve_escapes(
 
 
 def _expand(
-    codes: npt.NDArray[np.uint8] | npt.NDArray[np.uint16],
+    codes: npt.NDArray[Any],
     words: list[bytes],
     lengths: Int64s,
-    bounds: npt.NDArray[np.integer],
-    dtype: np.dtype[np.int32] | np.dtype[np.int64],
+    bounds: npt.NDArray[Any],
+    dtype: np.dtype[Any],
 ) -> VariableValues:
     """Replace codes by words, block by block, and translate the bounds of values."""
     parts: list[Bytes] = []
-    offsets = empty(len(bounds), np.int64)
+    offsets: npt.NDArray[Any] = empty(len(bounds), np.int64)
     by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
     lookup = _pair_lookup(words) if by_pairs else pa.array(words, pa.binary())
     done = 0
@@ -143,10 +143,10 @@ def _expand(
 
 
 def _expand_block(
-    codes: npt.NDArray[np.uint8] | npt.NDArray[np.uint16],
+    codes: npt.NDArray[Any],
     lookup: pa.Array,
     lengths: Int64s,
-    bounds: npt.NDArray[np.integer],
+    bounds: npt.NDArray[Any],
     *,
     by_pairs: bool,
 ) -> tuple[Bytes, Int64s]:
@@ -179,5 +179,5 @@ def _text(array: pa.Array) -> Bytes:
     return view_buffer(array.buffers()[2])
 
 
-def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
+def _offsets(array: pa.Array) -> npt.NDArray[Any]:
     return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1)

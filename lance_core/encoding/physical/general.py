@@ -11,7 +11,7 @@ Source: message ``General``.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,14 +30,17 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Compression
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from lance_core.encoding.values import Bytes, Chunks, Int64s
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_RESERVED_BIT = 0x10
 _LZ4_MAX_RATIO = 255
 _ZSTD_MAX_RATIO = 1 << 17
-_LZ4_FRAME_64K = bytes.fromhex("04224d18604082")  # independent blocks of up to 64 KiB, no checksums
-_LZ4_FRAME_4M = bytes.fromhex("04224d18607073")
+_LZ4_FRAME_MAGIC = bytes.fromhex("04224d18")
+_LZ4_FRAME_FLAGS = 0x68  # version 1, independent blocks, content size, no checksums
+_LZ4_BLOCK_64K, _LZ4_BLOCK_4M = 0x40, 0x70
 _LZ4_END = bytes(4)
 
 
@@ -64,8 +67,10 @@ def decompress_values(compression: Compression, values: VariableValues) -> Varia
     """
     offsets = values.offsets.astype(np.int64)
     data, sizes = _decompress(compression, values.data, offsets[:-1], np.diff(offsets))
-    bounds = starts_of(sizes)
-    return VariableValues(bounds.astype(values.offsets.dtype) if bounds[-1] < 1 << 31 else bounds, data)
+    bounds: npt.NDArray[Any] = starts_of(sizes)
+    if bounds[-1] < 1 << 31:
+        bounds = bounds.astype(values.offsets.dtype)
+    return VariableValues(bounds, data)
 
 
 def _decompress(compression: Compression, memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes, Int64s]:
@@ -93,24 +98,64 @@ def _decompress_lz4(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes
     _check_claims(sizes, claims, _LZ4_MAX_RATIO)
     largest = max(int(claims.max()), int(sizes.max()))
     if largest > 1 << 22:
-        return _decompress_each(memory, starts + 4, sizes - 4, claims), claims
-    framed = gather(memory, starts, sizes)
-    framed = np.concatenate(
-        (
-            np.frombuffer(_LZ4_FRAME_64K if largest <= 1 << 16 else _LZ4_FRAME_4M, np.uint8),
-            framed,
-            np.frombuffer(_LZ4_END, np.uint8),
-        )
-    )
-    slots = len(_LZ4_FRAME_4M) + starts_of(sizes)[:-1]
+        return _decompress_large_lz4(memory, starts + 4, sizes - 4, claims), claims
+    header = _lz4_frame_header(largest, int(claims.sum()))
+    framed = np.concatenate((header, gather(memory, starts, sizes), np.frombuffer(_LZ4_END, np.uint8)))
+    slots = len(header) + starts_of(sizes)[:-1]
     framed[slots[:, None] + np.arange(4)] = (sizes - 4).astype("<u4").view(np.uint8).reshape(-1, 4)
     return _decode("lz4", framed, int(claims.sum())), claims
 
 
-def _decompress_each(memory: Bytes, starts: Int64s, sizes: Int64s, claims: Int64s) -> Bytes:
-    """LZ4 blocks too large for a frame, one by one."""
-    ranges = zip(starts.tolist(), (starts + sizes).tolist(), claims.tolist(), strict=True)
-    return np.concatenate([_decode("lz4_raw", memory[start:end], claim) for start, end, claim in ranges])
+def _lz4_frame_header(largest_block: int, content_size: int) -> Bytes:
+    """Header of an LZ4 frame that makes the decoder check the size of the content."""
+    block = _LZ4_BLOCK_64K if largest_block <= 1 << 16 else _LZ4_BLOCK_4M
+    descriptor = bytes((_LZ4_FRAME_FLAGS, block)) + content_size.to_bytes(8, "little")
+    checksum = _xxh32(descriptor) >> 8 & 0xFF
+    return np.frombuffer(_LZ4_FRAME_MAGIC + descriptor + bytes((checksum,)), np.uint8)
+
+
+def _xxh32(data: bytes) -> int:
+    """XXH32 with seed 0 of fewer than 16 bytes."""
+    primes = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+    whole = len(data) // 4 * 4
+    state = primes[4] + len(data)
+    for at in range(0, whole, 4):
+        state = _rotate(state + int.from_bytes(data[at : at + 4], "little") * primes[2], 17) * primes[3]
+    for byte in data[whole:]:
+        state = _rotate(state + byte * primes[4], 11) * primes[0]
+    for shift, prime in ((15, primes[1]), (13, primes[2]), (16, 1)):
+        state &= 0xFFFFFFFF
+        state = (state ^ state >> shift) * prime
+    return state & 0xFFFFFFFF
+
+
+def _rotate(word: int, bits: int) -> int:
+    word &= 0xFFFFFFFF
+    return (word << bits | word >> 32 - bits) & 0xFFFFFFFF
+
+
+def _decompress_large_lz4(memory: Bytes, starts: Int64s, sizes: Int64s, claims: Int64s) -> Bytes:
+    """LZ4 blocks too large for a frame, one by one.
+
+    Arrow does not tell how much a block yielded. One byte of room less must be too little.
+    """
+    codec = pa.Codec("lz4_raw")
+    blocks: list[Bytes] = []
+    for start, end, claim in zip(starts.tolist(), (starts + sizes).tolist(), claims.tolist(), strict=True):
+        block = memory[start:end]
+        blocks.append(_decode("lz4_raw", block, claim))
+        if claim and _yields(codec, block, claim - 1):
+            raise CorruptDataError(f"LZ4 block that announces {claim} bytes and holds less")
+    return np.concatenate(blocks)
+
+
+def _yields(codec: pa.Codec, block: Bytes, room: int) -> bool:
+    """Whether a block can be decompressed into so little room."""
+    try:
+        codec.decompress(pa.py_buffer(block), decompressed_size=room)
+    except (OSError, pa.ArrowException):
+        return False
+    return True
 
 
 def _decompress_zstd(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes, Int64s]:

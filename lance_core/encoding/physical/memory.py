@@ -156,7 +156,7 @@ def join_ranges(*parts: tuple[Bytes, Int64s]) -> tuple[Bytes, Int64s]:
         )
         for memory, bounds in parts
     ]
-    joined = pc.binary_join_element_wise(*arrays, pa.scalar(b"", pa.large_binary()))
+    joined = pc.call_function("binary_join_element_wise", [*arrays, pa.scalar(b"", pa.large_binary())])
     return view_buffer(joined.buffers()[2]), np.frombuffer(joined.buffers()[1], np.int64, len(joined) + 1)
 
 

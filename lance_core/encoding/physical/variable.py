@@ -7,7 +7,7 @@ the same in u64. Source: message ``Variable``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from lance_core.encoding.values import Bytes, Chunks, Int64s
 
 MAX_INT32 = (1 << 31) - 1
@@ -61,7 +63,9 @@ def _check_bounds(begins: Int64s, ends: Int64s, needed: Int64s, sizes: Int64s) -
         raise CorruptDataError("Variable: offsets of a chunk point outside of its bytes")
 
 
-def _join_offsets(raw: Int64s, counts: Int64s, begins: Int64s, ends: Int64s, *, wide: bool) -> Int64s:
+def _join_offsets(
+    raw: npt.NDArray[Any], counts: Int64s, begins: Int64s, ends: Int64s, *, wide: bool
+) -> npt.NDArray[Any]:
     """Offsets of all chunks as one ascending row: those of a chunk are shifted, its last is the next one's first."""
     lengths = ends - begins
     bases = starts_of(lengths)
@@ -98,7 +102,7 @@ def decode_block(offset_bits: int, data: Bytes, count: int) -> VariableValues:
     start = (count + 3) * width
     if len(data) < start:
         raise CorruptDataError(f"Variable block: {len(data)} bytes are too few for {count} values")
-    words = from_bytes(data[:start], offset_bits).data
+    words: npt.NDArray[Any] = from_bytes(data[:start], offset_bits).data
     if words[0] != offset_bits:
         raise UnsupportedError(f"Variable block that starts with {int(words[0])} (a header of early Lance versions)")
     if words[1] < start or words[1] > len(data):
@@ -144,7 +148,8 @@ def encode_chunks(values: VariableValues, counts: Int64s) -> Chunks:
 
 def encode_block(values: VariableValues) -> Bytes:
     """The block form: header, offsets from 0, bytes."""
-    offsets = values.offsets
+    begin, end = int(values.offsets[0]), int(values.offsets[-1])
+    offsets = values.offsets - begin
     width = offsets.dtype.itemsize
     head = np.array([width * 8, (len(offsets) + 2) * width], offsets.dtype)
-    return np.concatenate((head.view(np.uint8), offsets.view(np.uint8), values.data[: int(offsets[-1])]))
+    return np.concatenate((head.view(np.uint8), offsets.view(np.uint8), values.data[begin:end]))
