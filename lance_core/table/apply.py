@@ -235,7 +235,7 @@ def _swap(manifest: Manifest, updated: tuple[Fragment, ...], removed: tuple[int,
     return replace(manifest, fragments=manifest.fragments.replaced(removed=removed, updated=by_id))
 
 
-# ------------------------------------------------------------------------------------------------- fragments and row ids
+# ------------------------------------------------------------------------------------------------ fragments and row ids
 
 
 def _number(
@@ -359,7 +359,7 @@ def _with_max_fragment_id(following: Manifest, before: Manifest) -> Manifest:
     return replace(following, max_fragment_id=highest if highest >= 0 else None)
 
 
-# ----------------------------------------------------------------------------------------------- indices, flags and maps
+# ---------------------------------------------------------------------------------------------- indices, flags and maps
 
 
 def _map_indices(manifest: Manifest, change: Callable[[IndexMetadata], IndexMetadata]) -> Manifest:

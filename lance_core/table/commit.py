@@ -1,25 +1,436 @@
-"""The commit loop."""
+"""The commit loop: make a new version, or fail without leaving a trace.
+
+A version is published by creating its manifest file, which the store lets exactly one writer do. Who loses reads what
+was committed in between, judges whether its own work still holds, and builds on the newest version instead. When the
+store leaves open whether the file was created, the transaction's uuid in the file that is there tells.
+
+After winning, one more look makes sure that the new version is part of the line that others see: a clean-up that ran
+while we were writing may have removed the version whose number we took.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from lance_core.errors import (
+    CommitConflictError,
+    CommitContentionError,
+    CommitOutcomeUnknownError,
+    CorruptDataError,
+    DatasetAlreadyExistsError,
+    DatasetNotFoundError,
+    NotFoundError,
+    UnsafeStoreError,
+    VersionNotFoundError,
+)
+from lance_core.format import feature_flags
+from lance_core.format.manifest import Manifest, encode_manifest_file, with_transaction
+from lance_core.format.operations import Merge, Operation, Overwrite, Restore, Rewrite, operation_name
+from lance_core.format.paths import (
+    LATEST_VERSION_HINT,
+    ManifestNaming,
+    data_file_path,
+    deletion_file_path,
+    manifest_path,
+    transaction_path,
+)
+from lance_core.table.apply import apply, empty_manifest, with_fragment_ids
+from lance_core.table.conflicts import Verdict, judge
+from lance_core.table.descent import descends
+from lance_core.table.rebase import rebase_deletions
+from lance_core.table.refs import list_tags_strictly
+from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
+from lance_core.table.snapshot import (
+    Snapshot,
+    Versions,
+    find_versions,
+    load_manifest,
+    load_transaction,
+    open_snapshot,
+)
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lance_core.format.fragment import Fragment
     from lance_core.format.transaction import Transaction
     from lance_core.store.base import Store
-    from lance_core.table.snapshot import Snapshot
 
 DEFAULT_MAX_RETRIES = 20
+DEFAULT_TIMEOUT_S = 30 * 60.0
+DEFAULT_DATA_STORAGE_VERSION = "2.2"
+
+_BACK_OFF_MARGIN = 1.1
+_MAX_BACK_OFF_SLOTS = 32
+_MAX_BACK_OFF_S = 5.0
 
 
 def commit(
     store: Store,
     transaction: Transaction,
     *,
+    read: Snapshot | None = None,
     max_retries: int = DEFAULT_MAX_RETRIES,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
     data_storage_version: str | None = None,
     enable_stable_row_ids: bool = False,
     enable_v2_manifest_paths: bool = True,
+    runtime: Runtime = SYSTEM_RUNTIME,
 ) -> Snapshot:
-    """Make a new version of a table (more keyword arguments: clock and base snapshot)."""
-    raise NotImplementedError
+    """Make a new version of a table.
+
+    Committing one transaction (that is, one uuid) again returns the version that it made the first time.
+
+    Args:
+        store: Where the table lies.
+        transaction: What to do. An ``Overwrite`` with read version 0 creates the table.
+        read: The transaction's read version, if it is open already: saves reading it again.
+        max_retries: How often to build on a newer version after losing a race. With 0, an ``Overwrite`` is strict: it
+            fails if anything was committed since its read version.
+        timeout_s: Seconds after which no new attempt begins.
+        data_storage_version: File version of a new table, or one that an ``Overwrite`` switches to.
+        enable_stable_row_ids: For a new table: give rows ids that survive compaction.
+        enable_v2_manifest_paths: For a new table: name manifests so that the newest sorts first.
+        runtime: Clock, waiting and chance.
+
+    Returns:
+        The version made.
+
+    Raises:
+        CommitConflictError: Another commit changed what this one relies on.
+        CommitContentionError: Too many other commits came first.
+        CommitOutcomeUnknownError: The store leaves open whether the commit landed.
+        DatasetNotFoundError: There is no table, and the operation does not create one.
+        DatasetAlreadyExistsError: There is a table, and the operation creates one.
+        VersionNotFoundError: The read version is newer than the newest version.
+        NotFoundError: A data or deletion file that the transaction adds does not exist.
+        UnsupportedError: The table or operation needs something lance_core cannot do.
+    """
+    committer = _Committer(
+        store=store,
+        transaction=transaction,
+        read=read.manifest if read is not None and read.version == transaction.read_version else None,
+        max_retries=max_retries,
+        deadline_s=runtime.monotonic_s() + timeout_s,
+        data_storage_version=data_storage_version,
+        enable_stable_row_ids=enable_stable_row_ids,
+        creation_naming=ManifestNaming.V2 if enable_v2_manifest_paths else ManifestNaming.V1,
+        runtime=runtime,
+        checked=transaction.read_version,
+    )
+    try:
+        return committer.run()
+    except CommitOutcomeUnknownError:
+        raise  # whatever was written may be in use
+    except Exception:
+        committer.remove_traces()
+        raise
+
+
+@dataclass(slots=True, kw_only=True)
+class _Committer:
+    """State of one commit over its attempts.
+
+    ``checked`` is the newest version whose transaction was judged, ``must_rebase`` whether one of them deleted rows
+    in our fragments, ``traces`` the files written that nobody needs unless the commit lands.
+    """
+
+    store: Store
+    transaction: Transaction
+    read: Manifest | None
+    max_retries: int
+    deadline_s: float
+    data_storage_version: str | None
+    enable_stable_row_ids: bool
+    creation_naming: ManifestNaming
+    runtime: Runtime
+    checked: int
+    must_rebase: bool = False
+    files_checked: bool = False
+    traces: list[str] = field(default_factory=list)
+
+    @property
+    def operation(self) -> Operation:
+        return self.transaction.operation
+
+    def run(self) -> Snapshot:
+        slot_s = 0.0
+        for attempt in range(self.max_retries + 1):
+            started = self.runtime.monotonic_s()
+            done = self._attempt()
+            if done is not None:
+                return done
+            slot_s = slot_s or (self.runtime.monotonic_s() - started) * _BACK_OFF_MARGIN
+            if attempt < self.max_retries and not self._wait(attempt, slot_s):
+                break
+        raise CommitContentionError(
+            f"{self.max_retries + 1} attempts to commit {operation_name(self.operation)} lost against other writers; "
+            "try again later",
+            path=self.store.uri,
+        )
+
+    def remove_traces(self) -> None:
+        """Take back what a commit that did not land has written."""
+        with suppress(Exception):
+            self.store.delete(self.traces)
+
+    def _remove_leftovers(self, committed: Transaction) -> None:
+        """Remove what earlier attempts wrote and the one that landed does not use."""
+        used = {transaction_path(committed.file_name)}
+        for fragment in _brought_fragments(committed.operation):
+            if fragment.deletion_file is not None and fragment.deletion_file.base_id is None:
+                used.add(deletion_file_path(fragment.id, fragment.deletion_file))
+        self.traces = [path for path in self.traces if path not in used]
+        if self.traces:
+            self.remove_traces()
+
+    def _wait(self, attempt: int, slot_s: float) -> bool:
+        """Let a random number of slots pass, of which there are twice as many each time; False if time is up."""
+        slots = min(2 ** (attempt + 1), _MAX_BACK_OFF_SLOTS)
+        pause_s = min(self.runtime.random_u63() % slots * slot_s, _MAX_BACK_OFF_S)
+        if self.runtime.monotonic_s() + pause_s > self.deadline_s:
+            return False
+        self.runtime.sleep_s(pause_s)
+        return True
+
+    def _attempt(self) -> Snapshot | None:
+        """One attempt; None if another writer was faster."""
+        versions = find_versions(self.store)
+        if not versions.numbers:
+            base = self._new_table()
+            versions = replace(versions, naming=self.creation_naming)
+        else:
+            latest = self._load(versions)
+            if latest is None:
+                return None
+            mine = self._catch_up(latest, versions.naming)
+            if mine is not None:
+                return open_snapshot(self.store, mine)
+            base = latest
+        feature_flags.check_writable(base.writer_feature_flags, path=self.store.uri)
+        transaction = self._on_top_of(base)
+        self._check_files(base)
+        manifest = self._publish(base, transaction, versions.naming)
+        if manifest is None:
+            return None
+        self._write_hint(manifest.version)
+        if not self._is_visible(manifest, transaction.operation, versions.naming):
+            return None
+        self._remove_leftovers(transaction)
+        return Snapshot(store=self.store, manifest=manifest)
+
+    def _new_table(self) -> Manifest:
+        if not isinstance(self.operation, Overwrite) or self.transaction.read_version:
+            raise DatasetNotFoundError(
+                f"{operation_name(self.operation)} on version {self.transaction.read_version} needs a dataset, and "
+                "there is none here",
+                path=self.store.uri,
+            )
+        return empty_manifest(
+            self.operation.schema,
+            data_storage_version=self.data_storage_version or DEFAULT_DATA_STORAGE_VERSION,
+            enable_stable_row_ids=self.enable_stable_row_ids,
+        )
+
+    def _load(self, versions: Versions) -> Manifest | None:
+        """The newest manifest; None if it was cleaned up since it was listed."""
+        newest = versions.numbers[-1]
+        if self.read is not None and self.read.version == newest:
+            return self.read
+        try:
+            return load_manifest(self.store, newest, naming=versions.naming)
+        except VersionNotFoundError:
+            return None
+
+    # ------------------------------------------------------------------------------------------ other writers' commits
+
+    def _catch_up(self, latest: Manifest, naming: ManifestNaming) -> int | None:
+        """Judge what was committed since; the version that is ours, if our own commit is among it."""
+        read_version = self.transaction.read_version
+        if read_version > latest.version:
+            raise VersionNotFoundError(
+                f"the transaction read version {read_version}, the newest is {latest.version}", path=self.store.uri
+            )
+        if isinstance(self.operation, Overwrite) and not read_version:
+            return self._created_by_us()
+        for version in range(self.checked + 1, latest.version + 1):
+            theirs = self._committed(version, latest, naming)
+            if theirs.uuid == self.transaction.uuid:
+                return version
+            self._judge(theirs, version)
+            self.checked = version
+        if latest.version > read_version and isinstance(self.operation, Overwrite) and not self.max_retries:
+            raise self._conflict("any commit", latest.version, Verdict.RETRY)
+        return None
+
+    def _created_by_us(self) -> int:
+        with suppress(VersionNotFoundError):
+            first = load_transaction(self.store, load_manifest(self.store, 1))
+            if first is not None and first.uuid == self.transaction.uuid:
+                return 1
+        raise DatasetAlreadyExistsError("there is a dataset here already", path=self.store.uri)
+
+    def _committed(self, version: int, latest: Manifest, naming: ManifestNaming) -> Transaction:
+        try:
+            manifest = latest if version == latest.version else load_manifest(self.store, version, naming=naming)
+        except VersionNotFoundError:
+            raise self._conflict("a commit that was cleaned up", version, Verdict.RETRY) from None
+        theirs = load_transaction(self.store, manifest)
+        if theirs is None:
+            raise self._conflict("a commit that left no transaction", version, Verdict.INCOMPATIBLE)
+        return theirs
+
+    def _judge(self, theirs: Transaction, version: int) -> None:
+        verdict = judge(self.operation, theirs.operation)
+        if verdict in {Verdict.RETRY, Verdict.INCOMPATIBLE}:
+            raise self._conflict(operation_name(theirs.operation), version, verdict)
+        self.must_rebase |= verdict is Verdict.REBASE
+
+    def _conflict(self, theirs: str, version: int, verdict: Verdict) -> CommitConflictError:
+        ours = operation_name(self.operation)
+        is_retryable = verdict is Verdict.RETRY
+        advice = "read the newest version and do the work again" if is_retryable else "it cannot be merged"
+        return CommitConflictError(
+            f"{ours} on version {self.transaction.read_version} conflicts with {theirs} in version {version}; {advice}",
+            ours=ours,
+            theirs=theirs,
+            version=version,
+            is_retryable=is_retryable,
+            path=self.store.uri,
+        )
+
+    def _on_top_of(self, base: Manifest) -> Transaction:
+        """The transaction as it applies to ``base``."""
+        if isinstance(self.operation, Rewrite):
+            return replace(self.transaction, operation=with_fragment_ids(self.operation, base))
+        if not self.must_rebase:
+            return self.transaction
+        try:
+            read = self.read or load_manifest(self.store, self.transaction.read_version)
+            rebased = rebase_deletions(
+                self.store, self.transaction, base=read, latest=base, new_id=self.runtime.random_u63
+            )
+        except NotFoundError:
+            raise self._conflict("a clean-up of what it read", base.version, Verdict.RETRY) from None
+        if rebased is None:
+            raise self._conflict("a commit that changed the same rows", base.version, Verdict.RETRY)
+        self.traces.extend(rebased.new_files)
+        return rebased.transaction
+
+    # ------------------------------------------------------------------------------------------------------ publishing
+
+    def _check_files(self, base: Manifest) -> None:
+        """Make sure that the files we bring exist: a clean-up may have taken them for garbage."""
+        if self.files_checked:
+            return
+        for path, size in _new_files(self.operation, base):
+            reader = self.store.reader(path)
+            found = reader.size
+            reader.close()
+            if size and found != size:
+                raise CorruptDataError(f"the transaction says {size} bytes, the file has {found}", path=path)
+        self.files_checked = True
+
+    def _publish(self, base: Manifest, transaction: Transaction, naming: ManifestNaming) -> Manifest | None:
+        """Write transaction and manifest; None if the version was taken by another writer."""
+        operation = transaction.operation
+        restored = load_manifest(self.store, operation.version) if isinstance(operation, Restore) else None
+        manifest = apply(
+            base,
+            transaction,
+            version=base.version + 1,
+            now=self.runtime.now(),
+            data_storage_version=self.data_storage_version,
+            restored=restored,
+        )
+        manifest, record = with_transaction(manifest, transaction)
+        path = transaction_path(transaction.file_name)
+        if path not in self.traces or isinstance(operation, Rewrite):
+            self.traces.append(path)
+            self.store.put(path, record)
+        data = encode_manifest_file(manifest)
+        return manifest if self._create(manifest_path(manifest.version, naming), data, manifest.version) else None
+
+    def _create(self, path: str, data: bytes, version: int) -> bool:
+        """Create the manifest file: won, lost, or find out."""
+        try:
+            return self.store.put_if_absent(path, data)
+        except UnsafeStoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it was, find out what happened
+            try:
+                committed = load_transaction(self.store, load_manifest(self.store, version))
+            except VersionNotFoundError:
+                if isinstance(error, TimeoutError | ConnectionError):
+                    raise self._unknown(version) from error  # the request may still be on its way
+                raise error from None
+            except Exception:  # noqa: BLE001 - likewise
+                raise self._unknown(version) from error
+            return committed is not None and committed.uuid == self.transaction.uuid
+
+    def _unknown(self, version: int) -> CommitOutcomeUnknownError:
+        return CommitOutcomeUnknownError(
+            f"the store failed while version {version} was written, and whether it was written is unknown; nothing "
+            f"was deleted. Committing the same transaction (uuid {self.transaction.uuid}) again is safe",
+            path=self.store.uri,
+        )
+
+    def _write_hint(self, version: int) -> None:
+        """Tell pylance where to begin looking; it does so on local file systems only, and does not rely on it."""
+        if "://" not in self.store.uri:
+            with suppress(Exception):
+                self.store.put(LATEST_VERSION_HINT, b'{"version":%d}' % version)
+
+    def _is_visible(self, manifest: Manifest, operation: Operation, naming: ManifestNaming) -> bool:
+        """Whether later versions build on ours; False if ours was taken back because they do not."""
+        try:
+            numbers = find_versions(self.store).numbers
+            later = [version for version in numbers if version > manifest.version]
+            if not later:
+                return True
+            child = load_manifest(self.store, later[0], naming=naming)
+            is_descendant = self._builds_on_ours(child, manifest, operation, numbers)
+        except Exception as error:
+            raise self._unknown(manifest.version) from error
+        if is_descendant is None:
+            raise self._unknown(manifest.version)
+        if not is_descendant:
+            self.store.delete([manifest_path(manifest.version, naming)])
+        return is_descendant
+
+    def _builds_on_ours(
+        self, child: Manifest, manifest: Manifest, operation: Operation, numbers: tuple[int, ...]
+    ) -> bool | None:
+        theirs = load_transaction(self.store, child)
+        verdict = None if theirs is None else descends(child, theirs.operation, ours=manifest, our_operation=operation)
+        if verdict is not None:
+            return verdict
+        # A clean-up takes versions from the oldest on, so it cannot have taken ours and left the one before, unless
+        # a tag kept that.
+        before = manifest.version - 1
+        is_tagged = any(tag.version == before for tag in list_tags_strictly(self.store))
+        return True if before in numbers and not is_tagged else None
+
+
+def _new_files(operation: Operation, base: Manifest) -> Iterator[tuple[str, int]]:
+    """Path and size (0 if not recorded) of each file that an operation adds."""
+    known = base.fragments if isinstance(operation, Merge) else None
+    for fragment in _brought_fragments(operation):
+        before = None if known is None else known.find(fragment.id)
+        old_files = () if before is None else before.files
+        for file in fragment.files:
+            if file.base_id is None and file not in old_files:
+                yield data_file_path(file), file.file_size_bytes
+        deletion_file = fragment.deletion_file
+        if deletion_file is not None and deletion_file.base_id is None:
+            yield deletion_file_path(fragment.id, deletion_file), 0
+
+
+def _brought_fragments(operation: Operation) -> Iterator[Fragment]:
+    for name in ("fragments", "updated_fragments", "new_fragments"):
+        yield from getattr(operation, name, ())
+    if isinstance(operation, Rewrite):
+        for group in operation.groups:
+            yield from group.new_fragments

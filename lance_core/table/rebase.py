@@ -1,0 +1,133 @@
+"""Deletes that met: two commits deleted different rows of one fragment, and both shall count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap
+
+from lance_core.format.deletion import decode_deletions, encode_deletions
+from lance_core.format.fragment import DeletionFile, Fragment
+from lance_core.format.operations import Delete, Update
+from lance_core.format.paths import deletion_file_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lance_core.format.manifest import Manifest
+    from lance_core.format.transaction import Transaction
+    from lance_core.store.base import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebased:
+    """A transaction that now builds on a newer version.
+
+    Attributes:
+        transaction: With merged deletion files; its read version is the newer one.
+        new_files: Paths of the deletion files written for it.
+    """
+
+    transaction: Transaction
+    new_files: tuple[str, ...]
+
+
+def load_deletions(store: Store, fragment: Fragment) -> BitMap:
+    """The offsets of a fragment's deleted rows.
+
+    Raises:
+        NotFoundError: The deletion file is missing.
+        CorruptDataError: It is damaged.
+    """
+    file = fragment.deletion_file
+    if file is None:
+        return BitMap()
+    path = deletion_file_path(fragment.id, file)
+    data = store.get(path)
+    return decode_deletions(data, file, physical_rows=fragment.physical_rows, path=f"{store.uri}/{path}")
+
+
+def rebase_deletions(
+    store: Store, transaction: Transaction, *, base: Manifest, latest: Manifest, new_id: Callable[[], int]
+) -> Rebased | None:
+    """Merge the rows that a Delete or Update removes with those removed since.
+
+    Args:
+        store: Where the table lies.
+        transaction: A Delete, or an Update that rewrites rows.
+        base: Manifest of its read version.
+        latest: Manifest to build on.
+        new_id: Makes ids of deletion files.
+
+    Returns:
+        None if it cannot be merged: a row was removed twice, or a fragment's data files changed.
+    """
+    operation = transaction.operation
+    if not isinstance(operation, Delete | Update):
+        return None
+    is_delete = isinstance(operation, Delete)
+    gone = operation.deleted_fragment_ids if is_delete else operation.removed_fragment_ids
+    ours: dict[int, Fragment | None] = dict.fromkeys(gone)
+    ours.update({fragment.id: fragment for fragment in operation.updated_fragments})
+    merged: dict[int, BitMap | None] = {}
+    for fragment_id, fragment in ours.items():
+        before, now = base.fragments.find(fragment_id), latest.fragments.find(fragment_id)
+        if before is None or now is None or before.files != now.files:
+            return None
+        if before.deletion_file == now.deletion_file:
+            merged[fragment_id] = None  # nobody else was here
+            continue
+        rows = _merge(store, before, now, fragment)
+        if rows is None:
+            return None
+        merged[fragment_id] = rows
+    removed = [one for one in gone if merged[one] is None]
+    updated = [one for one in operation.updated_fragments if merged[one.id] is None]
+    new_files: list[str] = []
+    for now in latest.fragments.select([one for one, rows in merged.items() if rows is not None]):
+        rows = merged[now.id] or BitMap()
+        if len(rows) == now.physical_rows:
+            removed.append(now.id)
+            continue
+        file, path = write_deletions(store, now.id, rows, read_version=latest.version, new_id=new_id)
+        new_files.append(path)
+        updated.append(replace(now, deletion_file=file))
+    fragments = tuple(updated)
+    changed = (
+        replace(operation, updated_fragments=fragments, deleted_fragment_ids=tuple(removed))
+        if isinstance(operation, Delete)
+        else replace(operation, updated_fragments=fragments, removed_fragment_ids=tuple(removed))
+    )
+    rebased = replace(transaction, operation=changed, read_version=latest.version)
+    return Rebased(transaction=rebased, new_files=tuple(new_files))
+
+
+def write_deletions(
+    store: Store, fragment_id: int, rows: BitMap, *, read_version: int, new_id: Callable[[], int]
+) -> tuple[DeletionFile, str]:
+    """Write a fragment's deletion file.
+
+    Args:
+        store: Where the table lies.
+        fragment_id: The fragment.
+        rows: All of its deleted rows; not empty, and not all rows it has.
+        read_version: Version that the delete read.
+        new_id: Makes ids of deletion files.
+
+    Returns:
+        The entry for the manifest, and the path of the file.
+    """
+    file_type, data = encode_deletions(rows)
+    file = DeletionFile(file_type=file_type, read_version=read_version, id=new_id(), num_deleted_rows=len(rows))
+    path = deletion_file_path(fragment_id, file)
+    store.put(path, data)
+    return file, path
+
+
+def _merge(store: Store, before: Fragment, now: Fragment, ours: Fragment | None) -> BitMap | None:
+    """All rows deleted by either side; None if both deleted one row."""
+    known = load_deletions(store, before)
+    theirs = load_deletions(store, now)
+    our_rows = BitMap(range(before.physical_rows)) if ours is None else load_deletions(store, ours)
+    return None if (our_rows - known) & (theirs - known) else our_rows | theirs
