@@ -6,6 +6,7 @@ the UI shows their history, and running the demo again replaces the same partiti
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 import warnings
@@ -23,30 +24,33 @@ if TYPE_CHECKING:
     from example_project.report import TableState
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
-BACKFILLED = 9  # months that one run loads together; the others come one by one
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run everything and print the report."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--months", type=int, default=12, help="how many months of 2013 to load")
+    parser.add_argument("--backfill", type=int, default=9, help="how many of them one run loads together")
+    options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    os.environ.setdefault("DAGSTER_HOME", str(settings.PROJECT))
-    os.chdir(settings.PROJECT)  # the history's place in dagster.yaml is relative
+    home = os.environ.setdefault("DAGSTER_HOME", str(settings.PROJECT))
+    os.chdir(home)  # the place of the history in dagster.yaml is relative
     started = time.monotonic()
     with dg.DagsterInstance.get() as instance:
-        load(instance, MONTHS.get_partition_keys())
+        load(instance, MONTHS.get_partition_keys()[: options.months], backfill=options.backfill)
         before = report.read_states(ROOT)
         run(instance, "maintenance", "compact, materialize deletions, clean up")
     after = report.read_states(ROOT)
     print(summary(before, after, time.monotonic() - started))
 
 
-def load(instance: dg.DagsterInstance, months: Sequence[str]) -> None:
+def load(instance: dg.DagsterInstance, months: Sequence[str], *, backfill: int) -> None:
     """Fill all tables: the first months in one run, the others month by month."""
     run(instance, "reference_tables", "airlines, airports, planes, weather")
-    together, single = months[:BACKFILLED], months[BACKFILLED:]
-    window = {"dagster/asset_partition_range_start": together[0], "dagster/asset_partition_range_end": together[-1]}
-    run(instance, "monthly_flights", f"backfill {together[0]} to {together[-1]}", tags=window)
-    for month in single:
+    first, last = months[0], months[:backfill][-1]
+    window = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+    run(instance, "monthly_flights", f"backfill {first} to {last}", tags=window)
+    for month in months[backfill:]:
         run(instance, "monthly_flights", month, tags={"dagster/partition": month})
     run(instance, "insights", "late corrections, route features, similar routes")
 

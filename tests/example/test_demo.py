@@ -1,0 +1,100 @@
+"""The demo, run twice on two months of flights, in a process and folders of its own."""
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import lance
+import pytest
+
+import lance_core
+from example_project import report, source
+
+pytestmark = pytest.mark.spark
+
+DAGSTER_YAML = Path(__file__).parents[2] / "example_project" / "dagster.yaml"
+TWICE = "from example_project.demo import main; months = ['--months=2', '--backfill=1']; main(months); main(months)"
+
+
+@pytest.fixture(scope="module")
+def output(example_lake, tmp_path_factory):
+    """What the demo prints."""
+    home = tmp_path_factory.mktemp("home")
+    shutil.copy(DAGSTER_YAML, home)
+    environment = {**os.environ, "EXAMPLE_LAKE": str(example_lake), "DAGSTER_HOME": str(home)}
+    command = [sys.executable, "-c", TWICE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (home / ".dagster_home" / "history" / "runs.db").exists()
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def uri(output, example_lake):
+    assert str(example_lake) in output
+    return lambda table: str(example_lake / "tables" / f"{table}.lance")
+
+
+@pytest.fixture(scope="module")
+def statuses():
+    """Number of flights of the two months by status, counted without Spark."""
+    with source.csv_path("flights").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["month"] in {"1", "2"}]
+    return Counter("flown" if row["arr_delay"] != "NA" else "other" for row in rows)
+
+
+def test_all_checks_pass(output):
+    counts = re.findall(r"(\d+) of (\d+) checks passed", output)
+    assert len(counts) == 10
+    assert sum(int(total) for _, total in counts) > 10
+    assert all(passed == total for passed, total in counts)
+
+
+def test_rows_arrived(uri, statuses):
+    assert lance_core.dataset(uri("raw_flights")).count_rows() == statuses.total()
+    flights = lance_core.dataset(uri("flights"))
+    assert flights.count_rows("status = 'flown'") == statuses["flown"]
+    assert flights.count_rows() == statuses.total()
+
+
+def test_late_corrections_removed_rows(uri, statuses):
+    enriched = lance_core.dataset(uri("enriched_flights"))
+    assert enriched.count_rows() == statuses["flown"]
+    assert enriched.count_rows("status <> 'flown'") == 0
+
+
+def test_second_run_leaves_tables_as_large_as_the_first(output):
+    first, second = (
+        {line.split()[0]: line.split() for line in block.splitlines() if line.startswith(("enriched", "raw", "daily"))}
+        for block in re.findall(r"Tables \(.*?\n\n", output, re.DOTALL)
+    )
+    assert first.keys() == second.keys() == {"enriched_flights", "raw_flights", "daily_summary"}
+    for name, (_, rows, version, *_, fragments, _files, _size, _unit) in first.items():
+        assert second[name][1] == rows
+        assert int(second[name][2]) > int(version)
+        assert second[name][5] == fragments == "1"
+
+
+def test_maintenance_left_no_deleted_rows(uri):
+    state = report.read_state(uri("enriched_flights"))
+    assert state.deleted == 0
+    assert state.fragments == 1
+    assert state.tags > 0
+
+
+def test_vectors_are_fixed_size_lists(uri):
+    kind = lance_core.dataset(uri("route_features")).schema.field("delay_profile").type
+    assert str(kind.value_type) == "float"
+    assert kind.list_size == 24
+
+
+def test_pylance_reads_the_same(uri):
+    for name in ("enriched_flights", "route_features", "daily_summary"):
+        ours = lance_core.dataset(uri(name)).to_table()
+        theirs = lance.dataset(uri(name)).to_table()
+        assert theirs.equals(ours), name
