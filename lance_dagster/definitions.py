@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lance_dagster.metadata import storage_metadata, table_schema
+from lance_dagster.column_schema import table_schema
+from lance_dagster.metadata import storage_metadata
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ def lance_asset_metadata(
     key = dg.AssetKey.from_coercible(asset_key)
     metadata = storage_metadata(key, Tables(root=root).uri(key))
     if schema is not None:
-        metadata["lance/schema"] = schema
         metadata["dagster/column_schema"] = table_schema(schema, primary_key=primary_key)
     if partition_expr is not None:
         metadata["partition_expr"] = partition_expr if isinstance(partition_expr, str) else dict(partition_expr)

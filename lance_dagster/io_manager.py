@@ -39,7 +39,8 @@ class LanceIOManager(dg.ConfigurableIOManager):
     dimension -> column. Each run replaces exactly the rows of its partition keys, in one atomic commit.
 
     Metadata on the asset, or given in the run by ``context.add_output_metadata`` (wins): ``mode``, ``partition_expr``,
-    ``lance/out_of_partition``, ``lance/uri``, ``lance/schema``. Metadata on an ``AssetIn``: ``columns`` (names),
+    ``lance/out_of_partition``, ``lance/uri``; ``dagster/column_schema`` on the definition
+    gives the columns of an input that has no table yet. Metadata on an ``AssetIn``: ``columns`` (names),
     ``filter`` (SQL predicate), ``version`` (number) or ``tag``.
     """
 
@@ -111,7 +112,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             columns=settings.columns,
             filter=_filter(settings.filter, selection, dataset),
             is_empty=is_empty or dataset is None,
-            schema=dataset.schema if dataset is not None else declared_schema(definition) or pa.schema([]),
+            schema=dataset.schema if dataset is not None else declared_schema(definition),
             storage_options=self.storage_options,
             spark_session=lambda: _session(self.spark),
         )
@@ -195,9 +196,9 @@ class LanceIOManager(dg.ConfigurableIOManager):
 
     def _load_type(self, context: dg.InputContext) -> type:
         wanted = context.dagster_type.typing_type
-        if isinstance(wanted, type) and wanted is not object:
-            return wanted
         if wanted not in (Any, None, object):
+            if isinstance(wanted, type):
+                return wanted
             msg = f"Cannot tell which frame the annotation {wanted} asks for: annotate the input with one frame type."
             raise InvalidInputError(msg)
         if self.spark is None:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lance_dagster.column_schema import table_schema
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
@@ -29,27 +31,6 @@ def storage_metadata(asset_key: dg.AssetKey, uri: str) -> dict[str, Any]:
         "dagster/uri": uri,
         "dagster/storage_kind": STORAGE_KIND,
     }
-
-
-def table_schema(schema: pa.Schema, *, primary_key: Sequence[str] = ()) -> dg.TableSchema:
-    """Columns for ``dagster/column_schema``; a field's metadata ``comment`` or ``description`` becomes its text.
-
-    Args:
-        schema: The table's columns.
-        primary_key: Columns named as the table's key.
-    """
-    constraints = dg.TableConstraints(other=[f"primary key: {', '.join(primary_key)}"]) if primary_key else None
-    return dg.TableSchema(columns=[_column(column) for column in schema], constraints=constraints)
-
-
-def _column(column: pa.Field) -> dg.TableColumn:
-    notes = {key.decode(): value.decode(errors="replace") for key, value in (column.metadata or {}).items()}
-    return dg.TableColumn(
-        name=column.name,
-        type=str(column.type),
-        description=notes.get("comment") or notes.get("description"),
-        constraints=dg.TableColumnConstraints(nullable=column.nullable),
-    )
 
 
 def table_numbers(dataset: lance_core.LanceDataset) -> dict[str, int | float]:

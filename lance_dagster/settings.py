@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import dagster as dg
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_dagster.column_schema import arrow_schema
 from lance_dagster.handlers.base import OutOfPartition
 
 if TYPE_CHECKING:
@@ -107,7 +109,8 @@ def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     return value
 
 
-def declared_schema(*sources: Mapping[str, Any]) -> pa.Schema | None:
-    """Schema that the asset declares by the metadata ``lance/schema``, or None."""
-    schema = find_setting("schema", *sources)
-    return schema if isinstance(schema, pa.Schema) else None
+def declared_schema(metadata: Mapping[str, Any]) -> pa.Schema:
+    """Columns that an asset declares by the metadata ``dagster/column_schema``; without it no columns."""
+    declared = metadata.get("dagster/column_schema")
+    declared = getattr(declared, "schema", declared)
+    return arrow_schema(declared) if isinstance(declared, dg.TableSchema) else pa.schema([])

@@ -150,7 +150,13 @@ def _in_partition(batch: pa.RecordBatch, request: WriteRequest) -> pa.RecordBatc
 
 
 def _cast(column: pa.Array, target: pa.Field) -> pa.Array:
-    return column if column.type == target.type else column.cast(target.type)
+    if column.type == target.type:
+        return column
+    try:
+        return column.cast(target.type)
+    except pa.ArrowException as error:
+        msg = f"Column {target.name!r} is {column.type} in the data and {target.type} in the table: {error}"
+        raise InvalidInputError(msg) from error
 
 
 def fitting(schema: pa.Schema, table: pa.Schema) -> pa.Schema:

@@ -1,0 +1,103 @@
+"""Arrow schemas as Dagster column schemas, and back: ``dagster/column_schema`` is where users declare columns.
+
+Types are told by Arrow's own text (``int64``, ``timestamp[us, tz=UTC]``, ``list<item: string>``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import dagster as dg
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+def table_schema(schema: pa.Schema, *, primary_key: Sequence[str] = ()) -> dg.TableSchema:
+    """Columns for ``dagster/column_schema``; a field's metadata ``comment`` or ``description`` becomes its text.
+
+    Args:
+        schema: The table's columns.
+        primary_key: Columns named as the table's key.
+    """
+    constraints = dg.TableConstraints(other=[f"primary key: {', '.join(primary_key)}"]) if primary_key else None
+    return dg.TableSchema(columns=[_column(column) for column in schema], constraints=constraints)
+
+
+def _column(column: pa.Field) -> dg.TableColumn:
+    notes = {key.decode(): value.decode(errors="replace") for key, value in (column.metadata or {}).items()}
+    return dg.TableColumn(
+        name=column.name,
+        type=str(column.type),
+        description=notes.get("comment") or notes.get("description"),
+        constraints=dg.TableColumnConstraints(nullable=column.nullable),
+    )
+
+
+def arrow_schema(schema: dg.TableSchema) -> pa.Schema:
+    """The Arrow schema that a declared column schema tells.
+
+    Raises:
+        UnsupportedError: For a type that is not Arrow's text, or is dictionary, map or union.
+    """
+    return pa.schema(
+        [
+            pa.field(column.name, arrow_type(column.type), column.constraints is None or column.constraints.nullable)
+            for column in schema.columns
+        ]
+    )
+
+
+_TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
+_DECIMAL = re.compile(r"(decimal(?:32|64|128|256))\((\d+), (-?\d+)\)")
+_FIXED_BINARY = re.compile(r"fixed_size_binary\[(\d+)\]")
+_NESTED = re.compile(r"(list|large_list|fixed_size_list|struct)<(.*)>(?:\[(\d+)\])?")
+_NOT_NULL = " not null"
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """The type that ``str(type)`` gave."""
+    if match := _TIMESTAMP.fullmatch(text):
+        return pa.timestamp(match[1], match[2])
+    if match := _DECIMAL.fullmatch(text):
+        return getattr(pa, match[1])(int(match[2]), int(match[3]))
+    if match := _FIXED_BINARY.fullmatch(text):
+        return pa.binary(int(match[1]))
+    if match := _NESTED.fullmatch(text):
+        fields = [_field(part) for part in _split(match[2])]
+        return pa.struct(fields) if match[1] == "struct" else _list(match[1], fields[0], match[3])
+    try:
+        return pa.type_for_alias(text)
+    except ValueError as error:
+        msg = f"The column type {text!r} in a declared schema (Arrow's text is known, such as 'int64' or 'date32[day]')"
+        raise UnsupportedError(msg) from error
+
+
+def _list(kind: str, item: pa.Field, size: str | None) -> pa.DataType:
+    if kind == "large_list":
+        return pa.large_list(item)
+    return pa.list_(item) if size is None else pa.list_(item, int(size))
+
+
+def _field(text: str) -> pa.Field:
+    name, found, type_ = text.partition(": ")
+    if not found:
+        msg = f"{text!r} is no field of an Arrow type; it reads 'name: type'."
+        raise InvalidInputError(msg)
+    return pa.field(name, arrow_type(type_.removesuffix(_NOT_NULL)), not type_.endswith(_NOT_NULL))
+
+
+def _split(text: str) -> Iterator[str]:
+    """Parts between commas that are inside of no bracket."""
+    depth = start = 0
+    for i, character in enumerate(text):
+        depth += (character in "<[(") - (character in ">])")
+        if character == "," and depth == 0:
+            yield text[start:i]
+            start = i + 2
+    if text:
+        yield text[start:]
