@@ -51,6 +51,12 @@ class IndexMetadata:
         )
 
     @property
+    def uuid_text(self) -> str:
+        """The uuid as it is written in paths, hyphenated."""
+        digits = self.uuid.hex()
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    @property
     def fragment_ids(self) -> frozenset[int] | None:
         """Fragments that the index covers; None if the writer did not record them."""
         bitmap = table_pb2.IndexMetadata.FromString(self.record).fragment_bitmap

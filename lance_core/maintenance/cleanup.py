@@ -1,0 +1,219 @@
+"""Delete old versions and the files that only they need.
+
+The order makes every moment safe. Manifests go first, the oldest first: a crash leaves files that nobody needs, never
+a version that lacks files. Then the versions are listed once more, so that what was committed in the meantime counts,
+and files that none of them needs go. Each manifest is read once; fragments that many versions share are decoded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lance_core.errors import DatasetNotFoundError, InvalidInputError, VersionNotFoundError
+from lance_core.format.feature_flags import check_writable
+from lance_core.format.paths import VERSIONS_FOLDER, ManifestName, parse_manifest_name
+from lance_core.maintenance.cleanup_plan import (
+    SWEPT_FOLDERS,
+    CandidateFile,
+    CleanupRules,
+    CleanupStats,
+    References,
+    classify,
+    summarize,
+)
+from lance_core.table.refs import list_branches, list_tags_strictly
+from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
+from lance_core.table.snapshot import find_versions, load_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime, timedelta
+
+    from lance_core.store.base import ObjectInfo, Store
+
+__all__ = ["CleanupExplanation", "CleanupStats", "cleanup_old_versions", "explain_cleanup_old_versions"]
+
+_DELETE_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupExplanation:
+    """What a clean-up would delete.
+
+    Attributes:
+        read_version: Newest version.
+        stats: Numbers.
+        candidate_files: The files.
+    """
+
+    read_version: int
+    stats: CleanupStats
+    candidate_files: tuple[CandidateFile, ...]
+
+
+def cleanup_old_versions(
+    store: Store,
+    *,
+    older_than: timedelta | None = None,
+    retain_versions: int | None = None,
+    versions: Iterable[int] | None = None,
+    delete_unverified: bool = False,
+    error_if_tagged_old_versions: bool = True,
+    runtime: Runtime = SYSTEM_RUNTIME,
+) -> CleanupStats:
+    """Delete old versions and the files that only they need; does nothing if there is nothing to do.
+
+    Never touched: the newest version, tagged and detached versions, versions that a branch comes from, and whatever
+    these need.
+
+    Args:
+        store: Where the table lies.
+        older_than: Only versions committed longer ago; 14 days if no rule is given.
+        retain_versions: Never the newest so many.
+        versions: Only these.
+        delete_unverified: Delete data and index files that belong to no version even if they are younger than seven
+            days. Only safe while nobody writes.
+        error_if_tagged_old_versions: Refuse to clean up if a tagged version would go, rather than keep it.
+        runtime: Clock.
+
+    Raises:
+        DatasetNotFoundError: There is no table.
+        InvalidInputError: A rule makes no sense, or a tagged version would go.
+        CorruptDataError: A manifest, tag or branch cannot be read, so that what it needs is unknown.
+        UnsupportedError: The same, because the table uses a feature that lance_core does not know.
+    """
+    rules = _rules(older_than, retain_versions, versions, delete_unverified, error_if_tagged_old_versions)
+    survey = _survey(store, rules, runtime.now())
+    # A tag made since then protects its version: tags are written before they are believed.
+    spared = {version: file for version, file in survey.going.items() if version not in _protected(store)}
+    for version in survey.going.keys() - spared.keys():
+        survey.kept.add(load_manifest(store, version))
+    manifests = [spared[version] for version in sorted(spared)]
+    _delete(store, manifests)
+    for version in find_versions(store).numbers:
+        if version > survey.newest:
+            survey.kept.add(load_manifest(store, version))
+    files = _garbage(store, survey, rules, runtime.now())
+    _delete(store, files)
+    return summarize([*manifests, *files])
+
+
+def explain_cleanup_old_versions(
+    store: Store,
+    *,
+    older_than: timedelta | None = None,
+    retain_versions: int | None = None,
+    versions: Iterable[int] | None = None,
+    delete_unverified: bool = False,
+    error_if_tagged_old_versions: bool = True,
+    runtime: Runtime = SYSTEM_RUNTIME,
+) -> CleanupExplanation:
+    """Tell what ``cleanup_old_versions`` would delete, without deleting anything; arguments and errors are the same."""
+    rules = _rules(older_than, retain_versions, versions, delete_unverified, error_if_tagged_old_versions)
+    survey = _survey(store, rules, runtime.now())
+    manifests = [survey.going[version] for version in sorted(survey.going)]
+    files = [*manifests, *_garbage(store, survey, rules, runtime.now())]
+    return CleanupExplanation(read_version=survey.newest, stats=summarize(files), candidate_files=tuple(files))
+
+
+def _rules(
+    older_than: timedelta | None,
+    retain_versions: int | None,
+    versions: Iterable[int] | None,
+    delete_unverified: bool,
+    error_if_tagged_old_versions: bool,
+) -> CleanupRules:
+    return CleanupRules(
+        older_than=older_than,
+        retain_versions=retain_versions,
+        versions=None if versions is None else frozenset(versions),
+        delete_unverified=delete_unverified,
+        error_if_tagged_old_versions=error_if_tagged_old_versions,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Survey:
+    """The versions that go (their manifest files), and what those and the others need."""
+
+    newest: int
+    going: dict[int, CandidateFile] = field(default_factory=dict)
+    kept: References = field(default_factory=References)
+    removed: References = field(default_factory=References)
+
+
+def _survey(store: Store, rules: CleanupRules, now: datetime) -> _Survey:
+    listed = _manifest_files(store)
+    attached = sorted((name.version for name, _ in listed if name.naming is not None), reverse=True)
+    if not attached:
+        raise DatasetNotFoundError("there is no Lance dataset here", path=store.uri)
+    survey = _Survey(newest=attached[0])
+    ranks = {version: rank for rank, version in enumerate(attached)}
+    protected = _protected(store)
+    tagged: dict[str, int] = {}
+    for name, info in listed:
+        version = name.version
+        try:
+            manifest = load_manifest(store, version, naming=name.naming)
+        except VersionNotFoundError:  # another clean-up was here
+            continue
+        check_writable(manifest.writer_feature_flags, path=store.uri)
+        may_go = name.naming is not None and rules.allow(
+            version, timestamp=manifest.timestamp, rank=ranks[version], now=now
+        )
+        if may_go and version in protected:
+            tagged.update(dict.fromkeys(protected[version], version))
+        if may_go and version not in protected:
+            survey.removed.add(manifest)
+            survey.going[version] = CandidateFile(
+                path=info.path, kind="manifest", unverified=False, size_bytes=info.size
+            )
+        else:
+            survey.kept.add(manifest)
+    if tagged and rules.error_if_tagged_old_versions:
+        raise InvalidInputError(
+            f"tagged versions would be cleaned up: {tagged}; delete the tags, or pass "
+            "error_if_tagged_old_versions=False to keep those versions",
+            path=store.uri,
+        )
+    return survey
+
+
+def _manifest_files(store: Store) -> list[tuple[ManifestName, ObjectInfo]]:
+    files = ((parse_manifest_name(info.path.rpartition("/")[2]), info) for info in store.list(VERSIONS_FOLDER))
+    return [(name, info) for name, info in files if name is not None]
+
+
+def _protected(store: Store) -> dict[int, list[str]]:
+    """Versions that must stay, with the tags that name them (none for the origin of a branch)."""
+    protected: dict[int, list[str]] = {}
+    for tag in list_tags_strictly(store):
+        if tag.branch is None:
+            protected.setdefault(tag.version, []).append(tag.name)
+    for branch in list_branches(store):
+        if branch.parent_branch is None:
+            protected.setdefault(branch.parent_version, [])
+    return protected
+
+
+def _garbage(store: Store, survey: _Survey, rules: CleanupRules, now: datetime) -> list[CandidateFile]:
+    judged = (
+        classify(
+            info.path,
+            size=info.size,
+            modified=info.modified,
+            kept=survey.kept,
+            removed=survey.removed,
+            rules=rules,
+            now=now,
+        )
+        for folder in SWEPT_FOLDERS
+        for info in store.list(folder)
+    )
+    return [file for file in judged if file is not None]
+
+
+def _delete(store: Store, files: list[CandidateFile]) -> None:
+    for start in range(0, len(files), _DELETE_BATCH):
+        store.delete([file.path for file in files[start : start + _DELETE_BATCH]])

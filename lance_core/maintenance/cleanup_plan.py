@@ -1,0 +1,200 @@
+"""What clean-up may delete: pure rules.
+
+A version may go if every rule that was given allows it, and if it is not the newest, tagged, detached or the origin of
+a branch. A file may go if no version that stays needs it, and if it is known to have belonged to a version that goes;
+a file that belongs to no version at all may be the work of a writer that has not committed yet, and must be old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from lance_core.errors import InvalidInputError
+from lance_core.format.fragment import decode_fragment
+from lance_core.format.paths import (
+    DATA_FOLDER,
+    DELETIONS_FOLDER,
+    INDICES_FOLDER,
+    TRANSACTIONS_FOLDER,
+    VERSIONS_FOLDER,
+    data_file_path,
+    deletion_file_path,
+    transaction_path,
+)
+
+if TYPE_CHECKING:
+    from lance_core.format.manifest import Manifest
+
+DEFAULT_OLDER_THAN = timedelta(days=14)
+UNVERIFIED_MIN_AGE = timedelta(days=7)
+"""How long a writer may take from its first file to its commit."""
+
+Kind: TypeAlias = Literal["manifest", "data", "deletion", "index", "transaction", "temporary"]
+
+_KINDS: dict[str, Kind] = {
+    DATA_FOLDER: "data",
+    DELETIONS_FOLDER: "deletion",
+    INDICES_FOLDER: "index",
+    TRANSACTIONS_FOLDER: "transaction",
+}
+SWEPT_FOLDERS = (*_KINDS, VERSIONS_FOLDER)
+_SUFFIXES: dict[Kind, tuple[str, ...]] = {
+    "data": (".lance",),
+    "deletion": (".arrow", ".bin"),
+    "index": ("",),
+    "transaction": (".txn",),
+}
+_TEMPORARY_PREFIX = ".tmp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupRules:
+    """Which versions may go; all that are given must allow it.
+
+    Attributes:
+        older_than: Only versions committed longer ago.
+        retain_versions: Never the newest so many.
+        versions: Only these.
+        delete_unverified: Delete data and index files that belong to no version whatever their age. Only safe while
+            nobody writes.
+        error_if_tagged_old_versions: Refuse to clean up if a tagged version would go, rather than keep it.
+    """
+
+    older_than: timedelta | None = None
+    retain_versions: int | None = None
+    versions: frozenset[int] | None = None
+    delete_unverified: bool = False
+    error_if_tagged_old_versions: bool = True
+
+    def __post_init__(self) -> None:
+        if self.retain_versions is not None and self.retain_versions <= 0:
+            raise InvalidInputError(f"retain_versions must be greater than 0, not {self.retain_versions}")
+        if self.older_than is not None and self.older_than < timedelta(0):
+            raise InvalidInputError(f"older_than must not be negative, but is {self.older_than}")
+
+    def allow(self, version: int, *, timestamp: datetime | None, rank: int, now: datetime) -> bool:
+        """Whether a version may go, tags and branches aside.
+
+        Args:
+            version: Its number.
+            timestamp: When it was committed; None if its writer did not record it.
+            rank: How many versions are newer.
+            now: Current time.
+        """
+        older_than = self.older_than
+        if older_than is None and self.retain_versions is None and self.versions is None:
+            older_than = DEFAULT_OLDER_THAN
+        if older_than is not None and (timestamp is None or timestamp >= now - older_than):
+            return False
+        if rank < (self.retain_versions or 1):
+            return False
+        return self.versions is None or version in self.versions
+
+
+@dataclass(slots=True)
+class References:
+    """Everything that a set of versions needs, as paths; index folders end in ``/``."""
+
+    paths: set[str] = field(default_factory=set)
+    _records: set[bytes] = field(default_factory=set)
+
+    def add(self, manifest: Manifest) -> None:
+        """Add what a version needs; fragments that another version has, too, cost a look-up only."""
+        unseen = set(manifest.fragments.records) - self._records
+        self._records |= unseen
+        for record in unseen:
+            fragment = decode_fragment(record)
+            self.paths.update(data_file_path(file) for file in fragment.files if file.base_id is None)
+            if fragment.deletion_file is not None and fragment.deletion_file.base_id is None:
+                self.paths.add(deletion_file_path(fragment.id, fragment.deletion_file))
+        if manifest.transaction_file:
+            self.paths.add(transaction_path(manifest.transaction_file))
+        self.paths.update(f"{INDICES_FOLDER}/{index.uuid_text}/" for index in manifest.indices)
+
+    def __contains__(self, path: str) -> bool:
+        if path.startswith(f"{INDICES_FOLDER}/"):
+            return "/".join([*path.split("/", 2)[:2], ""]) in self.paths
+        return path in self.paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateFile:
+    """A file that clean-up deletes.
+
+    Attributes:
+        path: Relative to the dataset.
+        kind: What it is.
+        unverified: True if it belongs to no version.
+        size_bytes: Its size.
+    """
+
+    path: str
+    kind: Kind
+    unverified: bool
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupStats:
+    """What clean-up deleted.
+
+    Attributes:
+        bytes_removed: Size of all files deleted.
+        old_versions: Versions.
+        data_files_removed: Files below ``data/``.
+        transaction_files_removed: Files below ``_transactions/``.
+        index_files_removed: Files below ``_indices/``.
+        deletion_files_removed: Files below ``_deletions/``.
+    """
+
+    bytes_removed: int = 0
+    old_versions: int = 0
+    data_files_removed: int = 0
+    transaction_files_removed: int = 0
+    index_files_removed: int = 0
+    deletion_files_removed: int = 0
+
+
+def classify(
+    path: str,
+    *,
+    size: int,
+    modified: datetime,
+    kept: References,
+    removed: References,
+    rules: CleanupRules,
+    now: datetime,
+) -> CandidateFile | None:
+    """Judge a file in one of the swept folders; None if it stays."""
+    folder, _, rest = path.partition("/")
+    name = rest.rpartition("/")[2]
+    is_old = modified < now - UNVERIFIED_MIN_AGE
+    if name.startswith(_TEMPORARY_PREFIX):
+        return CandidateFile(path=path, kind="temporary", unverified=True, size_bytes=size) if is_old else None
+    kind = _KINDS.get(folder)
+    # Names that no writer of data files uses may be somebody's notes.
+    if kind is None or not name.endswith(_SUFFIXES[kind]) or path in kept:
+        return None
+    is_verified = path in removed
+    may_be_young = rules.delete_unverified and kind in {"data", "index"}
+    if not (is_verified or is_old or may_be_young):
+        return None
+    return CandidateFile(path=path, kind=kind, unverified=not is_verified, size_bytes=size)
+
+
+def summarize(files: list[CandidateFile]) -> CleanupStats:
+    """Count files by kind."""
+
+    def count(kind: Kind) -> int:
+        return sum(file.kind == kind for file in files)
+
+    return CleanupStats(
+        bytes_removed=sum(file.size_bytes for file in files),
+        old_versions=count("manifest"),
+        data_files_removed=count("data"),
+        transaction_files_removed=count("transaction"),
+        index_files_removed=count("index"),
+        deletion_files_removed=count("deletion"),
+    )
