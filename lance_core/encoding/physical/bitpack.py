@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.values import Bytes, Chunks, Int64s
 
+_MANY_WIDTHS = 5
+_FEW_BLOCKS = 24
+"""With more widths and fewer blocks for each than these, all widths at once are faster than one by one."""
+
 
 def _words(memory: Bytes, starts: Int64s, sizes: Int64s, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Int64s]:
     """Memory as words, and where in it each range starts; copies only what is not aligned."""
@@ -82,7 +86,11 @@ def decode_inline(bits: int, chunks: Chunks) -> FixedValues:
 def _unpack_widths(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:
     """Unpack blocks of several widths, shape (n, 1024)."""
     out = empty(len(widths) * BLOCK, words.dtype).reshape(-1, BLOCK)
-    for width in np.flatnonzero(np.bincount(widths)).tolist():
+    distinct = np.flatnonzero(np.bincount(widths)).tolist()
+    if len(distinct) > _MANY_WIDTHS and len(distinct) * _FEW_BLOCKS > len(widths):
+        fastlanes.unpack_mixed(words, firsts, widths, out)
+        return out
+    for width in distinct:
         blocks = np.flatnonzero(widths == width)
         if len(blocks) == len(widths):
             fastlanes.unpack_into(words, firsts, width, out)
@@ -168,7 +176,7 @@ def encode_inline(values: FixedValues, widths: Int64s) -> Chunks:
     counts = chunk_counts(len(data), BLOCK)
     lanes = BLOCK // 8 // data.dtype.itemsize
     bounds = starts_of(1 + widths * lanes)
-    words = empty(int(bounds[-1]), data.dtype)
+    words = np.zeros(int(bounds[-1]), data.dtype)
     words[bounds[:-1]] = widths
     whole = len(data) // BLOCK
     blocks = data[: whole * BLOCK].reshape(-1, BLOCK)
@@ -181,8 +189,12 @@ def encode_inline(values: FixedValues, widths: Int64s) -> Chunks:
 
 
 def _pack_widths(blocks: npt.NDArray[Any], widths: Int64s, words: npt.NDArray[Any], firsts: Int64s) -> None:
-    """Pack blocks of several widths to where their words start."""
-    for width in np.flatnonzero(np.bincount(widths)).tolist():
+    """Pack blocks of several widths to where their words, now zero, start."""
+    distinct = np.flatnonzero(np.bincount(widths)).tolist()
+    if len(distinct) > _MANY_WIDTHS and len(distinct) * _FEW_BLOCKS > len(widths):
+        fastlanes.pack_mixed(blocks, widths, words, firsts)
+        return
+    for width in distinct:
         chosen = np.flatnonzero(widths == width)
         part = blocks if len(chosen) == len(widths) else blocks[chosen]
         fastlanes.pack_into(part, width, words, firsts[chosen])
@@ -222,9 +234,9 @@ def encode_out_of_line(values: FixedValues, bounds: Int64s, width: int) -> Chunk
 
 def _blocks_at(data: npt.NDArray[Any], sources: Int64s, ends: Int64s) -> npt.NDArray[Any]:
     """Blocks of 1024 values from given positions, zeros beyond their sequence's end."""
-    used = np.minimum(ends - sources, BLOCK)
-    if (used == BLOCK).all() and (np.diff(sources) == BLOCK).all() and len(sources):
-        return data[int(sources[0]) : int(sources[-1]) + BLOCK].reshape(-1, BLOCK)
-    blocks = np.zeros((len(sources), BLOCK), data.dtype)
-    blocks.reshape(-1)[aranges(np.arange(len(used)) * BLOCK, used)] = data[aranges(sources, used)]
+    windows = np.lib.stride_tricks.sliding_window_view(np.append(data, np.zeros(BLOCK, data.dtype)), BLOCK)
+    blocks = windows[sources]
+    used = ends - sources
+    short = np.flatnonzero(used < BLOCK)
+    blocks[short] *= np.arange(BLOCK) < used[short, None]
     return blocks

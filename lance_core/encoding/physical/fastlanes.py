@@ -96,6 +96,66 @@ def _unpack_rows(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) ->
             np.bitwise_and(packed[word], mask, out=target)
 
 
+def unpack_mixed(words: npt.NDArray[Any], starts: Int64s, widths: Int64s, out: npt.NDArray[Any]) -> None:
+    """As ``unpack_into``, for few blocks of many widths: each block has its own shifts.
+
+    Args:
+        words: Shape (m,).
+        starts: Shape (n,).
+        widths: Shape (n,), 0 to T each.
+        out: Shape (n, 1024).
+    """
+    bits = words.dtype.itemsize * 8
+    lanes = BLOCK // bits
+    if not widths.any():
+        out[...] = 0
+        return
+    windows = as_strided(words, (len(words) - lanes + 1, lanes), words.strides * 2, writeable=False)
+    starts = np.where(widths == 0, 0, starts)
+    masks = _masks(widths, words.dtype)
+    for row in range(bits):
+        word, shift = np.divmod(row * widths, bits)
+        following = np.where(shift + widths > bits, word + 1, word)
+        low = windows[starts + word * lanes]
+        high = windows[starts + following * lanes]
+        np.right_shift(low, shift.astype(words.dtype)[:, None], out=low)
+        np.left_shift(high, (bits - shift).astype(words.dtype)[:, None], out=high)
+        np.bitwise_or(low, high, out=low)
+        np.bitwise_and(low, masks, out=out[:, row_start(row) : row_start(row) + lanes])
+
+
+def _masks(widths: Int64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Shape (n, 1): as many low bits set as each width says."""
+    bits = dtype.itemsize * 8
+    ones = np.full(len(widths), (1 << bits) - 1, dtype)
+    return np.right_shift(ones, (bits - widths).astype(dtype))[:, None]  # numpy shifts by T to 0
+
+
+def pack_mixed(blocks: npt.NDArray[Any], widths: Int64s, words: npt.NDArray[Any], starts: Int64s) -> None:
+    """As ``pack_into``, for few blocks of many widths.
+
+    Args:
+        blocks: Shape (n, 1024), each below ``2 ** width`` of its block.
+        widths: Shape (n,), 0 to T each.
+        words: Shape (m,); zero where the packed words go.
+        starts: Shape (n,).
+    """
+    chosen = np.flatnonzero(widths)
+    if len(chosen) == 0:
+        return
+    blocks, widths, starts = blocks[chosen], widths[chosen], starts[chosen]
+    bits = words.dtype.itemsize * 8
+    lanes = BLOCK // bits
+    windows = as_strided(words, (len(words) - lanes + 1, lanes), words.strides * 2)
+    for row in range(bits):
+        word, shift = np.divmod(row * widths, bits)
+        values = blocks[:, row_start(row) : row_start(row) + lanes]
+        windows[starts + word * lanes] |= np.left_shift(values, shift.astype(words.dtype)[:, None])
+        split = np.flatnonzero(shift + widths > bits)
+        rest = np.right_shift(values[split], (bits - shift[split]).astype(words.dtype)[:, None])
+        windows[(starts + (word + 1) * lanes)[split]] |= rest
+
+
 def pack_into(blocks: npt.NDArray[Any], width: int, words: npt.NDArray[Any], starts: Int64s) -> None:
     """Pack blocks of one width.
 

@@ -8,13 +8,12 @@ Source: message ``Fsst``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.physical.memory import empty, starts_of, view_buffer
+from lance_core.encoding.physical.memory import empty, view_buffer
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
 
@@ -27,24 +26,13 @@ TABLE_BYTES = 2312
 _MAGIC = b"TSSF"
 _ESCAPE = 255
 _SYMBOL_BYTES = 8
-_PAIRS_PAY_AT = 1 << 18  # codes; a table of all pairs takes about 2 ms
+_PAIRS_PAY_AT = 1 << 17
+"""Codes from which on a table of all pairs, which takes about a millisecond, pays."""
 _BLOCK_CODES = 1 << 22
+"""Codes that are looked up at once; they stand for at most 32 MiB of text. Even, so that pairs stay whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class SymbolTable:
-    """Symbols of a page.
-
-    Attributes:
-        symbols: Shape (n, 8), uint8.
-        lengths: Shape (n,), int64, 1 to 8.
-    """
-
-    symbols: Bytes
-    lengths: Int64s
-
-
-def parse_table(table: bytes) -> SymbolTable | None:
+def parse_table(table: bytes) -> list[bytes] | None:
     """Symbols of a table; None if its data is not compressed.
 
     Raises:
@@ -57,11 +45,11 @@ def parse_table(table: bytes) -> SymbolTable | None:
         raise CorruptDataError(f"FSST symbol table with switch {switch}")
     if switch == 0:
         return None
-    symbols = np.frombuffer(table, np.uint8, count * _SYMBOL_BYTES, 8).reshape(count, _SYMBOL_BYTES)
-    lengths = np.frombuffer(table, np.uint8, count, 8 + count * _SYMBOL_BYTES)
-    if (lengths < 1).any() or (lengths > _SYMBOL_BYTES).any():
+    ends = 8 + count * _SYMBOL_BYTES
+    lengths = table[ends : ends + count]
+    if any(not 1 <= length <= _SYMBOL_BYTES for length in lengths):
         raise CorruptDataError("FSST symbol with a length outside of 1 to 8")
-    return SymbolTable(symbols, lengths.astype(np.int64))
+    return [table[at : at + length] for at, length in zip(range(8, ends, _SYMBOL_BYTES), lengths, strict=True)]
 
 
 def decode(table: bytes, values: VariableValues) -> VariableValues:
@@ -70,114 +58,93 @@ def decode(table: bytes, values: VariableValues) -> VariableValues:
     Raises:
         CorruptDataError: A bad table, an unknown code, a value that ends within an escape.
     """
-    symbols = parse_table(table)
-    if symbols is None:
+    words = parse_table(table)
+    if words is None:
         return values
-    end = int(values.offsets[-1])
-    codes, words, bounds = _resolve_escapes(values.data[:end], symbols, values.offsets)
-    lengths = np.array([len(word) for word in words], np.int64)
-    if len(codes) and int(codes.max()) >= len(words):
+    codes = values.data[: int(values.offsets[-1])]
+    escapes = _find_escapes(codes, values.offsets)
+    literals = codes[escapes + 1]
+    keep = np.ones(len(codes), np.bool_)
+    keep[escapes] = False
+    codes = codes[keep]
+    # A literal is first decoded as one byte, whatever it is, and then put in its place.
+    places = escapes - np.arange(len(escapes))
+    codes[places] = 0
+    if len(codes) > len(places) and int(codes.max()) >= len(words):
         raise CorruptDataError("FSST code without symbol")
-    return _expand(codes, words, lengths, bounds, values.offsets.dtype)
+    codes[places] = _ESCAPE
+    words += [b""] * (_ESCAPE - len(words)) + [b"?"]
+    bounds = values.offsets - np.searchsorted(escapes, values.offsets)
+    text, offsets, spots = _expand(codes, words, bounds, places)
+    text[spots] = literals
+    if len(text) < 1 << 31:
+        offsets = offsets.astype(values.offsets.dtype)
+    return VariableValues(offsets, text)
 
 
-def _resolve_escapes(
-    codes: Bytes, table: SymbolTable, offsets: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], list[bytes], npt.NDArray[Any]]:
-    """Codes without escapes, the symbols they mean, and where the codes of each value start.
-
-    Literal bytes become symbols of their own: codes that the table leaves free while there are some.
-    """
-    words = [row[:n].tobytes() for row, n in zip(table.symbols, table.lengths.tolist(), strict=True)]
+def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
+    """Positions of the bytes that say that the next one stands for itself."""
     marks = np.flatnonzero(codes == _ESCAPE)
     if len(marks) == 0:
-        return codes, words, offsets
+        return marks
     # In a run of 255s every other one is an escape, because the byte after an escape is never one.
     first = np.flatnonzero(np.diff(marks, prepend=-2) != 1)
     rank = np.arange(len(marks)) - np.repeat(first, np.diff(first, append=len(marks)))
     escapes = marks[rank % 2 == 0]
-    if escapes[-1] + 1 >= len(codes) or np.isin(escapes + 1, offsets, assume_unique=False).any():
+    is_escape = np.zeros(len(codes), np.bool_)
+    is_escape[escapes] = True
+    if is_escape[offsets[np.searchsorted(offsets, 1) :] - 1].any():
         raise CorruptDataError("FSST value ends within an escape")
-    literals = codes[escapes + 1]
-    used = np.flatnonzero(np.bincount(literals, minlength=256))
-    wide = len(words) + len(used) > 256
-    new_codes = np.zeros(256, np.uint16 if wide else np.uint8)
-    new_codes[used] = len(words) + np.arange(len(used))
-    plain = codes.astype(new_codes.dtype)
-    known = np.ones(len(codes), np.bool_)
-    known[escapes + 1] = False
-    known[escapes] = False
-    if (codes[known] >= len(words)).any():
-        raise CorruptDataError("FSST code without symbol")
-    plain[escapes + 1] = new_codes[literals]
-    keep = np.ones(len(codes), np.bool_)
-    keep[escapes] = False
-    bounds = offsets - np.searchsorted(escapes, offsets)
-    return plain[keep], words + [bytes([byte]) for byte in used.tolist()], bounds
+    return escapes
 
 
-def _expand(
-    codes: npt.NDArray[Any],
-    words: list[bytes],
-    lengths: Int64s,
-    bounds: npt.NDArray[Any],
-    dtype: np.dtype[Any],
-) -> VariableValues:
-    """Replace codes by words, block by block, and translate the bounds of values."""
+def _expand(codes: Bytes, words: list[bytes], *marks: Int64s) -> tuple[npt.NDArray[Any], ...]:
+    """Replace codes by words.
+
+    Args:
+        codes: Shape (n,).
+        words: Shape (256,).
+        marks: Ascending positions in ``codes``, 0 to n each.
+
+    Returns:
+        The text, and where in it each mark lies.
+    """
+    lengths = np.array([len(word) for word in words], np.int64)
+    by_pairs = len(codes) >= _PAIRS_PAY_AT
+    lookup = _all_pairs(words) if by_pairs else pa.array(words, pa.binary())
     parts: list[Bytes] = []
-    offsets: npt.NDArray[Any] = empty(len(bounds), np.int64)
-    by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
-    lookup = _pair_lookup(words) if by_pairs else pa.array(words, pa.binary())
+    found = tuple(np.zeros(len(positions), np.int64) for positions in marks)
     done = 0
-    for low in range(0, max(len(codes), 1), _BLOCK_CODES):
+    for low in range(0, len(codes), _BLOCK_CODES):
         block = codes[low : low + _BLOCK_CODES]
-        start, stop = np.searchsorted(bounds, (low, low + len(block)), side="left")
-        inside = bounds[start:stop] - low
-        text, positions = _expand_block(block, lookup, lengths, inside, by_pairs=by_pairs)
-        parts.append(text)
-        offsets[start:stop] = positions + done
-        done += len(text)
-    offsets[np.searchsorted(bounds, len(codes)) :] = done
-    data = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return VariableValues(offsets.astype(dtype) if done < 1 << 31 else offsets, data)
+        text, offsets = _look_up(block, lookup, by_pairs=by_pairs)
+        for positions, spots in zip(marks, found, strict=True):
+            # A mark on the border is the end of one block and the start of the next, which is the same place.
+            start, stop = np.searchsorted(positions, (low, low + len(block) + 1))
+            inside = positions[start:stop] - low
+            spots[start:stop] = done + offsets[inside >> by_pairs]
+            if by_pairs:
+                spots[start:stop] += (inside & 1) * lengths[block[np.maximum(inside - 1, 0)]]
+        spare = int(lengths[0]) if by_pairs and len(block) % 2 else 0  # the last pair was filled up with code 0
+        parts.append(text[: len(text) - spare])
+        done += len(text) - spare
+    out = empty(done, np.uint8)
+    if parts:
+        np.concatenate(parts, out=out)
+    return (out, *found)
 
 
-def _expand_block(
-    codes: npt.NDArray[Any],
-    lookup: pa.Array,
-    lengths: Int64s,
-    bounds: npt.NDArray[Any],
-    *,
-    by_pairs: bool,
-) -> tuple[Bytes, Int64s]:
-    """Words of some codes, end to end, and the position in them of each bound."""
-    if not by_pairs:
-        taken = lookup.take(pa.array(codes))
-        return _text(taken), _offsets(taken)[bounds]
-    even = len(codes) // 2 * 2
-    taken = lookup.take(pa.array(codes[:even].view("<u2")))
-    text, offsets = _text(taken), _offsets(taken)
-    if even < len(codes):
-        last = np.frombuffer(lookup[int(codes[-1])].as_py()[: int(lengths[codes[-1]])], np.uint8)
-        text = np.concatenate((text, last))
-    odd = bounds & 1
-    return text, offsets[bounds >> 1] + np.where(odd, lengths[codes[bounds - odd]], 0)
+def _look_up(codes: Bytes, lookup: pa.Array, *, by_pairs: bool) -> tuple[Bytes, npt.NDArray[Any]]:
+    """Words of codes end to end, and where the word of each code or pair starts (and the last one ends)."""
+    if by_pairs:
+        codes = (np.append(codes, np.uint8(0)) if len(codes) % 2 else codes).view("<u2")
+    taken = lookup.take(pa.array(codes))
+    return view_buffer(taken.buffers()[2]), np.frombuffer(taken.buffers()[1], np.int32, len(taken) + 1)
 
 
-def _pair_lookup(words: list[bytes]) -> pa.Array:
+def _all_pairs(words: list[bytes]) -> pa.Array:
     """What each pair of codes means: entry ``second << 8 | first``."""
-    words = words + [b""] * (256 - len(words))
-    sizes = np.array([len(word) for word in words], np.int64)
-    firsts = np.tile(np.arange(256), 256)
-    order = np.column_stack((firsts, np.repeat(np.arange(256), 256))).reshape(-1)
+    order = np.arange(1 << 16, dtype="<u2").view(np.uint8)
     singles = pa.array(words, pa.binary()).take(pa.array(order))
-    offsets = starts_of(sizes[order])[::2].astype(np.int32)
+    offsets = np.frombuffer(singles.buffers()[1], np.int32)[: len(order) + 1 : 2].copy()
     return pa.Array.from_buffers(pa.binary(), 1 << 16, [None, pa.py_buffer(offsets), singles.buffers()[2]])
-
-
-def _text(array: pa.Array) -> Bytes:
-    return view_buffer(array.buffers()[2])
-
-
-def _offsets(array: pa.Array) -> npt.NDArray[Any]:
-    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1)
