@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pyspark.errors import PySparkAttributeError
 
-import lance_core
 from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError
-from lance_core.spark.commit import find_dataset, find_token, new_fragments, plan_write
-from lance_core.spark.options import DEFAULT_BATCH_SIZE, ReadOptions, WriteOptions, format_options
+from lance_core.spark.commit import find_snapshot, find_token, new_fragments, plan_write
+from lance_core.spark.options import (
+    DEFAULT_BATCH_SIZE,
+    DEFAULT_MAX_BYTES_PER_FILE,
+    DEFAULT_MAX_ROWS_PER_FILE,
+    ReadOptions,
+    WriteOptions,
+    format_options,
+)
 from lance_core.spark.session import register
 from lance_core.store.open import open_store
+from lance_core.table.snapshot import read_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from lance_core.store.base import Store
 
 WriteMode = Literal["append", "overwrite", "error", "create", "ignore"]
 
@@ -108,8 +117,8 @@ def write_lance(
     replace_where: str | None = None,
     token: str | None = None,
     transaction_properties: Mapping[str, str] | None = None,
-    max_rows_per_file: int | None = None,
-    max_bytes_per_file: int | None = None,
+    max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
+    max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
     data_storage_version: str | None = None,
     enable_stable_row_ids: bool = False,
     storage_options: Mapping[str, str] | None = None,
@@ -153,25 +162,23 @@ def write_lance(
         enable_stable_row_ids=enable_stable_row_ids,
         storage_options=storage_options,
     )
-    existing = find_dataset(options) if mode == "ignore" else None
+    store = open_store(uri, storage_options)
+    existing = find_snapshot(store) if mode == "ignore" else None
     if existing is not None:
-        return _result(options, existing.version, token or "", written=False)
+        return _result(store, existing.version, token or "", written=False)
     overwrite = mode == "overwrite" or replace_where is not None
     plan = plan_write(options, df.schema, overwrite=overwrite)
     if plan.done_version is not None:
-        return _result(options, plan.done_version, token or "", written=False)
-    return _save(df, replace(options, token=token or uuid.uuid4().hex, token_after=plan.read_version), overwrite)
-
-
-def _save(df: DataFrame, options: WriteOptions, overwrite: bool) -> CommitResult:
-    mode = "overwrite" if overwrite else "append"
-    df.write.format("lance").mode(mode).options(**format_options(options)).save()
-    token = options.token or ""
-    version = find_token(options, token, after=options.token_after)
+        return _result(store, plan.done_version, token or "", written=False)
+    token = token or uuid.uuid4().hex
+    options = replace(options, token=token, token_after=plan.read_version)
+    save_mode = "overwrite" if overwrite else "append"
+    df.write.format("lance").mode(save_mode).options(**format_options(options)).save()
+    version = find_token(store, token, after=plan.read_version)
     if version is None:
         message = "Spark reports that the write succeeded, but no version of the dataset carries its token"
-        raise CommitOutcomeUnknownError(message, path=options.path)
-    return _result(options, version, token, written=True)
+        raise CommitOutcomeUnknownError(message, path=store.uri)
+    return _result(store, version, token, written=True)
 
 
 def _check_mode(mode: str, replace_where: str | None) -> None:
@@ -182,15 +189,14 @@ def _check_mode(mode: str, replace_where: str | None) -> None:
         raise InvalidInputError(f"replace_where makes no sense with mode {mode}; leave one of them out.")
 
 
-def _result(options: WriteOptions, version: int, token: str, *, written: bool) -> CommitResult:
-    dataset = lance_core.dataset(options.path, storage_options=options.storage_options)
-    transaction = dataset.read_transaction(version) if written else None
-    fragments = [] if transaction is None else new_fragments(transaction.operation)
+def _result(store: Store, version: int, token: str, *, written: bool) -> CommitResult:
+    transaction = read_transaction(store, version) if written else None
+    fragments = () if transaction is None else new_fragments(transaction.operation)
     return CommitResult(
         version=version,
         num_rows=sum(fragment.physical_rows for fragment in fragments),
         num_files=sum(len(fragment.files) for fragment in fragments),
-        num_bytes=sum(file.file_size_bytes or 0 for fragment in fragments for file in fragment.files),
+        num_bytes=sum(file.file_size_bytes for fragment in fragments for file in fragment.files),
         token=token,
         written=written,
     )

@@ -1,32 +1,48 @@
-"""Plan a write before its tasks run and publish what they staged; no Spark in here but its schemas."""
+"""Plan a write before its tasks run and publish what they staged."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-import lance_core
 from lance_core.errors import (
     CommitOutcomeUnknownError,
     DatasetAlreadyExistsError,
     DatasetNotFoundError,
     InvalidInputError,
+    VersionNotFoundError,
 )
+from lance_core.format.file_version import resolve_version
+from lance_core.format.operations import Append, Overwrite
+from lance_core.format.schema import Schema
+from lance_core.format.transaction import Transaction
 from lance_core.spark.types import find_misfits, lance_schema
 from lance_core.store.open import open_store
+from lance_core.table.change import replace_rows
+from lance_core.table.commit import commit
 from lance_core.table.predicate import make_predicate
+from lance_core.table.snapshot import open_snapshot, read_transaction
+from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.operations import Operation
     from lance_core.spark.options import WriteOptions
+    from lance_core.store.base import Store
+    from lance_core.table.snapshot import Snapshot
+
+WriteKind = Literal["append", "overwrite", "replace"]
 
 TOKEN_KEY = "lance_core.token"  # noqa: S105 a key of transaction properties, no secret
 # How many versions back a token is looked for when the caller does not say since when it can be there.
 TOKEN_LOOKBACK = 100
+_CONFLICT_RETRIES = 5
+_TOKENS = uuid.UUID("8c2f4a3e-0d1b-4d55-9a6e-6b1f6c3f7f10")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +50,18 @@ class WritePlan:
     """What a write will do, decided before its tasks run.
 
     Attributes:
-        kind: Which change to commit; ``create`` makes version 1.
-        read_version: Version the plan was made for; 0 if there was no dataset.
-        schema: Of the data files.
+        kind: Which change to commit.
+        read_version: Version the plan was made for; 0 if there was no dataset, which the commit then creates.
+        fields: What the data files hold, with the ids of the table.
+        data_storage_version: Version of the data files.
         done_version: Version that carries the token already; the write then does nothing.
     """
 
-    kind: Literal["create", "append", "overwrite", "replace"]
+    kind: WriteKind
     read_version: int
-    schema: pa.Schema
-    done_version: int | None
+    fields: Schema
+    data_storage_version: str
+    done_version: int | None = None
 
 
 def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> WritePlan:
@@ -60,109 +78,158 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     """
     if options.replace_where is not None and not overwrite:
         raise InvalidInputError("The option replace_where needs mode overwrite; append would keep the rows it names.")
-    dataset = find_dataset(options)
-    if dataset is None:
-        return WritePlan(kind="create", read_version=0, schema=lance_schema(schema), done_version=None)
-    done = None if options.token is None else find_token(options, options.token, after=options.token_after)
+    kind: WriteKind = "append" if not overwrite else "overwrite" if options.replace_where is None else "replace"
+    store = open_store(options.path, options.storage_options)
+    snapshot = find_snapshot(store)
+    if snapshot is None:
+        version = resolve_version(options.data_storage_version).name
+        fields = Schema.from_arrow(lance_schema(schema))
+        return WritePlan(kind=kind, read_version=0, fields=fields, data_storage_version=version)
+    done = None if options.token is None else find_token(store, options.token, after=options.token_after)
     if options.mode == "create" and done is None:
-        raise DatasetAlreadyExistsError("The dataset exists already; use mode append or overwrite", path=options.path)
-    if overwrite and options.replace_where is None:
-        return WritePlan(kind="overwrite", read_version=dataset.version, schema=lance_schema(schema), done_version=done)
-    misfits = find_misfits(schema, dataset.schema)
+        raise DatasetAlreadyExistsError("The dataset exists already; use mode append or overwrite", path=store.uri)
+    return WritePlan(
+        kind=kind,
+        read_version=snapshot.version,
+        fields=_fields(options, schema, snapshot, kind),
+        data_storage_version=snapshot.manifest.data_storage_version,
+        done_version=done,
+    )
+
+
+def _fields(options: WriteOptions, schema: StructType, snapshot: Snapshot, kind: WriteKind) -> Schema:
+    """What the data files of a write to an existing table hold."""
+    if kind == "overwrite":
+        return Schema.from_arrow(lance_schema(schema))
+    table = snapshot.manifest.schema
+    misfits = find_misfits(schema, table.to_arrow())
     if misfits:
-        raise InvalidInputError(f"The DataFrame does not fit the table: {'; '.join(misfits)}", path=options.path)
+        message = f"The DataFrame does not fit the table: {'; '.join(misfits)}; nothing was written"
+        raise InvalidInputError(message, path=snapshot.store.uri)
     if options.replace_where is not None:
-        make_predicate(options.replace_where, dataset.schema)
-    kind = "append" if options.replace_where is None else "replace"
-    return WritePlan(kind=kind, read_version=dataset.version, schema=dataset.schema, done_version=done)
+        make_predicate(options.replace_where, table.to_arrow())
+    return table
 
 
-def find_dataset(options: WriteOptions) -> lance_core.LanceDataset | None:
+def find_snapshot(store: Store) -> Snapshot | None:
     """The newest version of the dataset; None if there is none."""
     try:
-        return lance_core.dataset(options.path, storage_options=options.storage_options)
+        return open_snapshot(store)
     except DatasetNotFoundError:
         return None
 
 
-def find_token(options: WriteOptions, token: str, *, after: int | None) -> int | None:
+def find_token(store: Store, token: str, *, after: int | None) -> int | None:
     """The version that a write with this token made.
 
     Args:
-        options: Where to look.
+        store: The dataset.
         token: Identity of the write.
         after: Only newer versions are looked at; the newest hundred if None.
 
     Returns:
         Its number; None if there is no such version.
     """
-    dataset = find_dataset(options)
-    if dataset is None:
-        return None
-    newest = dataset.version
-    count = TOKEN_LOOKBACK if after is None else newest - after
-    for version, transaction in zip(range(newest, 0, -1), dataset.get_transactions(count), strict=False):
-        if transaction is not None and transaction.transaction_properties.get(TOKEN_KEY) == token:
-            return version
+    snapshot = find_snapshot(store)
+    newest = 0 if snapshot is None else snapshot.version
+    oldest = max(newest - TOKEN_LOOKBACK, 0) if after is None else after
+    try:
+        for version in range(newest, oldest, -1):
+            transaction = read_transaction(store, version)
+            if transaction is not None and transaction.transaction_properties.get(TOKEN_KEY) == token:
+                return version
+    except VersionNotFoundError:
+        pass  # cleaned up, and so are all before it
     return None
 
 
-def publish(
-    options: WriteOptions, plan: WritePlan, token: str, fragments: Sequence[lance_core.FragmentMetadata]
-) -> None:
+def publish(options: WriteOptions, plan: WritePlan, token: str, fragments: Sequence[Fragment]) -> None:
     """Make staged fragments visible in one new version.
 
-    If a version with this token turns up, ours or that of another run, the write has succeeded. The staged files are
-    deleted if they are certainly not part of any version.
+    If a version with this token turns up, ours or that of another run, the write has succeeded. Staged files are
+    deleted when it is certain that no version knows them.
 
     Raises:
         CommitConflictError: Another commit changed what this one relies on.
         CommitOutcomeUnknownError: The store left open what happened.
     """
-    if find_token(options, token, after=plan.read_version) is not None:
-        delete_files(options, fragments)
-        return
-    try:
-        _commit(options, plan, token, fragments)
-    except Exception as error:
-        if find_token(options, token, after=plan.read_version) is not None:
-            return
-        if not isinstance(error, CommitOutcomeUnknownError):
-            delete_files(options, fragments)
-        raise
+    store = open_store(options.path, options.storage_options)
+    version = find_token(store, token, after=plan.read_version)
+    if version is None:
+        properties = {**(options.transaction_properties or {}), TOKEN_KEY: token}
+        try:
+            version = _commit(store, options, plan, properties, fragments).version
+        except Exception as error:
+            version = find_token(store, token, after=plan.read_version)
+            if version is None:
+                if not isinstance(error, CommitOutcomeUnknownError):
+                    remove_staged(store, fragments)
+                raise
+    _remove_unused(store, version, fragments)
+
+
+def _remove_unused(store: Store, version: int, staged: Sequence[Fragment]) -> None:
+    """Remove what was staged, if the version with our token was made by another run."""
+    transaction = read_transaction(store, version)
+    if transaction is not None and _paths(new_fragments(transaction.operation)) != _paths(staged):
+        remove_staged(store, staged)
+
+
+def _paths(fragments: Sequence[Fragment]) -> set[str]:
+    return {file.path for fragment in fragments for file in fragment.files}
 
 
 def _commit(
-    options: WriteOptions, plan: WritePlan, token: str, fragments: Sequence[lance_core.FragmentMetadata]
-) -> None:
-    properties = {**(options.transaction_properties or {}), TOKEN_KEY: token}
+    store: Store, options: WriteOptions, plan: WritePlan, properties: dict[str, str], fragments: Sequence[Fragment]
+) -> Snapshot:
+    if not plan.read_version:
+        try:
+            return _create(store, options, plan, properties, fragments)
+        except DatasetAlreadyExistsError:
+            if options.mode == "create":
+                raise
+            plan = _joining(store, plan)  # somebody else was faster
     if plan.kind == "replace":
-        dataset = lance_core.dataset(options.path, version=plan.read_version, storage_options=options.storage_options)
-        dataset.replace_where(options.replace_where, fragments, transaction_properties=properties)
-    elif plan.kind == "append":
-        _commit_operation(options, lance_core.LanceOperation.Append(fragments), plan.read_version, properties)
-    else:
-        overwrite = lance_core.LanceOperation.Overwrite(plan.schema, fragments)
-        _commit_operation(options, overwrite, plan.read_version, properties)
+        snapshot = open_snapshot(store, plan.read_version)
+        condition = options.replace_where or ""
+        return replace_rows(snapshot, condition, fragments, conflict_retries=_CONFLICT_RETRIES, properties=properties)[
+            0
+        ]
+    files = tuple(fragments)
+    operation = Append(fragments=files) if plan.kind == "append" else Overwrite(fragments=files, schema=plan.fields)
+    return commit(store, _transaction(plan.read_version, operation, properties))
 
 
-def _commit_operation(
-    options: WriteOptions,
-    operation: lance_core.LanceOperation.BaseOperation,
-    read_version: int,
-    properties: dict[str, str],
-) -> None:
-    transaction = lance_core.Transaction(read_version, operation, transaction_properties=properties)
-    lance_core.LanceDataset.commit(options.path, transaction, storage_options=options.storage_options)
+def _create(
+    store: Store, options: WriteOptions, plan: WritePlan, properties: dict[str, str], fragments: Sequence[Fragment]
+) -> Snapshot:
+    return commit(
+        store,
+        _transaction(0, Overwrite(fragments=tuple(fragments), schema=plan.fields), properties),
+        data_storage_version=plan.data_storage_version,
+        enable_stable_row_ids=options.enable_stable_row_ids,
+    )
 
 
-def delete_files(options: WriteOptions, fragments: Sequence[lance_core.FragmentMetadata]) -> None:
-    """Delete staged data files."""
-    paths = [f"data/{file.path}" for fragment in fragments for file in fragment.files]
-    open_store(options.path, options.storage_options).delete(paths)
+def _joining(store: Store, plan: WritePlan) -> WritePlan:
+    """The plan for a table that was created since; what was staged must fit it as it is."""
+    snapshot = open_snapshot(store)
+    same = (plan.fields, plan.data_storage_version) == (
+        snapshot.manifest.schema,
+        snapshot.manifest.data_storage_version,
+    )
+    if plan.kind != "overwrite" and not same:
+        raise DatasetAlreadyExistsError("Somebody else created the dataset with another schema", path=store.uri)
+    return replace(plan, read_version=snapshot.version)
 
 
-def new_fragments(operation: lance_core.LanceOperation.BaseOperation) -> list[lance_core.FragmentMetadata]:
+def _transaction(read_version: int, operation: Operation, properties: dict[str, str]) -> Transaction:
+    """One token is one transaction: a commit that finds its own uuid among the newer versions is done."""
+    identity = str(uuid.uuid5(_TOKENS, properties[TOKEN_KEY]))
+    return Transaction(read_version=read_version, uuid=identity, operation=operation, transaction_properties=properties)
+
+
+def new_fragments(operation: Operation) -> Sequence[Fragment]:
     """The fragments that a write added."""
     added = getattr(operation, "new_fragments", None)
-    return list(operation.fragments if added is None else added)
+    return getattr(operation, "fragments", ()) if added is None else added

@@ -26,8 +26,12 @@ def run_tasks(spark: SparkSession, run: Callable[[str], str], tasks: Sequence[st
     """
     if not tasks:
         return []
+
     # A plain function needs neither pandas nor an RDD; one row in each partition makes one task for each text.
-    call = udf(lambda i: run(tasks[i]), StringType(), useArrow=False).asNondeterministic()
+    def call(i: int) -> str:
+        return run(tasks[i])
+
+    function = udf(call, StringType(), useArrow=False).asNondeterministic()
     numbers = spark.range(0, len(tasks), numPartitions=len(tasks))
-    answers = {row[0]: row[1] for row in numbers.select("id", call("id")).collect()}
+    answers = {row[0]: row[1] for row in numbers.select("id", function("id")).collect()}
     return [answers[i] for i in range(len(tasks))]

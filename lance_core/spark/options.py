@@ -18,6 +18,8 @@ from lance_core.errors import InvalidInputError
 _CATALOG_KEYS = frozenset({"location", "provider", "owner", "serialization.format"})
 
 DEFAULT_BATCH_SIZE = 16384
+DEFAULT_MAX_ROWS_PER_FILE = 1 << 20
+DEFAULT_MAX_BYTES_PER_FILE = 90 << 30
 
 Parsed = TypeVar("Parsed", "ReadOptions", "WriteOptions")
 
@@ -85,8 +87,8 @@ class WriteOptions:
     token: str | None = None
     token_after: int | None = None
     transaction_properties: Mapping[str, str] | None = None
-    max_rows_per_file: int | None = None
-    max_bytes_per_file: int | None = None
+    max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE
+    max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE
     data_storage_version: str | None = None
     enable_stable_row_ids: bool = False
     storage_options: Mapping[str, str] | None = None

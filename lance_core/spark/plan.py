@@ -21,18 +21,17 @@ _SMALLEST = 1 / 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentSize:
-    """One fragment: its id, its rows (deleted ones included) and its bytes on disk (0 if not known)."""
+    """Rows of a fragment (deleted ones included) and its bytes on disk (0 if not known)."""
 
-    fragment_id: int
     num_rows: int
     num_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Rows [start, end) of one fragment, deleted ones included."""
+    """Rows [start, end) of a fragment, deleted ones included; ``index`` is its place in the list."""
 
-    fragment_id: int
+    index: int
     start: int
     end: int
 
@@ -59,11 +58,11 @@ def plan_partitions(
 
 
 def _cut(sizes: Iterable[FragmentSize], weights: Iterable[float], limit: float) -> Iterator[tuple[Piece, float]]:
-    for size, weight in zip(sizes, weights, strict=True):
+    for index, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
         parts = min(math.ceil(weight / limit), size.num_rows) if size.num_rows else 0
         for i in range(parts):
             start, end = size.num_rows * i // parts, size.num_rows * (i + 1) // parts
-            yield Piece(fragment_id=size.fragment_id, start=start, end=end), weight / parts
+            yield Piece(index=index, start=start, end=end), weight / parts
 
 
 def _group(pieces: Iterable[tuple[Piece, float]], share: float) -> Iterator[tuple[Piece, ...]]:

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-import lance_core
 from lance_core.spark.cast import cast_batches
-from lance_core.spark.commit import delete_files, plan_write, publish
+from lance_core.spark.commit import plan_write, publish
+from lance_core.store.open import open_store
+from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from lance_core.format.fragment import Fragment
     from lance_core.spark.options import WriteOptions
 
 
@@ -38,7 +42,7 @@ class LanceCommitMessage(WriterCommitMessage):
         fragments: In the order of their rows; none for an empty partition.
     """
 
-    fragments: tuple[lance_core.FragmentMetadata, ...]
+    fragments: tuple[Fragment, ...]
 
 
 class LanceWriter(DataSourceArrowWriter):
@@ -56,37 +60,42 @@ class LanceWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         self.options = options
         self.plan = plan_write(options, schema, overwrite=overwrite)
-        self.token = options.token or uuid.uuid4().hex
+        self.job = uuid.uuid4()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage one partition; its files are deleted again if this fails."""
         if self.plan.done_version is not None:
             return LanceCommitMessage(fragments=())
-        options = self.options
-        limits = {"max_rows_per_file": options.max_rows_per_file, "max_bytes_per_file": options.max_bytes_per_file}
-        fragments = lance_core.write_fragments(
-            cast_batches(iterator, self.plan.schema),
-            options.path,
-            self.plan.schema,
-            mode="append" if self.plan.kind in ("append", "replace") else "overwrite",
-            data_storage_version=options.data_storage_version,
-            enable_stable_row_ids=options.enable_stable_row_ids,
-            storage_options=options.storage_options,
-            **{key: limit for key, limit in limits.items() if limit is not None},
+        options, plan = self.options, self.plan
+        fragments = stage_fragments(
+            open_store(options.path, options.storage_options),
+            plan.fields,
+            cast_batches(iterator, plan.fields.to_arrow()),
+            limits=FileLimits(
+                max_rows_per_file=options.max_rows_per_file, max_bytes_per_file=options.max_bytes_per_file
+            ),
+            data_storage_version=plan.data_storage_version,
+            new_uuid=self._file_ids().__next__,
         )
-        return LanceCommitMessage(fragments=tuple(fragments))
+        return LanceCommitMessage(fragments=fragments)
+
+    def _file_ids(self) -> Iterator[bytes]:
+        """A task that is repeated gets other names than before."""
+        context = TaskContext.get()
+        task = "" if context is None else f"{context.partitionId()}/{context.attemptNumber()}"
+        return (uuid.uuid5(self.job, f"{task}/{i}").bytes for i in count())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what the tasks staged as one new version, unless a version carries the token already."""
         if self.plan.done_version is None:
-            publish(self.options, self.plan, self.token, _fragments(messages))
+            publish(self.options, self.plan, self.options.token or self.job.hex, _fragments(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Clean up after a failed task. If all tasks finished, ``commit`` failed and has decided itself."""
         if any(message is None for message in messages):
-            delete_files(self.options, _fragments(messages))
+            remove_staged(open_store(self.options.path, self.options.storage_options), _fragments(messages))
 
 
-def _fragments(messages: Sequence[WriterCommitMessage | None]) -> list[lance_core.FragmentMetadata]:
+def _fragments(messages: Sequence[WriterCommitMessage | None]) -> list[Fragment]:
     own = [message for message in messages if isinstance(message, LanceCommitMessage)]
     return [fragment for message in own for fragment in message.fragments]

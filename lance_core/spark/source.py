@@ -1,7 +1,8 @@
 """The data source ``lance`` and its reader.
 
 Spark creates these objects in processes of its own: ``schema`` in one, ``reader`` and ``partitions`` in a second,
-``read`` in the executors. What they pass on is pickled, so they hold plain values; a table is opened where needed.
+``read`` in the executors. What they pass on is pickled, so they hold plain values. Each task gets the records of its
+fragments with it and reads no manifest.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
-import lance_core
 from lance_core.errors import InvalidInputError
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.options import ReadOptions, WriteOptions, parse_options
-from lance_core.spark.plan import FragmentSize, Piece, plan_partitions
+from lance_core.spark.plan import FragmentSize, plan_partitions
 from lance_core.spark.sink import LanceWriter
 from lance_core.spark.types import arrow_schema, check_readable, spark_schema
+from lance_core.store.open import open_store
+from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.predicate import make_predicate
+from lance_core.table.refs import get_tag
+from lance_core.table.scan import ROW_ADDRESS, ROW_ID, plan_scan, scan_fragment
+from lance_core.table.snapshot import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
-ROW_ID = "_rowid"
-ROW_ADDRESS = "_rowaddr"
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.schema import Schema
+    from lance_core.table.snapshot import Snapshot
 
 
 class LanceDataSource(DataSource):
@@ -45,9 +52,9 @@ class LanceDataSource(DataSource):
     def schema(self) -> StructType:
         """The table's schema; the version is fixed here, so that the data comes from the same one."""
         options = parse_options(ReadOptions, self._given)
-        dataset = open_dataset(options)
-        self._pinned = replace(options, version=dataset.version, tag=None)
-        return readable_schema(dataset, options)
+        snapshot = find_version(options)
+        self._pinned = replace(options, version=snapshot.version, tag=None)
+        return readable_schema(snapshot.manifest.schema, options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for the table's schema or a selection of its columns."""
@@ -64,26 +71,28 @@ class LanceDataSource(DataSource):
         return LanceWriter(parse_options(WriteOptions, self._given), schema, overwrite=overwrite)
 
 
-def open_dataset(options: ReadOptions) -> lance_core.LanceDataset:
+def find_version(options: ReadOptions) -> Snapshot:
     """Open the version that the options name."""
-    version = options.version if options.tag is None else options.tag
-    return lance_core.dataset(options.path, version=version, storage_options=options.storage_options)
+    store = open_store(options.path, options.storage_options)
+    return open_snapshot(store, options.version if options.tag is None else get_tag(store, options.tag).version)
 
 
-def readable_schema(dataset: lance_core.LanceDataset, options: ReadOptions) -> StructType:
+def readable_schema(table: Schema, options: ReadOptions) -> StructType:
     """The columns the options ask for, as Spark types.
 
     Raises:
-        InvalidInputError: There is no such column.
+        InvalidInputError: There is no such column, or the filter does not fit.
         UnsupportedError: Spark has no type for a column.
     """
-    table: pa.Schema = dataset.schema
-    names = options.columns or table.names
-    missing = [name for name in names if name not in table.names]
+    arrow = table.to_arrow()
+    names = options.columns or arrow.names
+    missing = [name for name in names if name not in arrow.names]
     if missing:
-        raise InvalidInputError(f"There is no column {', '.join(missing)}; there are {', '.join(table.names)}.")
+        raise InvalidInputError(f"There is no column {', '.join(missing)}; there are {', '.join(arrow.names)}.")
+    if options.filter is not None:
+        make_predicate(options.filter, arrow)
     extra = [(ROW_ID, options.with_row_id), (ROW_ADDRESS, options.with_row_address)]
-    columns = spark_schema(table.empty_table().select(names).schema)
+    columns = spark_schema(arrow.empty_table().select(names).schema)
     return StructType([*columns, *(StructField(name, LongType()) for name, wanted in extra if wanted)])
 
 
@@ -92,36 +101,34 @@ class LancePartition(InputPartition):
     """The work of one task.
 
     Attributes:
-        pieces: Row ranges of fragments, in the order of the table.
+        ranges: Rows [start, end) of fragments, in the order of the table.
     """
 
-    pieces: tuple[Piece, ...]
+    ranges: tuple[tuple[Fragment, int, int], ...]
 
 
 class LanceReader(DataSourceReader):
     """Reads one version of a table as record batches of exactly the types Spark demands.
 
     Args:
-        options: With the version in them; without one the newest is taken.
+        options: What to read; without a version the newest.
         schema: Columns to read, in this order.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        dataset = open_dataset(options)
-        check_readable(schema, readable_schema(dataset, replace(options, columns=None)))
-        self.options = replace(options, version=dataset.version, tag=None)
+        snapshot = find_version(options)
+        self.options = replace(options, version=snapshot.version, tag=None)
+        self.fields = snapshot.manifest.schema
         self.schema = arrow_schema(schema)
+        check_readable(schema, readable_schema(self.fields, replace(options, columns=None)))
 
     def partitions(self) -> list[InputPartition]:
         """One partition for each task, planned by rows and bytes; see ``plan_partitions``."""
         options = self.options
+        fragments = list(find_version(options).manifest.fragments)
         sizes = [
-            FragmentSize(
-                fragment_id=fragment.fragment_id,
-                num_rows=fragment.physical_rows,
-                num_bytes=sum(file.file_size_bytes or 0 for file in fragment.data_files()),
-            )
-            for fragment in open_dataset(options).get_fragments()
+            FragmentSize(num_rows=fragment.physical_rows, num_bytes=sum(f.file_size_bytes for f in fragment.files))
+            for fragment in fragments
         ]
         parts = plan_partitions(
             sizes,
@@ -129,21 +136,24 @@ class LanceReader(DataSourceReader):
             split_bytes=options.split_bytes,
             min_partitions=options.min_partitions,
         )
-        return [LancePartition(pieces=pieces) for pieces in parts] or [LancePartition(pieces=())]
+        ranges = [tuple((fragments[piece.index], piece.start, piece.end) for piece in part) for part in parts]
+        return [LancePartition(ranges=part) for part in ranges or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition."""
-        pieces = partition.pieces if isinstance(partition, LancePartition) else ()
-        return cast_batches(self._scan(pieces), self.schema)
+        ranges = partition.ranges if isinstance(partition, LancePartition) else ()
+        return cast_batches(self._scan(ranges), self.schema)
 
-    def _scan(self, pieces: tuple[Piece, ...]) -> Iterator[pa.RecordBatch]:
+    def _scan(self, ranges: tuple[tuple[Fragment, int, int], ...]) -> Iterator[pa.RecordBatch]:
         options = self.options
-        dataset = open_dataset(options)
-        for piece in pieces:
-            yield from dataset.get_fragment(piece.fragment_id).to_batches(
-                columns=[name for name in self.schema.names if name not in (ROW_ID, ROW_ADDRESS)],
-                filter=options.filter,
-                batch_size=options.batch_size,
-                with_row_id=options.with_row_id,
-                with_row_address=options.with_row_address,
-            )
+        store = open_store(options.path, options.storage_options)
+        plan = plan_scan(
+            self.fields,
+            columns=self.schema.names,
+            filter=options.filter,
+            batch_size=options.batch_size,
+            with_row_id=False,
+            with_row_address=False,
+        )
+        for fragment, start, end in ranges:
+            yield from scan_fragment(FragmentReader(store, fragment), plan, start=start, end=end)

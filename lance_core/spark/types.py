@@ -200,12 +200,15 @@ def _fits(spark: st.DataType, arrow: pa.DataType, column: str) -> bool:
     return _same(spark, table) or table.simpleString() in _WIDER.get(spark.simpleString(), ())
 
 
+_TEXT = (st.StringType, st.CharType, st.VarcharType)
+
+
 def _same(spark: st.DataType, table: st.DataType) -> bool:
     """Equality without what has no meaning in storage: collations, char lengths, precision of times, interval units."""
     if isinstance(spark, st.DecimalType) and isinstance(table, st.DecimalType):
         integral = spark.precision - spark.scale <= table.precision - table.scale
         return integral and spark.scale <= table.scale
-    loose = (st.StringType, st.TimeType, st.DayTimeIntervalType)
+    loose = (_TEXT, st.TimeType, st.DayTimeIntervalType)
     return any(isinstance(spark, k) and isinstance(table, k) for k in loose) or spark == table
 
 

@@ -8,7 +8,7 @@ MIB = 1 << 20
 
 
 def plan(sizes, *, split_rows=1000, split_bytes=MIB, min_partitions=1):
-    fragments = [FragmentSize(fragment_id=i, num_rows=r, num_bytes=b) for i, (r, b) in enumerate(sizes)]
+    fragments = [FragmentSize(num_rows=r, num_bytes=b) for r, b in sizes]
     return plan_partitions(fragments, split_rows=split_rows, split_bytes=split_bytes, min_partitions=min_partitions)
 
 
@@ -22,7 +22,7 @@ def test_small_fragments_share_a_partition():
 
 
 def test_a_big_fragment_is_cut_by_rows():
-    assert plan([(4000, 10)]) == [(Piece(fragment_id=0, start=i * 1000, end=(i + 1) * 1000),) for i in range(4)]
+    assert plan([(4000, 10)]) == [(Piece(index=0, start=i * 1000, end=(i + 1) * 1000),) for i in range(4)]
 
 
 def test_bytes_count_as_well_as_rows():
@@ -41,7 +41,7 @@ def test_idle_tasks_get_work_unless_it_is_too_little():
 
 
 def test_one_huge_row_is_not_cut():
-    assert plan([(1, 100 * MIB)]) == [(Piece(fragment_id=0, start=0, end=1),)]
+    assert plan([(1, 100 * MIB)]) == [(Piece(index=0, start=0, end=1),)]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -50,6 +50,6 @@ def test_every_row_is_in_exactly_one_piece(seed):
     sizes = [(chance.choice([0, 1, 7, 900, 5000]), chance.randrange(3 * MIB)) for _ in range(chance.randrange(30))]
     parts = plan(sizes, min_partitions=chance.randrange(1, 9))
     pieces = [piece for part in parts for piece in part]
-    rows = [(p.fragment_id, row) for p in pieces for row in range(p.start, p.end)]
+    rows = [(p.index, row) for p in pieces for row in range(p.start, p.end)]
     assert rows == [(i, row) for i, (count, _) in enumerate(sizes) for row in range(count)]
     assert all(parts)
