@@ -34,8 +34,30 @@ def storage_metadata(asset_key: dg.AssetKey, uri: str) -> dict[str, Any]:
 
 
 def table_numbers(dataset: lance_core.LanceDataset) -> dict[str, int | float]:
-    """Numbers of one version, by metadata key (``lance/...``)."""
-    return dict(dataset.table_statistics())
+    """Numbers of one version, by metadata key (``lance/...``); nothing but the manifest is read."""
+    found = dataset.table_statistics()
+    physical_rows = found["num_rows"] + found["num_deleted_rows"]
+    return {
+        "lance/fragments": found["num_fragments"],
+        "lance/small_fragments": found["num_small_fragments"],
+        "lance/data_files": found["num_data_files"],
+        "lance/deletion_files": found["num_deletion_files"],
+        "lance/deleted_rows": found["num_deleted_rows"],
+        "lance/deleted_fraction": round(found["num_deleted_rows"] / physical_rows, 6) if physical_rows else 0.0,
+        "lance/table_bytes": found["num_bytes"],
+    }
+
+
+def written_numbers(dataset: lance_core.LanceDataset) -> dict[str, int]:
+    """Rows, files and bytes that the commit of this version added, by metadata key."""
+    transaction = dataset.read_transaction(dataset.version)
+    operation = None if transaction is None else transaction.operation
+    fragments = getattr(operation, "new_fragments", None) or getattr(operation, "fragments", ())
+    return {
+        "lance/rows_written": sum(fragment.physical_rows for fragment in fragments),
+        "lance/files_written": sum(len(fragment.files) for fragment in fragments),
+        "lance/bytes_written": sum(file.file_size_bytes or 0 for fragment in fragments for file in fragment.files),
+    }
 
 
 def write_metadata(
@@ -57,10 +79,8 @@ def write_metadata(
         **table_numbers(dataset),
         "lance/write_seconds": round(outcome.seconds, 3),
     }
-    if outcome.num_rows is not None:
-        metadata["lance/rows_written"] = outcome.num_rows
-    if outcome.num_bytes is not None:
-        metadata["lance/bytes_written"] = outcome.num_bytes
+    if outcome.operation != "skip":
+        metadata |= written_numbers(dataset)
     if outcome.operation == "replay":
         metadata["lance/idempotent_replay"] = True
     if outcome.operation == "skip":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
-from lance_dagster.handlers import TypeHandler, WriteRequest, Written
+from lance_dagster.handlers import TypeHandler, WriteRequest
 from lance_dagster.predicate import typed
 
 if TYPE_CHECKING:
@@ -48,15 +48,11 @@ class Outcome:
     Args:
         operation: The commit's operation; ``skip`` if there was none, ``replay`` if an earlier attempt made it.
         version: The table's version that holds the output.
-        num_rows: Rows written, None if an earlier attempt wrote them.
-        num_bytes: Bytes written, None if unknown.
         seconds: Time spent, in seconds.
     """
 
     operation: str
     version: int
-    num_rows: int | None = None
-    num_bytes: int | None = None
     seconds: float = 0.0
 
 
@@ -75,14 +71,7 @@ def store(obj: Any, handler: TypeHandler, target: Target) -> Outcome:
         if target.settings.mode == "error" or isinstance(obj, pa.RecordBatchReader):
             raise
         outcome = _attempt(obj, handler, target)
-    seconds = time.perf_counter() - start
-    return Outcome(
-        operation=outcome.operation,
-        version=outcome.version,
-        num_rows=outcome.num_rows,
-        num_bytes=outcome.num_bytes,
-        seconds=seconds,
-    )
+    return replace(outcome, seconds=time.perf_counter() - start)
 
 
 def _attempt(obj: Any, handler: TypeHandler, target: Target) -> Outcome:
@@ -90,9 +79,9 @@ def _attempt(obj: Any, handler: TypeHandler, target: Target) -> Outcome:
     operation = _operation(target, existing)
     if operation is None:
         assert existing is not None  # noqa: S101 - nothing is skipped for want of a table
-        return Outcome(operation="skip", version=existing.version, num_rows=0)
-    written = _write(obj, handler, target, existing=existing, operation=operation)
-    return Outcome(operation=operation, version=written.version, num_rows=written.num_rows, num_bytes=written.num_bytes)
+        return Outcome(operation="skip", version=existing.version)
+    version = _write(obj, handler, target, existing=existing, operation=operation)
+    return Outcome(operation=operation, version=version)
 
 
 def _operation(target: Target, existing: lance_core.LanceDataset | None) -> WriteOperation | None:
@@ -127,7 +116,7 @@ def _write(
     *,
     existing: lance_core.LanceDataset | None,
     operation: WriteOperation,
-) -> Written:
+) -> int:
     keeps = operation in ("append", "replace_where")
     selection = target.selection
     if selection is not None and not selection.keys:

@@ -1,6 +1,6 @@
 """Frames of different libraries, by type."""
 
-from lance_dagster.handlers.base import ReadRequest, TypeHandler, WriteRequest, Written
+from lance_dagster.handlers.base import ReadRequest, TypeHandler, WriteRequest
 from lance_dagster.handlers.registry import handler_for
 
-__all__ = ["ReadRequest", "TypeHandler", "WriteRequest", "Written", "handler_for"]
+__all__ = ["ReadRequest", "TypeHandler", "WriteRequest", "handler_for"]

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 import lance_core
 from lance_core.errors import InvalidInputError
-from lance_dagster.handlers.base import Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +25,7 @@ class ArrowHandler:
         """Columns."""
         return obj.schema
 
-    def write(self, obj: Any, request: WriteRequest) -> Written:
+    def write(self, obj: Any, request: WriteRequest) -> int:
         """Write batch by batch."""
         if isinstance(obj, lance_core.LanceDataset):
             return write_batches(obj.schema, obj.to_batches(), request)
@@ -82,46 +81,38 @@ def _projected(request: ReadRequest) -> pa.Schema:
     return pa.schema([request.schema.field(name) for name in request.columns])
 
 
-def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], request: WriteRequest) -> Written:
+def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], request: WriteRequest) -> int:
     """Write a stream of batches in one commit.
 
     Args:
         schema: Columns of the batches.
         batches: Read once, one after the other.
         request: What to do.
+
+    Returns:
+        The version made.
     """
     target = storable(schema) if request.existing is None else fitting(schema, request.existing.schema)
-    counter = _Counter()
-    stream = pa.RecordBatchReader.from_batches(target, counter.count(_checked(batches, target, request)))
-    dataset = _commit(stream, request)
-    return Written(version=dataset.version, num_rows=counter.num_rows)
+    stream = pa.RecordBatchReader.from_batches(target, _checked(batches, target, request))
+    return _commit(stream, request)
 
 
-def _commit(stream: pa.RecordBatchReader, request: WriteRequest) -> lance_core.LanceDataset:
+def _commit(stream: pa.RecordBatchReader, request: WriteRequest) -> int:
+    """Commit; returns the version."""
     properties = dict(request.properties)
     if request.operation == "replace_where":
         assert request.existing is not None  # noqa: S101 - states the contract
         assert request.replaced is not None  # noqa: S101 - likewise
-        return request.existing.replace_where(request.replaced, stream, transaction_properties=properties)
-    return lance_core.write_dataset(
+        request.existing.replace_where(request.replaced, stream, transaction_properties=properties)
+        return request.existing.version
+    made = lance_core.write_dataset(
         stream,
         request.uri,
         mode=request.operation,
         transaction_properties=properties,
         storage_options=dict(request.storage_options) or None,
     )
-
-
-class _Counter:
-    """Counts the rows that flow by."""
-
-    def __init__(self) -> None:
-        self.num_rows = 0
-
-    def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            self.num_rows += batch.num_rows
-            yield batch
+    return made.version
 
 
 def _checked(batches: Iterable[pa.RecordBatch], target: pa.Schema, request: WriteRequest) -> Iterator[pa.RecordBatch]:

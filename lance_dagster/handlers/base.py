@@ -45,21 +45,6 @@ class WriteRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What the commit made.
-
-    Args:
-        version: The table's version.
-        num_rows: Rows written.
-        num_bytes: Bytes of the data files written, if the writer knows.
-    """
-
-    version: int
-    num_rows: int
-    num_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
     """One load.
 
@@ -91,8 +76,8 @@ class TypeHandler(Protocol):
         """Columns of a frame; nothing is computed or read."""
         ...
 
-    def write(self, obj: Any, request: WriteRequest) -> Written:
-        """Write a frame in one commit, computing it once."""
+    def write(self, obj: Any, request: WriteRequest) -> int:
+        """Write a frame in one commit, computing it once; returns the version made."""
         ...
 
     def load(self, request: ReadRequest) -> Any:

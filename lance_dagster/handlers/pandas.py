@@ -9,7 +9,7 @@ import pyarrow as pa
 from lance_dagster.handlers.arrow import load_table, write_batches
 
 if TYPE_CHECKING:
-    from lance_dagster.handlers.base import ReadRequest, WriteRequest, Written
+    from lance_dagster.handlers.base import ReadRequest, WriteRequest
 
 
 class PandasHandler:
@@ -19,7 +19,7 @@ class PandasHandler:
         """Columns, as Arrow types."""
         return pa.Schema.from_pandas(obj, preserve_index=False).remove_metadata()
 
-    def write(self, obj: Any, request: WriteRequest) -> Written:
+    def write(self, obj: Any, request: WriteRequest) -> int:
         """Write."""
         table = pa.Table.from_pandas(obj, preserve_index=False).replace_schema_metadata(None)
         return write_batches(table.schema, table.to_batches(), request)

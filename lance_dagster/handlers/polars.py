@@ -9,7 +9,7 @@ from lance_dagster.handlers.arrow import load_table, write_batches
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lance_dagster.handlers.base import ReadRequest, WriteRequest, Written
+    from lance_dagster.handlers.base import ReadRequest, WriteRequest
 
 
 class PolarsHandler:
@@ -21,7 +21,7 @@ class PolarsHandler:
 
         return pl.DataFrame(schema=obj.collect_schema()).to_arrow().schema
 
-    def write(self, obj: Any, request: WriteRequest) -> Written:
+    def write(self, obj: Any, request: WriteRequest) -> int:
         """Write."""
         import polars as pl  # noqa: PLC0415 - optional
 

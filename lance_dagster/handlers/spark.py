@@ -9,7 +9,6 @@ import pyarrow as pa
 from lance_core import spark as lance_spark
 from lance_core.errors import InvalidInputError
 from lance_dagster.handlers.arrow import fitting
-from lance_dagster.handlers.base import Written
 
 if TYPE_CHECKING:
     from lance_dagster.handlers.base import ReadRequest, WriteRequest
@@ -41,7 +40,7 @@ class SparkHandler:
             ]
         )
 
-    def write(self, obj: Any, request: WriteRequest) -> Written:
+    def write(self, obj: Any, request: WriteRequest) -> int:
         """Write in one Spark job; rows outside of the partitions are noticed or dropped in the same job."""
         frame = _in_partition(obj, request)
         if request.existing is not None:
@@ -55,7 +54,7 @@ class SparkHandler:
             transaction_properties=dict(request.properties),
             storage_options=dict(request.storage_options) or None,
         )
-        return Written(version=result.version, num_rows=result.num_rows, num_bytes=result.num_bytes)
+        return result.version
 
     def load(self, request: ReadRequest) -> Any:
         """Hand out a frame that reads one version, whatever is committed meanwhile."""
