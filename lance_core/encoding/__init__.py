@@ -1,0 +1,1 @@
+"""From Arrow arrays to the buffers of pages and back; no input or output."""

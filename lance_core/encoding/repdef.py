@@ -130,6 +130,11 @@ def check_levels(levels: Levels) -> None:
             raise CorruptDataError("a repetition level is larger than the nesting allows")
     if rep is not None and definition is not None and len(rep) != len(definition):
         raise CorruptDataError("there are not as many repetition as definition levels")
+    _check_definition(levels)
+
+
+def _check_definition(levels: Levels) -> None:
+    definition = levels.definition
     if definition is not None and len(definition) and int(definition.max()) > max_def(levels.layers):
         raise CorruptDataError("a definition level is larger than the layers allow")
 
@@ -162,12 +167,16 @@ def widen(levels: Levels, layers: Layers, num_entries: int) -> Levels:
     """Renumber definition levels for layers that allow more (`merge_layers`).
 
     Args:
-        levels: Checked levels.
+        levels: Levels.
         layers: What to number for.
         num_entries: Entries, in case there are neither repetition nor definition levels.
+
+    Raises:
+        CorruptDataError: A level is larger than the layers allow.
     """
     if levels.layers == layers:
         return levels
+    _check_definition(levels)
     if levels.definition is None:
         definition = np.zeros(num_entries, np.uint16) if max_def(layers) else None
         return Levels(layers, levels.rep, definition)

@@ -1,0 +1,1 @@
+"""One data file: what to read, reading it, writing it."""

@@ -1,0 +1,1 @@
+"""How levels and values of a page lie in its buffers."""

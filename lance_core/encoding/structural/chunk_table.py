@@ -1,0 +1,201 @@
+"""The chunks of a mini-block page: where they lie, how many values and rows they hold, which ones some rows need.
+
+Chunk metadata is one little-endian word per chunk (u32 in file version 2.2, u16 in 2.1): the low 4 bits are log2 of the
+number of values, the others the chunk's size in units of 8 bytes, less one. The last chunk holds what is left of the
+page's values, whatever its word says.
+
+With lists, a repetition index of two u64 per chunk tells how many rows end in the chunk, and how many levels stand
+behind the end of the last one. A chunk whose predecessor has such levels begins with a "preamble": the rest of a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.physical.memory import starts_of
+from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from lance_core.encoding.repdef import LevelArray, Mask
+    from lance_core.encoding.values import Bytes, Int64s
+
+_LOG_BITS = 4
+_UNIT = 8
+_MAX_ITEMS = 2**40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkTable:
+    """The chunks of one page.
+
+    Attributes:
+        starts: Shape (chunks + 1,): positions in the page's chunk buffer.
+        counts: Shape (chunks,): values in each chunk.
+        first_rows: Shape (chunks + 1,): rows of the page that start before each chunk; None for lists whose
+            repetition index was not read.
+        has_preamble: Shape (chunks + 1,): True if the chunk begins in the middle of a row; None without lists.
+    """
+
+    starts: Int64s
+    counts: Int64s
+    first_rows: Int64s | None
+    has_preamble: Mask | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkSelection:
+    """The chunks that some rows need.
+
+    Attributes:
+        chunks: Numbers of the chunks, ascending.
+        is_cut: Shape as ``chunks``: True if a chunk begins with the rest of a row whose beginning is not selected.
+        num_rows: Rows that the chunks hold, cut ones at both ends included.
+        rows: Where the wanted rows stand among them.
+    """
+
+    chunks: Int64s
+    is_cut: Mask | None
+    num_rows: int
+    rows: range | Int64s
+
+
+def encode_words(sizes: Int64s, counts: Int64s) -> Bytes:
+    """Chunk metadata of file version 2.2; sizes are multiples of 8, counts powers of two but for the last."""
+    logs = np.log2(counts).astype(np.int64)
+    logs[-1:] = 0
+    return (((sizes // _UNIT - 1) << _LOG_BITS) | logs).astype("<u4").view(np.uint8)
+
+
+def decode_words(words: Bytes, *, is_large: bool, num_items: int, data_size: int) -> tuple[Int64s, Int64s]:
+    """Positions and value counts of the chunks.
+
+    Raises:
+        CorruptDataError: The words do not fit the page.
+    """
+    width = 4 if is_large else 2
+    if len(words) % width:
+        raise CorruptDataError(f"chunk metadata of {len(words)} bytes is no multiple of {width}")
+    numbers = np.ascontiguousarray(words).view(f"<u{width}").astype(np.int64)
+    starts = starts_of(((numbers >> _LOG_BITS) + 1) * _UNIT)
+    counts = np.int64(1) << (numbers & (2**_LOG_BITS - 1))
+    if int(starts[-1]) > data_size:
+        raise CorruptDataError(f"chunks of {int(starts[-1])} bytes in a buffer of {data_size}")
+    left = num_items - int(counts[:-1].sum())
+    if left < 0 or num_items > _MAX_ITEMS or (len(counts) == 0 and num_items):
+        raise CorruptDataError(f"{len(counts)} chunks cannot hold {num_items} values")
+    counts[-1:] = left
+    return starts, counts
+
+
+def encode_repetition_index(rep: LevelArray, bounds: Int64s, new_row: int) -> Bytes:
+    """The repetition index.
+
+    Args:
+        rep: Repetition levels of the page.
+        bounds: Shape (chunks + 1,): first level of each chunk, and the end.
+        new_row: Level that begins a row.
+    """
+    starts = np.flatnonzero(rep == new_row)
+    before = np.searchsorted(starts, bounds)  # rows that start before each chunk
+    begins_row = np.append(rep[bounds[:-1]] == new_row, True)
+    # A row ends in the chunk before the next one starts; the chunk that the next row begins counts none of it.
+    ended = before[1:] - 1 + begins_row[1:]
+    rows = np.diff(ended, prepend=0)
+    last_starts = starts[before[1:] - 1]
+    leftover = np.where(begins_row[1:], 0, bounds[1:] - np.maximum(last_starts, bounds[:-1]))
+    return np.stack([rows, leftover], axis=1).astype("<u8").reshape(-1).view(np.uint8)
+
+
+def decode_repetition_index(index: Bytes, num_chunks: int, num_rows: int) -> tuple[Int64s, Mask]:
+    """Rows that start before each chunk, and which chunks begin with a preamble.
+
+    Raises:
+        CorruptDataError: The index does not fit the page.
+    """
+    if len(index) != 16 * num_chunks:
+        raise CorruptDataError(f"a repetition index of {len(index)} bytes for {num_chunks} chunks")
+    table = np.ascontiguousarray(index).view("<u8").reshape(num_chunks, 2)
+    if (table > np.uint64(_MAX_ITEMS)).any():
+        raise CorruptDataError("a repetition index counts more rows than there can be")
+    ended, is_left = table[:, 0].astype(np.int64), table[:, 1] > 0
+    has_preamble = np.zeros(num_chunks + 1, np.bool_)
+    has_preamble[1:] = is_left
+    started = ended + is_left - has_preamble[:-1]
+    first_rows = starts_of(started)
+    if (started < 0).any() or int(first_rows[-1]) != num_rows:
+        raise CorruptDataError(f"a repetition index tells {int(first_rows[-1])} rows where the page has {num_rows}")
+    return first_rows, has_preamble
+
+
+def select_all(table: ChunkTable, num_rows: int) -> ChunkSelection:
+    """Every chunk of a page."""
+    chunks = np.arange(len(table.counts))
+    return ChunkSelection(chunks=chunks, is_cut=None, num_rows=num_rows, rows=range(num_rows))
+
+
+def select_rows(table: ChunkTable, rows: range | Int64s) -> ChunkSelection:
+    """The chunks that some rows of a page need.
+
+    Args:
+        table: Chunks, with their rows.
+        rows: Ascending rows of the page, at least one.
+    """
+    if table.first_rows is None:
+        raise ValueError("the repetition index was not read")
+    if isinstance(rows, range):
+        ends = np.array([rows.start, rows.stop - 1])
+        first, last = int(_chunk_of(table.first_rows, ends[:1])[0]), int(_last_chunk_of(table, ends[1:])[0])
+        chunks = np.arange(first, last + 1)
+    else:
+        chunks = _union(_chunk_of(table.first_rows, rows), _last_chunk_of(table, rows), len(table.counts))
+    started = table.first_rows[chunks + 1] - table.first_rows[chunks]
+    is_cut = None
+    if table.has_preamble is not None:
+        is_first = np.append(True, np.diff(chunks) > 1)
+        is_cut = table.has_preamble[chunks] & is_first
+        started = started + is_cut
+    held = starts_of(started)
+    # Where row r of the page stands among the rows of the selected chunks.
+    shifts = held[:-1] - table.first_rows[chunks]
+    if is_cut is not None:
+        shifts = shifts + is_cut
+    if isinstance(rows, range):
+        places = range(rows.start + int(shifts[0]), rows.stop + int(shifts[0]))
+    else:
+        places = rows + shifts[np.searchsorted(chunks, _chunk_of(table.first_rows, rows))]
+    return ChunkSelection(chunks=chunks, is_cut=is_cut, num_rows=int(held[-1]), rows=places)
+
+
+def _chunk_of(first_rows: Int64s, rows: Int64s) -> Int64s:
+    """The chunk in which each row starts."""
+    return np.searchsorted(first_rows, rows, side="right") - 1
+
+
+def _last_chunk_of(table: ChunkTable, rows: Int64s) -> Int64s:
+    """The chunk in which each row ends."""
+    if table.first_rows is None or table.has_preamble is None:
+        return _chunk_of(np.asarray(table.first_rows), rows)
+    following = _chunk_of(table.first_rows, rows + 1)
+    is_first_there = table.first_rows[following] == rows + 1
+    return following - (is_first_there & ~table.has_preamble[following])
+
+
+def _union(first: Int64s, last: Int64s, num_chunks: int) -> Int64s:
+    """All chunks of the closed intervals [first, last]."""
+    if (first == last).all():
+        return np.unique(first)
+    steps = np.zeros(num_chunks + 1, np.int64)
+    np.add.at(steps, first, 1)
+    np.add.at(steps, last + 1, -1)
+    return np.flatnonzero(np.cumsum(steps[:-1]))
+
+
+def byte_ranges(table: ChunkTable, chunks: Int64s) -> list[tuple[int, int]]:
+    """Half-open ranges of the chunk buffer that hold some chunks; neighbours are joined."""
+    breaks = np.flatnonzero(np.diff(chunks) > 1) + 1
+    first = chunks[np.append(0, breaks)]
+    last = chunks[np.append(breaks, len(chunks)) - 1]
+    return list(zip(table.starts[first].tolist(), table.starts[last + 1].tolist(), strict=True))

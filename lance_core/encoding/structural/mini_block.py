@@ -1,0 +1,300 @@
+"""Mini-block pages: small values in chunks of a few KiB, each decoded as a whole.
+
+Buffers of a page: chunk metadata, chunks, [dictionary], [repetition index] (see `chunk_table` for the first and last).
+A chunk, every part padded to 8 bytes with 0xFE:
+
+| size       | part                                                                            |
+|------------|---------------------------------------------------------------------------------|
+| 2          | number of levels (0 if the page has none)                                       |
+| 2          | bytes of repetition levels, only if the page has them                           |
+| 2          | bytes of definition levels, only if the page has them                           |
+| 4 per buffer | bytes of each value buffer (2 bytes in file version 2.1)                      |
+| as told    | repetition levels, definition levels, value buffers                             |
+
+Source: message ``MiniBlockLayout``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lance_core.encoding import choose, registry
+from lance_core.encoding.arrow_values import take_values
+from lance_core.encoding.physical.memory import empty, gather_words, starts_of
+from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, widen
+from lance_core.encoding.structural.chunk_table import encode_repetition_index, encode_words
+from lance_core.encoding.structural.page import Decoded, EncodedPage
+from lance_core.encoding.values import Chunks, FixedValues
+from lance_core.errors import CorruptDataError
+from lance_core.format.page_layout import MiniBlockLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.encoding.repdef import LevelArray, Mask
+    from lance_core.encoding.values import Bytes, Int64s, Values
+
+PAD_BYTE = 0xFE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageChunks:
+    """Selected chunks of one page, in memory.
+
+    Attributes:
+        layout: Layout of the page.
+        starts: Positions of the chunks in the memory.
+        sizes: Bytes of the chunks.
+        counts: Values in the chunks.
+        is_cut: True for chunks that begin with the rest of a row whose beginning is not there; None if none does.
+    """
+
+    layout: MiniBlockLayout
+    starts: Int64s
+    sizes: Int64s
+    counts: Int64s
+    is_cut: Mask | None
+
+
+def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
+    """True if chunks of two pages can be decoded together."""
+    return (
+        ours.values == theirs.values
+        and ours.dictionary is None
+        and theirs.dictionary is None
+        and (ours.rep is None) == (theirs.rep is None)
+        and (ours.definition is None) == (theirs.definition is None)
+        and ours.has_large_chunk == theirs.has_large_chunk
+    )
+
+
+def decode_dictionary(layout: MiniBlockLayout, data: Bytes) -> Values | None:
+    """The items of a page's dictionary."""
+    if layout.dictionary is None:
+        return None
+    return registry.decode_block(layout.dictionary, data, layout.num_dictionary_items)
+
+
+def decode(memory: Bytes, pages: Sequence[PageChunks], dictionary: Values | None) -> Decoded:
+    """Decode chunks of pages that are alike (`is_alike`).
+
+    Args:
+        memory: Holds all chunks.
+        pages: In order.
+        dictionary: Items of the one page's dictionary, if it has one.
+
+    Raises:
+        CorruptDataError: Chunks that do not fit their page.
+    """
+    layout = pages[0].layout
+    if registry.num_buffers(layout.values) != layout.num_buffers:
+        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
+    starts, sizes, counts = (
+        np.concatenate([getattr(page, name) for page in pages]) for name in ("starts", "sizes", "counts")
+    )
+    num_levels, buffer_starts, buffer_sizes = _read_headers(memory, starts, sizes, layout)
+    num_rep, has_def = layout.rep is not None, layout.definition is not None
+    rep = _decode_levels(memory, pages, "rep", (buffer_starts[0], buffer_sizes[0], num_levels)) if num_rep else None
+    at = int(num_rep)
+    if not num_rep and has_def and (num_levels != counts).any():
+        raise CorruptDataError("a chunk without lists has another number of levels than of values")
+    definition = (
+        _decode_levels(memory, pages, "definition", (buffer_starts[at], buffer_sizes[at], num_levels))
+        if has_def
+        else None
+    )
+    at += int(has_def)
+    chunks = Chunks(
+        buffers=(memory,) * layout.num_buffers, starts=buffer_starts[at:], sizes=buffer_sizes[at:], counts=counts
+    )
+    values = registry.decode_chunks(layout.values, chunks)
+    if layout.dictionary is not None:
+        values = _look_up(values, dictionary)
+    levels = _join_levels(pages, rep, definition, num_levels if num_rep or has_def else counts)
+    return Decoded(levels=levels, values=values, num_slots=len(values))
+
+
+def _look_up(indices: Values, dictionary: Values | None) -> Values:
+    if dictionary is None or not isinstance(indices, FixedValues):
+        raise CorruptDataError("a dictionary page without dictionary or without indices")
+    return take_values(dictionary, indices.data)
+
+
+def _read_headers(
+    memory: Bytes, starts: Int64s, sizes: Int64s, layout: MiniBlockLayout
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Levels per chunk, and position and size of each buffer: shape (buffers, chunks), levels first."""
+    num_short = (layout.rep is not None) + (layout.definition is not None)
+    widths = [2] * num_short + [4 if layout.has_large_chunk else 2] * layout.num_buffers
+    header_size = _pad8(2 + sum(widths))
+    if len(starts) and int(sizes.min()) < header_size:
+        raise CorruptDataError("a chunk is too small for its header")
+    num_levels = gather_words(memory, starts, "<u2").astype(np.int64)
+    buffer_starts = np.empty((len(widths), len(starts)), np.int64)
+    buffer_sizes = np.empty((len(widths), len(starts)), np.int64)
+    field, cursor = starts + 2, starts + header_size
+    for index, width in enumerate(widths):
+        buffer_sizes[index] = gather_words(memory, field, f"<u{width}")
+        buffer_starts[index] = cursor
+        if (cursor + buffer_sizes[index] > starts + sizes).any():
+            raise CorruptDataError("a buffer reaches beyond the end of its chunk")
+        field = field + width
+        cursor = cursor + _pad8(buffer_sizes[index])
+    return num_levels, buffer_starts, buffer_sizes
+
+
+def _decode_levels(
+    memory: Bytes, pages: Sequence[PageChunks], which: str, buffers: tuple[Int64s, Int64s, Int64s]
+) -> LevelArray:
+    """Levels of all chunks; neighbouring pages that encode them alike are decoded together."""
+    starts, sizes, counts = buffers
+    parts: list[LevelArray] = []
+    begin = 0
+    for encoding, group in groupby(pages, key=lambda page: getattr(page.layout, which)):
+        end = begin + sum(len(page.counts) for page in group)
+        chunks = Chunks(
+            buffers=(memory,), starts=starts[None, begin:end], sizes=sizes[None, begin:end], counts=counts[begin:end]
+        )
+        parts.append(registry.decode_level_chunks(encoding, chunks))
+        begin = end
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _join_levels(
+    pages: Sequence[PageChunks], rep: LevelArray | None, definition: LevelArray | None, num_levels: Int64s
+) -> Levels:
+    """Number the levels of all pages alike, and let a row that was cut off begin at its first level."""
+    layers = merge_layers([page.layout.layers for page in pages])
+    bounds = starts_of(num_levels)
+    if rep is not None:
+        cuts = [np.zeros(len(page.counts), np.bool_) if page.is_cut is None else page.is_cut for page in pages]
+        cut = bounds[:-1][np.concatenate(cuts)]
+        if len(cut):
+            rep = rep.copy()
+            rep[cut] = max_rep(layers)
+    if definition is None or all(page.layout.layers == layers for page in pages):
+        return widen(Levels(layers, rep, definition), layers, int(bounds[-1]))
+    parts: list[LevelArray] = []
+    begin = 0
+    for page in pages:
+        low, high = int(bounds[begin]), int(bounds[begin + len(page.counts)])
+        part = widen(Levels(page.layout.layers, None, definition[low:high]), layers, high - low).definition
+        parts.append(part if part is not None else definition[low:high])
+        begin += len(page.counts)
+    return Levels(layers, rep, np.concatenate(parts))
+
+
+def encode(decoded: Decoded) -> EncodedPage:
+    """Encode a page of file version 2.2.
+
+    Args:
+        decoded: Levels and values, at least one of them.
+
+    Raises:
+        InvalidInputError: More levels in a chunk than it can hold; the page must be split.
+    """
+    levels, values = decoded.levels, decoded.values
+    if values is None:
+        raise ValueError("a mini-block page needs values")
+    built = choose.build_dictionary(values)
+    encoding, chunks = choose.encode_chunks(values if built is None else built[0])
+    dictionary = None if built is None else choose.encode_dictionary(built[1])
+    bounds = _level_bounds(levels, chunks.counts)
+    rep = None if levels.rep is None else choose.encode_level_chunks(levels.rep, bounds)
+    definition = None if levels.definition is None else choose.encode_level_chunks(levels.definition, bounds)
+    words, data = _assemble(bounds, [one[1] for one in (rep, definition) if one is not None], chunks)
+    buffers = [words, data]
+    if dictionary is not None:
+        buffers.append(dictionary[1])
+    if levels.rep is not None:
+        buffers.append(encode_repetition_index(levels.rep, bounds, max_rep(levels.layers)))
+    layout = MiniBlockLayout(
+        rep=None if rep is None else rep[0],
+        definition=None if definition is None else definition[0],
+        values=encoding,
+        dictionary=None if dictionary is None else dictionary[0],
+        num_dictionary_items=0 if built is None else len(built[1]),
+        layers=levels.layers,
+        num_buffers=len(chunks.buffers),
+        has_repetition_index=levels.rep is not None,
+        num_items=decoded.num_slots,
+        has_large_chunk=True,
+    )
+    return EncodedPage(layout=layout, buffers=buffers)
+
+
+def _level_bounds(levels: Levels, counts: Int64s) -> Int64s:
+    """First level of each chunk, and the end: a chunk ends behind its last value, the last one takes the rest."""
+    bounds = starts_of(counts)
+    if levels.rep is None:
+        return bounds if levels.definition is not None else np.zeros_like(bounds)
+    if levels.definition is not None:
+        visible = np.flatnonzero(levels.definition <= max_visible_def(levels.layers))
+        bounds[1:] = visible[bounds[1:] - 1] + 1
+    bounds[-1] = len(levels.rep)
+    return bounds
+
+
+def _assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks) -> tuple[Bytes, Bytes]:
+    """Chunk metadata and chunks."""
+    sources = [*level_chunks, *[_one_buffer(chunks, index) for index in range(len(chunks.buffers))]]
+    widths = [2] * len(level_chunks) + [4] * len(chunks.buffers)
+    header = np.full((len(chunks.counts), _pad8(2 + sum(widths))), PAD_BYTE, np.uint8)
+    header[:, :2] = _as_bytes(np.diff(bounds), 2)
+    sizes = np.full(len(chunks.counts), header.shape[1], np.int64)
+    places: list[Int64s] = []
+    at = 2
+    for source, width in zip(sources, widths, strict=True):
+        header[:, at : at + width] = _as_bytes(source.sizes[0], width)
+        at += width
+        places.append(sizes.copy())
+        sizes += _pad8(source.sizes[0])
+    starts = starts_of(sizes)
+    out: Bytes = empty(int(starts[-1]), np.uint8)
+    out.fill(PAD_BYTE)
+    out[starts[:-1, None] + np.arange(header.shape[1])] = header
+    for source, place in zip(sources, places, strict=True):
+        _scatter(out, starts[:-1] + place, source)
+    return encode_words(sizes, chunks.counts), out
+
+
+def _one_buffer(chunks: Chunks, index: int) -> Chunks:
+    return Chunks(
+        buffers=(chunks.buffers[index],),
+        starts=chunks.starts[index : index + 1],
+        sizes=chunks.sizes[index : index + 1],
+        counts=chunks.counts,
+    )
+
+
+def _as_bytes(numbers: Int64s, width: int) -> Bytes:
+    return numbers.astype(f"<u{width}").view(np.uint8).reshape(-1, width)
+
+
+def _scatter(out: Bytes, places: Int64s, source: Chunks) -> None:
+    """Copy the pieces of a source to their places."""
+    memory, starts, sizes = source.buffers[0], source.starts[0], source.sizes[0]
+    num_even = len(starts) - 1
+    if num_even > 1 and _is_regular(places[:-1]) and _is_regular(starts[:-1]) and (sizes[:-1] == sizes[0]).all():
+        shape = (num_even, int(sizes[0]))
+        into = np.lib.stride_tricks.as_strided(out[int(places[0]) :], shape, (int(places[1] - places[0]), 1))
+        into[...] = np.lib.stride_tricks.as_strided(
+            memory[int(starts[0]) :], shape, (int(starts[1] - starts[0]), 1), writeable=False
+        )
+        starts, places, sizes = starts[-1:], places[-1:], sizes[-1:]
+    # One slice a chunk costs less than index arrays: 0.2 ms for a page of 8 MiB.
+    for place, start, size in zip(places.tolist(), starts.tolist(), sizes.tolist(), strict=True):
+        out[place : place + size] = memory[start : start + size]
+
+
+def _is_regular(positions: Int64s) -> bool:
+    steps = np.diff(positions)
+    return bool((steps == steps[0]).all())
+
+
+def _pad8(size: Any) -> Any:
+    return (size + 7) // 8 * 8

@@ -1,0 +1,387 @@
+"""Which bytes some rows of a column need, and what to make of them; pure.
+
+A plan is a generator: it yields byte ranges of the file, is sent the buffers, and returns arrays. Each plan asks twice,
+first for what tells where things are (chunk tables, repetition indexes, dictionaries), then for the data; the reader
+runs the plans of all columns in step and reads for all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from lance_core.encoding.arrow_values import buffer_view
+from lance_core.encoding.physical.memory import empty, starts_of
+from lance_core.encoding.structural import chunk_table, constant, full_zip, mini_block
+from lance_core.encoding.structural.page import pick, to_arrow
+from lance_core.errors import CorruptDataError
+from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, decode_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.structural.chunk_table import ChunkSelection, ChunkTable
+    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.format.file_metadata import Page
+    from lance_core.format.page_layout import PageLayout
+
+Rows: TypeAlias = "range | Int64s"
+"""Ascending row numbers: consecutive ones as range, others as array without repetition."""
+
+Ranges: TypeAlias = list[tuple[int, int]]
+Plan: TypeAlias = Generator[Ranges, "list[pa.Buffer]", "list[pa.Array]"]
+
+_MAX_GAP = 0.25
+"""Bytes between pages that are read along, as part of those wanted, if it saves a copy."""
+
+_MAX_GROUP_BYTES = 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBlockIndex:
+    """What has to be known of a mini-block page before its chunks can be read."""
+
+    table: ChunkTable
+    dictionary: Values | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One leaf in one file.
+
+    Attributes:
+        path: The leaf.
+        kind: Its Arrow type.
+        pages: Its pages.
+        first_rows: Shape (pages + 1,): first row of each page, and the end.
+        layouts: Layouts of pages, as far as they were needed.
+        indexes: Indexes of mini-block pages, as far as they were read.
+    """
+
+    path: LeafPath
+    kind: pa.DataType
+    pages: tuple[Page, ...]
+    first_rows: Int64s
+    layouts: dict[int, PageLayout] = field(default_factory=dict)
+    indexes: dict[int, MiniBlockIndex] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in all pages."""
+        return int(self.first_rows[-1])
+
+    def layout(self, number: int) -> PageLayout:
+        """The layout of a page; decoded when it is first asked for."""
+        known = self.layouts.get(number)
+        if known is None:
+            known = self.layouts[number] = decode_layout(self.pages[number].layout)
+            _check_page(self.pages[number], known)
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of one page; they are counted from the page's first row."""
+
+    number: int
+    page: Page
+    layout: PageLayout
+    rows: Rows
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all rows of the page are wanted."""
+        return len(self.rows) == self.page.num_rows
+
+    def range_of(self, buffer: int, start: int = 0, end: int | None = None) -> tuple[int, int]:
+        """Absolute position of a part of a buffer."""
+        offset, size = self.page.buffers[buffer]
+        return offset + start, offset + (size if end is None else end)
+
+
+def _check_page(page: Page, layout: PageLayout) -> None:
+    count = len(page.buffers)
+    match layout:
+        case MiniBlockLayout():
+            is_right = count == 2 + (layout.dictionary is not None) + layout.has_repetition_index
+        case FullZipLayout():
+            is_right = count == 1 + full_zip.has_index(layout)
+        case ConstantLayout():
+            is_right = count <= 3
+    if not is_right:
+        raise CorruptDataError(f"a page has {count} buffers, which does not fit its layout")
+
+
+def split_rows(column: Column, rows: Rows) -> Iterator[Part]:
+    """Rows of a column as rows of its pages.
+
+    Raises:
+        CorruptDataError: The column ends before the last row.
+    """
+    last = rows.stop if isinstance(rows, range) else int(rows[-1]) + 1
+    if last > column.num_rows:
+        raise CorruptDataError(f"field {column.path.leaf.name!r} has {column.num_rows} rows in this file, not {last}")
+    bounds = column.first_rows
+    low, high = int(np.searchsorted(bounds, rows[0], side="right")) - 1, int(np.searchsorted(bounds, last))
+    for number in range(low, high):
+        start, end = int(bounds[number]), int(bounds[number + 1])
+        if isinstance(rows, range):
+            inside: Rows = range(max(rows.start, start) - start, min(rows.stop, end) - start)
+        else:
+            begin, stop = np.searchsorted(rows, (start, end))
+            inside = rows[begin:stop] - start
+        if len(inside):
+            yield Part(number, column.pages[number], column.layout(number), inside)
+
+
+def plan_rows(column: Column, rows: Rows) -> Plan:
+    """Read some rows of a column.
+
+    Args:
+        column: The column; indexes that are read are kept in it.
+        rows: At least one row.
+
+    Returns:
+        Arrays (`page.to_arrow`) that hold the rows one after the other.
+    """
+    parts = list(split_rows(column, rows))
+    wanted = [_index_ranges(column, part) for part in parts]
+    buffers = yield [one for ranges in wanted for one in ranges]
+    found = iter(buffers)
+    indexes = [[buffer_view(next(found), np.uint8) for _ in ranges] for ranges in wanted]
+    groups = list(_group(column, parts, indexes))
+    buffers = yield [one for group in groups for one in group.ranges]
+    found = iter(buffers)
+    arrays: list[pa.Array] = []
+    for group in groups:
+        memory = _join([next(found) for _ in group.ranges])
+        arrays.append(group.decode(memory))
+    return arrays
+
+
+def _index_ranges(column: Column, part: Part) -> Ranges:
+    """Where it stands where the rows of a part are."""
+    match part.layout:
+        case MiniBlockLayout():
+            known = column.indexes.get(part.number)
+            if known is not None and (known.table.first_rows is not None or part.is_whole):
+                return []
+            last = len(part.page.buffers) - int(part.layout.has_repetition_index and part.is_whole)
+            return [part.range_of(buffer) for buffer in range(last) if buffer != 1]
+        case FullZipLayout():
+            if not full_zip.has_index(part.layout):
+                return []
+            width = full_zip.index_width(part.page.buffers[1][1], part.page.num_rows)
+            return [part.range_of(1, *ends) for ends in full_zip.index_ranges(part.rows, width)]
+        case ConstantLayout():
+            return [part.range_of(buffer) for buffer in range(len(part.page.buffers))]
+
+
+@dataclass(frozen=True, slots=True)
+class _MiniBlockGroup:
+    """Parts of neighbouring pages whose chunks are decoded together."""
+
+    column: Column
+    parts: list[Part]
+    selections: list[ChunkSelection]
+    ranges: Ranges
+
+    def decode(self, memory: Bytes) -> pa.Array:
+        range_starts = np.array([start for start, _ in self.ranges])
+        bases = starts_of(np.array([end - start for start, end in self.ranges]))[:-1] - range_starts
+        pages: list[mini_block.PageChunks] = []
+        for part, selection in zip(self.parts, self.selections, strict=True):
+            index = self.column.indexes[part.number]
+            starts = part.page.buffers[1][0] + index.table.starts[selection.chunks]
+            shifts = bases[np.searchsorted(range_starts, starts, side="right") - 1]
+            page = mini_block.PageChunks(
+                layout=_mini_block(part.layout),
+                starts=starts + shifts,
+                sizes=np.diff(index.table.starts)[selection.chunks],
+                counts=index.table.counts[selection.chunks],
+                is_cut=selection.is_cut,
+            )
+            pages.append(page)
+        dictionary = self.column.indexes[self.parts[0].number].dictionary
+        decoded = mini_block.decode(memory, pages, dictionary)
+        num_rows = sum(selection.num_rows for selection in self.selections)
+        array = to_arrow(decoded, self.column.path, self.column.kind, num_rows)
+        return pick(array, self._rows())
+
+    def _rows(self) -> Rows:
+        """Where the wanted rows stand among those decoded."""
+        places: list[Rows] = [selection.rows for selection in self.selections]
+        first = 0
+        shifted: list[Int64s] = []
+        for place, selection in zip(places, self.selections, strict=True):
+            if isinstance(place, range) and len(places) == 1:
+                return place
+            if isinstance(place, range):
+                shifted.append(np.array([first + place.start, first + place.stop]))
+            else:
+                shifted.append(place + first)
+            first += selection.num_rows
+        if isinstance(places[0], range):
+            # All but the first and last page of a range are whole.
+            return range(int(shifted[0][0]), int(shifted[-1][1]))
+        return np.concatenate(shifted)
+
+
+def _mini_block(layout: PageLayout) -> MiniBlockLayout:
+    assert isinstance(layout, MiniBlockLayout)  # noqa: S101 - groups are built from such pages alone
+    return layout
+
+
+@dataclass(frozen=True, slots=True)
+class _FullZipGroup:
+    """Rows of one full-zip page."""
+
+    column: Column
+    part: Part
+    layout: FullZipLayout
+    bounds: tuple[Int64s, Int64s] | None
+    ranges: Ranges
+
+    def decode(self, memory: Bytes) -> pa.Array:
+        count = len(self.part.rows)
+        is_boolean = str(self.column.kind) == "bool"
+        if self.bounds is None:
+            decoded = full_zip.decode_even(self.layout, memory, count, is_boolean=is_boolean)
+        else:
+            # The memory holds the rows and nothing else.
+            ends = starts_of(self.bounds[1] - self.bounds[0])
+            decoded = full_zip.decode_rows(self.layout, memory, ends[:-1], ends[1:], is_boolean=is_boolean)
+        return to_arrow(decoded, self.column.path, self.column.kind, count)
+
+
+@dataclass(frozen=True, slots=True)
+class _ConstantGroup:
+    """Rows of one constant page."""
+
+    column: Column
+    part: Part
+    layout: ConstantLayout
+    buffers: list[Bytes]
+    ranges: Ranges
+
+    def decode(self, memory: Bytes) -> pa.Array:
+        del memory  # there is no data beyond the index
+        rows = self.part.rows
+        whole = range(int(rows[0]), int(rows[-1]) + 1)
+        decoded = constant.decode(
+            self.layout, self.buffers, self.column.kind, num_rows=self.part.page.num_rows, rows=whole
+        )
+        array = to_arrow(decoded, self.column.path, self.column.kind, len(whole))
+        return array if isinstance(rows, range) else pick(array, rows - whole.start)
+
+
+_Group: TypeAlias = _MiniBlockGroup | _FullZipGroup | _ConstantGroup
+
+
+def _group(column: Column, parts: list[Part], indexes: list[list[Bytes]]) -> Iterator[_Group]:
+    """Take the indexes, and put neighbouring parts together that can be decoded at once."""
+    waiting: list[Part] = []
+    waiting_bytes = 0
+    for part, index in zip(parts, indexes, strict=True):
+        layout = part.layout
+        if isinstance(layout, MiniBlockLayout):
+            if index:
+                column.indexes[part.number] = _mini_block_index(part, layout, index)
+            size = part.page.buffers[1][1]
+            is_alike = not waiting or mini_block.is_alike(_mini_block(waiting[0].layout), layout)
+            if waiting and not (is_alike and waiting_bytes + size <= _MAX_GROUP_BYTES):
+                yield _mini_block_group(column, waiting)
+                waiting, waiting_bytes = [], 0
+            waiting.append(part)
+            waiting_bytes += size
+            continue
+        if waiting:
+            yield _mini_block_group(column, waiting)
+            waiting, waiting_bytes = [], 0
+        yield (
+            _full_zip_group(column, part, layout, index)
+            if isinstance(layout, FullZipLayout)
+            else _ConstantGroup(column, part, layout, index, [])
+        )
+    if waiting:
+        yield _mini_block_group(column, waiting)
+
+
+def _mini_block_index(part: Part, layout: MiniBlockLayout, buffers: list[Bytes]) -> MiniBlockIndex:
+    starts, counts = chunk_table.decode_words(
+        buffers[0], is_large=layout.has_large_chunk, num_items=layout.num_items, data_size=part.page.buffers[1][1]
+    )
+    first_rows, has_preamble = None, None
+    if layout.rep is None:
+        first_rows = starts_of(counts)
+        if int(first_rows[-1]) != part.page.num_rows:
+            raise CorruptDataError(f"a page of {part.page.num_rows} rows has {int(first_rows[-1])} values")
+    elif not (layout.has_repetition_index and part.is_whole):
+        if not layout.has_repetition_index:
+            raise CorruptDataError("a page with lists has no repetition index")
+        first_rows, has_preamble = chunk_table.decode_repetition_index(buffers[-1], len(counts), part.page.num_rows)
+    table = chunk_table.ChunkTable(starts=starts, counts=counts, first_rows=first_rows, has_preamble=has_preamble)
+    dictionary = mini_block.decode_dictionary(layout, buffers[1]) if layout.dictionary is not None else None
+    return MiniBlockIndex(table, dictionary)
+
+
+def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
+    selections: list[ChunkSelection] = []
+    ranges: Ranges = []
+    for part in parts:
+        table = column.indexes[part.number].table
+        is_whole = part.is_whole
+        selection = (
+            chunk_table.select_all(table, part.page.num_rows) if is_whole else chunk_table.select_rows(table, part.rows)
+        )
+        selections.append(selection)
+        ranges += [part.range_of(1, *ends) for ends in chunk_table.byte_ranges(table, selection.chunks)]
+    return _MiniBlockGroup(column, parts, selections, _bridge(ranges) if isinstance(parts[0].rows, range) else ranges)
+
+
+def _bridge(ranges: Ranges) -> Ranges:
+    """One range for all, if little lies between them: it is read without a copy."""
+    wanted = sum(end - start for start, end in ranges)
+    ascending = all(one[1] <= other[0] for one, other in pairwise(ranges))
+    span = ranges[-1][1] - ranges[0][0]
+    return [(ranges[0][0], ranges[-1][1])] if ascending and span <= wanted * (1 + _MAX_GAP) else ranges
+
+
+def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: list[Bytes]) -> _FullZipGroup:
+    if index:
+        width = full_zip.index_width(part.page.buffers[1][1], part.page.num_rows)
+        starts, ends = full_zip.row_ranges(index, part.rows, width, part.page.buffers[0][1])
+        return _FullZipGroup(column, part, layout, (starts, ends), _touching(part, starts, ends))
+    step = full_zip.stride(layout)
+    if step * part.page.num_rows > part.page.buffers[0][1]:
+        raise CorruptDataError(f"a page of {part.page.buffers[0][1]} bytes cannot hold {part.page.num_rows} rows")
+    if isinstance(part.rows, range):
+        return _FullZipGroup(
+            column, part, layout, None, [part.range_of(0, part.rows.start * step, part.rows.stop * step)]
+        )
+    return _FullZipGroup(column, part, layout, None, _touching(part, part.rows * step, (part.rows + 1) * step))
+
+
+def _touching(part: Part, starts: Int64s, ends: Int64s) -> Ranges:
+    """Ranges of buffer 0; those that touch are joined."""
+    breaks = np.flatnonzero(starts[1:] != ends[:-1])
+    base = part.page.buffers[0][0]
+    first = starts[np.append(0, breaks + 1)] + base
+    last = ends[np.append(breaks, len(ends) - 1)] + base
+    return list(zip(first.tolist(), last.tolist(), strict=True))
+
+
+def _join(buffers: Sequence[pa.Buffer]) -> Bytes:
+    """Buffers end to end; one alone is not copied."""
+    views = [buffer_view(buffer, np.uint8) for buffer in buffers]
+    if len(views) == 1:
+        return views[0]
+    out: Bytes = empty(sum(map(len, views)), np.uint8)
+    return np.concatenate(views, out=out) if views else out
