@@ -188,11 +188,12 @@ def _join_levels(
     return Levels(layers, rep, np.concatenate(parts))
 
 
-def encode(decoded: Decoded) -> EncodedPage:
+def encode(decoded: Decoded, dictionary: tuple[FixedValues, Values] | None) -> EncodedPage:
     """Encode a page of file version 2.2.
 
     Args:
         decoded: Levels and values, at least one of them.
+        dictionary: The same values as indices and items, None to write them as they are.
 
     Raises:
         InvalidInputError: More levels in a chunk than it can hold; the page must be split.
@@ -200,24 +201,23 @@ def encode(decoded: Decoded) -> EncodedPage:
     levels, values = decoded.levels, decoded.values
     if values is None:
         raise ValueError("a mini-block page needs values")
-    built = choose.build_dictionary(values)
-    encoding, chunks = choose.encode_chunks(values if built is None else built[0])
-    dictionary = None if built is None else choose.encode_dictionary(built[1])
+    encoding, chunks = choose.encode_chunks(values if dictionary is None else dictionary[0])
+    items = None if dictionary is None else choose.encode_dictionary(dictionary[1])
     bounds = _level_bounds(levels, chunks.counts)
     rep = None if levels.rep is None else choose.encode_level_chunks(levels.rep, bounds)
     definition = None if levels.definition is None else choose.encode_level_chunks(levels.definition, bounds)
     words, data = _assemble(bounds, [one[1] for one in (rep, definition) if one is not None], chunks)
     buffers = [words, data]
-    if dictionary is not None:
-        buffers.append(dictionary[1])
+    if items is not None:
+        buffers.append(items[1])
     if levels.rep is not None:
         buffers.append(encode_repetition_index(levels.rep, bounds, max_rep(levels.layers)))
     layout = MiniBlockLayout(
         rep=None if rep is None else rep[0],
         definition=None if definition is None else definition[0],
         values=encoding,
-        dictionary=None if dictionary is None else dictionary[0],
-        num_dictionary_items=0 if built is None else len(built[1]),
+        dictionary=None if items is None else items[0],
+        num_dictionary_items=0 if dictionary is None else len(dictionary[1]),
         layers=levels.layers,
         num_buffers=len(chunks.buffers),
         has_repetition_index=levels.rep is not None,

@@ -1,0 +1,185 @@
+"""Turn some rows of a top-level field into encoded pages: which layout a page gets, and where pages end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding import choose
+from lance_core.encoding.arrow_values import slice_values, to_values
+from lance_core.encoding.leaves import shred
+from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
+from lance_core.encoding.structural import constant, full_zip, mini_block
+from lance_core.encoding.structural.page import Decoded
+from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
+from lance_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.repdef import Mask
+    from lance_core.encoding.structural.page import EncodedPage
+    from lance_core.encoding.values import Int64s, Values
+
+MAX_CHUNK_LEVELS = 2**16 - 1
+_LEVEL_BIT_BUDGET = 2**17
+
+LARGE_VALUE_BYTES = 256
+"""Values from this size on are zipped with their levels, so that one can be read without its neighbours."""
+
+_HUGE_VALUE_BYTES = 1 << 20
+_MAX_CHEAP_LEVELS = 1024
+_MAX_DICTIONARY_VALUE_BYTES = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPage:
+    """A page and the number of its rows."""
+
+    num_rows: int
+    page: EncodedPage
+
+
+def encode_leaf(path: LeafPath, array: pa.Array) -> Iterator[RowsPage]:
+    """Encode one leaf of some rows.
+
+    Args:
+        path: The leaf.
+        array: At least one row of the top-level field.
+
+    Raises:
+        InvalidInputError: A row that no page can hold.
+    """
+    levels, leaf = shred(path, array)
+    values = None if pa.types.is_null(leaf.type) else to_values(leaf)
+    decoded = Decoded(levels=levels, values=values, num_slots=len(leaf))
+    for num_rows, part, is_giant in _split(decoded, len(array)):
+        yield RowsPage(num_rows, _encode(part, leaf.type, path.leaf.name, is_giant=is_giant))
+
+
+def _split(decoded: Decoded, num_rows: int) -> Iterator[tuple[int, Decoded, bool]]:
+    """Cut rows with null or empty lists so that no chunk can collect more levels than it can count.
+
+    Yields:
+        Number of rows, the rows, and whether a single row is too large for chunks.
+    """
+    levels = decoded.levels
+    budget = _level_budget(levels)
+    if levels.rep is None or levels.definition is None or len(levels.rep) <= budget:
+        yield num_rows, decoded, False
+        return
+    visible = levels.definition <= max_visible_def(levels.layers)
+    if visible.all():
+        yield num_rows, decoded, False
+        return
+    row_starts = np.append(np.flatnonzero(levels.rep == max_rep(levels.layers)), len(levels.rep))
+    slots = np.append(0, np.cumsum(visible))
+    row = 0
+    while row < num_rows:
+        begin = int(row_starts[row])
+        following = max(row + 1, int(np.searchsorted(row_starts, begin + budget, side="right")) - 1)
+        end = int(row_starts[following])
+        low, high = int(slots[begin]), int(slots[end])
+        part = Decoded(
+            levels=Levels(levels.layers, levels.rep[begin:end], levels.definition[begin:end]),
+            values=None if decoded.values is None else _rebased(decoded.values, low, high),
+            num_slots=high - low,
+        )
+        yield following - row, part, end - begin > budget
+        row = following
+
+
+def _level_budget(levels: Levels) -> int:
+    bits = max_rep(levels.layers).bit_length() + max_def(levels.layers).bit_length()
+    return min(MAX_CHUNK_LEVELS, _LEVEL_BIT_BUDGET // max(1, bits))
+
+
+def _rebased(values: Values, start: int, end: int) -> Values:
+    """Some consecutive values; strings begin at offset 0."""
+    part = slice_values(values, start, end)
+    if isinstance(part, VariableValues):
+        first, last = int(part.offsets[0]), int(part.offsets[-1])
+        return VariableValues(part.offsets - part.offsets[0], part.data[first:last])
+    return part
+
+
+def _encode(decoded: Decoded, kind: pa.DataType, name: str, *, is_giant: bool) -> EncodedPage:
+    levels, values = decoded.levels, decoded.values
+    is_valid = None if levels.definition is None else levels.definition == 0
+    if values is None or not decoded.num_slots or (is_valid is not None and not is_valid.any()):
+        return constant.encode_null(levels)
+    num_levels = 0 if constant.is_cheap(levels) else decoded.num_slots
+    if num_levels <= _MAX_CHEAP_LEVELS:
+        value = constant.single_value(values, _null_slots(levels))
+        if value is not None:
+            return constant.encode_single(levels, value, kind)
+    if is_giant:
+        return _encode_giant(decoded, name)
+    built = None if _mean_bytes(values) > _MAX_DICTIONARY_VALUE_BYTES else choose.build_dictionary(values)
+    if built is None and _is_large(values):
+        return full_zip.encode(decoded)
+    return mini_block.encode(decoded, built)
+
+
+def _null_slots(levels: Levels) -> Mask | None:
+    """Value slots that hold nothing; None if all hold something."""
+    if levels.definition is None:
+        return None
+    definition = levels.definition
+    if levels.rep is not None:
+        definition = definition[definition <= max_visible_def(levels.layers)]
+    is_null = definition != 0
+    return is_null if is_null.any() else None
+
+
+def _encode_giant(decoded: Decoded, name: str) -> EncodedPage:
+    """One row with more levels than a chunk can count."""
+    values = decoded.values
+    if isinstance(values, FixedValues) and values.data.dtype == np.bool_:
+        as_bytes = FixedValues(values.data.view(np.uint8))
+        return full_zip.encode(Decoded(levels=decoded.levels, values=as_bytes, num_slots=decoded.num_slots))
+    if isinstance(values, FixedListValues) and _item_bits(values) == 1:
+        raise InvalidInputError(f"field {name!r}: a row with more than {MAX_CHUNK_LEVELS} lists of booleans")
+    return full_zip.encode(decoded)
+
+
+def _item_bits(values: FixedListValues) -> int:
+    items: Values = values
+    while isinstance(items, FixedListValues):
+        items = items.items
+    if isinstance(items, VariableValues) or items.data.dtype == np.bool_:
+        return 1
+    return items.data[:1].nbytes * 8
+
+
+def _mean_bytes(values: Values) -> float:
+    match values:
+        case VariableValues(offsets, _):
+            return int(offsets[-1]) / max(1, len(values))
+        case FixedValues(data):
+            return data.nbytes / max(1, len(data))
+        case FixedListValues():
+            return 0.0
+
+
+def _is_large(values: Values) -> bool:
+    match values:
+        case VariableValues(offsets, _):
+            lengths: Int64s = np.diff(offsets)
+            return _mean_bytes(values) >= LARGE_VALUE_BYTES or int(lengths.max()) >= _HUGE_VALUE_BYTES
+        case FixedValues():
+            return _mean_bytes(values) >= LARGE_VALUE_BYTES
+        case FixedListValues():
+            # pylance 14.0.2 cannot read full-zip lists of booleans with null items, or of odd length.
+            if _item_bits(values) == 1:
+                return False
+            lists: Values = values
+            count = 1
+            while isinstance(lists, FixedListValues):
+                count *= lists.dimension
+                lists = lists.items
+            return count * _item_bits(values) // 8 >= LARGE_VALUE_BYTES

@@ -1,0 +1,237 @@
+"""Write one data file of version 2.2.
+
+Page buffers come first, each at a multiple of 64 bytes, then the file descriptor, the metadata of the columns, and the
+footer. Each column collects rows until a page is full; pages of different columns have independent bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lance_core.encoding.leaves import check_nulls, leaf_paths
+from lance_core.encoding.pages import encode_leaf
+from lance_core.errors import InvalidInputError
+from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, encode_column, encode_descriptor
+from lance_core.format.file_version import check_writable, resolve_version
+from lance_core.format.footer import Footer, encode_footer, encode_table
+from lance_core.format.page_layout import encode_layout
+
+if TYPE_CHECKING:
+    from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.values import Bytes
+    from lance_core.format.schema import Field, Schema
+    from lance_core.store.base import ObjectWriter
+
+PAGE_BYTES = 8 << 20
+"""Bytes of Arrow data that make a page of one top-level field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenDataFile:
+    """A finished data file, as a manifest describes it.
+
+    Attributes:
+        num_rows: Rows.
+        size: Bytes.
+        field_ids: Fields that have a column (leaves only).
+        column_indices: Their columns, in the same order.
+        major: Major version.
+        minor: Minor version.
+    """
+
+    num_rows: int
+    size: int
+    field_ids: tuple[int, ...]
+    column_indices: tuple[int, ...]
+    major: int
+    minor: int
+
+
+@dataclass(slots=True)
+class _Collected:
+    """Rows of one top-level field that wait for their page, and the pages of its leaves."""
+
+    top: Field
+    paths: list[LeafPath]
+    pages: list[list[Page]]
+    arrays: list[pa.Array] = field(default_factory=list)
+    num_bytes: int = 0
+    num_rows: int = 0
+
+
+class DataFileWriter:
+    """One data file being written.
+
+    Args:
+        sink: Receives the bytes.
+        schema: Fields with their ids.
+        version: Version of the format, by name; None for the default.
+
+    Raises:
+        UnsupportedError: A version or type that cannot be written; nothing was written.
+    """
+
+    def __init__(self, sink: ObjectWriter, schema: Schema, *, version: str | None = "2.2") -> None:
+        self._version = resolve_version(version)
+        check_writable(self._version)
+        self._sink = sink
+        self._schema = schema
+        self._kinds = [one.type for one in schema.to_arrow()]
+        self._columns: list[_Collected] = []
+        for one in schema.fields:
+            paths = leaf_paths(one)
+            self._columns.append(_Collected(one, paths, [[] for _ in paths]))
+        self._position = 0
+        self._num_rows = 0
+
+    @property
+    def num_rows(self) -> int:
+        """Rows taken so far."""
+        return self._num_rows
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes handed to the sink."""
+        return self._position
+
+    @property
+    def bytes_buffered(self) -> int:
+        """Bytes of Arrow data that wait for their pages."""
+        return sum(column.num_bytes for column in self._columns)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows.
+
+        Args:
+            batch: Columns in the order of the schema. Its buffers are kept until their page is written.
+
+        Raises:
+            InvalidInputError: Other names or types than the schema's, or nulls where there must be none; no row of the
+                batch was taken.
+        """
+        if tuple(batch.schema.names) != self._schema.names:
+            raise InvalidInputError(
+                f"columns {batch.schema.names} do not match the schema's {list(self._schema.names)}"
+            )
+        arrays = [
+            _conform(array, kind, name)
+            for array, kind, name in zip(batch.columns, self._kinds, self._schema.names, strict=True)
+        ]
+        for array, column in zip(arrays, self._columns, strict=True):
+            check_nulls(column.top, array)
+        for array, column in zip(arrays, self._columns, strict=True):
+            self._collect(column, array)
+        self._num_rows += batch.num_rows
+
+    def finish(self) -> WrittenDataFile:
+        """Write what is left and the metadata, and commit the sink."""
+        for column in self._columns:
+            self._flush(column)
+        descriptor = self._put(encode_descriptor(self._schema, self._num_rows))
+        columns = [encode_column(pages) for column in self._columns for pages in column.pages]
+        columns_start = self._position
+        entries: list[tuple[int, int]] = []
+        for data in columns:
+            entries.append((self._position, len(data)))
+            self._write(data)
+        column_table_start = self._position
+        self._write(encode_table(entries))
+        global_table_start = self._position
+        self._write(encode_table([descriptor]))
+        footer = Footer(
+            column_metadata_start=columns_start,
+            column_table_start=column_table_start,
+            global_table_start=global_table_start,
+            num_global_buffers=1,
+            num_columns=len(columns),
+            major=self._version.major,
+            minor=self._version.minor,
+        )
+        self._write(encode_footer(footer))
+        self._sink.commit()
+        leaves = self._schema.leaves()
+        return WrittenDataFile(
+            num_rows=self._num_rows,
+            size=self._position,
+            field_ids=tuple(leaf.id for leaf in leaves),
+            column_indices=tuple(range(len(leaves))),
+            major=self._version.major,
+            minor=self._version.minor,
+        )
+
+    def _collect(self, column: _Collected, array: pa.Array) -> None:
+        """Add rows to a column; pages that are full are written."""
+        if not len(array):
+            return
+        num_bytes = max(1, array.nbytes)
+        step = max(1, len(array) * PAGE_BYTES // num_bytes)
+        for start in range(0, len(array), step):
+            part = array.slice(start, step)
+            column.arrays.append(part)
+            column.num_bytes += num_bytes * len(part) // len(array)
+            if column.num_bytes >= PAGE_BYTES * 3 // 4:
+                self._flush(column)
+
+    def _flush(self, column: _Collected) -> None:
+        """Write the rows that a column has collected."""
+        if not column.arrays:
+            return
+        array = column.arrays[0] if len(column.arrays) == 1 else pa.concat_arrays(column.arrays)
+        column.arrays, column.num_bytes = [], 0
+        for path, pages in zip(column.paths, column.pages, strict=True):
+            first_row = column.num_rows
+            for one in encode_leaf(path, array):
+                buffers = tuple(self._put(buffer) for buffer in one.page.buffers)
+                layout = encode_layout(one.page.layout)
+                pages.append(Page(buffers=buffers, num_rows=one.num_rows, first_row=first_row, layout=layout))
+                first_row += one.num_rows
+        column.num_rows += len(array)
+
+    def _put(self, data: bytes | Bytes) -> tuple[int, int]:
+        """Write a buffer where one may begin; its position and size."""
+        padding = -self._position % PAGE_ALIGNMENT
+        if padding:
+            self._write(PAD_BYTE * padding)
+        position = self._position
+        self._write(data if isinstance(data, bytes) else data.data)
+        return position, self._position - position
+
+    def _write(self, data: bytes | memoryview) -> None:
+        size = len(data) if isinstance(data, bytes) else data.nbytes
+        if size:
+            self._sink.write(data)
+            self._position += size
+
+
+def _conform(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """An array in the schema's type.
+
+    Raises:
+        InvalidInputError: It is of another type.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if _is_same(array.type, kind):
+        return array
+    if array.type in (pa.string_view(), pa.binary_view()):
+        return array.cast(kind)
+    raise InvalidInputError(f"column {name!r} is {array.type}, but the schema says {kind}")
+
+
+def _is_same(ours: pa.DataType, theirs: pa.DataType) -> bool:
+    """True if types differ at most in the names of list items and in what is nullable."""
+    if ours == theirs:
+        return True
+    if ours.id != theirs.id or ours.num_fields != theirs.num_fields:
+        return False
+    if pa.types.is_fixed_size_list(ours) and ours.list_size != theirs.list_size:
+        return False
+    if not pa.types.is_nested(ours):
+        return False
+    pairs = [(ours.field(i), theirs.field(i)) for i in range(ours.num_fields)]
+    if pa.types.is_struct(ours) and any(one.name != other.name for one, other in pairs):
+        return False
+    return all(_is_same(one.type, other.type) for one, other in pairs)
