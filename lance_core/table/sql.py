@@ -268,7 +268,7 @@ _TEXT_MATCHES: dict[type[Any], Callable[[Datum, str], Datum]] = {
 }
 
 _TYPE = exp.DataType.Type
-_CAST_TYPES: dict[exp.DataType.Type, pa.DataType] = {
+_CAST_TYPES: dict[Any, pa.DataType] = {
     _TYPE.BOOLEAN: pa.bool_(),
     _TYPE.TINYINT: pa.int8(),
     _TYPE.SMALLINT: pa.int16(),

@@ -1,0 +1,126 @@
+"""Defaults and checks of arguments that several public functions share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.table.stage import FileLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_core.table.snapshot import Snapshot
+
+DEFAULT_MAX_ROWS_PER_FILE = 1024 * 1024
+DEFAULT_MAX_BYTES_PER_FILE = 90 * 1024**3
+DEFAULT_STORAGE_VERSION = "2.2"
+DEFAULT_CONFLICT_RETRIES = 10
+
+WRITE_MODES = ("create", "append", "overwrite")
+_STORAGE_VERSION_NAMES = {"stable": DEFAULT_STORAGE_VERSION}
+
+# Arguments of pylance that are only hints: whatever their value, the result is the same.
+_HINTS = frozenset(
+    {
+        "batch_readahead",
+        "block_size",
+        "data_cache_bytes",
+        "fragment_readahead",
+        "index_cache_size",
+        "index_cache_size_bytes",
+        "io_buffer_size",
+        "late_materialization",
+        "max_rows_per_group",
+        "metadata_cache_size_bytes",
+        "num_threads",
+        "use_scalar_index",
+        "use_stats",
+    }
+)
+# Arguments of pylance that change the result and that lance_core does not have.
+_MISSING = frozenset(
+    {
+        "asof",
+        "auto_cleanup_options",
+        "base_store_params",
+        "batch_size_bytes",
+        "binary_copy_read_batch_bytes",
+        "blob_handling",
+        "branch",
+        "commit_lock",
+        "commit_timeout",
+        "compaction_mode",
+        "default_scan_options",
+        "defer_index_remap",
+        "detached",
+        "disable_scoring_autoprojection",
+        "enable_v2_manifest_paths",
+        "external_blob_mode",
+        "fast_search",
+        "full_text_query",
+        "include_deleted_rows",
+        "initial_bases",
+        "max_page_bytes",
+        "namespace_client",
+        "nearest",
+        "order_by",
+        "prefilter",
+        "progress",
+        "read_params",
+        "session",
+        "strict_batch_size",
+        "table_id",
+        "target_all_bases",
+        "target_bases",
+        "use_legacy_format",
+    }
+)
+
+
+def check_unsupported(function: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments that would change the result and that lance_core does not have.
+
+    Raises:
+        UnsupportedError: An argument of pylance, given and not None.
+        InvalidInputError: An argument that nobody knows.
+    """
+    for name, value in arguments.items():
+        if name not in _HINTS and name not in _MISSING:
+            raise InvalidInputError(f"{function} has no argument {name!r}")
+        if value is not None and name in _MISSING:
+            raise UnsupportedError(f"argument {name!r} of {function} is not supported by lance_core")
+
+
+def check_window(limit: int | None, offset: int | None, batch_size: int | None) -> None:
+    """Refuse negative numbers of rows."""
+    for name, value, least in (("limit", limit, 0), ("offset", offset, 0), ("batch_size", batch_size, 1)):
+        if value is not None and value < least:
+            raise InvalidInputError(f"{name} must be at least {least}, not {value}")
+
+
+def check_mode(mode: str) -> None:
+    """Refuse unknown modes of writing."""
+    if mode not in WRITE_MODES:
+        raise InvalidInputError(f"mode is {', '.join(WRITE_MODES)}, not {mode!r}; nothing was written")
+
+
+def file_limits(max_rows_per_file: int, max_bytes_per_file: int) -> FileLimits:
+    """Check when a data file is full."""
+    if max_rows_per_file < 1 or max_bytes_per_file < 1:
+        raise InvalidInputError("max_rows_per_file and max_bytes_per_file must be at least 1; nothing was written")
+    return FileLimits(max_rows_per_file=max_rows_per_file, max_bytes_per_file=max_bytes_per_file)
+
+
+def file_version(asked: str | None, existing: Snapshot | None) -> str:
+    """The file version to write: the one asked for, else that of the dataset, else the default.
+
+    Raises:
+        UnsupportedError: A version that lance_core does not write.
+    """
+    chosen = _STORAGE_VERSION_NAMES.get(asked, asked) if asked is not None else None
+    if chosen is None:
+        chosen = DEFAULT_STORAGE_VERSION if existing is None else existing.manifest.data_storage_version
+    if chosen != DEFAULT_STORAGE_VERSION:
+        raise UnsupportedError(f"lance_core writes file version {DEFAULT_STORAGE_VERSION}, not {chosen}")
+    return chosen

@@ -1,0 +1,367 @@
+"""Fragments as users see them: their metadata, reading one of them, and writing new ones without a commit."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lance_core.arguments import (
+    DEFAULT_MAX_BYTES_PER_FILE,
+    DEFAULT_MAX_ROWS_PER_FILE,
+    check_mode,
+    file_limits,
+    file_version,
+)
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment, RowLineageColumn
+from lance_core.format.paths import deletion_file_path
+from lance_core.store.open import open_store
+from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.scan import count_matching, plan_filter, plan_scan, scan_fragment, scan_fragments
+from lance_core.table.snapshot import find_versions, open_snapshot
+from lance_core.table.stage import stage_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyarrow.compute import Expression
+
+    from lance_core.dataset import LanceDataset
+    from lance_core.table.snapshot import Snapshot
+
+_DELETION_NAMES = {DeletionFileType.ARROW_ARRAY: "array", DeletionFileType.BITMAP: "bitmap"}
+_DELETION_TYPES = {name: kind for kind, name in _DELETION_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentMetadata:
+    """What a manifest knows about a fragment; picklable and convertible to JSON.
+
+    Attributes:
+        id: Unique in the table; 0 for a staged fragment whose commit assigns it.
+        files: Data files.
+        physical_rows: Rows in the data files, deleted ones included.
+        deletion_file: None if no row is deleted.
+        row_id_meta: Encoded stable row ids, None without them.
+        created_at_version_meta: Encoded versions in which the rows were added.
+        last_updated_at_version_meta: Encoded versions in which the rows were last changed.
+    """
+
+    id: int
+    files: Sequence[DataFile]
+    physical_rows: int
+    deletion_file: DeletionFile | None = None
+    row_id_meta: bytes | None = None
+    created_at_version_meta: bytes | None = None
+    last_updated_at_version_meta: bytes | None = None
+
+    @property
+    def num_deletions(self) -> int:
+        """Rows that are deleted."""
+        return 0 if self.deletion_file is None else self.deletion_file.num_deleted_rows
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that are left."""
+        return self.physical_rows - self.num_deletions
+
+    def data_files(self) -> list[DataFile]:
+        """The data files."""
+        return list(self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """A value made of dicts, lists, numbers and text only, as in pylance."""
+        return {
+            "id": self.id,
+            "files": [_file_to_json(file) for file in self.files],
+            "physical_rows": self.physical_rows,
+            "deletion_file": _deletion_to_json(self.deletion_file),
+            "row_id_meta": _bytes_to_json(self.row_id_meta),
+            "created_at_version_meta": _bytes_to_json(self.created_at_version_meta),
+            "last_updated_at_version_meta": _bytes_to_json(self.last_updated_at_version_meta),
+        }
+
+    @staticmethod
+    def from_json(json_data: str | Mapping[str, Any]) -> FragmentMetadata:
+        """Read what `to_json` made, as text or as a dict.
+
+        Raises:
+            InvalidInputError: Something else.
+        """
+        try:
+            data = json.loads(json_data) if isinstance(json_data, str) else json_data
+            return FragmentMetadata(
+                id=data["id"],
+                files=[_file_from_json(file) for file in data["files"]],
+                physical_rows=data["physical_rows"],
+                deletion_file=_deletion_from_json(data["deletion_file"]),
+                row_id_meta=_bytes_from_json(data["row_id_meta"]),
+                created_at_version_meta=_bytes_from_json(data["created_at_version_meta"]),
+                last_updated_at_version_meta=_bytes_from_json(data["last_updated_at_version_meta"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"not the JSON of a fragment: {error!r}") from error
+
+
+def _file_to_json(file: DataFile) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "fields": list(file.fields),
+        "column_indices": list(file.column_indices),
+        "file_major_version": file.file_major_version,
+        "file_minor_version": file.file_minor_version,
+        "file_size_bytes": file.file_size_bytes,
+        "base_id": file.base_id,
+    }
+
+
+def _file_from_json(data: Mapping[str, Any]) -> DataFile:
+    return DataFile(
+        path=data["path"],
+        fields=tuple(data["fields"]),
+        column_indices=tuple(data["column_indices"]),
+        file_major_version=data["file_major_version"],
+        file_minor_version=data["file_minor_version"],
+        file_size_bytes=data["file_size_bytes"],
+        base_id=data["base_id"],
+    )
+
+
+def _deletion_to_json(file: DeletionFile | None) -> dict[str, Any] | None:
+    if file is None:
+        return None
+    return {
+        "read_version": file.read_version,
+        "id": file.id,
+        "file_type": _DELETION_NAMES[file.file_type],
+        "num_deleted_rows": file.num_deleted_rows,
+        "base_id": file.base_id,
+    }
+
+
+def _deletion_from_json(data: Mapping[str, Any] | None) -> DeletionFile | None:
+    return None if data is None else DeletionFile(**{**data, "file_type": _DELETION_TYPES[data["file_type"]]})
+
+
+def _bytes_to_json(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _bytes_from_json(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)
+
+
+def to_metadata(fragment: Fragment) -> FragmentMetadata:
+    """The public form of a fragment."""
+    return FragmentMetadata(
+        id=fragment.id,
+        files=list(fragment.files),
+        physical_rows=fragment.physical_rows,
+        deletion_file=fragment.deletion_file,
+        row_id_meta=_inline(fragment.row_id_sequence),
+        created_at_version_meta=_inline(fragment.created_at_version_sequence),
+        last_updated_at_version_meta=_inline(fragment.last_updated_at_version_sequence),
+    )
+
+
+def _inline(sequence: bytes | RowLineageColumn | None) -> bytes | None:
+    if isinstance(sequence, RowLineageColumn):
+        raise UnsupportedError("row ids that lie in data files cannot be part of fragment metadata")
+    return sequence
+
+
+def from_metadata(metadata: FragmentMetadata) -> Fragment:
+    """The inner form of a fragment."""
+    return Fragment(
+        id=metadata.id,
+        files=tuple(metadata.files),
+        physical_rows=metadata.physical_rows,
+        deletion_file=metadata.deletion_file,
+        row_id_sequence=metadata.row_id_meta,
+        created_at_version_sequence=metadata.created_at_version_meta,
+        last_updated_at_version_sequence=metadata.last_updated_at_version_meta,
+    )
+
+
+class LanceFragment:
+    """One fragment of a dataset version. Made by `LanceDataset.get_fragments`."""
+
+    def __init__(self, dataset: LanceDataset, fragment_id: int, *, fragment: Fragment, snapshot: Snapshot) -> None:
+        self._dataset = dataset
+        self._fragment = fragment
+        self._snapshot = snapshot
+        self._id = fragment_id
+
+    def __repr__(self) -> str:
+        return f"LanceFragment(id={self._id}, physical_rows={self.physical_rows}, num_deletions={self.num_deletions})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_fragment_of, (self._dataset, self._id))
+
+    @property
+    def fragment_id(self) -> int:
+        """Id of the fragment."""
+        return self._id
+
+    @property
+    def metadata(self) -> FragmentMetadata:
+        """What the manifest knows about it."""
+        return to_metadata(self._fragment)
+
+    @property
+    def physical_rows(self) -> int:
+        """Rows in the data files, deleted ones included."""
+        return self._fragment.physical_rows
+
+    @property
+    def num_deletions(self) -> int:
+        """Rows that are deleted."""
+        return self._fragment.num_deleted_rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the dataset."""
+        return self._dataset.schema
+
+    def data_files(self) -> list[DataFile]:
+        """The data files."""
+        return list(self._fragment.files)
+
+    def deletion_file(self) -> str | None:
+        """Path of the deletion file below the dataset, None if there is none."""
+        file = self._fragment.deletion_file
+        return None if file is None else deletion_file_path(self._id, file)
+
+    def count_rows(self, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
+        """How many rows are left, or match a filter."""
+        if filter is None:
+            return self._fragment.num_rows
+        plan = plan_filter(self._snapshot.manifest.schema, filter)
+        return count_matching(FragmentReader(self._snapshot.store, self._fragment), plan)
+
+    def to_batches(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        batch_size: int | None = None,
+        filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+        limit: int | None = None,
+        offset: int | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        rows: tuple[int, int] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the fragment batch by batch.
+
+        Args:
+            columns: Names or dotted paths, all columns if None.
+            batch_size: Rows read at a time.
+            filter: SQL text or pyarrow expression.
+            limit: Rows at most.
+            offset: Matching rows to leave out first.
+            with_row_id: Add ``_rowid``.
+            with_row_address: Add ``_rowaddr``.
+            rows: Read only the row offsets [start, end), counted with deleted rows: how one large fragment is
+                divided over tasks. Not together with limit or offset.
+        """
+        plan = plan_scan(
+            self._snapshot.manifest.schema,
+            columns=columns,
+            filter=filter,
+            batch_size=batch_size,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+        )
+        store = self._snapshot.store
+        if rows is None:
+            return scan_fragments(store, [self._fragment], plan, limit=limit, offset=offset or 0)
+        start, end = rows
+        if limit is not None or offset is not None or not 0 <= start <= end <= self.physical_rows:
+            raise InvalidInputError(
+                f"rows={rows} is no range of {self.physical_rows} rows, or came with limit or offset"
+            )
+        return scan_fragment(FragmentReader(store, self._fragment), plan, start=start, end=end)
+
+    def to_table(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+        *,
+        limit: int | None = None,
+        offset: int | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+    ) -> pa.Table:
+        """Read the fragment into memory; arguments as in `to_batches`."""
+        return self._dataset.to_table(
+            columns=columns,
+            filter=filter,
+            limit=limit,
+            offset=offset,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            fragments=[self],
+        )
+
+    def head(self, num_rows: int) -> pa.Table:
+        """The first rows."""
+        return self.to_table(limit=num_rows)
+
+
+def _fragment_of(dataset: LanceDataset, fragment_id: int) -> LanceFragment:
+    fragment = dataset.get_fragment(fragment_id)
+    if fragment is None:
+        raise InvalidInputError(f"version {dataset.version} has no fragment {fragment_id}", path=dataset.uri)
+    return fragment
+
+
+def write_fragments(
+    data: Any,
+    dataset_uri: str | os.PathLike[str] | LanceDataset,
+    schema: pa.Schema | None = None,
+    *,
+    mode: str = "append",
+    max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
+    max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
+    data_storage_version: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> list[FragmentMetadata]:
+    """Write data files that no version knows yet; `LanceDataset.commit` makes them visible.
+
+    Args:
+        data: As for `lance_core.write_dataset`.
+        dataset_uri: Address of the dataset, which need not exist.
+        schema: Arrow schema of the data.
+        mode: ``append``: the data must fit the newest version, if there is one; ``create`` or ``overwrite``: it
+            brings a schema of its own.
+        max_rows_per_file: Rows in a full file.
+        max_bytes_per_file: Bytes in a full file, roughly.
+        data_storage_version: File version.
+        storage_options: Settings of the storage service.
+
+    Returns:
+        One fragment with id 0 for each file.
+
+    Raises:
+        InvalidInputError: Data or arguments that do not fit; nothing is left behind.
+    """
+    check_mode(mode)
+    store = open_store(_uri_of(dataset_uri), storage_options)
+    existing = open_snapshot(store) if mode == "append" and find_versions(store).numbers else None
+    fragments, _ = stage_data(
+        store,
+        data,
+        schema,
+        table=None if existing is None else existing.manifest.schema,
+        data_storage_version=file_version(data_storage_version, existing),
+        limits=file_limits(max_rows_per_file, max_bytes_per_file),
+    )
+    return [to_metadata(fragment) for fragment in fragments]
+
+
+def _uri_of(dataset: str | os.PathLike[str] | LanceDataset) -> str | os.PathLike[str]:
+    return dataset if isinstance(dataset, (str, os.PathLike)) else dataset.uri

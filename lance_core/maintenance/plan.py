@@ -1,0 +1,186 @@
+"""Which fragments to rewrite, decided from the manifest alone.
+
+Source: the compaction planner of pylance 14.0.2, whose plans these rules reproduce. Fragments are walked in the order
+of their ids. A candidate has too many deleted rows (worth rewriting by itself) or too few rows (worth rewriting with a
+neighbour). Consecutive candidates that the same indices cover form a bin; bins are cut into tasks of about the target
+size. Fragments never move past one that stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lance_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.manifest import Manifest
+
+_CONFIG_PREFIX = "lance.compaction."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionOptions:
+    """How to compact; field names as in pylance.
+
+    Attributes:
+        target_rows_per_fragment: Rows that new fragments shall have.
+        max_bytes_per_file: Bytes in a full data file, roughly.
+        materialize_deletions: Rewrite fragments that have many deleted rows.
+        materialize_deletions_threshold: Share of deleted rows above which they are rewritten.
+        batch_size: Rows read at a time; None for as many as make about 32 MiB.
+        max_source_fragments: Fragments to rewrite at most; whole tasks that would exceed it wait.
+        max_source_rows: Live rows to rewrite at most.
+        max_source_bytes: Bytes of data files to rewrite at most.
+        excluded_fragment_ids: Fragments that stay as they are; nothing is merged across them.
+    """
+
+    target_rows_per_fragment: int = 1024 * 1024
+    max_bytes_per_file: int = 90 * 1024**3
+    materialize_deletions: bool = True
+    materialize_deletions_threshold: float = 0.1
+    batch_size: int | None = None
+    max_source_fragments: int | None = None
+    max_source_rows: int | None = None
+    max_source_bytes: int | None = None
+    excluded_fragment_ids: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteTask:
+    """Fragments to rewrite together.
+
+    Attributes:
+        read_version: Version the fragments are from.
+        fragments: The fragments as they are in that version, neighbours in the order of the table.
+    """
+
+    read_version: int
+    fragments: tuple[Fragment, ...]
+
+
+def make_options(given: Mapping[str, object], config: Mapping[str, str]) -> CompactionOptions:
+    """Options from arguments (None means not given), else from the table's config, else the defaults.
+
+    Raises:
+        InvalidInputError: A value that makes no sense.
+    """
+    options: dict[str, object] = {}
+    for name, kind in _OPTION_TYPES.items():
+        text = config.get(_CONFIG_PREFIX + name)
+        if given.get(name) is not None:
+            options[name] = given[name]
+        elif text is not None:
+            options[name] = _parse(name, text, kind)
+    made = CompactionOptions(**options)  # type: ignore[arg-type]
+    if made.target_rows_per_fragment < 1 or made.max_bytes_per_file < 1:
+        raise InvalidInputError("target_rows_per_fragment and max_bytes_per_file must be at least 1")
+    return made
+
+
+def _parse(name: str, text: str, kind: type) -> object:
+    try:
+        return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError) as error:
+        raise InvalidInputError(f"config {_CONFIG_PREFIX}{name} is {text!r}, not a {kind.__name__}") from error
+
+
+_OPTION_TYPES: dict[str, type] = {
+    "target_rows_per_fragment": int,
+    "max_bytes_per_file": int,
+    "materialize_deletions": bool,
+    "materialize_deletions_threshold": float,
+    "batch_size": int,
+    "max_source_fragments": int,
+    "max_source_rows": int,
+    "max_source_bytes": int,
+    "excluded_fragment_ids": frozenset,
+}
+
+
+def plan_compaction(manifest: Manifest, options: CompactionOptions) -> tuple[RewriteTask, ...]:
+    """The tasks of a compaction; none if nothing is worth it."""
+    fragments = manifest.fragments
+    live = fragments.num_rows.tolist()
+    cuts = [cut for one in _bins(manifest, options) for cut in _cut(one, live, options.target_rows_per_fragment)]
+    chosen = _within_budget(manifest, cuts, live, options)
+    return tuple(_task(manifest, places) for places in chosen)
+
+
+def plan_materialization(manifest: Manifest, *, threshold: float = 0.0) -> tuple[RewriteTask, ...]:
+    """One task for each fragment whose share of deleted rows is above the threshold."""
+    fragments = manifest.fragments
+    heavy = fragments.num_deleted_rows > fragments.physical_rows * threshold
+    return tuple(_task(manifest, [place]) for place in heavy.nonzero()[0].tolist())
+
+
+def _task(manifest: Manifest, places: Sequence[int]) -> RewriteTask:
+    fragments = tuple(manifest.fragments[place] for place in places)
+    return RewriteTask(read_version=manifest.version, fragments=fragments)
+
+
+def _bins(manifest: Manifest, options: CompactionOptions) -> Iterator[list[int]]:
+    """Runs of neighbouring candidates, as places in the list of fragments."""
+    fragments = manifest.fragments
+    is_heavy = fragments.num_deleted_rows > fragments.physical_rows * options.materialize_deletions_threshold
+    is_heavy &= options.materialize_deletions
+    is_candidate = is_heavy | (fragments.physical_rows < options.target_rows_per_fragment)
+    ids = fragments.ids.tolist()
+    covering = _covering_indices(manifest)
+    current: list[int] = []
+    cover: frozenset[int] = frozenset()
+    for place, fragment_id in enumerate(ids):
+        fits = bool(is_candidate[place]) and fragment_id not in options.excluded_fragment_ids
+        own_cover = covering(fragment_id)
+        if current and (not fits or own_cover != cover):
+            if len(current) > 1 or is_heavy[current[0]]:
+                yield current
+            current = []
+        if fits:
+            current.append(place)
+            cover = own_cover
+    if len(current) > 1 or (current and is_heavy[current[0]]):
+        yield current
+
+
+def _covering_indices(manifest: Manifest) -> Callable[[int], frozenset[int]]:
+    """For a fragment id, which index entries cover it; an entry that does not say is taken to cover all."""
+    covered = [index.fragment_ids for index in manifest.indices]
+    if not covered:
+        return lambda _: frozenset()
+    return lambda one: frozenset(number for number, ids in enumerate(covered) if ids is None or one in ids)
+
+
+def _cut(places: list[int], live: Sequence[int], target: int) -> Iterator[list[int]]:
+    """Take fragments until the target is reached, as long as what remains reaches it as well."""
+    remaining = sum(live[place] for place in places)
+    current: list[int] = []
+    rows = 0
+    for place in places:
+        current.append(place)
+        rows += live[place]
+        remaining -= live[place]
+        if rows >= target and remaining >= target:
+            yield current
+            current, rows = [], 0
+    if current:
+        yield current
+
+
+def _within_budget(
+    manifest: Manifest, cuts: Sequence[list[int]], live: Sequence[int], options: CompactionOptions
+) -> Iterator[list[int]]:
+    """Tasks from the front until the next would exceed a limit."""
+    limits = (options.max_source_fragments, options.max_source_rows, options.max_source_bytes)
+    spent = [0, 0, 0]
+    for places in cuts:
+        size = 0
+        if options.max_source_bytes is not None:
+            size = sum(file.file_size_bytes for place in places for file in manifest.fragments[place].files)
+        spent = [a + b for a, b in zip(spent, (len(places), sum(live[p] for p in places), size), strict=True)]
+        if any(limit is not None and used > limit for limit, used in zip(limits, spent, strict=True)):
+            return
+        yield places

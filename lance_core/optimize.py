@@ -1,0 +1,281 @@
+"""Compaction as users see it: all at once, or planned here, executed anywhere and committed once."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lance_core.arguments import DEFAULT_CONFLICT_RETRIES, check_unsupported
+from lance_core.errors import InvalidInputError
+from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
+from lance_core.maintenance.compact import compact
+from lance_core.maintenance.materialize import materialize_deletions
+from lance_core.maintenance.plan import CompactionOptions, RewriteTask, make_options, plan_compaction
+from lance_core.maintenance.plan import plan_materialization as plan_materialization_tasks
+from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
+from lance_core.maintenance.rewrite import RewriteResult as InnerResult
+from lance_core.maintenance.rewrite import commit_results, execute_task, sum_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lance_core.dataset import LanceDataset
+
+_MAX_DEFAULT_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTask:
+    """Fragments to rewrite together; picklable and convertible to JSON.
+
+    Attributes:
+        read_version: Version the plan is for.
+        fragments: The fragments.
+        options: How to write the new files.
+    """
+
+    read_version: int
+    fragments: tuple[FragmentMetadata, ...]
+    options: CompactionOptions
+
+    def execute(self, dataset: LanceDataset) -> RewriteResult:
+        """Write the new files; nobody sees them before `Compaction.commit`. Works in any process.
+
+        Args:
+            dataset: The dataset, at any version.
+        """
+        if dataset.version != self.read_version:
+            dataset = dataset.checkout_version(self.read_version)
+        task = RewriteTask(read_version=self.read_version, fragments=tuple(map(from_metadata, self.fragments)))
+        return _public(execute_task(dataset.snapshot, task, self.options))
+
+    def json(self) -> str:
+        """The task as JSON."""
+        options = {**asdict(self.options), "excluded_fragment_ids": sorted(self.options.excluded_fragment_ids)}
+        fragments = [one.to_json() for one in self.fragments]
+        return json.dumps({"read_version": self.read_version, "fragments": fragments, "options": options})
+
+    @staticmethod
+    def from_json(text: str) -> CompactionTask:
+        """Read what `json` made."""
+        data = json.loads(text)
+        options: dict[str, Any] = data["options"]
+        options["excluded_fragment_ids"] = frozenset(options["excluded_fragment_ids"])
+        return CompactionTask(
+            read_version=data["read_version"],
+            fragments=tuple(FragmentMetadata.from_json(one) for one in data["fragments"]),
+            options=CompactionOptions(**options),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """What a compaction would do.
+
+    Attributes:
+        read_version: Version the plan is for.
+        tasks: Independent tasks.
+    """
+
+    read_version: int
+    tasks: tuple[CompactionTask, ...]
+
+    def num_tasks(self) -> int:
+        """How many tasks there are."""
+        return len(self.tasks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteResult:
+    """What one task made; picklable and convertible to JSON.
+
+    Attributes:
+        read_version: Version the plan was for.
+        original_fragments: Fragments to replace.
+        new_fragments: Staged fragments with their live rows.
+    """
+
+    read_version: int
+    original_fragments: tuple[FragmentMetadata, ...]
+    new_fragments: tuple[FragmentMetadata, ...]
+
+    @property
+    def metrics(self) -> CompactionMetrics:
+        """The numbers of this task."""
+        return _inner(self).metrics
+
+    def json(self) -> str:
+        """The result as JSON."""
+        lists = {name: [one.to_json() for one in getattr(self, name)] for name in _FRAGMENT_LISTS}
+        return json.dumps({"read_version": self.read_version, **lists})
+
+    @staticmethod
+    def from_json(text: str) -> RewriteResult:
+        """Read what `json` made."""
+        data = json.loads(text)
+        lists = {name: tuple(FragmentMetadata.from_json(one) for one in data[name]) for name in _FRAGMENT_LISTS}
+        return RewriteResult(read_version=data["read_version"], **lists)
+
+
+_FRAGMENT_LISTS = ("original_fragments", "new_fragments")
+
+
+class Compaction:
+    """Compaction in three steps, so that the second can run in other processes."""
+
+    @staticmethod
+    def plan(dataset: LanceDataset, options: Mapping[str, Any] | None = None) -> CompactionPlan:
+        """Decide what to rewrite; reads nothing but the manifest.
+
+        Args:
+            dataset: Version to plan on.
+            options: Arguments of `DatasetOptimizer.compact_files` by name.
+        """
+        chosen = _options(dataset, options or {})
+        return _plan(dataset, plan_compaction(dataset.snapshot.manifest, chosen), chosen)
+
+    @staticmethod
+    def plan_materialization(dataset: LanceDataset, options: Mapping[str, Any] | None = None) -> CompactionPlan:
+        """As `plan`, but only fragments with deleted rows (share above the threshold, default 0). Not in pylance."""
+        chosen = _options(dataset, {"materialize_deletions_threshold": 0.0, **(options or {})})
+        tasks = plan_materialization_tasks(dataset.snapshot.manifest, threshold=chosen.materialize_deletions_threshold)
+        return _plan(dataset, tasks, chosen)
+
+    @staticmethod
+    def commit(
+        dataset: LanceDataset,
+        rewrites: Sequence[RewriteResult],
+        *,
+        transaction_properties: Mapping[str, str] | None = None,
+    ) -> CompactionMetrics:
+        """Publish results in one version; the dataset object moves to it. No results make no version.
+
+        Raises:
+            CommitConflictError: Another commit touched one of the fragments; plan again on the newest version. The
+                new files are removed.
+        """
+        if not rewrites:
+            return CompactionMetrics()
+        results = [_inner(one) for one in rewrites]
+        dataset.snapshot = commit_results(dataset.snapshot.store, results, properties=transaction_properties)
+        return sum_metrics(results)
+
+    @staticmethod
+    def execute(dataset: LanceDataset, options: Mapping[str, Any] | None = None) -> CompactionMetrics:
+        """Plan, execute and commit here."""
+        return dataset.optimize.compact_files(**(options or {}))
+
+
+class DatasetOptimizer:
+    """Maintenance of a dataset's files. Made by `LanceDataset.optimize`."""
+
+    def __init__(self, dataset: LanceDataset) -> None:
+        self._dataset = dataset
+
+    def compact_files(
+        self,
+        *,
+        num_threads: int | None = None,
+        conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+        transaction_properties: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> CompactionMetrics:
+        """Merge small fragments and drop deleted rows; the dataset object moves to the new version.
+
+        Arguments that are not given come from the table's config (``lance.compaction.<name>``), else from the
+        defaults. With nothing to do no version is made. Rows of rewritten fragments move behind those of fragments
+        that stay, as with pylance.
+
+        Args:
+            num_threads: Tasks executed at the same time.
+            conflict_retries: How often to plan anew when another commit touched the fragments.
+            transaction_properties: Text for the history.
+            **options: target_rows_per_fragment, max_bytes_per_file, materialize_deletions,
+                materialize_deletions_threshold, batch_size, max_source_fragments, max_source_rows, max_source_bytes,
+                excluded_fragment_ids; see `CompactionOptions`.
+
+        Raises:
+            CommitConflictError: Other commits touched the fragments each time.
+        """
+        dataset = self._dataset
+        snapshot, metrics = compact(
+            dataset.snapshot,
+            _options(dataset, options),
+            num_threads=_threads(num_threads),
+            conflict_retries=conflict_retries,
+            properties=transaction_properties,
+        )
+        dataset.snapshot = snapshot
+        return metrics
+
+    def materialize_deletions(
+        self,
+        *,
+        threshold: float = 0.0,
+        num_threads: int | None = None,
+        conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+        transaction_properties: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> CompactionMetrics:
+        """Rewrite fragments without their deleted rows, and touch no others. Not in pylance.
+
+        Args:
+            threshold: Share of deleted rows above which a fragment is rewritten; by default any.
+            num_threads: As in `compact_files`.
+            conflict_retries: As in `compact_files`.
+            transaction_properties: As in `compact_files`.
+            **options: max_bytes_per_file, batch_size, target_rows_per_fragment.
+        """
+        dataset = self._dataset
+        snapshot, metrics = materialize_deletions(
+            dataset.snapshot,
+            _options(dataset, {**options, "materialize_deletions_threshold": threshold}),
+            num_threads=_threads(num_threads),
+            conflict_retries=conflict_retries,
+            properties=transaction_properties,
+        )
+        dataset.snapshot = snapshot
+        return metrics
+
+
+def _options(dataset: LanceDataset, given: Mapping[str, Any]) -> CompactionOptions:
+    known = set(CompactionOptions.__dataclass_fields__)
+    check_unsupported("compact_files", {name: value for name, value in given.items() if name not in known})
+    chosen = {name: value for name, value in given.items() if name in known}
+    if chosen.get("excluded_fragment_ids") is not None:
+        chosen["excluded_fragment_ids"] = frozenset(chosen["excluded_fragment_ids"])
+    return make_options(chosen, dataset.config())
+
+
+def _threads(num_threads: int | None) -> int:
+    if num_threads is not None and num_threads < 1:
+        raise InvalidInputError("num_threads must be at least 1")
+    return num_threads or min(os.cpu_count() or 1, _MAX_DEFAULT_THREADS)
+
+
+def _plan(dataset: LanceDataset, tasks: Sequence[RewriteTask], options: CompactionOptions) -> CompactionPlan:
+    public = [
+        CompactionTask(
+            read_version=task.read_version, fragments=tuple(map(to_metadata, task.fragments)), options=options
+        )
+        for task in tasks
+    ]
+    return CompactionPlan(read_version=dataset.version, tasks=tuple(public))
+
+
+def _public(result: InnerResult) -> RewriteResult:
+    return RewriteResult(
+        read_version=result.read_version,
+        original_fragments=tuple(map(to_metadata, result.original_fragments)),
+        new_fragments=tuple(map(to_metadata, result.new_fragments)),
+    )
+
+
+def _inner(result: RewriteResult) -> InnerResult:
+    return InnerResult(
+        read_version=result.read_version,
+        original_fragments=tuple(map(from_metadata, result.original_fragments)),
+        new_fragments=tuple(map(from_metadata, result.new_fragments)),
+    )

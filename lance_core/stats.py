@@ -1,0 +1,30 @@
+"""Numbers about a dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from lance_core.table.snapshot import Snapshot
+
+
+class LanceStats:
+    """Numbers about one version. Made by `LanceDataset.stats`."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def dataset_stats(self, max_rows_per_group: int = 1024) -> dict[str, int]:
+        """Deleted rows, fragments, and fragments with fewer rows than a limit.
+
+        Returns:
+            ``num_deleted_rows``, ``num_fragments`` and ``num_small_files``.
+        """
+        fragments = self._snapshot.manifest.fragments
+        return {
+            "num_deleted_rows": int(fragments.num_deleted_rows.sum()),
+            "num_fragments": len(fragments),
+            "num_small_files": int(np.count_nonzero(fragments.physical_rows < max_rows_per_group)),
+        }

@@ -1,0 +1,203 @@
+"""Changes to a table: add, replace and delete rows, each in one commit.
+
+What a change depends on is read from a snapshot; if another commit touches it meanwhile, the change is worked out anew
+on the newest version. Data files that are already written are kept for that; files of a change that certainly did not
+happen are removed, files of one whose fate is unknown stay.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError
+from lance_core.format.deletion import bitmap_from_numpy
+from lance_core.format.operations import Delete, Update
+from lance_core.format.paths import deletion_file_path
+from lance_core.format.transaction import COMMIT_MESSAGE_KEY, Transaction
+from lance_core.table.commit import commit
+from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.rebase import write_deletions
+from lance_core.table.runtime import SYSTEM_RUNTIME
+from lance_core.table.scan import matching_offsets, plan_filter
+from lance_core.table.snapshot import open_snapshot
+from lance_core.table.stage import remove_staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from pyarrow.compute import Expression
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.operations import Operation
+    from lance_core.store.base import Store
+    from lance_core.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkedRows:
+    """Deletions that were worked out on one version.
+
+    Attributes:
+        updated_fragments: Fragments with new deletion files.
+        removed_fragment_ids: Fragments of which no row is left.
+        num_rows: Rows that are newly deleted.
+    """
+
+    updated_fragments: tuple[Fragment, ...]
+    removed_fragment_ids: tuple[int, ...]
+    num_rows: int
+
+
+def new_transaction(
+    read_version: int,
+    operation: Operation,
+    *,
+    properties: Mapping[str, str] | None,
+    message: str | None,
+) -> Transaction:
+    """A transaction with an identity of its own."""
+    text = {COMMIT_MESSAGE_KEY: message} if message is not None else {}
+    return Transaction(
+        read_version=read_version,
+        uuid=str(uuid.uuid4()),
+        operation=operation,
+        transaction_properties={**(properties or {}), **text},
+    )
+
+
+@contextmanager
+def removing_staged(store: Store, fragments: Sequence[Fragment]) -> Generator[None]:
+    """Remove staged files if what happens inside fails for certain; keep them if that is unknown."""
+    try:
+        yield
+    except CommitOutcomeUnknownError:
+        raise
+    except Exception:
+        remove_staged(store, fragments)
+        raise
+
+
+def mark_rows(snapshot: Snapshot, condition: str | Expression) -> MarkedRows:
+    """Find the rows that match a condition and write deletion files for them; nothing is committed.
+
+    Args:
+        snapshot: Version to look at.
+        condition: SQL text or pyarrow expression.
+
+    Raises:
+        InvalidInputError: The condition does not fit the schema.
+    """
+    store, new_id = snapshot.store, SYSTEM_RUNTIME.random_u63
+    plan = plan_filter(snapshot.manifest.schema, condition)
+    updated: list[Fragment] = []
+    removed: list[int] = []
+    num_rows = 0
+    try:
+        for fragment in snapshot.manifest.fragments:
+            reader = FragmentReader(store, fragment)
+            found = matching_offsets(reader, plan)
+            num_rows += len(found)
+            if len(found) == fragment.num_rows:
+                removed.append(fragment.id)
+            elif len(found):
+                rows = bitmap_from_numpy(np.union1d(reader.deleted, found))
+                file, _ = write_deletions(store, fragment.id, rows, read_version=snapshot.version, new_id=new_id)
+                updated.append(replace(fragment, deletion_file=file))
+    except BaseException:
+        _remove_deletion_files(store, updated)
+        raise
+    return MarkedRows(updated_fragments=tuple(updated), removed_fragment_ids=tuple(removed), num_rows=num_rows)
+
+
+def delete_rows(
+    snapshot: Snapshot,
+    condition: str | Expression,
+    *,
+    conflict_retries: int,
+    properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+) -> tuple[Snapshot, int]:
+    """Delete the rows that match a condition.
+
+    Args:
+        snapshot: Version to begin with.
+        condition: SQL text or pyarrow expression.
+        conflict_retries: How often to work it out anew when another commit touched the same fragments.
+        properties: Transaction properties.
+        message: Commit message.
+
+    Returns:
+        The new version, and how many rows were deleted.
+
+    Raises:
+        CommitConflictError: Other commits touched the same fragments each time.
+    """
+
+    def operation(marked: MarkedRows) -> Delete:
+        return Delete(
+            updated_fragments=marked.updated_fragments,
+            deleted_fragment_ids=marked.removed_fragment_ids,
+            predicate=str(condition),
+        )
+
+    return _redo(
+        snapshot, condition, operation, conflict_retries=conflict_retries, properties=properties, message=message
+    )
+
+
+def replace_rows(
+    snapshot: Snapshot,
+    condition: str | Expression,
+    fragments: Sequence[Fragment],
+    *,
+    conflict_retries: int,
+    properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+) -> tuple[Snapshot, int]:
+    """Delete the rows that match a condition and add staged fragments, in one commit; otherwise as `delete_rows`."""
+
+    def operation(marked: MarkedRows) -> Update:
+        return Update(
+            removed_fragment_ids=marked.removed_fragment_ids,
+            updated_fragments=marked.updated_fragments,
+            new_fragments=tuple(fragments),
+        )
+
+    return _redo(
+        snapshot, condition, operation, conflict_retries=conflict_retries, properties=properties, message=message
+    )
+
+
+def _redo(
+    snapshot: Snapshot,
+    condition: str | Expression,
+    operation: Callable[[MarkedRows], Operation],
+    *,
+    conflict_retries: int,
+    properties: Mapping[str, str] | None,
+    message: str | None,
+) -> tuple[Snapshot, int]:
+    store = snapshot.store
+    retries_left = conflict_retries
+    while True:
+        marked = mark_rows(snapshot, condition)
+        transaction = new_transaction(snapshot.version, operation(marked), properties=properties, message=message)
+        try:
+            return commit(store, transaction, read=snapshot), marked.num_rows
+        except CommitOutcomeUnknownError:
+            raise
+        except Exception as error:
+            _remove_deletion_files(store, marked.updated_fragments)
+            if not isinstance(error, CommitConflictError) or not error.is_retryable or not retries_left:
+                raise
+        retries_left -= 1
+        snapshot = open_snapshot(store)
+
+
+def _remove_deletion_files(store: Store, fragments: Sequence[Fragment]) -> None:
+    store.delete([deletion_file_path(one.id, one.deletion_file) for one in fragments if one.deletion_file is not None])

@@ -1,0 +1,111 @@
+"""Which file of a fragment holds which part of a projection, and how the parts become whole columns.
+
+A fragment may have several data files, each with other columns; a column that is in none reads as null. Fields of one
+struct may lie in different files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lance_core.format.fragment import DataFile
+    from lance_core.format.schema import Field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """What one data file contributes.
+
+    Attributes:
+        file: The data file.
+        schema: The part of the projection that is in this file.
+        columns: Column index in the file for the id of each leaf of `schema`.
+    """
+
+    file: DataFile
+    schema: Schema
+    columns: Mapping[int, int]
+
+
+def split_projection(projection: Schema, files: Sequence[DataFile]) -> tuple[FilePart, ...]:
+    """Distribute the fields of a projection over the files that hold them; unneeded files are left out."""
+    wanted = {leaf.id for leaf in projection.leaves()}
+    parts: list[FilePart] = []
+    for file in files:
+        pairs = zip(file.fields, file.column_indices, strict=True)
+        # negative ids are tombstones and row lineage, negative indices belong to fields without a column
+        columns = {field: index for field, index in pairs if field in wanted and index >= 0}
+        if columns:
+            fields = tuple(kept for field in projection.fields if (kept := _prune(field, columns)) is not None)
+            parts.append(FilePart(file=file, schema=Schema(fields, projection.metadata), columns=columns))
+    return tuple(parts)
+
+
+def _prune(field: Field, leaves: Mapping[int, int]) -> Field | None:
+    """The field with those leaves only."""
+    if field.is_leaf:
+        return field if field.id in leaves else None
+    children = tuple(kept for child in field.children if (kept := _prune(child, leaves)) is not None)
+    if not children:
+        return None
+    return (
+        field
+        if len(children) == len(field.children) and children == field.children
+        else replace(field, children=children)
+    )
+
+
+def join_columns(
+    projection: Schema, parts: Sequence[tuple[Schema, Sequence[pa.Array]]], num_rows: int
+) -> list[pa.Array]:
+    """Put the columns of a projection together.
+
+    Args:
+        projection: What is wanted.
+        parts: For each file its fields and their values, all ``num_rows`` long.
+        num_rows: Rows.
+
+    Returns:
+        One array for each field of the projection.
+
+    Raises:
+        CorruptDataError: A column that is not nullable is in no file.
+        UnsupportedError: Fields of a struct inside a list lie in different files.
+    """
+    found: dict[int, list[tuple[Field, pa.Array]]] = {}
+    for schema, arrays in parts:
+        for field, array in zip(schema.fields, arrays, strict=True):
+            found.setdefault(field.id, []).append((field, array))
+    return [_join(field, found.get(field.id, []), num_rows) for field in projection.fields]
+
+
+def _join(field: Field, parts: Sequence[tuple[Field, pa.Array]], num_rows: int) -> pa.Array:
+    if not parts:
+        if not field.nullable:
+            raise CorruptDataError(f"column {field.name!r} is not nullable, but no file of the fragment holds it")
+        return pa.nulls(num_rows, field.to_arrow().type)
+    if len(parts) == 1 and parts[0][0] == field:
+        return parts[0][1]
+    if field.logical_type != "struct":
+        raise UnsupportedError(f"parts of the list {field.name!r} are missing or in different files; rewrite the table")
+    columns: list[pa.Array] = []
+    for child in field.children:
+        inner = [
+            (one, array.field(index))
+            for parent, array in parts
+            for index, one in enumerate(parent.children)
+            if one.id == child.id
+        ]
+        columns.append(_join(child, inner, num_rows))
+    first = parts[0][1]
+    mask = first.is_null() if first.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=[child.to_arrow() for child in field.children], mask=mask)

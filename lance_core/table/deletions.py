@@ -1,0 +1,51 @@
+"""Deleted rows of a fragment as arrays, and arithmetic between live positions and row offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.format.deletion import bitmap_to_numpy
+from lance_core.table import rebase
+
+if TYPE_CHECKING:
+    from lance_core.format.fragment import Fragment
+    from lance_core.store.base import Store
+
+Offsets = npt.NDArray[np.int64]
+"""Row offsets in a fragment, ascending, without duplicates."""
+
+
+def load_deletions(store: Store, fragment: Fragment) -> Offsets:
+    """Offsets of a fragment's deleted rows, shape (num_deleted_rows,).
+
+    Raises:
+        CorruptDataError: The deletion file is damaged or does not fit the fragment.
+        NotFoundError: It is not there.
+    """
+    if fragment.deletion_file is None:
+        return np.empty(0, np.int64)
+    return bitmap_to_numpy(rebase.load_deletions(store, fragment)).astype(np.int64)
+
+
+def live_mask(deleted: Offsets, start: int, end: int) -> npt.NDArray[np.bool_] | None:
+    """Which rows of [start, end) are not deleted, shape (end - start,); None if none is."""
+    first, last = np.searchsorted(deleted, (start, end))
+    if first == last:
+        return None
+    live = np.ones(end - start, np.bool_)
+    live[deleted[first:last] - start] = False
+    return live
+
+
+def offsets_of_live(deleted: Offsets, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Row offsets of live rows.
+
+    Args:
+        deleted: Deleted rows of the fragment.
+        positions: Places among the rows that are left, from 0.
+    """
+    live_before = deleted - np.arange(len(deleted))
+    return positions + np.searchsorted(live_before, positions, side="right")

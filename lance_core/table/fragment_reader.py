@@ -1,0 +1,162 @@
+"""Read rows of one fragment, whichever files its columns are in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.file.reader import DataFileReader
+from lance_core.format.paths import data_file_path
+from lance_core.format.row_ids import decode_row_ids
+from lance_core.table.columns import join_columns, split_projection
+from lance_core.table.deletions import Offsets, live_mask, load_deletions, offsets_of_live
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.format.schema import Schema
+    from lance_core.store.base import Store
+    from lance_core.table.columns import FilePart
+
+_ADDRESS_SHIFT = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Consecutive rows of a fragment, deleted ones included.
+
+    Attributes:
+        start: Offset of the first.
+        num_rows: How many.
+        columns: One array of that length for each field of the projection.
+    """
+
+    start: int
+    num_rows: int
+    columns: Sequence[pa.Array]
+
+
+class FragmentReader:
+    """One fragment, opened for reading; files are opened when their columns are needed.
+
+    Args:
+        store: The dataset.
+        fragment: The fragment.
+    """
+
+    def __init__(self, store: Store, fragment: Fragment) -> None:
+        self.store = store
+        self.fragment = fragment
+        self._files: dict[str, DataFileReader] = {}
+
+    @cached_property
+    def deleted(self) -> Offsets:
+        """Offsets of the deleted rows, ascending."""
+        return load_deletions(self.store, self.fragment)
+
+    @cached_property
+    def stable_row_ids(self) -> npt.NDArray[np.uint64]:
+        """Stable row id of each row, shape (physical_rows,)."""
+        sequence = self.fragment.row_id_sequence
+        if not isinstance(sequence, bytes):
+            raise UnsupportedError(f"fragment {self.fragment.id} keeps its row ids in a data file")
+        return decode_row_ids(sequence, num_rows=self.fragment.physical_rows)
+
+    def live_mask(self, start: int, end: int) -> npt.NDArray[np.bool_] | None:
+        """Which rows of [start, end) are left; None if all are."""
+        return live_mask(self.deleted, start, end)
+
+    def offsets_of_live(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Row offsets for places among the rows that are left."""
+        return offsets_of_live(self.deleted, positions)
+
+    def row_addresses(self, offsets: npt.NDArray[np.integer]) -> pa.Array:
+        """Row addresses as uint64, for row offsets."""
+        return pa.array(offsets.astype(np.uint64) + np.uint64(self.fragment.id << _ADDRESS_SHIFT))
+
+    def row_ids(self, offsets: npt.NDArray[np.integer]) -> pa.Array:
+        """Row ids as uint64: the stable ones if the table has them, else the addresses."""
+        if self.fragment.row_id_sequence is None:
+            return self.row_addresses(offsets)
+        return pa.array(self.stable_row_ids[offsets])
+
+    def scan(self, projection: Schema, *, start: int, end: int, batch_size: int) -> Iterator[Rows]:
+        """Read rows [start, end) in order, deleted ones included, at most ``batch_size`` at a time."""
+        parts = split_projection(projection, self.fragment.files)
+        streams = [
+            self._file(part.file).scan(part.schema, part.columns, start=start, end=end, batch_size=batch_size)
+            for part in parts
+        ]
+        if not streams:
+            yield from self._scan_nothing(projection, start, end, batch_size)
+            return
+        position = start
+        for batches in _aligned(streams):
+            num_rows = batches[0].num_rows
+            yield self._rows(projection, parts, batches, position, num_rows)
+            position += num_rows
+        if position != end:
+            path = data_file_path(parts[0].file)
+            raise CorruptDataError(f"the data file has {position} rows, its fragment needs {end}", path=path)
+
+    def take(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> list[pa.Array]:
+        """Read single rows.
+
+        Args:
+            projection: Fields to read.
+            offsets: Row offsets, ascending, without duplicates.
+        """
+        parts = split_projection(projection, self.fragment.files)
+        batches = [self._file(part.file).take(part.schema, part.columns, offsets) for part in parts]
+        return list(self._rows(projection, parts, batches, 0, len(offsets)).columns)
+
+    def _scan_nothing(self, projection: Schema, start: int, end: int, batch_size: int) -> Iterator[Rows]:
+        for position in range(start, end, batch_size):
+            yield self._rows(projection, (), (), position, min(batch_size, end - position))
+
+    def _rows(
+        self,
+        projection: Schema,
+        parts: Sequence[FilePart],
+        batches: Sequence[pa.RecordBatch],
+        start: int,
+        num_rows: int,
+    ) -> Rows:
+        pairs = [(part.schema, batch.columns) for part, batch in zip(parts, batches, strict=True)]
+        return Rows(start=start, num_rows=num_rows, columns=join_columns(projection, pairs, num_rows))
+
+    def _file(self, file: DataFile) -> DataFileReader:
+        reader = self._files.get(file.path)
+        if reader is None:
+            path = data_file_path(file)
+            reader = DataFileReader(self.store.reader(path), path=path)
+            if reader.num_rows != self.fragment.physical_rows:
+                raise CorruptDataError(
+                    f"the data file has {reader.num_rows} rows, the manifest says {self.fragment.physical_rows}",
+                    path=path,
+                )
+            self._files[file.path] = reader
+        return reader
+
+
+def _aligned(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
+    """Batches of all streams, cut so that they have the same rows."""
+    if len(streams) == 1:
+        yield from ([batch] for batch in streams[0])
+        return
+    pending: list[pa.RecordBatch | None] = [None] * len(streams)
+    while True:
+        heads = [batch or next(stream, None) for batch, stream in zip(pending, streams, strict=True)]
+        ready = [batch for batch in heads if batch is not None]
+        if len(ready) < len(streams):
+            return
+        num_rows = min(batch.num_rows for batch in ready)
+        yield [batch.slice(0, num_rows) for batch in ready]
+        pending = [batch.slice(num_rows) if batch.num_rows > num_rows else None for batch in ready]

@@ -1,0 +1,240 @@
+"""Data in the many forms callers have it, as a stream of record batches; and as the columns of a table.
+
+Nothing here imports pandas, Polars or pyarrow.dataset: what an object can do decides how it is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError
+from lance_core.format.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lance_core.format.schema import Field
+
+_ACCEPTED = (
+    "pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a LanceDataset, a pandas or Polars DataFrame, "
+    "a list of dicts, or an iterable of record batches with schema="
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordStream:
+    """Record batches to be read once.
+
+    Attributes:
+        schema: Arrow schema of all batches.
+        batches: The batches.
+    """
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+def read_input(data: Any, schema: pa.Schema | None = None) -> RecordStream:
+    """Turn data into a stream of record batches.
+
+    Args:
+        data: Any of the forms named in the error message below.
+        schema: Schema to convert to; needed for an iterable of batches.
+
+    Raises:
+        InvalidInputError: Another kind of object, or data that does not fit the schema.
+    """
+    stream = _open(data, schema)
+    if schema is None or stream.schema.equals(schema, check_metadata=True):
+        return stream
+    return RecordStream(schema=schema, batches=_converted(stream, schema))
+
+
+def _open(data: Any, schema: pa.Schema | None) -> RecordStream:
+    if isinstance(data, pa.Table):
+        return RecordStream(schema=data.schema, batches=iter(data.to_batches()))
+    if isinstance(data, pa.RecordBatch):
+        return RecordStream(schema=data.schema, batches=iter([data]))
+    if isinstance(data, pa.RecordBatchReader):
+        return RecordStream(schema=data.schema, batches=iter(data))
+    if type(data).__module__.startswith("pandas.") and hasattr(data, "to_numpy"):
+        return _open(pa.Table.from_pandas(data, schema=schema), schema)
+    if hasattr(data, "to_batches") and isinstance(getattr(data, "schema", None), pa.Schema):
+        return RecordStream(schema=data.schema, batches=iter(data.to_batches()))
+    if hasattr(data, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(data)
+        return RecordStream(schema=reader.schema, batches=iter(reader))
+    if isinstance(data, list) and data and isinstance(data[0], dict):
+        return _open(pa.Table.from_pylist(data, schema=schema), schema)
+    if isinstance(data, (str, bytes, dict)) or not hasattr(data, "__iter__"):
+        raise InvalidInputError(f"cannot write a {type(data).__name__}; give a {_ACCEPTED}")
+    return _from_iterable(data, schema)
+
+
+def _from_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RecordStream:
+    batches = _check_batches(data)
+    first = next(batches, None)
+    if first is None and schema is None:
+        raise InvalidInputError("an empty iterable does not tell its schema; give schema=")
+    known = schema if first is None else first.schema
+    return RecordStream(schema=known, batches=chain(() if first is None else (first,), batches))
+
+
+def _check_batches(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    for item in data:
+        if isinstance(item, pa.Table):
+            yield from item.to_batches()
+        elif isinstance(item, pa.RecordBatch):
+            yield item
+        else:
+            raise InvalidInputError(f"an iterable of {type(item).__name__} cannot be written; give a {_ACCEPTED}")
+
+
+def _converted(stream: RecordStream, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if stream.schema.names != schema.names:
+        raise InvalidInputError(f"the data has columns {stream.schema.names}, schema= has {schema.names}")
+    for batch in stream.batches:
+        try:
+            yield pa.RecordBatch.from_arrays(
+                [_cast(column, field.type) for column, field in zip(batch.columns, schema, strict=True)], schema=schema
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise InvalidInputError(f"the data does not fit schema=: {error}") from error
+
+
+def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
+    return column if column.type.equals(target, check_metadata=True) else column.cast(target)
+
+
+# ------------------------------------------------------------------------------------ onto the columns of a table
+
+
+def fit_schema(source: pa.Schema, table: Schema) -> Schema:
+    """Which fields of a table some data brings along.
+
+    Columns are matched by name. Nullable columns may be missing; they read as null.
+
+    Args:
+        source: Schema of the data.
+        table: Schema of the table.
+
+    Returns:
+        The table's fields that are in the data, in the order of the table.
+
+    Raises:
+        InvalidInputError: Unknown or missing columns, other types; the message lists all of them.
+    """
+    duplicates = {name for name in source.names if source.names.count(name) > 1}
+    problems = [f"column {name!r} occurs twice" for name in sorted(duplicates)]
+    problems += [f"column {name!r} is not in the table" for name in source.names if name not in table.names]
+    for field in table.fields:
+        if field.name in source.names and field.name not in duplicates:
+            problems += _differences(source.field(field.name).type, field, field.name)
+        elif not field.nullable and field.name not in duplicates:
+            problems.append(f"column {field.name!r} is missing, and it is not nullable")
+    if problems:
+        raise InvalidInputError(f"the data does not fit the table's schema: {'; '.join(problems)}; nothing was written")
+    return Schema(tuple(field for field in table.fields if field.name in source.names), table.metadata)
+
+
+def _differences(given: pa.DataType, field: Field, path: str) -> list[str]:
+    """How a type differs from a field's; field order in structs and names of list items do not count."""
+    wanted = field.to_arrow().type
+    if isinstance(given, pa.BaseExtensionType):
+        given = given.storage_type
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        return _struct_differences(given, field, path)
+    if _is_same_list(given, wanted) and len(field.children) == 1:
+        return _differences(given.value_type, field.children[0], f"{path}[]")
+    if given.equals(wanted) or (given, wanted) in _SAME_VALUES:
+        return []
+    return [f"column {path!r} is {given}, the table has {wanted}"]
+
+
+_SAME_VALUES = frozenset({(pa.string_view(), pa.string()), (pa.binary_view(), pa.binary())})
+
+
+def _is_same_list(given: pa.DataType, wanted: pa.DataType) -> bool:
+    kinds = (pa.types.is_list, pa.types.is_large_list)
+    return any(is_kind(given) and is_kind(wanted) for is_kind in kinds)
+
+
+def _struct_differences(given: pa.StructType, field: Field, path: str) -> list[str]:
+    names = [one.name for one in given]
+    known = {child.name: child for child in field.children}
+    problems = [f"field '{path}.{name}' is not in the table" for name in names if name not in known]
+    for name, child in known.items():
+        if name in names:
+            problems += _differences(given.field(name).type, child, f"{path}.{name}")
+        elif not child.nullable:
+            problems.append(f"field '{path}.{name}' is missing, and it is not nullable")
+    return problems
+
+
+def fit_batch(batch: pa.RecordBatch, fields: Schema) -> pa.RecordBatch:
+    """Bring a batch into the types of a table's fields.
+
+    Args:
+        batch: Rows whose schema passed `fit_schema`.
+        fields: What `fit_schema` answered.
+
+    Raises:
+        InvalidInputError: Null in a field that is not nullable.
+    """
+    target = fields.to_arrow()
+    columns = [fit_array(batch.column(field.name), field, field.name) for field in fields.fields]
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def fit_array(array: pa.Array, field: Field, path: str) -> pa.Array:
+    """Bring one column into a field's type; errors as in `fit_batch`."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if not field.nullable and array.null_count:
+        raise InvalidInputError(f"{path!r} is not nullable, but {array.null_count} values of the data are null")
+    kind = field.to_arrow().type
+    if pa.types.is_struct(kind):
+        return _fit_struct(array, field, path)
+    if pa.types.is_nested(kind) and field.children and not array.type.equals(kind):
+        return _fit_list(array, field, path, kind)
+    return _cast(array, kind)
+
+
+def _fit_struct(array: pa.StructArray, field: Field, path: str) -> pa.Array:
+    given = {one.name: index for index, one in enumerate(array.type)}
+    valid = array.is_valid()
+    columns = []
+    for child in field.children:
+        if child.name not in given:
+            columns.append(pa.nulls(len(array), child.to_arrow().type))
+            continue
+        values = array.field(given[child.name])
+        if not child.nullable and values.null_count and array.null_count:
+            _check_nulls_hidden(values, valid, f"{path}.{child.name}")
+            columns.append(_cast(values, child.to_arrow().type))
+        else:
+            columns.append(fit_array(values, child, f"{path}.{child.name}"))
+    fields = [child.to_arrow() for child in field.children]
+    mask = pa.array(~np.asarray(valid)) if array.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)
+
+
+def _check_nulls_hidden(values: pa.Array, valid: pa.Array, path: str) -> None:
+    """A null below a null parent is no null of its own."""
+    seen = int((np.asarray(values.is_null()) & np.asarray(valid)).sum())
+    if seen:
+        raise InvalidInputError(f"{path!r} is not nullable, but {seen} values of the data are null")
+
+
+def _fit_list(array: pa.Array, field: Field, path: str, kind: pa.DataType) -> pa.Array:
+    if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
+        return array.cast(kind)
+    values = fit_array(array.values, field.children[0], f"{path}[]")
+    # the list's own offsets and validity stay as they are, so a slice keeps its place
+    buffers = array.buffers()[:2]
+    return pa.Array.from_buffers(kind, len(array), buffers, array.null_count, array.offset, children=[values])

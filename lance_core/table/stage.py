@@ -1,0 +1,195 @@
+"""Write data files that no version knows yet.
+
+A stream of batches becomes one fragment for each file; a later commit makes them visible. Memory holds one batch and
+what the file writer buffers.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lance_core.file.writer import DataFileWriter
+from lance_core.format.fragment import DataFile, Fragment
+from lance_core.format.paths import data_file_path
+from lance_core.format.schema import Schema
+from lance_core.table.ingest import fit_batch, fit_schema, read_input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.store.base import ObjectWriter, Store
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLimits:
+    """When a data file is full.
+
+    Attributes:
+        max_rows_per_file: Rows, exact.
+        max_bytes_per_file: Bytes, checked after each batch.
+    """
+
+    max_rows_per_file: int
+    max_bytes_per_file: int
+
+
+def stage_data(
+    store: Store,
+    data: Any,
+    schema: pa.Schema | None,
+    *,
+    table: Schema | None,
+    limits: FileLimits,
+    data_storage_version: str,
+) -> tuple[tuple[Fragment, ...], Schema]:
+    """Write data in any form for a table.
+
+    Args:
+        store: The dataset.
+        data: See `lance_core.table.ingest.read_input`.
+        schema: Arrow schema to convert the data to.
+        table: Schema of the table; None for a new one, whose schema comes from the data.
+        limits: When a file is full.
+        data_storage_version: File version.
+
+    Returns:
+        The staged fragments, and the schema of the table.
+
+    Raises:
+        InvalidInputError: Data that does not fit; nothing is left behind.
+    """
+    stream = read_input(data, schema)
+    if table is None:
+        table = Schema.from_arrow(stream.schema)
+    fields = fit_schema(stream.schema, table)
+    fragments = stage_fragments(
+        store,
+        fields,
+        stream.batches,
+        limits=limits,
+        data_storage_version=data_storage_version,
+        new_uuid=lambda: uuid.uuid4().bytes,
+    )
+    return fragments, table
+
+
+def data_file_name(unique: bytes) -> str:
+    """Name of a new data file, from 16 random bytes.
+
+    The first three bytes are spelled in binary, as pylance does: object stores spread load by the first characters.
+    """
+    return "".join(f"{byte:08b}" for byte in unique[:3]) + unique[3:].hex() + ".lance"
+
+
+def stage_fragments(
+    store: Store,
+    fields: Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    limits: FileLimits,
+    data_storage_version: str,
+    new_uuid: Callable[[], bytes],
+) -> tuple[Fragment, ...]:
+    """Write batches into as many data files as the limits ask for.
+
+    Args:
+        store: The dataset.
+        fields: Fields to write, with the ids of the table; see `lance_core.table.ingest.fit_schema`.
+        batches: Rows with at least these fields.
+        limits: When a file is full.
+        data_storage_version: File version, such as "2.2".
+        new_uuid: 16 new random bytes at each call.
+
+    Returns:
+        One fragment with id 0 for each file; none if there are no rows.
+
+    Raises:
+        InvalidInputError: Data that does not fit; all files of this call are removed again.
+    """
+    staging = _Staging(store=store, fields=fields, version=data_storage_version, new_uuid=new_uuid)
+    try:
+        for batch in batches:
+            for part in _pieces(fit_batch(batch, fields), staging, limits.max_rows_per_file):
+                staging.write(part)
+                if staging.is_full(limits):
+                    staging.finish()
+        staging.finish()
+    except BaseException:
+        staging.abort()
+        raise
+    return tuple(staging.fragments)
+
+
+def remove_staged(store: Store, fragments: Sequence[Fragment]) -> None:
+    """Remove staged files that no version can know. What cannot be removed stays for the clean-up."""
+    try:
+        store.delete([data_file_path(file) for fragment in fragments for file in fragment.files])
+    except OSError as error:
+        _LOGGER.warning("staged files are left for the clean-up: %s", error)
+
+
+def _pieces(batch: pa.RecordBatch, staging: _Staging, max_rows: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch where files end; ``staging`` moves on between the pieces."""
+    start = 0
+    while start < batch.num_rows:
+        piece = batch.slice(start, max_rows - staging.num_rows)
+        start += piece.num_rows
+        yield piece
+
+
+@dataclass(slots=True, kw_only=True)
+class _Staging:
+    """The file being written, and the fragments that are done."""
+
+    store: Store
+    fields: Schema
+    version: str
+    new_uuid: Callable[[], bytes]
+    fragments: list[Fragment] = field(default_factory=list["Fragment"])
+    num_rows: int = 0
+    _name: str = ""
+    _sink: ObjectWriter | None = None
+    _writer: DataFileWriter | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        writer = self._writer
+        if writer is None:
+            self._name = data_file_name(self.new_uuid())
+            self._sink = self.store.writer(f"data/{self._name}")
+            writer = self._writer = DataFileWriter(self._sink, self.fields, version=self.version)
+        writer.write(batch)
+        self.num_rows += batch.num_rows
+
+    def is_full(self, limits: FileLimits) -> bool:
+        if self._writer is None or self.num_rows >= limits.max_rows_per_file:
+            return True
+        return self._writer.bytes_written + self._writer.bytes_buffered >= limits.max_bytes_per_file
+
+    def finish(self) -> None:
+        if self._writer is None:
+            return
+        written = self._writer.finish()
+        file = DataFile(
+            path=self._name,
+            fields=written.field_ids,
+            column_indices=written.column_indices,
+            file_major_version=written.major,
+            file_minor_version=written.minor,
+            file_size_bytes=written.size,
+        )
+        self.fragments.append(Fragment(id=0, files=(file,), physical_rows=written.num_rows))
+        self._writer, self._sink, self.num_rows = None, None, 0
+
+    def abort(self) -> None:
+        if self._sink is not None:
+            with suppress(OSError):
+                self._sink.abort()
+        remove_staged(self.store, self.fragments)

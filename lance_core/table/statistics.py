@@ -1,0 +1,52 @@
+"""Numbers about a version that its manifest alone tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lance_core.format.manifest import Manifest
+
+SMALL_FRAGMENT_ROWS = 1024 * 1024
+"""Fragments with fewer rows are candidates for compaction by default."""
+
+
+def table_statistics(manifest: Manifest) -> dict[str, int]:
+    """Rows, fragments, files and bytes of a version.
+
+    Returns:
+        num_rows, num_deleted_rows, num_fragments, num_data_files, num_deletion_files, num_bytes (of data files) and
+        num_small_fragments (fewer than `SMALL_FRAGMENT_ROWS` rows).
+    """
+    fragments = manifest.fragments
+    num_data_files = num_bytes = 0
+    for fragment in fragments:
+        num_data_files += len(fragment.files)
+        num_bytes += sum(file.file_size_bytes for file in fragment.files)
+    return {
+        "num_rows": manifest.num_rows,
+        "num_deleted_rows": int(fragments.num_deleted_rows.sum()),
+        "num_fragments": len(fragments),
+        "num_data_files": num_data_files,
+        "num_deletion_files": int((fragments.num_deleted_rows > 0).sum()),
+        "num_bytes": num_bytes,
+        "num_small_fragments": int((fragments.num_rows < SMALL_FRAGMENT_ROWS).sum()),
+    }
+
+
+def version_summary(manifest: Manifest) -> dict[str, Any]:
+    """An entry of the history: version, timestamp (UTC) and the numbers as text, by the names pylance uses."""
+    numbers = table_statistics(manifest)
+    return {
+        "version": manifest.version,
+        "timestamp": manifest.timestamp,
+        "metadata": {
+            "total_data_file_rows": str(numbers["num_rows"] + numbers["num_deleted_rows"]),
+            "total_data_files": str(numbers["num_data_files"]),
+            "total_deletion_file_rows": str(numbers["num_deleted_rows"]),
+            "total_deletion_files": str(numbers["num_deletion_files"]),
+            "total_files_size": str(numbers["num_bytes"]),
+            "total_fragments": str(numbers["num_fragments"]),
+            "total_rows": str(numbers["num_rows"]),
+        },
+    }

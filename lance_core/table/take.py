@@ -1,0 +1,48 @@
+"""Read rows by their place in the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError
+from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.scan import take_offsets
+
+if TYPE_CHECKING:
+    from lance_core.table.scan import ScanPlan
+    from lance_core.table.snapshot import Snapshot
+
+
+def take_rows(snapshot: Snapshot, places: npt.NDArray[np.int64], plan: ScanPlan) -> pa.Table:
+    """Read rows by place.
+
+    Args:
+        snapshot: Version to read.
+        places: Places among the live rows, from 0; any order, repeats allowed. Shape (n,).
+        plan: Columns to read (no filter).
+
+    Returns:
+        n rows, in the order asked for.
+
+    Raises:
+        InvalidInputError: There is no such row.
+    """
+    fragments = snapshot.manifest.fragments
+    ends = np.cumsum(fragments.num_rows)
+    total = int(ends[-1]) if len(ends) else 0
+    if len(places) and (places.min() < 0 or places.max() >= total):
+        raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
+    unique, order = np.unique(places, return_inverse=True)
+    owners = np.searchsorted(ends, unique, side="right")
+    found: list[pa.RecordBatch] = []
+    for owner in np.unique(owners).tolist():
+        positions = unique[owners == owner] - (ends[owner - 1] if owner else 0)
+        reader = FragmentReader(snapshot.store, fragments[owner])
+        found.append(take_offsets(reader, plan, reader.offsets_of_live(positions)))
+    table = pa.Table.from_batches(found, schema=plan.schema)
+    is_ordered = len(unique) == len(places) and bool((order == np.arange(len(places))).all())
+    return table if is_ordered else table.take(pa.array(order))
