@@ -44,8 +44,9 @@ _BOTH = (
     | Feature.SPILLED_ROW_LINEAGE
     | Feature.NON_REUSABLE_FIELD_IDS
 )
-READABLE = _BOTH | Feature.TAGGED_FRAGMENT_REUSE
-WRITABLE = _BOTH
+# Plain numbers: the complement of an IntFlag leaves out the bits that have no name.
+READABLE = int(_BOTH | Feature.TAGGED_FRAGMENT_REUSE)
+WRITABLE = int(_BOTH)
 
 _PAIRED = Feature.MIXED_FILE_VERSIONS | Feature.TAGGED_FRAGMENT_REUSE | Feature.MANAGED_BLOBS | Feature.ZONE_WRITE_SEEDS
 """Set for readers and writers alike."""

@@ -55,7 +55,9 @@ def decode_row_ids(data: bytes, *, num_rows: int, path: str | None = None) -> UI
         raise CorruptDataError(f"the row ids cannot be decoded: {error}", path=path) from error
     _check_count(sum(_count(segment, path) for segment in segments), num_rows, path)
     parts = [_decode_segment(segment, path) for segment in segments]
-    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    _check_count(len(ids), num_rows, path)  # holes that lie outside their range, or are listed twice
+    return ids
 
 
 def encode_row_versions(versions: UInt64s) -> bytes:
@@ -169,7 +171,7 @@ def _count(segment: rowids_pb2.U64Segment, path: str | None) -> int:
 
 def _check_bitmap(segment: rowids_pb2.U64Segment.RangeWithBitmap, path: str | None) -> None:
     slots = segment.end - segment.start
-    if len(segment.bitmap) != -(-slots // 8) or int.from_bytes(segment.bitmap, "little") >> slots:
+    if slots < 0 or len(segment.bitmap) != -(-slots // 8) or int.from_bytes(segment.bitmap, "little") >> slots:
         raise CorruptDataError("a bitmap of row ids does not fit its range", path=path)
 
 

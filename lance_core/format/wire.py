@@ -64,9 +64,11 @@ def scan_fields(data: Bytes, starts: Ints, ends: Ints, *, numbers: Sequence[int]
             hit = (keys >> 3) == number
             all_values[rows[hit]] = values[hit]
             all_positions[rows[hit]] = positions[hit]
-        positions = positions + np.where(wire_types == _BYTES, values, 0)
-        if (positions > ends[rows]).any() or (positions < 0).any():
+        sizes = np.where(wire_types == _BYTES, values, 0)
+        # A size of 2^63 or more reads as negative here, and would lead back to where we have been.
+        if (sizes < 0).any() or (sizes > ends[rows] - positions).any():
             raise CorruptDataError("an encoded message runs past its end")
+        positions = positions + sizes
         unfinished = positions < ends[rows]
         rows, positions = rows[unfinished], positions[unfinished]
     return found

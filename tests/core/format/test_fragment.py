@@ -1,0 +1,119 @@
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lance_core._proto import table_pb2
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.fragment import (
+    DataFile,
+    DeletionFile,
+    DeletionFileType,
+    Fragment,
+    FragmentList,
+    RowLineageColumn,
+    decode_fragment,
+    encode_fragment,
+)
+
+FILE = DataFile(
+    path="a.lance",
+    fields=(0, -2, 3),
+    column_indices=(0, 1, 2),
+    file_major_version=2,
+    file_minor_version=2,
+    file_size_bytes=77,
+)
+
+
+def fragment(number, deleted=0):
+    deletion_file = DeletionFile(
+        file_type=DeletionFileType.BITMAP, read_version=3, id=(1 << 64) - 1, num_deleted_rows=deleted
+    )
+    return Fragment(id=number, files=(FILE,), physical_rows=100, deletion_file=deletion_file if deleted else None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        fragment(0),
+        fragment(7, deleted=5),
+        replace(fragment(1), files=(replace(FILE, base_id=0),)),
+        replace(
+            fragment(2),
+            row_id_sequence=b"ids",
+            last_updated_at_version_sequence=RowLineageColumn(),
+            created_at_version_sequence=b"",
+        ),
+    ],
+)
+def test_round_trip(value):
+    assert decode_fragment(encode_fragment(value)) == value
+
+
+def test_overlays_are_refused():
+    pb = table_pb2.DataFragment(id=4)
+    pb.overlays.add()
+    with pytest.raises(UnsupportedError, match="overlays"):
+        decode_fragment(pb.SerializeToString())
+
+
+def test_garbage_is_refused():
+    with pytest.raises(CorruptDataError):
+        decode_fragment(b"\xff\xff")
+
+
+def test_list_decodes_one_at_a_time_and_sums_in_bulk():
+    fragments = FragmentList.of([fragment(3), fragment(5, deleted=10), fragment(1 << 30)])
+    assert len(fragments) == 3
+    assert fragments[1] == fragment(5, deleted=10)
+    assert fragments.ids.tolist() == [3, 5, 1 << 30]
+    assert fragments.num_rows.tolist() == [100, 90, 100]
+    assert fragments.has_deletions
+    assert not FragmentList.of([fragment(3)]).has_deletions
+    assert fragments.find(5) == fragment(5, deleted=10)
+    assert fragments.find(4) is None
+    assert [one.id for one in fragments.select([1 << 30, 3, 99])] == [3, 1 << 30]
+
+
+def test_empty_list():
+    fragments = FragmentList()
+    assert fragments.ids.tolist() == []
+    assert not fragments.has_deletions
+    assert list(fragments.replaced(added=[fragment(1)])) == [fragment(1)]
+
+
+def test_untouched_records_are_copied_as_they_are():
+    pb = table_pb2.DataFragment(id=1, clustering_id=9, physical_rows=1)
+    pb.metadata["kept"] = "yes"
+    foreign = pb.SerializeToString()
+    fragments = FragmentList([foreign, encode_fragment(fragment(2)), encode_fragment(fragment(3))])
+    changed = fragments.replaced(removed=[3], updated={2: fragment(2, deleted=1)}, added=[fragment(4)])
+    assert changed.records[0] == foreign
+    assert [one.id for one in changed] == [1, 2, 4]
+    assert changed[1].num_deleted_rows == 1
+
+
+def test_result_is_ascending_by_id():
+    fragments = FragmentList.of([fragment(9), fragment(2)]).replaced(added=[fragment(5)])
+    assert fragments.ids.tolist() == [2, 5, 9]
+
+
+def test_pickles():
+    fragments = FragmentList.of([fragment(1)])
+    assert pickle.loads(pickle.dumps(fragments)) == fragments  # noqa: S301 - our own bytes
+
+
+def test_replaced_agrees_with_a_dictionary():
+    rng = np.random.default_rng(0)
+    model = {number: fragment(number) for number in range(50)}
+    fragments = FragmentList.of(model.values())
+    for step in range(30):
+        ids = rng.permutation(sorted(model))[:6].tolist()
+        removed, updated = ids[:3], {number: fragment(number, deleted=step + 1) for number in ids[3:]}
+        added = [fragment(100 + 2 * step), fragment(101 + 2 * step)]
+        fragments = fragments.replaced(removed=removed, updated=updated, added=added)
+        model = {number: one for number, one in model.items() if number not in removed} | updated
+        model |= {one.id: one for one in added}
+        assert list(fragments) == [model[number] for number in sorted(model)]

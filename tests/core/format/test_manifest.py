@@ -1,0 +1,172 @@
+import struct
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lance_core._proto import table_pb2
+from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
+from lance_core.format.feature_flags import Feature
+from lance_core.format.fragment import DataFile, Fragment, FragmentList
+from lance_core.format.manifest import (
+    MAX_INLINE_TRANSACTION_SIZE,
+    BasePath,
+    Manifest,
+    decode_manifest_file,
+    encode_manifest_file,
+    with_transaction,
+)
+from lance_core.format.operations import Append, Delete
+from lance_core.format.schema import Schema
+from lance_core.format.transaction import Transaction
+
+SCHEMA = Schema.from_arrow(pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.list_(pa.string()))], {"k": "v"}))
+FILE = DataFile(path="a.lance", fields=(0,), column_indices=(0,), file_major_version=2, file_minor_version=2)
+MANIFEST = Manifest(
+    version=3,
+    schema=SCHEMA,
+    fragments=FragmentList.of([Fragment(id=0, files=(FILE,), physical_rows=10)]),
+    data_storage_version="2.2",
+    timestamp=datetime(2026, 5, 1, 12, 30, 15, 123456, tzinfo=UTC),
+    max_fragment_id=0,
+    next_row_id=17,
+    reader_feature_flags=Feature.BASE_PATHS,
+    writer_feature_flags=Feature.BASE_PATHS | Feature.CONFIG,
+    config={"x": "y"},
+    table_metadata={"about": "it"},
+    base_paths=(BasePath(id=1, path="/elsewhere", name="n", is_dataset_root=True),),
+    branch="b",
+    tag="t",
+    transaction_file="2-u.txn",
+    index_section=table_pb2.IndexSection(indices=[table_pb2.IndexMetadata(name="i")]).SerializeToString(),
+    transaction_section=b"\x08\x02",
+)
+
+
+def with_message(change):
+    """A manifest file whose message was changed by hand."""
+    pb = table_pb2.Manifest(version=3, fields=[{"name": "a", "logical_type": "int64", "parent_id": -1}])
+    change(pb)
+    message = pb.SerializeToString()
+    return struct.pack("<I", len(message)) + message + struct.pack("<qHH4s", 0, 0, 2, b"LANC")
+
+
+def test_round_trip():
+    assert decode_manifest_file(encode_manifest_file(MANIFEST), version=3) == MANIFEST
+
+
+def test_layout_of_the_file():
+    data = encode_manifest_file(MANIFEST)
+    position, major, minor, magic = struct.unpack("<qHH4s", data[-16:])
+    assert (major, minor, magic) == (0, 2, b"LANC")
+    (size,) = struct.unpack_from("<I", data, position)
+    assert position + 4 + size + 16 == len(data)
+    pb = table_pb2.Manifest.FromString(data[position + 4 : position + 4 + size])
+    assert pb.index_section == 0
+    assert pb.transaction_section == 4 + len(MANIFEST.index_section)
+    assert position == pb.transaction_section + 4 + len(MANIFEST.transaction_section)
+
+
+def test_position_zero_is_written_when_there_is_no_index():
+    data = encode_manifest_file(replace(MANIFEST, index_section=None))
+    (position,) = struct.unpack_from("<q", data, len(data) - 16)
+    pb = table_pb2.Manifest.FromString(data[position + 4 : -16])
+    assert pb.HasField("transaction_section")
+    assert pb.transaction_section == 0
+    assert not pb.HasField("index_section")
+
+
+def test_every_truncation_is_corrupt():
+    data = encode_manifest_file(MANIFEST)
+    for size in range(len(data)):
+        with pytest.raises(CorruptDataError):
+            decode_manifest_file(data[:size], version=3)
+
+
+def test_damage_raises_our_errors_only():
+    rng = np.random.default_rng(3)
+    data = encode_manifest_file(MANIFEST)
+    refused = 0
+    for _ in range(1500):
+        damaged = bytearray(data)
+        damaged[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
+        try:
+            manifest = decode_manifest_file(bytes(damaged), version=3)
+            assert manifest.version == 3
+            _ = (list(manifest.fragments), manifest.num_rows, manifest.indices, manifest.inline_transaction())
+        except LanceError:
+            refused += 1
+    assert refused > 300
+
+
+def test_version_must_be_that_of_the_name():
+    with pytest.raises(CorruptDataError, match="version 4 says it is version 3"):
+        decode_manifest_file(encode_manifest_file(MANIFEST), version=4)
+
+
+def test_empty_message_is_not_an_empty_table():
+    data = struct.pack("<I", 0) + struct.pack("<qHH4s", 0, 0, 2, b"LANC")
+    with pytest.raises(CorruptDataError):
+        decode_manifest_file(data, version=0)
+
+
+def test_manifest_without_fields_is_corrupt():
+    with pytest.raises(CorruptDataError, match="no fields"):
+        decode_manifest_file(with_message(lambda pb: pb.ClearField("fields")), version=3)
+
+
+def test_unknown_features_are_refused_by_name():
+    def overlays(pb):
+        pb.reader_feature_flags = 64 | 1 << 40
+
+    with pytest.raises(UnsupportedError, match=r"64 \(DATA_OVERLAYS\), 1099511627776"):
+        decode_manifest_file(with_message(overlays))
+
+
+def test_contradicting_flags_are_corrupt():
+    def unpaired(pb):
+        pb.reader_feature_flags = 256
+
+    with pytest.raises(CorruptDataError, match="contradict"):
+        decode_manifest_file(with_message(unpaired))
+
+
+def test_fragment_tree_is_refused():
+    with pytest.raises(UnsupportedError, match="fragment_tree"):
+        decode_manifest_file(with_message(lambda pb: pb.fragment_tree.SetInParent()))
+
+
+@pytest.mark.parametrize("position", [-1, 1 << 40, -(1 << 62)])
+def test_positions_outside_the_file_are_corrupt(position):
+    data = encode_manifest_file(MANIFEST)
+    with pytest.raises(CorruptDataError):
+        decode_manifest_file(data[:-16] + struct.pack("<q", position) + data[-8:])
+
+
+def test_transaction_position_of_older_writers():
+    def old_field(pb):
+        pb.transaction_section_deprecated = 0  # read as a section: the message itself, good enough for bytes
+
+    assert decode_manifest_file(with_message(old_field)).transaction_section
+
+
+@pytest.mark.parametrize(("major", "minor", "expected"), [(2, 1, "2.1"), (0, 2, "0.1")])
+def test_missing_data_format_follows_the_files(major, minor, expected):
+    def old(pb):
+        file = table_pb2.DataFile(path="x", file_major_version=major, file_minor_version=minor)
+        pb.fragments.append(table_pb2.DataFragment(files=[file]).SerializeToString())
+
+    assert decode_manifest_file(with_message(old)).data_storage_version == expected
+
+
+def test_large_transactions_are_only_in_their_own_file():
+    small = Transaction(read_version=2, uuid="u", operation=Append(fragments=()))
+    manifest, record = with_transaction(MANIFEST, small)
+    assert manifest.transaction_section == record
+    assert manifest.transaction_file == "2-u.txn"
+    large = replace(small, operation=Delete(predicate="x" * MAX_INLINE_TRANSACTION_SIZE))
+    manifest, record = with_transaction(MANIFEST, large)
+    assert manifest.transaction_section is None
+    assert len(record) > MAX_INLINE_TRANSACTION_SIZE
