@@ -93,14 +93,16 @@ def _bounds(counts: Int64s) -> Int64s:
     return np.append(np.int64(0), np.cumsum(counts))
 
 
+def _sampled_runs(data: npt.NDArray[np.generic]) -> float:
+    """Number of runs of equal values, judged by a sample."""
+    positions = dictionary.sample_positions(len(data) - 1) if len(data) else np.empty(0, np.int64)
+    changes = 1 + np.count_nonzero(data[positions] != data[positions + 1])
+    return float(changes / max(1, len(positions)) * len(data))
+
+
 def _may_have_runs(data: npt.NDArray[np.generic], best_bytes: int) -> bool:
     """Whether a sample has runs long enough to beat the best of the other encodings."""
-    if len(data) == 0:
-        return False
-    positions = dictionary.sample_positions(len(data) - 1)
-    changes = 1 + np.count_nonzero(data[positions] != data[positions + 1])
-    runs = changes / max(1, len(positions)) * len(data)
-    return bool(runs * (data.dtype.itemsize + 1) <= best_bytes)
+    return len(data) > 0 and _sampled_runs(data) * (data.dtype.itemsize + 1) <= best_bytes
 
 
 def _encode_flat(values: FixedValues, bits: int) -> tuple[Encoding, Chunks]:
@@ -213,21 +215,29 @@ def build_dictionary(values: Values) -> tuple[FixedValues, FixedValues | Variabl
     """
     if isinstance(values, FixedListValues) or (isinstance(values, FixedValues) and flat.bits_of(values) < 64):
         return None
-    if not dictionary.is_promising(values):
+    most = _plain_bytes(values) * _DICTIONARY_PAYS
+    distinct = dictionary.sampled_distinct(values)
+    if distinct is None or _index_bytes(len(values), distinct) > most:
         return None
     built = dictionary.build(values)
     if built is None:
         return None
-    indices, items = built
-    width = max(1, (len(items) - 1).bit_length())
-    dictionary_bytes = len(indices) * width / 8 + _plain_bytes(items)
-    return built if dictionary_bytes <= _plain_bytes(values) * _DICTIONARY_PAYS else None
+    _, items = built
+    item_bytes = items.data.nbytes + (items.offsets.nbytes if isinstance(items, VariableValues) else 0)
+    return built if _index_bytes(len(values), len(items)) + item_bytes <= most else None
 
 
-def _plain_bytes(values: FixedValues | VariableValues) -> int:
-    """Bytes without dictionary, by the cheapest guess: packed integers, strings with 2 bytes of offset."""
+def _index_bytes(count: int, distinct: int) -> float:
+    """Bytes of packed indices."""
+    return count * max(1, (distinct - 1).bit_length()) / 8
+
+
+def _plain_bytes(values: FixedValues | VariableValues) -> float:
+    """Bytes without dictionary, by the cheapest guess: packed integers or runs, strings with 2 bytes of offset."""
     if isinstance(values, VariableValues):
         return int(values.offsets[-1] - values.offsets[0]) + 2 * len(values)
-    if values.data.ndim > 1 or len(values) == 0:
-        return values.data.nbytes
-    return min(values.data.nbytes, bitpack.inline_bytes(values, bitpack.inline_widths(values)))
+    data = values.data
+    if data.ndim > 1 or len(data) == 0:
+        return data.nbytes
+    packed = bitpack.inline_bytes(values, bitpack.inline_widths(values))
+    return min(data.nbytes, packed, _sampled_runs(data) * (data.dtype.itemsize + 1))

@@ -55,14 +55,13 @@ def sample_positions(count: int) -> Int64s:
     return (firsts[:, None] + np.arange(_SAMPLE_BLOCK)).reshape(-1)
 
 
-def is_promising(values: FixedValues | VariableValues) -> bool:
-    """Whether a sample repeats itself enough for a dictionary to be worth building."""
-    count = len(values)
-    if count < _MIN_VALUES:
-        return False
-    positions = sample_positions(count)
+def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
+    """Distinct values in a sample; None if they repeat too little for a dictionary to be worth building."""
+    if len(values) < _MIN_VALUES:
+        return None
+    positions = sample_positions(len(values))
     distinct = len(to_arrow(values).take(pa.array(positions)).unique())
-    return distinct * 2 <= len(positions)
+    return distinct if distinct * 2 <= len(positions) else None
 
 
 def build(values: FixedValues | VariableValues) -> tuple[FixedValues, FixedValues | VariableValues] | None:

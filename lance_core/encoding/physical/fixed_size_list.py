@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.encoding.physical import flat
-from lance_core.encoding.physical.memory import check_sizes, gather
+from lance_core.encoding.physical.memory import MAX_VALUE_BITS, check_sizes, gather
 from lance_core.encoding.values import Chunks, FixedListValues, FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import FixedSizeList, Flat
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s, Values
-
-_MAX_ITEMS = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ def _levels(encoding: FixedSizeList) -> tuple[list[_Level], int]:
     """Levels, outer first, and the bits of the innermost items.
 
     Raises:
-        CorruptDataError: A dimension of 0 or a beyond all reason.
+        CorruptDataError: A dimension of 0 or beyond all reason.
         UnsupportedError: Items in another encoding than Flat.
     """
     levels: list[_Level] = []
@@ -46,13 +44,15 @@ def _levels(encoding: FixedSizeList) -> tuple[list[_Level], int]:
     inner: object = encoding
     while isinstance(inner, FixedSizeList):
         items *= inner.dimension
-        if not 0 < items <= _MAX_ITEMS:
+        if not 0 < items <= MAX_VALUE_BITS:
             raise CorruptDataError(f"fixed-size list of {items} items")
         levels.append(_Level(inner.dimension, items, inner.has_validity))
         inner = inner.values
     if not isinstance(inner, Flat):
         raise UnsupportedError(f"FixedSizeList over {type(inner).__name__} encoding")
     flat.check_bits(inner.bits)
+    if items * inner.bits > MAX_VALUE_BITS:
+        raise CorruptDataError(f"fixed-size list of {items} items of {inner.bits} bits")
     return levels, inner.bits
 
 

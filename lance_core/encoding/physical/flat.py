@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.encoding.physical.memory import aranges, check_sizes, gather, one_buffer, starts_of
+from lance_core.encoding.physical.memory import MAX_VALUE_BITS, aranges, check_sizes, gather, one_buffer, starts_of
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Chunks, Int64s
 
 WORD_BITS = (8, 16, 32, 64)
-MAX_WIDTH_BITS = 1 << 31
 
 
 def word_dtype(bits: int) -> np.dtype[Any]:
@@ -39,7 +38,7 @@ def check_bits(bits: int) -> None:
     Raises:
         UnsupportedError: The width is something else.
     """
-    if bits != 1 and (bits <= 0 or bits % 8 or bits > MAX_WIDTH_BITS):
+    if bits != 1 and (bits <= 0 or bits % 8 or bits > MAX_VALUE_BITS):
         raise UnsupportedError(f"Flat encoding with {bits} bits per value")
 
 

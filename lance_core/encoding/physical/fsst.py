@@ -77,9 +77,8 @@ def decode(table: bytes, values: VariableValues) -> VariableValues:
     bounds = values.offsets - np.searchsorted(escapes, values.offsets)
     text, offsets, spots = _expand(codes, words, bounds, places)
     text[spots] = literals
-    if len(text) < 1 << 31:
-        offsets = offsets.astype(values.offsets.dtype)
-    return VariableValues(offsets, text)
+    dtype: np.dtype[Any] = values.offsets.dtype
+    return VariableValues(offsets.astype(dtype) if len(text) < 1 << 31 else offsets, text)
 
 
 def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 MAX_OUTPUT_BYTES = 1 << 40
 """Nothing larger is ever allocated on the word of a file."""
 
+MAX_CHUNK_VALUES = 1 << 32
+MAX_VALUE_BITS = 1 << 30
+"""Limits of what is taken for real; their product fits int64."""
+
 
 def empty(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """An uninitialised array in Arrow's memory pool.
@@ -119,8 +123,10 @@ def check_chunks(chunks: Chunks, num_buffers: int) -> None:
         raise CorruptDataError(f"chunks have {len(chunks.buffers)} value buffers where the encoding has {num_buffers}")
     if chunks.sizes.shape != chunks.starts.shape:
         raise CorruptDataError("chunks have a different number of buffer positions and buffer sizes")
-    if (chunks.starts < 0).any() or (chunks.sizes < 0).any() or (chunks.counts < 0).any():
-        raise CorruptDataError("chunk with a negative position, size or count")
+    if (chunks.starts < 0).any() or (chunks.sizes < 0).any():
+        raise CorruptDataError("chunk with a negative position or size")
+    if (chunks.counts < 0).any() or (chunks.counts > MAX_CHUNK_VALUES).any():
+        raise CorruptDataError("chunk with an impossible number of values")
     for memory, starts, sizes in zip(chunks.buffers, chunks.starts, chunks.sizes, strict=True):
         if (sizes > len(memory) - starts).any():
             raise CorruptDataError("a chunk's value buffer reaches beyond the end of its page")

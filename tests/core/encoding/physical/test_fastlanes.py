@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+
+from lance_core.encoding.physical import fastlanes
+
+WIDTHS = [(bits, width) for bits in (8, 16, 32, 64) for width in range(bits + 1)]
+
+
+def slow_unpack(words, width, bits):
+    """One value after the other, each bit by bit from its lane's stream."""
+    lanes = 1024 // bits
+    out = [0] * 1024
+    for lane in range(lanes):
+        stream = sum(int(words[k * lanes + lane]) << (k * bits) for k in range(width))
+        for row in range(bits):
+            index = [0, 4, 2, 6, 1, 5, 3, 7][row // 8] * 16 + row % 8 * 128 + lane
+            out[index] = stream >> (row * width) & ((1 << width) - 1)
+    return out
+
+
+def random_words(count, bits, seed=0):
+    return np.frombuffer(np.random.default_rng(seed).bytes(count * bits // 8), f"<u{bits // 8}")
+
+
+@pytest.mark.parametrize(("bits", "width"), WIDTHS)
+def test_unpacks_what_the_slow_way_unpacks(bits, width):
+    words = random_words(1024 // bits * width + 3, bits)
+    got = fastlanes.unpack(words, np.array([3]), width)
+    assert got.tolist() == [slow_unpack(words[3:], width, bits)]
+
+
+@pytest.mark.parametrize(("bits", "width"), WIDTHS)
+def test_packing_is_the_reverse_of_unpacking(bits, width):
+    lanes = 1024 // bits
+    words = random_words(lanes * width * 3, bits, seed=width)
+    starts = np.array([2, 0, 1]) * lanes * width
+    blocks = fastlanes.unpack(words, starts, width)
+    packed = np.zeros_like(words)
+    fastlanes.pack_into(blocks, width, packed, starts)
+    assert packed.tolist() == words.tolist()
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_blocks_of_all_widths_at_once(bits):
+    lanes = 1024 // bits
+    widths = np.random.default_rng(1).permutation(bits + 1)
+    bounds = np.append(0, np.cumsum(widths * lanes))
+    words = random_words(int(bounds[-1]), bits)
+    blocks = np.empty((len(widths), 1024), words.dtype)
+    fastlanes.unpack_mixed(words, bounds[:-1], widths, blocks)
+    one_by_one = [fastlanes.unpack(words, bounds[i : i + 1], width)[0] for i, width in enumerate(widths.tolist())]
+    assert np.array_equal(blocks, np.stack(one_by_one))
+
+    packed = np.zeros_like(words)
+    fastlanes.pack_mixed(blocks, widths, packed, bounds[:-1])
+    assert np.array_equal(packed, words)
+
+
+def test_more_blocks_than_are_taken_at_once():
+    words = random_words(32 * 7 * 600, 32)
+    starts = np.arange(600) * 32 * 7
+    got = fastlanes.unpack(words, starts, 7)
+    for block in (0, 255, 256, 511, 512, 599):
+        assert np.array_equal(got[block], fastlanes.unpack(words, starts[block : block + 1], 7)[0])
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_bit_widths(bits):
+    blocks = np.array([[0, 0], [1, 0], [2, 1], [(1 << bits) - 1, 0], [1 << (bits - 1), 5]], f"<u{bits // 8}")
+    assert fastlanes.bit_widths(blocks).tolist() == [0, 1, 2, bits, bits]

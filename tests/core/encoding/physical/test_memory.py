@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lance_core.encoding.physical import memory
+from lance_core.errors import CorruptDataError
+
+DATA = np.arange(200, dtype=np.uint8)
+ranges = st.lists(st.tuples(st.integers(0, 180), st.integers(0, 20)), max_size=12)
+
+
+def slow_gather(starts, sizes):
+    return b"".join(DATA[s : s + n].tobytes() for s, n in zip(starts.tolist(), sizes.tolist(), strict=True))
+
+
+@settings(derandomize=True, deadline=None)
+@given(ranges, st.booleans())
+def test_gather_takes_any_ranges(pairs, in_order):
+    pairs = sorted(pairs) if in_order else pairs
+    starts, sizes = np.array(pairs, np.int64).reshape(-1, 2).T
+    assert memory.gather(DATA, starts, sizes).tobytes() == slow_gather(starts, sizes)
+
+
+@pytest.mark.parametrize("step", [5, 7, 40])
+def test_gather_of_even_ranges(step):
+    starts = np.arange(4, dtype=np.int64) * step + 3
+    sizes = np.full(4, 5)
+    assert memory.gather(DATA, starts, sizes).tobytes() == slow_gather(starts, sizes)
+
+
+def test_adjoining_ranges_are_a_view():
+    assert np.shares_memory(memory.gather(DATA, np.array([10, 13]), np.array([3, 4])), DATA)
+
+
+@settings(derandomize=True, deadline=None)
+@given(ranges)
+def test_aranges(pairs):
+    starts, sizes = np.array(pairs, np.int64).reshape(-1, 2).T
+    assert memory.aranges(starts, sizes).tolist() == [p for s, n in pairs for p in range(s, s + n)]
+
+
+def test_join_ranges_takes_turns():
+    words = np.frombuffer(b"abcdef", np.uint8), np.array([0, 1, 1, 6])
+    numbers = np.frombuffer(b"1234", np.uint8), np.array([0, 2, 3, 4])
+    joined, bounds = memory.join_ranges(words, numbers)
+    assert joined.tobytes() == b"a12" + b"3" + b"bcdef4"
+    assert bounds.tolist() == [0, 3, 4, 10]
+
+
+@pytest.mark.parametrize("count", [-1, 1 << 62])
+def test_nobody_gets_impossible_amounts_of_memory(count):
+    with pytest.raises(CorruptDataError, match="would need"):
+        memory.empty(count, np.uint64)
+
+
+def test_chunk_counts():
+    assert memory.chunk_counts(0, 8).tolist() == []
+    assert memory.chunk_counts(16, 8).tolist() == [8, 8]
+    assert memory.chunk_counts(17, 8).tolist() == [8, 8, 1]
+
+
+def test_fitting_count():
+    assert memory.fitting_count(8, 64) == 8
+    assert memory.fitting_count(9, 64) == 4
+    assert memory.fitting_count(1000, 64) == 2
+    assert memory.fitting_count(0.125, 1 << 20, most=4096) == 4096
