@@ -9,11 +9,11 @@ Opening with O_EXCL would also have one winner, but show others a file that is n
 
 from __future__ import annotations
 
-import mmap
 import os
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -117,7 +117,7 @@ class LocalStore:
 
 
 class LocalReader:
-    """A file mapped into memory: what is read is a view, not a copy.
+    """A file mapped into memory: what is read is a view, not a copy. May be shared by threads.
 
     Args:
         path: Absolute path.
@@ -128,17 +128,13 @@ class LocalReader:
 
     def __init__(self, path: str) -> None:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Arrow's mapping, not Python's: its views live on when the file is closed, without a descriptor each.
+            self._file = pa.memory_map(path)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFoundError("there is no such file", path=path) from error
-        try:
-            self._size = os.fstat(descriptor).st_size
-            # An empty file cannot be mapped.
-            self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) if self._size else None
-        finally:
-            os.close(descriptor)
-        self._buffer = pa.py_buffer(b"" if self._map is None else self._map)
+        self._size: int = self._file.size()
         self._path = path
+        self._lock = Lock()
 
     @property
     def size(self) -> int:
@@ -156,23 +152,16 @@ class LocalReader:
                 raise NotFoundError(
                     f"bytes {start} to {end} are not in the file of {self._size} bytes", path=self._path
                 )
-        if len(ranges) > 1:
-            self._announce(ranges)
-        return [self._buffer.slice(start, end - start) for start, end in ranges]
+        return [self._view(start, end - start) for start, end in ranges]
 
     def close(self) -> None:
         """Let go of the file; it stays mapped as long as views of it exist."""
-        self._buffer = pa.py_buffer(b"")
-        self._map = None
+        self._file.close()
 
-    def _announce(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Have the kernel fetch all ranges at once, not one at each page fault."""
-        if self._map is None:
-            return
-        for start, end in ranges:
-            page = start - start % mmap.PAGESIZE
-            if end > start:
-                self._map.madvise(mmap.MADV_WILLNEED, page, end - page)
+    def _view(self, start: int, size: int) -> pa.Buffer:
+        with self._lock:
+            self._file.seek(start)
+            return self._file.read_buffer(size)  # also asks the kernel to fetch it, without waiting
 
 
 class LocalWriter:

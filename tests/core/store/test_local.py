@@ -1,0 +1,135 @@
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.store.local import LocalStore
+from lance_core.store.open import open_store
+
+
+def files(root):
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def test_no_temporary_file_stays(tmp_path):
+    store = LocalStore(str(tmp_path))
+    store.put("a/b", b"1")
+    store.put_if_absent("a/c", b"1")
+    store.put_if_absent("a/c", b"2")
+    store.writer("a/d").commit()
+    store.writer("a/e").abort()
+    assert files(tmp_path) == ["a/b", "a/c", "a/d"]
+
+
+def test_failed_writes_leave_nothing(tmp_path):
+    store = LocalStore(str(tmp_path))
+    store.put("folder/child", b"")
+    with pytest.raises(OSError, match="folder"):
+        store.put("folder", b"a file cannot replace a directory")
+    assert not store.put_if_absent("folder", b"")
+    assert files(tmp_path) == ["folder/child"]
+
+
+def test_failed_link_is_told(tmp_path, monkeypatch):
+    def no_links(*_):
+        raise PermissionError("no hard links here")
+
+    monkeypatch.setattr(os, "link", no_links)
+    with pytest.raises(PermissionError):
+        LocalStore(str(tmp_path)).put_if_absent("v/1", b"x")
+    assert files(tmp_path) == []
+
+
+def test_disk_full_leaves_nothing(tmp_path, monkeypatch):
+    real = os.link
+
+    def full(*arguments):
+        real(*arguments)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        LocalStore(str(tmp_path)).put("x", b"1")
+    assert not [name for name in files(tmp_path) if name.startswith(".tmp")]
+
+
+def test_new_files_follow_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        LocalStore(str(tmp_path)).put_if_absent("v/1", b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "v/1").stat().st_mode) == 0o640
+
+
+def open_descriptors():
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_views_need_no_descriptor(tmp_path):
+    store = LocalStore(str(tmp_path))
+    store.put("f", b"x" * 100)
+    before = open_descriptors()
+    views = []
+    for _ in range(50):
+        reader = store.reader("f")
+        views += reader.read_ranges([(0, 10), (50, 60)])
+        reader.close()
+    assert open_descriptors() == before
+    assert all(view.to_pybytes() == b"x" * 10 for view in views)
+
+
+def test_threads_may_share_a_reader(tmp_path):
+    store = LocalStore(str(tmp_path))
+    store.put("f", bytes(range(256)) * 1000)
+    reader = store.reader("f")
+
+    def read(seed):
+        starts = range(seed, 200_000, 997)
+        return all(
+            view.to_pybytes() == bytes([start % 256, (start + 1) % 256])
+            for start, view in zip(starts, reader.read_ranges([(start, start + 2) for start in starts]), strict=True)
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(200)))
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("/a/b", "/a/b"),
+        ("/a/b/", "/a/b"),
+        ("file:///a/b%20c/%C3%BC", "/a/b c/ü"),
+        ("file:///a/b c", "/a/b c"),
+        ("file://localhost/a", "/a"),
+        ("/a/100%25", "/a/100%25"),
+        ("/a/../b", "/b"),
+    ],
+)
+def test_addresses(uri, expected):
+    assert open_store(uri).uri == expected
+
+
+def test_relative_addresses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert open_store("t.lance").uri == str(tmp_path / "t.lance")
+    assert open_store(tmp_path / "t").uri == str(tmp_path / "t")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert open_store("~/t").uri == str(tmp_path / "t")
+
+
+@pytest.mark.parametrize("uri", ["s3://b/x", "gs://b/x", "az://c/x", "s3+ddb://b/x", "memory://x", "hdfs://h/x"])
+def test_other_schemes_are_named(uri):
+    with pytest.raises(UnsupportedError, match=uri.split(":")[0].replace("+", r"\+")):
+        open_store(uri)
+
+
+@pytest.mark.parametrize("uri", ["", "file://host/x", "a\0b"])
+def test_addresses_that_are_none(uri):
+    with pytest.raises(InvalidInputError):
+        open_store(uri)

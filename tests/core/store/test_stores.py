@@ -1,0 +1,135 @@
+"""Every store keeps the same promises."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from lance_core.errors import InvalidInputError, NotFoundError
+from lance_core.store.local import LocalStore
+from lance_core.store.memory import MemoryStore
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request, tmp_path):
+    return LocalStore(str(tmp_path / "data set ü")) if request.param == "local" else MemoryStore()
+
+
+def test_put_and_get(store):
+    store.put("a/b c/ü.txt", b"one")
+    store.put("a/b c/ü.txt", b"two")
+    assert store.get("a/b c/ü.txt") == b"two"
+
+
+def test_missing_objects(store):
+    store.put("a/b", b"")
+    for path in ("x", "a/x", "a/b/c"):
+        with pytest.raises(NotFoundError):
+            store.get(path)
+        with pytest.raises(NotFoundError):
+            store.reader(path)
+    store.delete(["x", "a/x", "a/b/c"])
+    assert store.names("nothing") == []
+    assert list(store.list("nothing")) == []
+
+
+def test_put_if_absent(store):
+    assert store.put_if_absent("v/1", b"first")
+    assert not store.put_if_absent("v/1", b"second")
+    assert store.get("v/1") == b"first"
+    assert store.names("v") == ["1"]
+
+
+def test_exactly_one_of_many_wins(store):
+    wins = []
+    barrier = threading.Barrier(8)
+
+    def race(writer):
+        for key in range(50):
+            barrier.wait()
+            if store.put_if_absent(f"v/{key}", b"%d" % writer):
+                wins.append((key, writer))
+
+    threads = [threading.Thread(target=race, args=(writer,)) for writer in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(wins) == 50
+    assert all(store.get(f"v/{key}") == b"%d" % writer for key, writer in wins)
+
+
+def test_reader_returns_ranges_in_order(store):
+    store.put("f", bytes(range(256)) * 100)
+    reader = store.reader("f")
+    assert reader.size == 25600
+    buffers = reader.read_ranges([(5, 8), (0, 0), (25599, 25600), (2, 4)])
+    assert [buffer.to_pybytes() for buffer in buffers] == [b"\x05\x06\x07", b"", b"\xff", b"\x02\x03"]
+    reader.close()
+    assert buffers[0].to_pybytes() == b"\x05\x06\x07"
+    for start, end in ((0, 25601), (-1, 3), (5, 4)):
+        with pytest.raises(NotFoundError):
+            store.reader("f").read_ranges([(start, end)])
+
+
+def test_buffers_outlive_the_object(store):
+    store.put("f", b"x" * 10_000)
+    (buffer,) = store.reader("f").read_ranges([(0, 10_000)])
+    store.put("f", b"y" * 10_000)
+    store.delete(["f"])
+    assert buffer.to_pybytes() == b"x" * 10_000
+
+
+def test_empty_objects(store):
+    store.put("f", b"")
+    assert store.reader("f").size == 0
+    assert store.reader("f").read_ranges([(0, 0)])[0].size == 0
+
+
+def test_writer_shows_nothing_before_commit(store):
+    writer = store.writer("d/f")
+    writer.write(b"one")
+    writer.write(memoryview(b"two"))
+    writer.write(pa.py_buffer(b"three"))
+    with pytest.raises(NotFoundError):
+        store.get("d/f")
+    assert writer.commit() == 11
+    writer.abort()
+    assert store.get("d/f") == b"onetwothree"
+
+
+def test_aborted_writer_leaves_nothing(store):
+    writer = store.writer("d/f")
+    writer.write(b"x" * 3_000_000)
+    writer.abort()
+    writer.abort()
+    assert list(store.list("d")) == []
+
+
+def test_listing(store):
+    store.put("d/a", b"12")
+    store.put("d/sub/b", b"345")
+    store.put("dd/c", b"")
+    assert {(info.path, info.size) for info in store.list("d")} == {("d/a", 2), ("d/sub/b", 3)}
+    assert all(info.modified.tzinfo is not None for info in store.list("d"))
+    assert sorted(store.names("d")) == ["a", "sub"]
+    store.delete(["d/a", "d/sub/b"])
+    assert list(store.list("d")) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/passwd", "a/../../x", "a//b", "", ".", "a/.", "a\\b", "a\0b", "..", "a/"]
+)
+def test_paths_stay_below_the_root(store, path):
+    for call in (
+        lambda: store.get(path),
+        lambda: store.reader(path),
+        lambda: store.writer(path),
+        lambda: store.put(path, b""),
+        lambda: store.put_if_absent(path, b""),
+        lambda: store.delete([path]),
+        lambda: list(store.list(path)),
+        lambda: store.names(path),
+    ):
+        with pytest.raises(InvalidInputError):
+            call()
