@@ -19,11 +19,11 @@ from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from lance_core.encoding.repdef import Levels, Mask, Slots
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
+    from lance_core.encoding.repdef import Levels, Mask, Slots
     from lance_core.format.schema import Field
 
 _LIST_TYPES = ("list", "list.struct", "large_list", "large_list.struct", "map")
@@ -100,17 +100,20 @@ def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
     nestings: list[Nesting] = []
     masked: Mask | None = None
     lists_left = sum(map(is_list_field, path.fields))
+    is_below_nullable = False
     for field, child in zip(path.fields, (*path.fields[1:], None), strict=True):
         is_null = null_mask(array)
         if is_list_field(field):
             is_null = _either(is_null, masked)
             sizes, array = _list_items(array, is_null)
-            nestings.append(Nesting(length=len(sizes), is_null=is_null, sizes=sizes))
-            masked = None
+            # pylance 14.0.2 miscounts a list without nulls directly below a struct that is declared nullable.
+            nestings.append(Nesting(length=len(sizes), is_null=is_null, sizes=sizes, is_nullable=is_below_nullable))
+            masked, is_below_nullable = None, False
             lists_left -= 1
             continue
         # pylance 14.0.2 fails to join pages of a struct above a list if only some of them declare it nullable.
         is_nullable = child is not None and lists_left > 0 and field.nullable
+        is_below_nullable = is_below_nullable or is_nullable
         nestings.append(Nesting(length=len(array), is_null=is_null, is_nullable=is_nullable))
         if child is not None:
             masked = _either(masked, is_null)
