@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from lance_core.errors import VersionNotFoundError
@@ -102,9 +103,19 @@ _SAME_WORK = frozenset({"dagster/root_run_id", "dagster/step_key", "dagster/asse
 
 def recent_properties(dataset: lance_core.LanceDataset, *, limit: int) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Version and transaction properties of the newest versions, newest first, until one was cleaned up."""
-    for version in range(dataset.version, max(dataset.version - limit, 0), -1):
+    for version, transaction in islice(_transactions(dataset), limit):
+        yield version, (transaction.transaction_properties or {}) if transaction is not None else {}
+
+
+def recent_operations(dataset: lance_core.LanceDataset) -> Iterator[tuple[int, str]]:
+    """Version and name of its operation, newest first, until one was cleaned up; "" if the writer left none."""
+    for version, transaction in _transactions(dataset):
+        yield version, "" if transaction is None else type(transaction.operation).__name__
+
+
+def _transactions(dataset: lance_core.LanceDataset) -> Iterator[tuple[int, lance_core.Transaction | None]]:
+    for version in range(dataset.version, 0, -1):
         try:
-            transaction = dataset.read_transaction(version)
+            yield version, dataset.read_transaction(version)
         except VersionNotFoundError:
             return
-        yield version, (transaction.transaction_properties or {}) if transaction is not None else {}

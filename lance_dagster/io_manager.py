@@ -174,7 +174,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             return tag_version(dataset, run_id=context.run_id, version=dataset.version)
         except (LanceError, OSError) as error:
             # The data is safe already; a missing name for it is no reason to write it again.
-            context.log.warning(f"Version {dataset.version} of {dataset.uri} got no run tag: {error}")
+            context.log.warning("Version %d of %s got no run tag: %s", dataset.version, dataset.uri, error)
             return None
 
     def _open_input(

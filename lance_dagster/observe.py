@@ -1,17 +1,39 @@
-"""Tables that are written elsewhere, seen by Dagster."""
+"""Tables that are written elsewhere, seen by Dagster.
 
-from __future__ import annotations
+No ``from __future__ import annotations`` here: Dagster reads the annotations of the observation function as types.
+"""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lance_core.errors import UnsupportedError
+import dagster as dg
+
+import lance_core
+from lance_dagster.identity import recent_operations
 
 if TYPE_CHECKING:
-    import dagster as dg
+    from lance_dagster.resource import LanceResource
+
+# Commits that change how rows are stored or found, not which rows there are.
+_SAME_DATA = frozenset(
+    {"Rewrite", "ReserveFragments", "CreateIndex", "UpdateConfig", "UpdateBases", "UpdateMemWalState"}
+)
+
+
+def data_version(dataset: lance_core.LanceDataset) -> int:
+    """The last version that changed data; compaction, indices and settings do not count.
+
+    Ends at the oldest version that clean-up left.
+    """
+    version = dataset.version
+    for version, operation in recent_operations(dataset):
+        if operation not in _SAME_DATA:
+            return version
+    return version
 
 
 def build_observable_table(
-    asset_key: dg.CoercibleToAssetKey,
+    asset_key: dg.AssetKey | Sequence[str] | str,
     *,
     resource_key: str = "lance",
     io_manager_key: str = "io_manager",
@@ -21,10 +43,36 @@ def build_observable_table(
     """An observable source asset: its data version is the last version that changed data.
 
     Args:
-        asset_key: Names the table, as everywhere.
+        asset_key: Names the table, as everywhere (``"raw/events"``).
         resource_key: Where the ``LanceResource`` is.
         io_manager_key: Loads the table in assets downstream.
         group_name: Asset group.
         automation_condition: For example ``dg.AutomationCondition.on_cron("@hourly")``.
     """
-    raise UnsupportedError("observe")
+    key = (
+        dg.AssetKey.from_user_string(asset_key) if isinstance(asset_key, str) else dg.AssetKey.from_coercible(asset_key)
+    )
+
+    @dg.multi_observable_source_asset(
+        name="__".join([*key.path, "observe"]),
+        specs=[
+            dg.AssetSpec(
+                key,
+                group_name=group_name,
+                kinds={"lance"},
+                automation_condition=automation_condition,
+                metadata={"dagster/io_manager_key": io_manager_key, "dagster/storage_kind": "lance"},
+            )
+        ],
+        required_resource_keys={resource_key},
+    )
+    def observe(context: dg.AssetExecutionContext):  # noqa: ANN202 - Dagster refuses the annotation it names itself
+        lance: LanceResource = getattr(context.resources, resource_key)
+        dataset = lance.dataset(key)
+        yield dg.ObserveResult(
+            asset_key=key,
+            data_version=dg.DataVersion(str(data_version(dataset))),
+            metadata={"lance/version": dataset.version, "dagster/row_count": dataset.count_rows()},
+        )
+
+    return observe

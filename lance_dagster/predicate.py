@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-
 from typing import TYPE_CHECKING, Any
 
 import numpy as np

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lance_dagster.maintenance.assets import build_maintenance_assets
+from lance_dagster.maintenance.assets import Table, build_maintenance_assets
 from lance_dagster.maintenance.policies import (
     DEFAULT_CLEANUP,
     DEFAULT_COMPACTION,
@@ -58,7 +58,7 @@ def build_maintenance_schedule(
 
 
 def build_maintenance_definitions(
-    tables: dg.CoercibleToAssetKey | dg.AssetsDefinition | dg.AssetSpec | Iterable[object],
+    tables: Table | Iterable[Table],
     *,
     compaction: CompactionPolicy | None = DEFAULT_COMPACTION,
     deletions: DeletionPolicy | None = DEFAULT_DELETIONS,
@@ -70,10 +70,19 @@ def build_maintenance_definitions(
     execution_timezone: str | None = None,
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> dg.Definitions:
-    """Assets, job and schedule for ``dg.Definitions.merge``; see the single builders for the arguments.
+    """Assets, job and schedule together, for ``dg.Definitions.merge``.
 
     Args:
-        cron_schedule: None makes no schedule (the job is there all the same).
+        tables: As in ``build_maintenance_assets``, like the next five.
+        compaction: When to merge fragments.
+        deletions: When to rewrite fragments with deleted rows.
+        cleanup: Which versions stay.
+        resource_key: Where the ``LanceResource`` is.
+        group_name: Asset group.
+        name: Name of the job; the schedule is named ``<name>_schedule``.
+        cron_schedule: When; None makes no schedule (the job is there all the same).
+        execution_timezone: Time zone of the cron schedule; None is UTC.
+        default_status: RUNNING starts the schedule with the deployment.
     """
     assets = build_maintenance_assets(
         tables,

@@ -1,9 +1,16 @@
-"""When maintenance has something to do, and how much: plain values."""
+"""When maintenance has something to do, and how much: plain values and pure decisions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from lance_core.errors import InvalidInputError
+from lance_dagster.tags import is_run_tag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +19,7 @@ class CompactionPolicy:
 
     Args:
         target_rows_per_fragment: Fragments with fewer rows are merged with their neighbours.
-        min_fragments: Do nothing as long as the table has fewer fragments.
+        min_fragments: Do nothing as long as fewer fragments would be merged.
     """
 
     target_rows_per_fragment: int = 1024 * 1024
@@ -24,24 +31,29 @@ class DeletionPolicy:
     """Rewrite fragments whose deleted rows are still in the files.
 
     Args:
-        threshold: Fragments with a larger fraction of deleted rows are rewritten (0 .. 1).
+        threshold: Fragments with a larger share of deleted rows are rewritten (0 .. 1).
     """
 
     threshold: float = 0.1
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold <= 1:
+            msg = f"The threshold is a share of rows between 0 and 1, not {self.threshold}."
+            raise InvalidInputError(msg)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupPolicy:
-    """Which versions stay. Everything else, and every file only they need, is deleted.
+    """Which versions stay. Everything else, and every file that only they need, is deleted.
 
     A version stays if it is younger than ``older_than``, or one of the newest ``retain_versions``, or has a tag. Run
-    tags (made by the IO manager) older than ``keep_runs_for`` and beyond the newest ``keep_runs`` are deleted first;
-    tags made by people are never touched.
+    tags (made by the IO manager) that are both older than ``keep_runs_for`` and beyond the newest ``keep_runs`` are
+    deleted first; tags made by people are never touched.
 
     Args:
         older_than: Age at which an untagged version may go.
         retain_versions: Newest versions that stay whatever their age.
-        keep_runs: Newest run tags that stay.
+        keep_runs: Newest run tags that stay whatever their age.
         keep_runs_for: Run tags younger than this stay.
     """
 
@@ -50,7 +62,46 @@ class CleanupPolicy:
     keep_runs: int = 10
     keep_runs_for: timedelta = timedelta(days=14)
 
+    def __post_init__(self) -> None:
+        if min(self.older_than, self.keep_runs_for) < timedelta(0) or self.keep_runs < 0 or self.retain_versions < 1:
+            msg = "Ages and keep_runs must not be negative, and at least one version must stay."
+            raise InvalidInputError(msg)
+
 
 DEFAULT_COMPACTION = CompactionPolicy()
 DEFAULT_DELETIONS = DeletionPolicy()
 DEFAULT_CLEANUP = CleanupPolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tag:
+    """A tag of a table.
+
+    Args:
+        name: Its name.
+        version: What it names.
+        created_at: When it was made; None if its maker left no time.
+    """
+
+    name: str
+    version: int
+    created_at: datetime | None
+
+
+def expired_run_tags(tags: Iterable[Tag], policy: CleanupPolicy, *, now: datetime) -> list[Tag]:
+    """Run tags that clean-up deletes, the oldest first; a tag without a time is kept.
+
+    Args:
+        tags: All tags of the table.
+        policy: What to keep.
+        now: The current time, with zone.
+    """
+    run_tags = sorted((tag for tag in tags if is_run_tag(tag.name)), key=lambda tag: tag.version)
+    beyond = run_tags[: max(len(run_tags) - policy.keep_runs, 0)]
+    return [
+        tag for tag in beyond if tag.created_at is not None and now - _aware(tag.created_at) >= policy.keep_runs_for
+    ]
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
