@@ -64,7 +64,6 @@ def read_lance(
     batch_size: int = DEFAULT_BATCH_SIZE,
     with_row_id: bool = False,
     with_row_address: bool = False,
-    pushdown: bool = False,
     min_partitions: int | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
@@ -75,14 +74,13 @@ def read_lance(
         uri: Address of the dataset.
         columns: Top-level columns to read, in this order. Spark itself tells a Python source nothing about the columns
             a query needs, so this is what saves reading the others.
-        filter: SQL condition that is evaluated while reading; its columns need not be in ``columns``.
+        filter: SQL condition that is evaluated while reading; its columns need not be in ``columns``. Spark's own
+            filters are applied after reading.
         version: Version to read; the newest now if neither this nor ``tag`` is given.
         tag: Name of a tag to read instead of a version.
         batch_size: Most rows in one record batch.
         with_row_id: Add the column ``_rowid``.
         with_row_address: Add the column ``_rowaddr``.
-        pushdown: Let Spark push its filters; changes the session's setting ``spark.sql.python.filterPushdown.enabled``,
-            with which Spark cannot compare TIME columns.
         min_partitions: Partitions to aim at for a table that is large enough; as many as there are cores if not given.
         storage_options: Options of the store.
 
@@ -91,8 +89,6 @@ def read_lance(
         InvalidInputError: Unknown columns, a wrong condition.
     """
     register(spark)
-    if pushdown:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     options = ReadOptions(
         path=_absolute(uri),
         version=version,
@@ -102,7 +98,6 @@ def read_lance(
         batch_size=batch_size,
         with_row_id=with_row_id,
         with_row_address=with_row_address,
-        pushdown=pushdown,
         min_partitions=min_partitions or _parallelism(spark),
         storage_options=storage_options,
     )

@@ -28,6 +28,9 @@ Parsed = TypeVar("Parsed", "ReadOptions", "WriteOptions")
 class ReadOptions:
     """What ``spark.read.format("lance").option(...)`` understands; all but ``path`` can be left out.
 
+    Filters of Spark's own are not pushed down to the reader: pyspark 4.3.0 keeps them for the next query on the same
+    DataFrame, which then misses rows. ``filter`` is the way to read less.
+
     Attributes:
         path: Address of the dataset.
         version: Version to read; the newest when the schema is asked for, if neither this nor ``tag`` is given.
@@ -40,7 +43,6 @@ class ReadOptions:
         min_partitions: Partitions to aim at for tables that are large enough to be worth it.
         with_row_id: Add the column ``_rowid``.
         with_row_address: Add the column ``_rowaddr``.
-        pushdown: Let Spark push its filters; needs the setting ``spark.sql.python.filterPushdown.enabled``.
         storage_options: JSON object with options of the store.
     """
 
@@ -55,7 +57,6 @@ class ReadOptions:
     min_partitions: int = 1
     with_row_id: bool = False
     with_row_address: bool = False
-    pushdown: bool = False
     storage_options: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
@@ -146,7 +147,6 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "min_partitions": ("a positive number", _count),
     "with_row_id": ("true or false", _flag),
     "with_row_address": ("true or false", _flag),
-    "pushdown": ("true or false", _flag),
     "storage_options": ("a JSON object of strings", _strings),
     "mode": ("create", _text),
     "replace_where": ("an SQL condition", _text),

@@ -59,12 +59,7 @@ class LanceDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for the table's schema or a selection of its columns."""
         options = self._pinned or parse_options(ReadOptions, self._given)
-        reader = LanceReader(options, schema)
-        if not options.pushdown:
-            return reader
-        from lance_core.spark.pushdown import LancePushdownReader  # noqa: PLC0415 rarely used
-
-        return LancePushdownReader(reader)
+        return LanceReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> LanceWriter:
         """A writer for one write; checks everything that can be checked before any task runs."""

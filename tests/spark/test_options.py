@@ -19,7 +19,7 @@ def test_keys_have_no_case_and_values_have_types():
 
 
 def test_what_is_formatted_is_parsed_again():
-    read = ReadOptions(path="p", tag="t", columns=("x", 'y"'), pushdown=True, min_partitions=4)
+    read = ReadOptions(path="p", tag="t", columns=("x", 'y"'), min_partitions=4)
     write = WriteOptions(path="p", token_after=0, transaction_properties={"a": "ü"}, max_rows_per_file=10)
     assert parse_options(ReadOptions, format_options(read)) == read
     assert parse_options(WriteOptions, format_options(write)) == write
