@@ -217,21 +217,13 @@ class _MiniBlockGroup:
 
     def _rows(self) -> Rows:
         """Where the wanted rows stand among those decoded."""
-        places: list[Rows] = [selection.rows for selection in self.selections]
-        first = 0
-        shifted: list[Int64s] = []
-        for place, selection in zip(places, self.selections, strict=True):
-            if isinstance(place, range) and len(places) == 1:
-                return place
-            if isinstance(place, range):
-                shifted.append(np.array([first + place.start, first + place.stop]))
-            else:
-                shifted.append(place + first)
-            first += selection.num_rows
-        if isinstance(places[0], range):
-            # All but the first and last page of a range are whole.
-            return range(int(shifted[0][0]), int(shifted[-1][1]))
-        return np.concatenate(shifted)
+        held = starts_of(np.array([selection.num_rows for selection in self.selections])).tolist()
+        places = [(first, one.rows) for first, one in zip(held[:-1], self.selections, strict=True)]
+        if isinstance(self.parts[0].rows, range):
+            # Between the first and the last page of a range all rows are wanted.
+            (first, start), (last, stop) = places[0], places[-1]
+            return range(first + int(start[0]), last + int(stop[-1]) + 1)
+        return np.concatenate([first + np.asarray(rows) for first, rows in places])
 
 
 def _mini_block(layout: PageLayout) -> MiniBlockLayout:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from lance_core.encoding import registry
 from lance_core.encoding.physical import fixed_size_list, flat
 from lance_core.encoding.physical.memory import empty, gather, gather_words, starts_of
-from lance_core.encoding.repdef import Levels, max_rep, max_visible_def
+from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
 from lance_core.encoding.structural.page import Decoded, EncodedPage
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
@@ -288,8 +288,8 @@ def encode(decoded: Decoded) -> EncodedPage:
         data, sizes = _zip_rows(control, rows, visible)
         bits_per_value, bits_per_offset = rows.shape[1] * 8, None
     layout = FullZipLayout(
-        bits_rep=0 if levels.rep is None else int(levels.rep.max()).bit_length(),
-        bits_def=0 if levels.definition is None else int(levels.definition.max()).bit_length(),
+        bits_rep=max_rep(levels.layers).bit_length(),
+        bits_def=_def_bits(levels),
         bits_per_value=bits_per_value,
         bits_per_offset=bits_per_offset,
         num_items=len(sizes),
@@ -306,8 +306,8 @@ def encode(decoded: Decoded) -> EncodedPage:
 def _control_words(levels: Levels) -> Bytes | None:
     """Shape (entries, bytes of a control word); None if there are no levels."""
     rep, definition = levels.rep, levels.definition
-    bits_def = 0 if definition is None else int(definition.max()).bit_length()
-    bits = bits_def + (0 if rep is None else int(rep.max()).bit_length())
+    bits_def = _def_bits(levels)
+    bits = bits_def + max_rep(levels.layers).bit_length()
     if bits == 0:
         return None
     words = np.uint32(0) if definition is None else definition.astype(np.uint32)
@@ -315,6 +315,11 @@ def _control_words(levels: Levels) -> Bytes | None:
         words = words | (rep.astype(np.uint32) << np.uint32(bits_def))
     width = 1 if bits <= 8 else 2 if bits <= 16 else 4
     return np.asarray(words).astype(f"<u{width}").view(np.uint8).reshape(-1, width)
+
+
+def _def_bits(levels: Levels) -> int:
+    # As many as the layers need, not as occur: pylance 14.0.2 cannot join pages of lists with and without levels.
+    return 0 if levels.definition is None else max_def(levels.layers).bit_length()
 
 
 def _fixed_rows(values: Values | None) -> tuple[Bytes, Encoding]:
