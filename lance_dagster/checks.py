@@ -4,7 +4,7 @@ No ``from __future__ import annotations`` here: Dagster reads the annotations of
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -16,7 +16,7 @@ from lance_dagster.predicate import quote
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
 
-_Check = Callable[[lance_core.LanceDataset], tuple[bool, dict[str, object]]]
+_Check = Callable[[lance_core.LanceDataset], tuple[bool, dict[str, Any]]]
 
 
 def build_lance_checks(
@@ -92,7 +92,7 @@ def _checks(
 
 
 def _row_count(min_rows: int | None, max_rows: int | None) -> _Check:
-    def check(dataset: lance_core.LanceDataset) -> tuple[bool, dict[str, object]]:
+    def check(dataset: lance_core.LanceDataset) -> tuple[bool, dict[str, Any]]:
         count = dataset.count_rows()
         passed = (min_rows is None or count >= min_rows) and (max_rows is None or count <= max_rows)
         return passed, {"dagster/row_count": count}
@@ -101,7 +101,7 @@ def _row_count(min_rows: int | None, max_rows: int | None) -> _Check:
 
 
 def _column_schema(columns: Mapping[str, str]) -> _Check:
-    def check(dataset: lance_core.LanceDataset) -> tuple[bool, dict[str, object]]:
+    def check(dataset: lance_core.LanceDataset) -> tuple[bool, dict[str, Any]]:
         found = {column.name: str(column.type) for column in dataset.schema}
         missing = sorted(columns.keys() - found.keys())
         extra = sorted(found.keys() - columns.keys())
@@ -113,7 +113,7 @@ def _column_schema(columns: Mapping[str, str]) -> _Check:
 
 
 def _not_null(names: tuple[str, ...]) -> _Check:
-    def check(dataset: lance_core.LanceDataset) -> tuple[bool, dict[str, object]]:
+    def check(dataset: lance_core.LanceDataset) -> tuple[bool, dict[str, Any]]:
         nulls = {name: dataset.count_rows(filter=f"{quote(name)} IS NULL") for name in names}
         return not any(nulls.values()), {f"nulls/{name}": count for name, count in nulls.items()}
 
@@ -121,7 +121,7 @@ def _not_null(names: tuple[str, ...]) -> _Check:
 
 
 def _deleted_fraction(limit: float) -> _Check:
-    def check(dataset: lance_core.LanceDataset) -> tuple[bool, dict[str, object]]:
+    def check(dataset: lance_core.LanceDataset) -> tuple[bool, dict[str, Any]]:
         fraction = table_numbers(dataset)["lance/deleted_fraction"]
         return fraction <= limit, {"lance/deleted_fraction": fraction}
 

@@ -45,10 +45,7 @@ def arrow_schema(schema: dg.TableSchema) -> pa.Schema:
         UnsupportedError: For a type that is not Arrow's text, or is dictionary, map or union.
     """
     return pa.schema(
-        [
-            pa.field(column.name, arrow_type(column.type), column.constraints is None or column.constraints.nullable)
-            for column in schema.columns
-        ]
+        [pa.field(column.name, arrow_type(column.type), column.constraints.nullable) for column in schema.columns]
     )
 
 

@@ -13,6 +13,7 @@ order in time.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,8 @@ class ColumnTest:
 
     def codes(self, column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Per row (int64) the index of the value or range that it falls into, -1 for none and for nulls."""
-        import pyarrow.compute as pc  # noqa: PLC0415 - takes long to import and only writers of partitions need it
+        # Takes long to import, and only writers of partitions need it. Its functions are made at run time.
+        pc: Any = importlib.import_module("pyarrow.compute")
 
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)

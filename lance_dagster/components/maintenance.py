@@ -8,6 +8,7 @@ from datetime import timedelta
 import dagster as dg
 from pydantic import Field
 
+from lance_core.errors import InvalidInputError
 from lance_dagster.maintenance import (
     CleanupPolicy,
     CompactionPolicy,
@@ -19,25 +20,23 @@ from lance_dagster.maintenance import (
 class CompactionModel(dg.Model):
     """When to merge fragments."""
 
-    target_rows_per_fragment: int = Field(default=1024 * 1024, gt=0, description="Smaller fragments are merged.")
-    min_fragments: int = Field(default=2, ge=1, description="Do nothing for fewer fragments to merge.")
+    target_rows_per_fragment: int = Field(default=1024 * 1024, description="Smaller fragments are merged.")
+    min_fragments: int = Field(default=2, description="Do nothing for fewer fragments to merge.")
 
 
 class DeletionModel(dg.Model):
     """When to rewrite fragments with deleted rows."""
 
-    threshold: float = Field(
-        default=0.1, ge=0, le=1, description="Share of deleted rows above which they are rewritten."
-    )
+    threshold: float = Field(default=0.1, description="Share of deleted rows above which they are rewritten.")
 
 
 class CleanupModel(dg.Model):
     """Which versions stay."""
 
-    older_than_days: float = Field(default=7, ge=0, description="Age at which an untagged version may go.")
-    retain_versions: int = Field(default=3, ge=1, description="Newest versions that stay whatever their age.")
-    keep_runs: int = Field(default=10, ge=0, description="Newest run tags that stay whatever their age.")
-    keep_runs_for_days: float = Field(default=14, ge=0, description="Run tags younger than this stay.")
+    older_than_days: float = Field(default=7, description="Age at which an untagged version may go.")
+    retain_versions: int = Field(default=3, description="Newest versions that stay whatever their age.")
+    keep_runs: int = Field(default=10, description="Newest run tags that stay whatever their age.")
+    keep_runs_for_days: float = Field(default=14, description="Run tags younger than this stay.")
 
 
 class LanceMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
@@ -46,7 +45,7 @@ class LanceMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
     Needs a ``LanceResource`` under ``resource_key``. A part that is set to null is left out.
     """
 
-    tables: list[str] = Field(description="Asset keys, parts joined by '/'.", min_length=1)
+    tables: list[str] = Field(description="Asset keys, parts joined by '/'.")
     compaction: CompactionModel | None = CompactionModel()
     deletions: DeletionModel | None = DeletionModel()
     cleanup: CleanupModel | None = CleanupModel()
@@ -60,6 +59,8 @@ class LanceMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Assets, job and schedule."""
         del context
+        if not self.tables:
+            raise InvalidInputError("`tables` names no table.")
         status = dg.DefaultScheduleStatus
         return build_maintenance_definitions(
             self.tables,

@@ -145,13 +145,12 @@ def _asset(
     max_attempts: int,
     options: Mapping[str, Any],
 ) -> dg.AssetsDefinition:
-    @dg.asset(key=key, required_resource_keys={resource_key}, **options)
     def maintenance(context: dg.AssetExecutionContext, config: MaintenanceConfig) -> dg.MaterializeResult:
         lance: LanceResource = getattr(context.resources, resource_key)
         order = Order(dry_run=config.dry_run, properties=_properties(context))
         return dg.MaterializeResult(metadata=_run(context, lance, table, step, order, max_attempts=max_attempts))
 
-    return maintenance
+    return dg.asset(key=key, required_resource_keys={resource_key}, **options)(maintenance)
 
 
 def _run(
@@ -203,7 +202,7 @@ def _numbers(before: Mapping[str, float], after: Mapping[str, float]) -> dict[st
 
 
 def _properties(context: dg.AssetExecutionContext) -> dict[str, str]:
-    return {"dagster/run_id": context.run_id, "dagster/asset_key": context.asset_key.to_user_string()}
+    return {"dagster/run_id": context.run.run_id, "dagster/asset_key": context.asset_key.to_user_string()}
 
 
 def _keys(tables: Any) -> list[dg.AssetKey]:

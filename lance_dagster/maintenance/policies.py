@@ -25,6 +25,11 @@ class CompactionPolicy:
     target_rows_per_fragment: int = 1024 * 1024
     min_fragments: int = 2
 
+    def __post_init__(self) -> None:
+        if self.target_rows_per_fragment < 1:
+            msg = f"target_rows_per_fragment must be at least 1, not {self.target_rows_per_fragment}."
+            raise InvalidInputError(msg)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionPolicy:

@@ -1,0 +1,270 @@
+"""Maintenance assets: what they do, what they leave alone, what they say."""
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.errors import CommitConflictError, InvalidInputError
+from lance_dagster import (
+    CleanupPolicy,
+    CompactionPolicy,
+    DeletionPolicy,
+    LanceResource,
+    build_maintenance_assets,
+    build_maintenance_definitions,
+    build_maintenance_schedule,
+)
+from lance_dagster.maintenance import tasks
+from lance_dagster.maintenance.policies import Tag, expired_run_tags
+from lance_dagster.observe import data_version
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def table(tables):
+    """A table of five fragments of ten rows, made in five commits."""
+    uri = tables.uri("raw/events")
+    for start in range(0, 50, 10):
+        part = pa.table({"id": pa.array(range(start, start + 10), pa.int64())})
+        lance_core.write_dataset(part, uri, mode="append" if start else "create")
+    return lambda: tables.dataset("raw/events")
+
+
+@pytest.fixture
+def maintain(root, instance):
+    """Run one maintenance asset of the table; returns its metadata."""
+
+    def run(name, *, dry_run=False, **policies):
+        assets = build_maintenance_assets("raw/events", **policies)
+        asset = next(one for one in assets if one.key.path[-1] == name)
+        result = dg.materialize(
+            [asset],
+            instance=instance,
+            resources={"lance": LanceResource(root=root)},
+            run_config={"ops": {asset.op.name: {"config": {"dry_run": dry_run}}}},
+        )
+        (event,) = result.asset_materializations_for_node(asset.op.name)
+        return {key: value.value for key, value in event.metadata.items()}
+
+    return run
+
+
+def ids(table):
+    return sorted(table().to_table()["id"].to_pylist())
+
+
+def test_compaction_merges_and_keeps_the_rows(table, maintain):
+    metadata = maintain("compaction")
+    assert ids(table) == list(range(50))
+    assert len(table().get_fragments()) == 1
+    assert metadata["lance/skipped"] is False
+    assert (metadata["lance/fragments_before"], metadata["lance/fragments"]) == (5, 1)
+    assert (metadata["lance/fragments_removed"], metadata["lance/fragments_added"]) == (5, 1)
+    assert metadata["lance/version"] == 6
+    assert metadata["lance/attempts"] == 1
+
+
+def test_compaction_says_who_made_it(table, maintain):
+    maintain("compaction")
+    properties = table().read_transaction(6).transaction_properties
+    assert properties["dagster/asset_key"] == "raw/events/compaction"
+
+
+def test_nothing_to_compact_commits_nothing(table, maintain):
+    maintain("compaction")
+    metadata = maintain("compaction")
+    assert metadata["lance/skipped"] is True
+    assert "fewer than 2" in metadata["lance/reason"]
+    assert table().version == 6
+
+
+def test_a_threshold_of_fragments(table, maintain):
+    metadata = maintain("compaction", compaction=CompactionPolicy(min_fragments=6))
+    assert metadata["lance/skipped"] is True
+    assert table().version == 5
+
+
+def test_a_dry_run_changes_nothing(table, maintain):
+    table().delete("id < 5")
+    before = table().version
+    for name in ("compaction", "materialize_deletions", "cleanup"):
+        metadata = maintain(name, dry_run=True, cleanup=CleanupPolicy(older_than=timedelta(0), retain_versions=1))
+        assert metadata["lance/skipped"] is True
+        assert metadata["lance/reason"] == "dry run"
+    assert maintain("compaction", dry_run=True)["lance/fragments_planned"] == 5
+    assert (table().version, len(table().versions())) == (before, before)
+
+
+def test_deletions_above_the_threshold_are_materialized(table, maintain):
+    table().delete("id < 5 OR id = 10")
+    metadata = maintain("materialize_deletions", deletions=DeletionPolicy(threshold=0.2))
+    assert metadata["lance/fragments_removed"] == 1
+    assert (metadata["lance/deleted_rows_before"], metadata["lance/deleted_rows"]) == (6, 1)
+    assert ids(table) == [5, 6, 7, 8, 9, *range(11, 50)]
+    assert maintain("materialize_deletions", deletions=DeletionPolicy(threshold=0.2))["lance/skipped"] is True
+
+
+def test_cleanup_removes_what_is_old_and_untagged(table, maintain):
+    table().tags.create("keep-me", 2)
+    maintain("compaction")
+    metadata = maintain("cleanup", cleanup=CleanupPolicy(older_than=timedelta(0), retain_versions=2))
+    assert [version["version"] for version in table().versions()] == [2, 5, 6]
+    assert metadata["lance/versions_removed"] == 3
+    assert lance_core.dataset(table().uri, version="keep-me").count_rows() == 20
+    assert ids(table) == list(range(50))
+
+
+def test_cleanup_with_nothing_to_do_says_so(table, maintain):
+    metadata = maintain("cleanup")
+    assert metadata["lance/skipped"] is True
+    assert table().version == 5
+
+
+def test_cleanup_expires_old_run_tags_first(table, maintain):
+    for version in (1, 2, 3):
+        table().tags.create(f"run-0000000{version}", version)
+    table().tags.create("run-of-the-mill", 1)
+    policy = CleanupPolicy(older_than=timedelta(0), retain_versions=1, keep_runs=1, keep_runs_for=timedelta(0))
+    metadata = maintain("cleanup", cleanup=policy)
+    assert metadata["lance/run_tags_expired"] == 2
+    assert set(table().tags.list()) == {"run-00000003", "run-of-the-mill"}
+    assert [version["version"] for version in table().versions()] == [1, 3, 5]
+
+
+def test_a_missing_table_is_no_failure(maintain):
+    metadata = maintain("compaction")
+    assert metadata == {"lance/skipped": True, "lance/reason": "there is no table yet"}
+
+
+@pytest.fixture
+def racing(monkeypatch):
+    """The first commits of a compaction meet another writer."""
+
+    def install(failures):
+        original = tasks.Compaction.commit
+        calls = []
+
+        def commit(*args, **kwargs):
+            calls.append(1)
+            if len(calls) <= failures:
+                raise CommitConflictError("somebody was faster", ours="Rewrite", theirs="Update", version=6)
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(tasks.Compaction, "commit", staticmethod(commit))
+        return calls
+
+    return install
+
+
+def test_a_conflict_is_planned_anew(table, maintain, racing):
+    calls = racing(2)
+    assert maintain("compaction")["lance/attempts"] == 3
+    assert len(calls) == 3
+    assert ids(table) == list(range(50))
+
+
+def test_conflicts_without_end_are_raised(table, maintain, racing):
+    calls = racing(99)
+    with pytest.raises(CommitConflictError):
+        maintain("compaction", max_attempts=2)
+    assert len(calls) == 2
+    assert table().version == 5
+
+
+def tag(name, version, days):
+    return Tag(name=name, version=version, created_at=NOW - timedelta(days=days))
+
+
+@pytest.mark.parametrize(
+    ("policy", "expired"),
+    [
+        (CleanupPolicy(keep_runs=0, keep_runs_for=timedelta(days=14)), [1, 2]),
+        (CleanupPolicy(keep_runs=2, keep_runs_for=timedelta(0)), [1, 2]),
+        (CleanupPolicy(keep_runs=3, keep_runs_for=timedelta(days=14)), [1]),
+        (CleanupPolicy(keep_runs=9, keep_runs_for=timedelta(0)), []),
+        (CleanupPolicy(keep_runs=0, keep_runs_for=timedelta(0)), [1, 2, 3, 4]),
+    ],
+)
+def test_which_run_tags_expire(policy, expired):
+    tags = [tag(f"run-{v:08x}", v, days) for v, days in ((4, 1), (1, 30), (3, 13), (2, 14))]
+    people = [tag("release", 1, 999), tag("run-me", 2, 999), Tag(name="run-ffffffff", version=0, created_at=None)]
+    assert [one.version for one in expired_run_tags([*tags, *people], policy, now=NOW)] == expired
+
+
+@pytest.mark.parametrize("make", [lambda: CleanupPolicy(retain_versions=0), lambda: DeletionPolicy(threshold=2)])
+def test_policies_that_make_no_sense(make):
+    with pytest.raises(InvalidInputError):
+        make()
+
+
+def test_the_assets_hang_off_the_table_in_order():
+    assets = build_maintenance_assets(["raw/events", dg.AssetSpec("b"), dg.AssetKey(["raw", "events"])])
+    assert [asset.key.to_user_string() for asset in assets] == [
+        f"{table}/{name}"
+        for table in ("raw/events", "b")
+        for name in ("compaction", "materialize_deletions", "cleanup")
+    ]
+    spec = assets[2].specs_by_key[assets[2].key]
+    assert [dep.asset_key.to_user_string() for dep in spec.deps] == ["raw/events", "raw/events/materialize_deletions"]
+    assert (spec.group_name, spec.kinds) == ("maintenance", {"lance"})
+    assert assets[0].op.pool == "lance/raw/events"
+
+
+def test_parts_can_be_left_out():
+    (only,) = build_maintenance_assets("t", compaction=None, deletions=None)
+    assert only.key.path[-1] == "cleanup"
+
+
+def test_maintenance_makes_nothing_stale(root, instance):
+    @dg.asset(metadata={"mode": "append"})
+    def events():
+        return pa.table({"a": [1]})
+
+    @dg.asset
+    def down(events: pa.Table) -> None:
+        pass
+
+    from lance_dagster import LanceIOManager  # noqa: PLC0415 - only here
+
+    resources = {"io_manager": LanceIOManager(root=root), "lance": LanceResource(root=root)}
+    maintenance = build_maintenance_assets("events")
+    for _ in range(2):
+        dg.materialize([events, down], instance=instance, resources=resources)
+    dg.materialize([events, down, *maintenance], selection=maintenance, instance=instance, resources=resources)
+    dataset = LanceResource(root=root).dataset("events")
+    assert (dataset.version, data_version(dataset)) == (3, 2)
+    # What Dagster compares to tell stale from fresh: the upstream's version now, and the one that was read.
+    tags = {
+        key: instance.get_latest_materialization_event(dg.AssetKey(key)).asset_materialization.tags
+        for key in ("events", "down")
+    }
+    assert tags["events"]["dagster/data_version"] == tags["down"]["dagster/input_data_version/events"] == "2"
+
+
+def test_the_schedule_requests_the_job(root):
+    defs = build_maintenance_definitions(
+        ["a", "b"], cron_schedule="0 4 * * *", default_status=dg.DefaultScheduleStatus.RUNNING
+    )
+    merged = dg.Definitions.merge(defs, dg.Definitions(resources={"lance": LanceResource(root=root)}))
+    schedule = merged.resolve_schedule_def("lance_maintenance_schedule")
+    assert schedule.cron_schedule == "0 4 * * *"
+    assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
+    tick = schedule.evaluate_tick(dg.build_schedule_context(scheduled_execution_time=NOW))
+    assert len(tick.run_requests) == 1
+    assert len(merged.resolve_job_def("lance_maintenance").asset_layer.executable_asset_keys) == 6
+
+
+def test_without_a_cron_schedule_there_is_the_job_only(root):
+    defs = build_maintenance_definitions("a", cron_schedule=None, name="tidy")
+    merged = dg.Definitions.merge(defs, dg.Definitions(resources={"lance": LanceResource(root=root)}))
+    assert merged.resolve_job_def("tidy").execute_in_process().success
+    assert not merged.schedules
+
+
+def test_a_schedule_of_ones_own_assets():
+    schedule = build_maintenance_schedule(build_maintenance_assets("a"), cron_schedule="@daily", name="mine")
+    assert schedule.name == "mine_schedule"
