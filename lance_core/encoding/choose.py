@@ -6,7 +6,7 @@ of the bytes. All choices are within what file version 2.2 allows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 MAX_CHUNK_VALUES = 4096
 _FLAT_CHUNK_BYTES = 1 << 14
-_STRING_CHUNK_BYTES = 1 << 14
-_COMPRESSED_CHUNK_BYTES = 1 << 15
+_STRING_CHUNK_BYTES = 1 << 15  # below, LZ4 finds less
 _MAX_LEVEL_BYTES = (1 << 16) - 1  # u16 in the chunk header
 
 # A choice is taken if it leaves at most this part of the bytes of the faster one.
 _PACKED_PAYS = 0.85
 _RUNS_PAY = 0.75
 _LZ4_PAYS = 0.75
+_FLAT_LZ4_PAYS = 0.6
 _LEVEL_RUNS_PAY = 0.5
 _DICTIONARY_PAYS = 0.8
 
@@ -47,12 +47,15 @@ _MIN_COMPRESSED_BYTES = 1 << 12
 _LZ4_SAMPLES = 8
 
 
-def encode_chunks(values: Values, *, version: str = "2.2") -> tuple[Encoding, Chunks]:
+def encode_chunks(
+    values: Values, *, version: str = "2.2", compression: Compression | Literal["none"] | None = None
+) -> tuple[Encoding, Chunks]:
     """Encode the values of a mini-block page.
 
     Args:
         values: Any number of values.
         version: Data file version; only 2.2 can be written.
+        compression: Codec to compress with, if that makes chunks smaller; "none" for none; None to judge by the data.
 
     Returns:
         The encoding, and chunks of 2 ** k values (k >= 1) but for the last one.
@@ -64,11 +67,41 @@ def encode_chunks(values: Values, *, version: str = "2.2") -> tuple[Encoding, Ch
         raise UnsupportedError(f"writing mini-block pages of file version {version}")
     match values:
         case FixedValues():
-            return _encode_fixed(values)
+            encoding, chunks = _encode_fixed(values)
         case VariableValues():
-            return _encode_variable(values)
+            encoding, chunks = _encode_variable(values)
         case FixedListValues():
             return _encode_lists(values)
+    if compression == "none":
+        return encoding, chunks
+    if compression is None:
+        compression = Compression.LZ4 if _lz4_pays(encoding, chunks) else None
+    return (encoding, chunks) if compression is None else _compress(compression, encoding, chunks)
+
+
+def _lz4_pays(encoding: Encoding, chunks: Chunks) -> bool:
+    """Whether LZ4 saves enough of chunks that are fast to read without."""
+    match encoding:
+        case Variable():
+            most = _LZ4_PAYS
+        case Flat(bits) if bits > 1:
+            most = _FLAT_LZ4_PAYS
+        case _:
+            return False
+    if len(chunks.buffers[0]) < _MIN_COMPRESSED_BYTES:
+        return False
+    chosen = np.unique(np.linspace(0, len(chunks.counts) - 1, _LZ4_SAMPLES).astype(np.int64))
+    starts = chunks.starts[0, chosen]
+    ranges = zip(starts.tolist(), (starts + chunks.sizes[0, chosen]).tolist(), strict=True)
+    return general.lz4_ratio(chunks.buffers[0][start:end] for start, end in ranges) <= most
+
+
+def _compress(compression: Compression, encoding: Encoding, chunks: Chunks) -> tuple[Encoding, Chunks]:
+    """Compress chunks, unless that makes them larger."""
+    compressed = general.compress_chunks(compression, chunks)
+    if len(compressed.buffers[0]) >= int(chunks.sizes[0].sum()):
+        return encoding, chunks
+    return General(compression, encoding), compressed
 
 
 def _encode_fixed(values: FixedValues) -> tuple[Encoding, Chunks]:
@@ -112,26 +145,9 @@ def _encode_flat(values: FixedValues, bits: int) -> tuple[Encoding, Chunks]:
 
 def _encode_variable(values: VariableValues) -> tuple[Encoding, Chunks]:
     width = values.offsets.dtype.itemsize
-    encoding = Variable(width * 8)
     mean = int(values.offsets[-1] - values.offsets[0]) / max(1, len(values)) + width
-    if mean * len(values) >= _MIN_COMPRESSED_BYTES:
-        large = chunk_counts(len(values), fitting_count(mean, _COMPRESSED_CHUNK_BYTES, most=MAX_CHUNK_VALUES))
-        if _sampled_ratio(values, large) <= _LZ4_PAYS:
-            return General(Compression.LZ4, encoding), general.compress_chunks(variable.encode_chunks(values, large))
     counts = chunk_counts(len(values), fitting_count(mean, _STRING_CHUNK_BYTES, most=MAX_CHUNK_VALUES))
-    return encoding, variable.encode_chunks(values, counts)
-
-
-def _sampled_ratio(values: VariableValues, counts: Int64s) -> float:
-    """What LZ4 leaves of a few chunks."""
-    chosen = np.unique(np.linspace(0, len(counts) - 1, _LZ4_SAMPLES).astype(np.int64))
-    size = int(counts[0])
-    ratios: list[float] = []
-    for chunk in chosen.tolist():
-        offsets = values.offsets[chunk * size : (chunk + 1) * size + 1]
-        part = VariableValues(offsets - offsets[0], values.data[int(offsets[0]) : int(offsets[-1])])
-        ratios.append(general.compressed_ratio(variable.encode_chunks(part, np.array([len(part)], np.int64)), 1))
-    return sum(ratios) / len(ratios)
+    return Variable(width * 8), variable.encode_chunks(values, counts)
 
 
 def _encode_lists(values: FixedListValues) -> tuple[FixedSizeList, Chunks]:
@@ -157,27 +173,33 @@ def encode_level_chunks(levels: npt.NDArray[np.uint16], bounds: Int64s) -> tuple
     Raises:
         InvalidInputError: A chunk has more levels than its buffer can hold in any encoding; the page must be split.
     """
+    return _encode_levels(levels, bounds, _MAX_LEVEL_BYTES)
+
+
+def encode_levels(levels: npt.NDArray[np.uint16]) -> tuple[Encoding, Bytes]:
+    """Encode any number of levels as one block (constant pages)."""
+    encoding, chunks = _encode_levels(levels, np.array([0, len(levels)], np.int64), 1 << 62)
+    return encoding, chunks.buffers[0][: int(chunks.sizes[0, 0])]
+
+
+def _encode_levels(levels: npt.NDArray[np.uint16], bounds: Int64s, max_bytes: int) -> tuple[Encoding, Chunks]:
     counts = np.diff(bounds)
     width = max(1, int(levels.max()).bit_length()) if len(levels) else 1
     packed_sizes, _ = bitpack.out_of_line_bytes(counts, 16, width)
     candidates: list[tuple[Encoding, Int64s]] = [(Flat(16), counts * 2), (OutOfLineBitpacking(16, width), packed_sizes)]
-    fitting = [(int(sizes.sum()), encoding) for encoding, sizes in candidates if _fits(sizes)]
+    fitting = [(int(sizes.sum()), encoding) for encoding, sizes in candidates if (sizes <= max_bytes).all()]
     best = min(fitting, key=lambda pair: pair[0])[0] if fitting else 1 << 62
     if _may_have_runs(levels, best):
         runs = rle.find_runs(levels, bounds)
         chunks = rle.encode_blocks(runs, counts)
-        if len(chunks.buffers[0]) <= best * _LEVEL_RUNS_PAY and _fits(chunks.sizes):
+        if len(chunks.buffers[0]) <= best * _LEVEL_RUNS_PAY and (chunks.sizes <= max_bytes).all():
             return Rle(16), chunks
     if not fitting:
         raise InvalidInputError(f"{int(counts.max())} levels in one chunk; split the page")
     encoding = min(fitting, key=lambda pair: pair[0])[1]
     if isinstance(encoding, Flat):
-        return encoding, one_buffer(levels.view(np.uint8), bounds * 2, counts)
+        return encoding, one_buffer(np.ascontiguousarray(levels).view(np.uint8), bounds * 2, counts)
     return encoding, bitpack.encode_out_of_line(FixedValues(levels), bounds, width)
-
-
-def _fits(sizes: Int64s) -> bool:
-    return bool((sizes <= _MAX_LEVEL_BYTES).all())
 
 
 def encode_dictionary(items: Values) -> tuple[Encoding, Bytes]:
@@ -198,7 +220,8 @@ def encode_dictionary(items: Values) -> tuple[Encoding, Bytes]:
             raise UnsupportedError("dictionary of fixed-size lists")
     if len(block) >= _MIN_COMPRESSED_BYTES:
         one = np.array([len(items)], np.int64)
-        compressed = general.compress_chunks(one_buffer(block, np.array([0, len(block)]), one)).buffers[0]
+        chunk = one_buffer(block, np.array([0, len(block)]), one)
+        compressed = general.compress_chunks(Compression.LZ4, chunk).buffers[0]
         if len(compressed) <= len(block) * _LZ4_PAYS:
             return General(Compression.LZ4, encoding), compressed
     return encoding, block

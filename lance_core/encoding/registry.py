@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lance_core.encoding.physical import bitpack, byte_stream_split, fixed_size_list, flat, fsst, general, rle, variable
-from lance_core.encoding.physical.memory import check_chunks
+from lance_core.encoding.physical.memory import check_chunks, starts_of
 from lance_core.encoding.values import Chunks, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import (
@@ -28,7 +28,7 @@ from lance_core.format.encodings import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.values import Bytes, Values
+    from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.encodings import Encoding
 
 
@@ -84,6 +84,40 @@ def _decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
             return _decode_chunks(encoding.values, general.decompress_chunks(encoding.compression, chunks))
         case _:
             raise _unsupported(encoding, "a mini-block chunk")
+
+
+def decode_points(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values | None:
+    """Some values of mini-block chunks without decoding the others: ``decode_chunks(...)[positions]``.
+
+    Args:
+        encoding: How all the chunks are encoded.
+        chunks: The chunks, of one page or of several.
+        positions: Which values to return, counted over all chunks.
+
+    Returns:
+        The values; None if this encoding can only be decoded chunk by chunk.
+
+    Raises:
+        CorruptDataError: Sizes, counts or contents that do not fit each other.
+        UnsupportedError: An encoding that cannot be read here.
+    """
+    check_chunks(chunks, num_buffers(encoding))
+    bounds = starts_of(chunks.counts)
+    if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < bounds[-1]:
+        raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")
+    chunk_of = np.searchsorted(bounds, positions, side="right") - 1
+    index = positions - bounds[chunk_of]
+    match encoding:
+        case Flat():
+            return flat.decode_points(encoding.bits, chunks, chunk_of, index)
+        case InlineBitpacking():
+            return bitpack.decode_inline_points(encoding.bits, chunks, chunk_of, index)
+        case Variable():
+            return variable.decode_points(encoding.offset_bits, chunks, chunk_of, index)
+        case FixedSizeList():
+            return fixed_size_list.decode_points(encoding, chunks, chunk_of, index)
+        case _:
+            return None
 
 
 def decode_block(encoding: Encoding, data: Bytes, count: int) -> Values:

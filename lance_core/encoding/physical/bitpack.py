@@ -69,6 +69,22 @@ def decode_inline(bits: int, chunks: Chunks) -> FixedValues:
     Raises:
         CorruptDataError: More than 1024 values, a width above ``bits``, a chunk too short for its width.
     """
+    words, firsts, widths = _read_widths(bits, chunks)
+    return FixedValues(compact(_unpack_widths(words, firsts, widths), chunks.counts))
+
+
+def decode_inline_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
+    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
+
+    Raises:
+        CorruptDataError: As ``decode_inline``.
+    """
+    words, firsts, widths = _read_widths(bits, chunks)
+    return FixedValues(fastlanes.unpack_points(words, firsts[chunk_of], widths[chunk_of], index))
+
+
+def _read_widths(bits: int, chunks: Chunks) -> tuple[npt.NDArray[Any], Int64s, Int64s]:
+    """Memory as words, where the packed words of each chunk start, and each chunk's width."""
     dtype = word_dtype(bits)
     starts, sizes, counts = chunks.starts[0], chunks.sizes[0], chunks.counts
     if (counts > BLOCK).any():
@@ -80,7 +96,7 @@ def decode_inline(bits: int, chunks: Chunks) -> FixedValues:
     widths = widths.astype(np.int64)
     check_sizes(sizes, dtype.itemsize + widths * (BLOCK // 8), "InlineBitpacking")
     words, firsts = _words(chunks.buffers[0], starts, sizes, dtype)
-    return FixedValues(compact(_unpack_widths(words, firsts + 1, widths), counts))
+    return words, firsts + 1, widths
 
 
 def _unpack_widths(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:

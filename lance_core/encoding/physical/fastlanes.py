@@ -124,6 +124,32 @@ def unpack_mixed(words: npt.NDArray[Any], starts: Int64s, widths: Int64s, out: n
         np.bitwise_and(low, masks, out=out[:, row_start(row) : row_start(row) + lanes])
 
 
+def unpack_points(words: npt.NDArray[Any], starts: Int64s, widths: Int64s, index: Int64s) -> npt.NDArray[Any]:
+    """Single values of many blocks.
+
+    Args:
+        words: Shape (m,).
+        starts: Shape (n,): first word of the block of each value.
+        widths: Shape (n,): bits per packed value in that block.
+        index: Shape (n,): number of the value in its block.
+
+    Returns:
+        Shape (n,), dtype of ``words``.
+    """
+    bits = words.dtype.itemsize * 8
+    lanes = BLOCK // bits
+    rows = np.empty(BLOCK, np.int64)
+    for row in range(bits):
+        rows[row_start(row) : row_start(row) + lanes] = row
+    if not widths.any():
+        return np.zeros(len(index), words.dtype)
+    word, shift = np.divmod(rows[index] * widths, bits)
+    first = np.where(widths == 0, 0, starts + word * lanes + index % lanes)
+    low = words[first] >> shift.astype(words.dtype)
+    high = words[np.where(shift + widths > bits, first + lanes, first)] << (bits - shift).astype(words.dtype)
+    return (low | high) & _masks(widths, words.dtype)[:, 0]
+
+
 def _masks(widths: Int64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Shape (n, 1): as many low bits set as each width says."""
     bits = dtype.itemsize * 8

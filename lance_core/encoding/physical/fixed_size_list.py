@@ -81,6 +81,19 @@ def decode_chunks(encoding: FixedSizeList, chunks: Chunks) -> FixedListValues:
     return _nest(levels, flat.decode_chunks(bits, data), validities)
 
 
+def decode_points(encoding: FixedSizeList, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedListValues | None:
+    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``; None for items of less than a byte or with nulls.
+
+    Raises:
+        CorruptDataError: A buffer is too short for its count.
+    """
+    levels, bits = _levels(encoding)
+    if bits == 1 or any(level.has_validity for level in levels):
+        return None
+    rows = flat.decode_points(levels[-1].items * bits, chunks, chunk_of, index)
+    return _nest(levels, flat.from_bytes(flat.to_bytes(rows.data), bits), [None] * len(levels))
+
+
 def _bits(chunks: Chunks, position: int, items: int) -> npt.NDArray[np.bool_]:
     """One validity bitmap of all chunks."""
     counts = chunks.counts * items

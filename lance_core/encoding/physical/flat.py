@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.encoding.physical.memory import MAX_VALUE_BITS, aranges, check_sizes, gather, one_buffer, starts_of
+from lance_core.encoding.physical.memory import (
+    MAX_VALUE_BITS,
+    aranges,
+    check_sizes,
+    gather,
+    gather_windows,
+    one_buffer,
+    starts_of,
+)
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 
@@ -96,6 +104,21 @@ def unpack_bits(data: Bytes, counts: Int64s) -> npt.NDArray[np.bool_]:
     keep = np.ones(len(flags), np.bool_)
     keep[aranges((starts + counts)[padded], (slots - counts)[padded])] = False
     return flags[keep]
+
+
+def decode_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
+    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
+
+    Raises:
+        CorruptDataError: A chunk is too short for its count.
+        UnsupportedError: A width that is neither 1 nor whole bytes.
+    """
+    check_bits(bits)
+    check_sizes(chunks.sizes[0], (chunks.counts * bits + 7) // 8, "Flat")
+    starts = chunks.starts[0][chunk_of]
+    if bits == 1:
+        return FixedValues((chunks.buffers[0][starts + index // 8] >> (index % 8).astype(np.uint8) & 1).view(np.bool_))
+    return from_bytes(gather_windows(chunks.buffers[0], starts + index * (bits // 8), bits // 8).reshape(-1), bits)
 
 
 def encode_chunks(values: FixedValues, counts: Int64s) -> Chunks:

@@ -30,6 +30,8 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Compression
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Chunks, Int64s
@@ -194,19 +196,21 @@ def _decode(codec: str, data: Bytes, size: int) -> Bytes:
         raise CorruptDataError(f"{codec}: {error}") from error
 
 
-def compress_chunks(chunks: Chunks) -> Chunks:
-    """The same chunks with their first value buffer compressed by LZ4."""
-    memory, starts = chunks.buffers[0], chunks.starts[0]
-    codec = pa.Codec("lz4_raw")
-    source = pa.py_buffer(memory)
+_CODECS = {Compression.LZ4: ("lz4_raw", "<u4"), Compression.ZSTD: ("zstd", "<u8")}
+
+
+def compress_chunks(compression: Compression, chunks: Chunks) -> Chunks:
+    """The same chunks with their first value buffer compressed."""
+    name, length_type = _CODECS[compression]
+    codec, source = pa.Codec(name), pa.py_buffer(chunks.buffers[0])
     pieces = [
         codec.compress(source.slice(start, size), asbytes=True)
-        for start, size in zip(starts.tolist(), chunks.sizes[0].tolist(), strict=True)
+        for start, size in zip(chunks.starts[0].tolist(), chunks.sizes[0].tolist(), strict=True)
     ]
-    sizes = np.array([len(piece) for piece in pieces], np.int64)
+    lengths = chunks.sizes[0].astype(length_type)
     data, bounds = join_ranges(
-        (chunks.sizes[0].astype("<u4").view(np.uint8), np.arange(len(pieces) + 1) * 4),
-        (np.frombuffer(b"".join(pieces), np.uint8), starts_of(sizes)),
+        (lengths.view(np.uint8), np.arange(len(pieces) + 1) * lengths.dtype.itemsize),
+        (np.frombuffer(b"".join(pieces), np.uint8), starts_of(np.array([len(piece) for piece in pieces], np.int64))),
     )
     return replace(
         chunks,
@@ -216,10 +220,8 @@ def compress_chunks(chunks: Chunks) -> Chunks:
     )
 
 
-def compressed_ratio(chunks: Chunks, samples: int) -> float:
-    """What LZ4 would leave of the first value buffers, judged by a few chunks spread over all of them."""
-    chosen = np.unique(np.linspace(0, len(chunks.counts) - 1, samples).astype(np.int64))
-    codec, source = pa.Codec("lz4_raw"), pa.py_buffer(chunks.buffers[0])
-    starts, sizes = chunks.starts[0, chosen], chunks.sizes[0, chosen]
-    ranges = zip(starts.tolist(), sizes.tolist(), strict=True)
-    return sum(codec.compress(source.slice(s, n)).size + 4 for s, n in ranges) / max(1, int(sizes.sum()))
+def lz4_ratio(pieces: Iterable[Bytes]) -> float:
+    """What LZ4 leaves of some buffers."""
+    codec = pa.Codec("lz4_raw")
+    sizes = [(len(piece), 4 + codec.compress(pa.py_buffer(piece)).size) for piece in pieces]
+    return sum(after for _, after in sizes) / max(1, sum(before for before, _ in sizes))

@@ -105,11 +105,14 @@ def view_buffer(buffer: pa.Buffer | None) -> Bytes:
 
 def gather_words(memory: Bytes, starts: Int64s, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """One little-endian word at each of many byte positions, which must lie inside ``memory``."""
-    width = np.dtype(dtype).itemsize
+    return gather_windows(memory, starts, np.dtype(dtype).itemsize).view(dtype).reshape(-1)
+
+
+def gather_windows(memory: Bytes, starts: Int64s, width: int) -> Bytes:
+    """``width`` bytes at each of many positions, which must lie inside ``memory``: shape (n, width)."""
     if len(starts) == 0:
-        return np.empty(0, dtype)
-    windows = as_strided(memory, (len(memory) - width + 1, width), (1, 1))
-    return windows[starts].view(dtype).reshape(-1)
+        return np.empty((0, width), np.uint8)
+    return as_strided(memory, (len(memory) - width + 1, width), (1, 1), writeable=False)[starts]
 
 
 def check_chunks(chunks: Chunks, num_buffers: int) -> None:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lance_core.encoding.physical.flat import from_bytes
-from lance_core.encoding.physical.memory import check_sizes, empty, gather, join_ranges, one_buffer, starts_of
+from lance_core.encoding.physical.memory import (
+    check_sizes,
+    empty,
+    gather,
+    gather_windows,
+    join_ranges,
+    one_buffer,
+    starts_of,
+)
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 
@@ -55,6 +63,24 @@ def decode_chunks(offset_bits: int, chunks: Chunks) -> VariableValues:
     data = gather(memory, starts + begins, ends - begins)
     wide = len(data) > MAX_INT32 or offset_bits == 64
     return VariableValues(_join_offsets(raw, counts, begins, ends, wide=wide), data)
+
+
+def decode_points(offset_bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> VariableValues:
+    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
+
+    Raises:
+        CorruptDataError: Offsets that go back or leave their chunk.
+    """
+    width = offset_width(offset_bits)
+    needed = (chunks.counts + 1) * width
+    check_sizes(chunks.sizes[0], needed, "Variable")
+    starts = chunks.starts[0][chunk_of]
+    bounds = gather_windows(chunks.buffers[0], starts + index * width, 2 * width).view(f"<u{width}").astype(np.int64)
+    begins, ends = bounds[:, 0], bounds[:, 1]
+    _check_bounds(begins, ends, needed[chunk_of], chunks.sizes[0][chunk_of])
+    data = gather(chunks.buffers[0], starts + begins, ends - begins)
+    offsets: npt.NDArray[Any] = starts_of(ends - begins)
+    return VariableValues(offsets.astype(f"<i{width}") if len(data) <= MAX_INT32 else offsets, data)
 
 
 def _check_bounds(begins: Int64s, ends: Int64s, needed: Int64s, sizes: Int64s) -> None:

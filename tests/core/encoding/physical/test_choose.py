@@ -9,6 +9,7 @@ from lance_core.encoding import choose, registry
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.encodings import (
+    Compression,
     FixedSizeList,
     Flat,
     General,
@@ -81,6 +82,45 @@ def test_what_is_written_reads_back(as_page, assert_same, values):
         assert_same(registry.decode_chunks(encoding, as_page(chunks, gap=3, shift=1)), values)
 
 
+def pick(values, positions):
+    match values:
+        case FixedValues():
+            return FixedValues(values.data[positions])
+        case VariableValues():
+            lengths = np.diff(values.offsets)[positions]
+            data = [values.data[values.offsets[p] : values.offsets[p + 1]] for p in positions.tolist()]
+            offsets = np.append(0, np.cumsum(lengths)).astype(values.offsets.dtype)
+            return VariableValues(offsets, np.concatenate([*data, np.empty(0, np.uint8)]))
+        case FixedListValues():
+            inside = (positions[:, None] * values.dimension + np.arange(values.dimension)).reshape(-1)
+            validity = None if values.validity is None else values.validity[inside]
+            return FixedListValues(values.dimension, pick(values.items, inside), validity)
+
+
+@some
+@given(st.one_of(fixed_values(), strings(), lists(), wide, booleans), st.integers(0, 9), st.booleans())
+def test_points_are_what_all_the_chunks_hold_there(as_page, assert_same, values, count, in_order):
+    positions = rng(count).integers(0, len(values), count) if len(values) else np.empty(0, np.int64)
+    positions = np.sort(positions) if in_order else positions
+    encoding, chunks = choose.encode_chunks(values)
+    points = registry.decode_points(encoding, as_page(chunks), positions)
+    if points is None:
+        assert isinstance(encoding, Rle | General | FixedSizeList)
+    else:
+        assert_same(points, pick(values, positions))
+
+
+@some
+@given(st.one_of(fixed_values(), strings(), wide, booleans), st.sampled_from([Compression.LZ4, Compression.ZSTD]))
+def test_compression_on_demand_reads_back(as_page, assert_same, values, compression):
+    encoding, chunks = choose.encode_chunks(values, compression=compression)
+    plain, plain_chunks = choose.encode_chunks(values, compression="none")
+    assert not isinstance(plain, General)
+    assert chunks.sizes.sum() <= plain_chunks.sizes.sum()
+    if len(values):
+        assert_same(registry.decode_chunks(encoding, as_page(chunks)), values)
+
+
 @some
 @given(st.one_of(fixed_values(), strings(), wide))
 def test_dictionaries_read_back(assert_same, values):
@@ -149,6 +189,14 @@ def test_choices_for_strings(strings):
     assert choose.encode_chunks(strings(noise, np.int64))[0] == Variable(64)
 
 
+def test_rounded_floats_are_compressed():
+    prices = np.round(rng().random(20_000) * 100_000, 2).view("<u8") | 1 << 63
+    cheap = np.repeat(rng().random(300), 3).view("<u8")[rng(1).integers(0, 900, 20_000)]
+    assert encoding_of(prices) == Flat(64)
+    assert encoding_of(cheap) == General(Compression.LZ4, Flat(64))
+    assert choose.encode_chunks(FixedValues(cheap), compression="none")[0] == Flat(64)
+
+
 def test_choices_for_lists():
     values = FixedListValues(4, FixedValues(np.zeros(400, "<u4")), np.ones(400, bool))
     assert choose.encode_chunks(values)[0] == FixedSizeList(4, has_validity=True, values=Flat(32))
@@ -203,6 +251,8 @@ def test_input_with_strides(assert_same):
 
 def test_too_many_levels_for_one_chunk():
     levels = rng().integers(0, 1 << 16, 65_000).astype(np.uint16)
+    encoding, block = choose.encode_levels(levels)
+    assert np.array_equal(registry.decode_block(encoding, block, 65_000).data, levels)
     with pytest.raises(InvalidInputError, match="split the page"):
         choose.encode_level_chunks(levels, np.array([0, 65_000]))
 

@@ -55,6 +55,15 @@ def decode(encoding, chunks):
         return None
 
 
+def decode_points(encoding, chunks):
+    """Some of the values, or None if they were found to be damaged."""
+    total = max(1, int(np.clip(chunks.counts, 0, 1 << 32).sum()))
+    try:
+        return registry.decode_points(encoding, chunks, np.array([0, total // 2, total - 1]))
+    except (CorruptDataError, UnsupportedError):
+        return None
+
+
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(st.data())
 def test_changed_bytes(as_page, data):
@@ -63,8 +72,10 @@ def test_changed_bytes(as_page, data):
     memory = page.buffers[0].copy()
     for _ in range(data.draw(st.integers(1, 4))):
         memory[data.draw(st.integers(0, len(memory) - 1))] = data.draw(st.integers(0, 255))
-    values = decode(encoding, replace(page, buffers=(memory,) * len(page.buffers)))
+    damaged = replace(page, buffers=(memory,) * len(page.buffers))
+    values, points = decode(encoding, damaged), decode_points(encoding, damaged)
     assert values is None or len(values) == chunks.counts.sum()
+    assert points is None or len(points) == 3
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
@@ -77,8 +88,9 @@ def test_changed_sizes_positions_and_counts(as_page, data):
     at = data.draw(st.integers(0, numbers.size - 1))
     numbers.reshape(-1)[at] = data.draw(st.sampled_from([-1, 0, 1, 3, 100, 4097, 1 << 40, (1 << 63) - 1]))
     damaged = replace(page, **{name: numbers})
-    values = decode(encoding, damaged)
+    values, points = decode(encoding, damaged), decode_points(encoding, damaged)
     assert values is None or len(values) == damaged.counts.sum()
+    assert points is None or len(points) == 3
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
