@@ -1,0 +1,148 @@
+"""Many processes commit at once: nothing is lost, nothing is doubled."""
+
+import multiprocessing
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from lance_core.errors import CommitConflictError, DatasetAlreadyExistsError
+from lance_core.maintenance.cleanup import cleanup_old_versions
+from lance_core.store.open import open_store
+from lance_core.table.commit import commit
+from lance_core.table.runtime import SYSTEM_RUNTIME
+from lance_core.table.snapshot import list_versions, open_snapshot, read_transaction
+from lance_core.testing.tables import append, create, delete, read_rows
+
+CONTEXT = multiprocessing.get_context("spawn")  # the pool's parent has threads
+WRITERS, COMMITS = 8, 10
+
+
+def append_rows(uri, writer):
+    store = open_store(uri)
+    for number in range(COMMITS):
+        row = 1000 * writer + number
+        version = open_snapshot(store).version
+        commit(store, append(store, [row], read_version=version, uuid=f"{writer}-{number}"), max_retries=200)
+
+
+def delete_rows(uri, rows):
+    store = open_store(uri)
+    for row in rows:
+        for attempt in range(200):
+            base = open_snapshot(store)
+            ours = delete(base, [row], uuid=f"d{row}-{attempt}", new_id=SYSTEM_RUNTIME.random_u63)
+            try:
+                commit(store, ours, read=base, max_retries=200)
+                break
+            except CommitConflictError as error:
+                assert error.is_retryable  # noqa: PT017 - the loop is what callers do
+
+
+def try_to_create(uri, writer):
+    store = open_store(uri)
+    try:
+        commit(store, create(store, [writer], uuid=f"c{writer}"))
+    except DatasetAlreadyExistsError:
+        return 0
+    return 1
+
+
+APPEND_FOR_EVER = """
+import sys
+from lance_core.store.open import open_store
+from lance_core.table.commit import commit
+from lance_core.table.snapshot import open_snapshot
+from lance_core.testing.tables import append
+
+store, writer = open_store(sys.argv[1]), int(sys.argv[2])
+for row in range(10_000 * writer, 10_000 * (writer + 1)):
+    commit(store, append(store, [row], read_version=open_snapshot(store).version, uuid=str(row)))
+    print(row, flush=True)
+"""
+
+
+@pytest.fixture
+def uri(tmp_path):
+    return str(tmp_path / "race")
+
+
+def run_all(calls):
+    with ProcessPoolExecutor(WRITERS, mp_context=CONTEXT) as pool:
+        return [future.result() for future in [pool.submit(*call) for call in calls]]
+
+
+def test_appends_and_deletes(uri):
+    store = open_store(uri)
+    commit(store, create(store, range(100)))
+    appenders = [(append_rows, uri, writer) for writer in range(1, WRITERS - 1)]
+    deleters = [(delete_rows, uri, range(0, 20, 2)), (delete_rows, uri, range(1, 20, 2))]
+    run_all([*appenders, *deleters])
+    snapshot = open_snapshot(store)
+    expected = [*range(20, 100), *(1000 * writer + n for writer in range(1, WRITERS - 1) for n in range(COMMITS))]
+    assert read_rows(snapshot) == expected
+    assert snapshot.version == 1 + WRITERS * COMMITS
+    assert list_versions(store) == list(range(1, snapshot.version + 1))
+    uuids = [read_transaction(store, version).uuid for version in list_versions(store)]
+    assert len(set(uuids)) == len(uuids)
+    assert len(store.names("_transactions")) == len(uuids), "lost attempts leave no transaction behind"
+    assert not [info.path for info in store.list("_versions") if ".tmp" in info.path]
+
+
+def test_one_of_many_creators_wins(uri):
+    assert sum(run_all([(try_to_create, uri, writer) for writer in range(WRITERS)])) == 1
+    assert list_versions(open_store(uri)) == [1]
+
+
+def test_clean_up_beside_writers_loses_nothing(uri):
+    store = open_store(uri)
+    commit(store, create(store, [0]))
+    with ProcessPoolExecutor(3, mp_context=CONTEXT) as pool:
+        futures = [pool.submit(append_rows_with_redo, uri, writer) for writer in (1, 2, 3)]
+        removed = 0
+        while not all(future.done() for future in futures):
+            removed += cleanup_old_versions(store, older_than=timedelta(0)).old_versions
+            time.sleep(0.01)
+        for future in futures:
+            future.result()
+    assert removed > 5
+    expected = [0, *(1000 * writer + n for writer in (1, 2, 3) for n in range(COMMITS))]
+    assert read_rows(open_snapshot(store)) == expected
+
+
+def append_rows_with_redo(uri, writer):
+    store = open_store(uri)
+    for number in range(COMMITS):
+        for attempt in range(200):
+            ours = append(
+                store,
+                [1000 * writer + number],
+                read_version=open_snapshot(store).version,
+                uuid=f"{writer}-{number}-{attempt}",
+            )
+            try:
+                commit(store, ours, max_retries=200)
+                break
+            except CommitConflictError as error:
+                assert error.is_retryable  # noqa: PT017 - what it read was cleaned up
+
+
+def test_killed_writers_lose_and_double_nothing(uri):
+    store = open_store(uri)
+    commit(store, create(store, [0]))
+    acknowledged = {0}
+    for writer in range(1, 6):
+        command = [sys.executable, "-c", APPEND_FOR_EVER, uri, str(writer)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            acknowledged.add(int(process.stdout.readline()))
+            time.sleep(0.01 + 0.007 * writer)
+            process.kill()
+            acknowledged |= {int(line) for line in process.stdout.read().splitlines()}
+    rows = read_rows(open_snapshot(store))
+    assert len(set(rows)) == len(rows)
+    assert acknowledged <= set(rows)
+    assert len(set(rows) - acknowledged) <= 5, "at most the commit in flight of each was not acknowledged"
+    assert list_versions(store) == list(range(1, len(rows) + 1))
