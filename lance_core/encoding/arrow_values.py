@@ -178,7 +178,7 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
         CorruptDataError: An index beyond the values.
     """
     if len(indices) and int(indices.max()) >= len(values):
-        raise CorruptDataError(f"an index points beyond the {len(values)} items of its dictionary")
+        raise CorruptDataError(f"an index points beyond {len(values)} values")
     match values:
         case FixedValues(data):
             return FixedValues(data.take(indices, axis=0))
@@ -186,5 +186,7 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
             kind = pa.binary() if offsets.dtype == np.int32 else pa.large_binary()
             taken = _strings_from_values(values, kind, None).take(pa.array(indices))
             return to_values(taken)
-        case FixedListValues():
-            raise CorruptDataError("a dictionary of lists")
+        case FixedListValues(dimension, items, validity):
+            places = (indices[:, None] * np.int64(dimension) + np.arange(dimension)).reshape(-1)
+            kept = None if validity is None else validity[places]
+            return FixedListValues(dimension, take_values(items, places), kept)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -38,10 +37,14 @@ Rows: TypeAlias = "range | Int64s"
 Ranges: TypeAlias = list[tuple[int, int]]
 Plan: TypeAlias = Generator[Ranges, "list[pa.Buffer]", "list[pa.Array]"]
 
-_MAX_GAP = 0.25
-"""Bytes between pages that are read along, as part of those wanted, if it saves a copy."""
+# Bytes that are read along although nobody wants them.
+_MAX_GAP = 1 << 14  # between two ranges, if others remain apart
+_MEAN_GAP = 1 << 15  # between ranges, if all become one
+_GAP_SHARE = 0.25  # likewise, as part of the bytes wanted
 
 _MAX_GROUP_BYTES = 1 << 25
+_SPARSE = 8
+"""Consecutive values are picked one by one if their chunks hold this many times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +213,14 @@ class _MiniBlockGroup:
             )
             pages.append(page)
         dictionary = self.column.indexes[self.parts[0].number].dictionary
-        decoded = mini_block.decode(memory, pages, dictionary)
+        rows = self._rows()
         num_rows = sum(selection.num_rows for selection in self.selections)
-        array = to_arrow(decoded, self.column.path, self.column.kind, num_rows)
-        return pick(array, self._rows())
+        is_sparse = not isinstance(rows, range) or len(rows) * _SPARSE < num_rows
+        if is_sparse and _mini_block(self.parts[0].layout).rep is None:
+            decoded = mini_block.decode(memory, pages, dictionary, positions=np.asarray(rows))
+            return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
+        decoded = mini_block.decode(memory, pages, dictionary, positions=None)
+        return pick(to_arrow(decoded, self.column.path, self.column.kind, num_rows), rows)
 
     def _rows(self) -> Rows:
         """Where the wanted rows stand among those decoded."""
@@ -335,15 +342,22 @@ def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
         )
         selections.append(selection)
         ranges += [part.range_of(1, *ends) for ends in chunk_table.byte_ranges(table, selection.chunks)]
-    return _MiniBlockGroup(column, parts, selections, _bridge(ranges) if isinstance(parts[0].rows, range) else ranges)
+    return _MiniBlockGroup(column, parts, selections, _bridge(ranges))
 
 
 def _bridge(ranges: Ranges) -> Ranges:
-    """One range for all, if little lies between them: it is read without a copy."""
-    wanted = sum(end - start for start, end in ranges)
-    ascending = all(one[1] <= other[0] for one, other in pairwise(ranges))
-    span = ranges[-1][1] - ranges[0][0]
-    return [(ranges[0][0], ranges[-1][1])] if ascending and span <= wanted * (1 + _MAX_GAP) else ranges
+    """Join ranges with little between them: one range needs no copy, and each costs a request."""
+    if len(ranges) == 1:
+        return ranges
+    starts, ends = np.array(ranges).T
+    gaps = starts[1:] - ends[:-1]
+    if (gaps < 0).any():
+        return ranges
+    if int(gaps.sum()) <= max(_MEAN_GAP * len(gaps), _GAP_SHARE * int((ends - starts).sum())):
+        return [(int(starts[0]), int(ends[-1]))]
+    breaks = np.flatnonzero(gaps > _MAX_GAP)
+    first, last = starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]
+    return list(zip(first.tolist(), last.tolist(), strict=True))
 
 
 def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: list[Bytes]) -> _FullZipGroup:
@@ -372,8 +386,8 @@ def _touching(part: Part, starts: Int64s, ends: Int64s) -> Ranges:
 
 def _join(buffers: Sequence[pa.Buffer]) -> Bytes:
     """Buffers end to end; one alone is not copied."""
-    views = [buffer_view(buffer, np.uint8) for buffer in buffers]
-    if len(views) == 1:
-        return views[0]
-    out: Bytes = empty(sum(map(len, views)), np.uint8)
+    if len(buffers) == 1:
+        return buffer_view(buffers[0], np.uint8)
+    out: Bytes = empty(sum(buffer.size for buffer in buffers), np.uint8)
+    views = [np.frombuffer(buffer, np.uint8) for buffer in buffers if buffer.size]
     return np.concatenate(views, out=out) if views else out

@@ -79,13 +79,16 @@ def decode_dictionary(layout: MiniBlockLayout, data: Bytes) -> Values | None:
     return registry.decode_block(layout.dictionary, data, layout.num_dictionary_items)
 
 
-def decode(memory: Bytes, pages: Sequence[PageChunks], dictionary: Values | None) -> Decoded:
+def decode(
+    memory: Bytes, pages: Sequence[PageChunks], dictionary: Values | None, *, positions: Int64s | None
+) -> Decoded:
     """Decode chunks of pages that are alike (`is_alike`).
 
     Args:
         memory: Holds all chunks.
         pages: In order.
         dictionary: Items of the one page's dictionary, if it has one.
+        positions: Which of the values are wanted, None for all; only for pages without lists.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
@@ -111,11 +114,19 @@ def decode(memory: Bytes, pages: Sequence[PageChunks], dictionary: Values | None
     chunks = Chunks(
         buffers=(memory,) * layout.num_buffers, starts=buffer_starts[at:], sizes=buffer_sizes[at:], counts=counts
     )
-    values = registry.decode_chunks(layout.values, chunks)
+    values = registry.decode_chunks(layout.values, chunks) if positions is None else _pick(layout, chunks, positions)
     if layout.dictionary is not None:
         values = _look_up(values, dictionary)
     levels = _join_levels(pages, rep, definition, num_levels if num_rep or has_def else counts)
+    if positions is not None and levels.definition is not None:
+        levels = Levels(levels.layers, None, levels.definition[positions])
     return Decoded(levels=levels, values=values, num_slots=len(values))
+
+
+def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
+    """Some of the values, if possible without decoding the others."""
+    points = registry.decode_points(layout.values, chunks, positions)
+    return take_values(registry.decode_chunks(layout.values, chunks), positions) if points is None else points
 
 
 def _look_up(indices: Values, dictionary: Values | None) -> Values:
