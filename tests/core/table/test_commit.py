@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from lance_core._proto import table_pb2
 from lance_core.errors import (
     CommitConflictError,
     CommitContentionError,
@@ -239,8 +240,6 @@ def test_features_that_cannot_be_written_are_named(store):
 
 
 def test_what_we_do_not_model_survives(store):
-    from lance_core._proto import table_pb2  # noqa: PLC0415 - only here
-
     section = table_pb2.IndexSection(indices=[{"name": "i", "fields": [0]}]).SerializeToString()
     change_manifest(store, 1, index_section=section)
     snapshot = commit(store, append(store, [1], read_version=1, uuid="a"))

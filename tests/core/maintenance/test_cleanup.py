@@ -1,0 +1,267 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from lance_core.errors import CorruptDataError, DatasetNotFoundError, InvalidInputError, UnsupportedError
+from lance_core.format.manifest import decode_manifest_file, encode_manifest_file
+from lance_core.format.operations import Rewrite, RewriteGroup
+from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.maintenance.cleanup import cleanup_old_versions, explain_cleanup_old_versions
+from lance_core.store.memory import MemoryStore
+from lance_core.table.commit import commit
+from lance_core.table.refs import create_tag
+from lance_core.table.runtime import Runtime
+from lance_core.table.snapshot import list_versions, open_snapshot
+from lance_core.testing.faulty_store import FaultyStore
+from lance_core.testing.tables import append, create, delete, overwrite, read_rows, stage_rows, transaction
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    def __init__(self):
+        self.now = START
+
+    def __call__(self):
+        return self.now
+
+    def pass_time(self, **time):
+        self.now += timedelta(**time)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def runtime(clock):
+    numbers = iter(range(1, 1_000_000))
+    return Runtime(now=clock, random_u63=lambda: next(numbers))
+
+
+@pytest.fixture
+def store(clock, runtime):
+    """Five versions, one a day: 1 creates, 2 appends, 3 deletes a row, 4 overwrites, 5 appends."""
+    store = MemoryStore(now=clock)
+    commit(store, create(store, range(10)), runtime=runtime)
+    clock.pass_time(days=1)
+    snapshot = commit(store, append(store, [10], read_version=1, uuid="two"), runtime=runtime)
+    clock.pass_time(days=1)
+    commit(store, delete(snapshot, [3], uuid="three"), runtime=runtime)
+    clock.pass_time(days=1)
+    commit(store, overwrite(store, [7], read_version=3, uuid="four"), runtime=runtime)
+    clock.pass_time(days=1)
+    commit(store, append(store, [8], read_version=4, uuid="five"), runtime=runtime)
+    return store
+
+
+def paths(store, folder):
+    return sorted(info.path.removeprefix(f"{folder}/") for info in store.list(folder))
+
+
+def test_files_of_removed_versions_go(store, runtime):
+    stats = cleanup_old_versions(store, older_than=timedelta(hours=12), runtime=runtime)
+    assert list_versions(store) == [5]
+    assert paths(store, "data") == ["five.lance", "four.lance"]
+    assert paths(store, "_deletions") == []
+    assert paths(store, "_transactions") == ["4-five.txn"]
+    assert (stats.old_versions, stats.data_files_removed, stats.deletion_files_removed) == (4, 2, 1)
+    assert stats.transaction_files_removed == 4
+    assert stats.bytes_removed > 88
+    assert read_rows(open_snapshot(store)) == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("rules", "left"),
+    [
+        ({"older_than": timedelta(days=1, hours=12)}, [4, 5]),
+        ({"older_than": timedelta(0)}, [5]),
+        ({"retain_versions": 2}, [4, 5]),
+        ({"retain_versions": 9}, [1, 2, 3, 4, 5]),
+        ({"older_than": timedelta(0), "retain_versions": 3}, [3, 4, 5]),
+        ({"older_than": timedelta(days=3, hours=12), "retain_versions": 1}, [2, 3, 4, 5]),
+        ({"versions": [2, 5, 99]}, [1, 3, 4, 5]),
+        ({}, [1, 2, 3, 4, 5]),
+    ],
+)
+def test_rules(store, clock, runtime, rules, left):
+    clock.pass_time(seconds=1)
+    foretold = explain_cleanup_old_versions(store, **rules, runtime=runtime)
+    before = paths(store, "_versions")
+    assert foretold.read_version == 5
+    assert paths(store, "_versions") == before
+    assert cleanup_old_versions(store, **rules, runtime=runtime) == foretold.stats
+    assert list_versions(store) == left
+    for version in left:
+        read_rows(open_snapshot(store, version))
+
+
+def test_default_is_fourteen_days(store, clock, runtime):
+    clock.pass_time(days=12)  # versions are 16, 15, 14, 13 and 12 days old
+    cleanup_old_versions(store, runtime=runtime)
+    assert list_versions(store) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("rules", [{"retain_versions": 0}, {"older_than": timedelta(-1)}])
+def test_rules_that_make_no_sense(store, rules):
+    with pytest.raises(InvalidInputError):
+        cleanup_old_versions(store, **rules)
+
+
+def test_tags_protect(store, clock, runtime):
+    clock.pass_time(seconds=1)
+    create_tag(store, "keep", 2)
+    before = paths(store, "data")
+    with pytest.raises(InvalidInputError, match=r"'keep': 2"):
+        cleanup_old_versions(store, older_than=timedelta(0), runtime=runtime)
+    assert paths(store, "data") == before
+    assert list_versions(store) == [1, 2, 3, 4, 5]
+    cleanup_old_versions(store, older_than=timedelta(0), error_if_tagged_old_versions=False, runtime=runtime)
+    assert list_versions(store) == [2, 5]
+    assert read_rows(open_snapshot(store, 2)) == list(range(11))
+    assert paths(store, "_deletions") == []
+
+
+def test_branch_origins_and_detached_versions_stay(store, clock, runtime):
+    clock.pass_time(seconds=1)
+    store.put("_refs/branches/b.json", b'{"parentBranch": null, "parentVersion": 1}')
+    number = (1 << 63) + 3
+    manifest = decode_manifest_file(store.get(manifest_path(3, ManifestNaming.V2)))
+    detached = replace(manifest, version=number)
+    store.put(manifest_path(number, ManifestNaming.V2), encode_manifest_file(detached))
+    cleanup_old_versions(store, older_than=timedelta(0), runtime=runtime)
+    assert list_versions(store) == [1, 5]
+    assert read_rows(open_snapshot(store, 1)) == list(range(10))
+    assert read_rows(open_snapshot(store, number)) == [0, 1, 2, *range(4, 11)]
+
+
+def test_files_of_no_version_must_be_old(store, clock, runtime):
+    for path in ("data/x.lance", "data/notes.txt", "data/.tmp_1", "_deletions/0-1-9.arrow", "_transactions/1-x.txn",
+                 "_versions/.tmp_2", "_indices/abc/index.idx", "_blobs/x"):  # fmt: skip
+        store.put(path, b"12345")
+    clock.pass_time(days=6)
+    assert cleanup_old_versions(store, retain_versions=9, runtime=runtime).bytes_removed == 0
+    clock.pass_time(days=1, seconds=1)
+    stats = cleanup_old_versions(store, retain_versions=9, runtime=runtime)
+    assert (stats.data_files_removed, stats.index_files_removed, stats.bytes_removed) == (1, 1, 30)
+    assert store.get("data/notes.txt")
+    assert store.get("_blobs/x")
+    assert paths(store, "data") == ["create.lance", "five.lance", "four.lance", "notes.txt", "two.lance"]
+
+
+def test_unverified_files_may_be_asked_for(store, runtime):
+    for path in ("data/x.lance", "_deletions/0-1-9.arrow", "_transactions/1-x.txn", "_indices/abc/index.idx"):
+        store.put(path, b"12345")
+    stats = cleanup_old_versions(store, retain_versions=9, delete_unverified=True, runtime=runtime)
+    assert (stats.data_files_removed, stats.index_files_removed, stats.bytes_removed) == (1, 1, 10)
+
+
+def test_nothing_to_do_writes_nothing(store, runtime):
+    faulty = FaultyStore(inner=store)
+    cleanup_old_versions(faulty, runtime=runtime)
+    assert {method for method, _ in faulty.calls} == {"list", "names", "get"}
+    assert len([path for method, path in faulty.calls if method == "get"]) == 5, "each manifest is read once"
+
+
+def test_commit_during_clean_up_is_seen(store, clock, runtime):
+    clock.pass_time(seconds=1)
+
+    def interfere(method, _path):
+        if method == "delete":
+            faulty.on_call = None
+            commit(store, append(store, [9], read_version=5, uuid="six"), runtime=runtime)
+
+    faulty = FaultyStore(inner=store, on_call=interfere)
+    cleanup_old_versions(faulty, older_than=timedelta(0), delete_unverified=True, runtime=runtime)
+    assert list_versions(store) == [5, 6]
+    assert read_rows(open_snapshot(store)) == [7, 8, 9]
+
+
+def test_tag_made_during_clean_up_is_seen(store, clock, runtime):
+    clock.pass_time(seconds=1)
+    reads = []
+
+    def interfere(method, path):
+        if method == "get" and path.startswith("_versions"):
+            reads.append(path)
+            if len(reads) == 5:
+                create_tag(store, "late", 1)
+
+    cleanup_old_versions(FaultyStore(inner=store, on_call=interfere), older_than=timedelta(0), runtime=runtime)
+    assert list_versions(store) == [1, 5]
+    assert read_rows(open_snapshot(store, 1)) == list(range(10))
+
+
+@pytest.mark.parametrize("damage", ["manifest", "tag", "branch", "flags"])
+def test_what_is_not_understood_stops_it(store, clock, runtime, damage):
+    clock.pass_time(seconds=1)
+    expected = CorruptDataError
+    match damage:
+        case "manifest":
+            store.put(manifest_path(2, ManifestNaming.V2), b"LANC" * 10)
+        case "tag":
+            store.put("_refs/tags/t.json", b"{}")
+        case "branch":
+            store.put("_refs/branches/t.json", b"{}")
+        case _:
+                    path = manifest_path(2, ManifestNaming.V2)
+            manifest = decode_manifest_file(store.get(path))
+            store.put(path, encode_manifest_file(replace(manifest, writer_feature_flags=1 << 40)))
+            expected = UnsupportedError
+    before = [info.path for folder in ("data", "_versions") for info in store.list(folder)]
+    with pytest.raises(expected):
+        cleanup_old_versions(store, older_than=timedelta(0), runtime=runtime)
+    assert [info.path for folder in ("data", "_versions") for info in store.list(folder)] == before
+
+
+def test_no_table():
+    with pytest.raises(DatasetNotFoundError):
+        cleanup_old_versions(MemoryStore())
+
+
+def test_random_histories_lose_nothing_and_strand_nothing(clock, runtime):
+    rng = np.random.default_rng(7)
+    for history in range(40):
+        store = MemoryStore(now=clock)
+        latest = commit(store, create(store, range(20), uuid=f"{history}"), runtime=runtime)
+        contents = {1: read_rows(latest)}
+        for step in range(12):
+            uuid = f"{history}-{step}"
+            clock.pass_time(hours=1)
+            rows = contents[latest.version]
+            match rng.integers(4):
+                case 0:
+                    ours = append(store, [100 + step], read_version=latest.version, uuid=uuid)
+                case 1 if rows:
+                    gone = rng.choice(rows, 3).tolist()
+                    ours = delete(latest, gone, uuid=uuid, new_id=runtime.random_u63)
+                case 2 if len(latest.manifest.fragments) > 1:
+                    old = tuple(latest.manifest.fragments)
+                    group = RewriteGroup(old_fragments=old, new_fragments=(stage_rows(store, rows, name=uuid),))
+                    ours = transaction(Rewrite(groups=(group,)), latest.version, uuid=uuid)
+                case _:
+                    ours = overwrite(store, range(step), read_version=latest.version, uuid=uuid)
+            latest = commit(store, ours, runtime=runtime)
+            contents[latest.version] = read_rows(latest)
+            if rng.random() < 0.2:
+                create_tag(store, f"t{latest.version}", latest.version)
+        clock.pass_time(seconds=1)
+        cleanup_old_versions(
+            store,
+            older_than=timedelta(hours=int(rng.integers(0, 12))),
+            retain_versions=int(rng.integers(1, 6)),
+            error_if_tagged_old_versions=False,
+            runtime=runtime,
+        )
+        needed = set()
+        for version in list_versions(store):
+            snapshot = open_snapshot(store, version)
+            assert read_rows(snapshot) == contents[version]
+            needed |= {file.path for fragment in snapshot.manifest.fragments for file in fragment.files}
+        assert set(paths(store, "data")) == needed
+        assert {int(info.split("-")[0]) for info in paths(store, "_transactions")} == {
+            version - 1 for version in list_versions(store)
+        }
