@@ -207,7 +207,7 @@ def test_what_is_not_understood_stops_it(store, clock, runtime, damage):
         case "branch":
             store.put("_refs/branches/t.json", b"{}")
         case _:
-                    path = manifest_path(2, ManifestNaming.V2)
+            path = manifest_path(2, ManifestNaming.V2)
             manifest = decode_manifest_file(store.get(path))
             store.put(path, encode_manifest_file(replace(manifest, writer_feature_flags=1 << 40)))
             expected = UnsupportedError
