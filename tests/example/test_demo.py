@@ -50,7 +50,7 @@ def statuses():
 
 def test_all_checks_pass(output):
     counts = re.findall(r"(\d+) of (\d+) checks passed", output)
-    assert len(counts) == 10
+    assert len(counts) == 12
     assert sum(int(total) for _, total in counts) > 10
     assert all(passed == total for passed, total in counts)
 
@@ -71,7 +71,7 @@ def test_late_corrections_removed_rows(uri, statuses):
 def test_second_run_leaves_tables_as_large_as_the_first(output):
     first, second = (
         {line.split()[0]: line.split() for line in block.splitlines() if line.startswith(("enriched", "raw", "daily"))}
-        for block in re.findall(r"Tables \(.*?\n\n", output, re.DOTALL)
+        for block in re.findall(r"Tables in .*?\n\n", output, re.DOTALL)
     )
     assert first.keys() == second.keys() == {"enriched_flights", "raw_flights", "daily_summary"}
     for name, (_, rows, version, *_, fragments, _files, _size, _unit) in first.items():

@@ -21,8 +21,6 @@ from example_project.tables import MONTHS, ROOT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from example_project.report import TableState
-
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
 
@@ -37,22 +35,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.chdir(home)  # the place of the history in dagster.yaml is relative
     started = time.monotonic()
     with dg.DagsterInstance.get() as instance:
+        run(instance, "reference_tables", "airlines, airports, planes, weather")
         load(instance, MONTHS.get_partition_keys()[: options.months], backfill=options.backfill)
-        before = report.read_states(ROOT)
-        run(instance, "maintenance", "compact, materialize deletions, clean up")
-    after = report.read_states(ROOT)
-    print(summary(before, after, time.monotonic() - started))
+        loaded = maintain(instance)
+        run(instance, "insights", "late corrections, route features, similar routes")
+        corrected = maintain(instance)
+    print(summary([loaded, corrected], time.monotonic() - started))
 
 
 def load(instance: dg.DagsterInstance, months: Sequence[str], *, backfill: int) -> None:
-    """Fill all tables: the first months in one run, the others month by month."""
-    run(instance, "reference_tables", "airlines, airports, planes, weather")
+    """Load flights: the first months in one run, the others month by month."""
     first, last = months[0], months[:backfill][-1]
     window = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
     run(instance, "monthly_flights", f"backfill {first} to {last}", tags=window)
     for month in months[backfill:]:
         run(instance, "monthly_flights", month, tags={"dagster/partition": month})
-    run(instance, "insights", "late corrections, route features, similar routes")
+
+
+def maintain(instance: dg.DagsterInstance) -> str:
+    """Run the maintenance of all tables; returns what it did."""
+    before = report.read_states(ROOT)
+    run(instance, "maintenance", "compact, materialize deletions, clean up")
+    return report.maintenance_text(before, report.read_states(ROOT))
 
 
 def run(instance: dg.DagsterInstance, job: str, what: str, *, tags: Mapping[str, str] | None = None) -> None:
@@ -72,22 +76,25 @@ def run(instance: dg.DagsterInstance, job: str, what: str, *, tags: Mapping[str,
         print(f"  check failed: {name}")
 
 
-def summary(before: Mapping[str, TableState], after: Mapping[str, TableState], seconds: float) -> str:
+def summary(maintained: Sequence[str], seconds: float) -> str:
     """The report."""
     return f"""
-Tables ({ROOT})
-{report.tables_text(after)}
+Maintenance after the months were loaded
+{maintained[0]}
 
-What maintenance did
-{report.maintenance_text(before, after)}
+Maintenance after late corrections deleted rows
+{maintained[1]}
 
 Versions of enriched_flights that can be read
 {report.history_text(f"{ROOT}/enriched_flights.lance")}
 
+Tables in {ROOT}
+{report.tables_text(report.read_states(ROOT))}
+
 Done in {seconds:.0f} s. Next:
-  make ui                                  lineage, history, plots and checks in the browser
-  example_project/src/example_project/defs the pipeline: about ten assets, ready to be changed
-  README.md                                how to do the common things
+  make ui                                   lineage, history, plots and checks in the browser
+  example_project/src/example_project/defs  the pipeline, ready to be changed
+  README.md                                 how to do the common things
 """
 
 
