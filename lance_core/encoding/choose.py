@@ -25,6 +25,8 @@ from lance_core.format.encodings import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Chunks, Int64s, Values
@@ -38,13 +40,20 @@ _MAX_LEVEL_BYTES = (1 << 16) - 1  # u16 in the chunk header
 # A choice is taken if it leaves at most this part of the bytes of the faster one.
 _PACKED_PAYS = 0.85
 _RUNS_PAY = 0.75
-_LZ4_PAYS = 0.75
-_FLAT_LZ4_PAYS = 0.6
 _LEVEL_RUNS_PAY = 0.5
 _DICTIONARY_PAYS = 0.8
+_BLOCK_LZ4_PAYS = 0.75
 
+# The same for codecs, tried in this order. zstd is slow to read, but not much slower than 64-bit values packed to many
+# bits, for which it can do most.
+_STRING_CODECS = {Compression.LZ4: 0.75}
+_FIXED_CODECS = {Compression.LZ4: 0.6}
+_LONG_CODECS = {Compression.LZ4: 0.6, Compression.ZSTD: 0.5}
+
+_PACKED_WELL = 0.25  # of the flat bytes: not worth a look at codecs
+_LONG_BITS = 64
 _MIN_COMPRESSED_BYTES = 1 << 12
-_LZ4_SAMPLES = 8
+_CODEC_SAMPLES = 8
 
 
 def encode_chunks(
@@ -65,35 +74,36 @@ def encode_chunks(
     """
     if version != "2.2":
         raise UnsupportedError(f"writing mini-block pages of file version {version}")
+    is_free = compression is None
     match values:
         case FixedValues():
-            encoding, chunks = _encode_fixed(values)
+            encoding, chunks = _encode_fixed(values, may_compress=is_free)
         case VariableValues():
-            encoding, chunks = _encode_variable(values)
+            encoding, chunks = _encode_variable(values, may_compress=is_free)
         case FixedListValues():
             return _encode_lists(values)
-    if compression == "none":
-        return encoding, chunks
-    if compression is None:
-        compression = Compression.LZ4 if _lz4_pays(encoding, chunks) else None
-    return (encoding, chunks) if compression is None else _compress(compression, encoding, chunks)
+    if isinstance(compression, Compression):
+        return _compress(compression, encoding, chunks)
+    return encoding, chunks
 
 
-def _lz4_pays(encoding: Encoding, chunks: Chunks) -> bool:
-    """Whether LZ4 saves enough of chunks that are fast to read without."""
-    match encoding:
-        case Variable():
-            most = _LZ4_PAYS
-        case Flat(bits) if bits > 1:
-            most = _FLAT_LZ4_PAYS
-        case _:
-            return False
-    if len(chunks.buffers[0]) < _MIN_COMPRESSED_BYTES:
-        return False
-    chosen = np.unique(np.linspace(0, len(chunks.counts) - 1, _LZ4_SAMPLES).astype(np.int64))
-    starts = chunks.starts[0, chosen]
-    ranges = zip(starts.tolist(), (starts + chunks.sizes[0, chosen]).tolist(), strict=True)
-    return general.lz4_ratio(chunks.buffers[0][start:end] for start, end in ranges) <= most
+def _paying_codec(chunks: Chunks, best: float, limits: Mapping[Compression, float]) -> Compression | None:
+    """The codec that saves enough of what is the best without one, if any.
+
+    Args:
+        chunks: Chunks to compress.
+        best: Bytes that the best other encoding takes.
+        limits: Part of the best that a codec may leave at most, in the order in which to try them.
+    """
+    size = int(chunks.sizes[0].sum())
+    chosen = None
+    if best < max(_MIN_COMPRESSED_BYTES, size * _PACKED_WELL):
+        return None
+    for codec, limit in limits.items():
+        compressed = size * general.sampled_ratio(codec, chunks, _CODEC_SAMPLES)
+        if compressed <= best * limit:
+            chosen, best = codec, compressed
+    return chosen
 
 
 def _compress(compression: Compression, encoding: Encoding, chunks: Chunks) -> tuple[Encoding, Chunks]:
@@ -104,11 +114,10 @@ def _compress(compression: Compression, encoding: Encoding, chunks: Chunks) -> t
     return General(compression, encoding), compressed
 
 
-def _encode_fixed(values: FixedValues) -> tuple[Encoding, Chunks]:
-    bits = flat.bits_of(values)
+def _encode_fixed(values: FixedValues, *, may_compress: bool) -> tuple[Encoding, Chunks]:
+    bits, flat_bytes = flat.bits_of(values), values.data.nbytes
     if bits not in flat.WORD_BITS:
-        return _encode_flat(values, bits)
-    flat_bytes = values.data.nbytes
+        return _encode_flat(values, flat_bytes, _FIXED_CODECS if may_compress and bits > 1 else {})
     widths = bitpack.inline_widths(values)
     packed_bytes = bitpack.inline_bytes(values, widths)
     best = min(flat_bytes, packed_bytes)
@@ -117,9 +126,11 @@ def _encode_fixed(values: FixedValues) -> tuple[Encoding, Chunks]:
         runs = rle.find_runs(values.data, _bounds(counts))
         if runs.num_bytes <= best * _RUNS_PAY:
             return Rle(bits), rle.encode_chunks(runs, counts)
-    if packed_bytes <= flat_bytes * _PACKED_PAYS:
+    codecs = (_LONG_CODECS if bits == _LONG_BITS else _FIXED_CODECS) if may_compress else {}
+    encoding, chunks = _encode_flat(values, best, codecs)
+    if isinstance(encoding, Flat) and packed_bytes <= flat_bytes * _PACKED_PAYS:
         return InlineBitpacking(bits), bitpack.encode_inline(values, widths)
-    return _encode_flat(values, bits)
+    return encoding, chunks
 
 
 def _bounds(counts: Int64s) -> Int64s:
@@ -138,16 +149,23 @@ def _may_have_runs(data: npt.NDArray[np.generic], best_bytes: int) -> bool:
     return len(data) > 0 and _sampled_runs(data) * (data.dtype.itemsize + 1) <= best_bytes
 
 
-def _encode_flat(values: FixedValues, bits: int) -> tuple[Encoding, Chunks]:
+def _encode_flat(values: FixedValues, best: float, codecs: Mapping[Compression, float]) -> tuple[Encoding, Chunks]:
+    """Flat, or a codec over it if that pays compared to the best other encoding."""
+    bits = flat.bits_of(values)
     count = fitting_count(bits / 8, _FLAT_CHUNK_BYTES, most=MAX_CHUNK_VALUES)
-    return Flat(bits), flat.encode_chunks(values, chunk_counts(len(values), count))
+    chunks = flat.encode_chunks(values, chunk_counts(len(values), count))
+    codec = _paying_codec(chunks, best, codecs)
+    return (Flat(bits), chunks) if codec is None else _compress(codec, Flat(bits), chunks)
 
 
-def _encode_variable(values: VariableValues) -> tuple[Encoding, Chunks]:
+def _encode_variable(values: VariableValues, *, may_compress: bool) -> tuple[Encoding, Chunks]:
     width = values.offsets.dtype.itemsize
+    encoding = Variable(width * 8)
     mean = int(values.offsets[-1] - values.offsets[0]) / max(1, len(values)) + width
     counts = chunk_counts(len(values), fitting_count(mean, _STRING_CHUNK_BYTES, most=MAX_CHUNK_VALUES))
-    return Variable(width * 8), variable.encode_chunks(values, counts)
+    chunks = variable.encode_chunks(values, counts)
+    codec = _paying_codec(chunks, len(chunks.buffers[0]), _STRING_CODECS) if may_compress else None
+    return (encoding, chunks) if codec is None else _compress(codec, encoding, chunks)
 
 
 def _encode_lists(values: FixedListValues) -> tuple[FixedSizeList, Chunks]:
@@ -222,7 +240,7 @@ def encode_dictionary(items: Values) -> tuple[Encoding, Bytes]:
         one = np.array([len(items)], np.int64)
         chunk = one_buffer(block, np.array([0, len(block)]), one)
         compressed = general.compress_chunks(Compression.LZ4, chunk).buffers[0]
-        if len(compressed) <= len(block) * _LZ4_PAYS:
+        if len(compressed) <= len(block) * _BLOCK_LZ4_PAYS:
             return General(Compression.LZ4, encoding), compressed
     return encoding, block
 

@@ -30,8 +30,6 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Compression
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Chunks, Int64s
@@ -220,8 +218,12 @@ def compress_chunks(compression: Compression, chunks: Chunks) -> Chunks:
     )
 
 
-def lz4_ratio(pieces: Iterable[Bytes]) -> float:
-    """What LZ4 leaves of some buffers."""
-    codec = pa.Codec("lz4_raw")
-    sizes = [(len(piece), 4 + codec.compress(pa.py_buffer(piece)).size) for piece in pieces]
-    return sum(after for _, after in sizes) / max(1, sum(before for before, _ in sizes))
+def sampled_ratio(compression: Compression, chunks: Chunks, samples: int) -> float:
+    """What compression leaves of the first value buffers, judged by some chunks spread over all of them."""
+    name, length_type = _CODECS[compression]
+    codec, source = pa.Codec(name), pa.py_buffer(chunks.buffers[0])
+    chosen = np.unique(np.linspace(0, len(chunks.counts) - 1, samples).astype(np.int64))
+    starts, sizes = chunks.starts[0, chosen], chunks.sizes[0, chosen]
+    ranges = zip(starts.tolist(), sizes.tolist(), strict=True)
+    after = sum(np.dtype(length_type).itemsize + codec.compress(source.slice(start, n)).size for start, n in ranges)
+    return after / max(1, int(sizes.sum()))

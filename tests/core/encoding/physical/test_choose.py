@@ -189,7 +189,9 @@ def test_choices_for_strings(strings):
     assert choose.encode_chunks(strings(noise, np.int64))[0] == Variable(64)
 
 
-def test_rounded_floats_are_compressed():
+def test_long_values_are_compressed_where_packing_fails():
+    seconds = (1_700_000_000 + np.sort(rng().integers(0, 100_000, 20_000))) * 1_000_000
+    assert encoding_of(seconds.view("<u8")) == General(Compression.ZSTD, Flat(64))
     prices = np.round(rng().random(20_000) * 100_000, 2).view("<u8") | 1 << 63
     cheap = np.repeat(rng().random(300), 3).view("<u8")[rng(1).integers(0, 900, 20_000)]
     assert encoding_of(prices) == Flat(64)
