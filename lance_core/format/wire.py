@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -54,16 +54,36 @@ def scan_fields(data: Bytes, starts: Ints, ends: Ints, *, numbers: Sequence[int]
         CorruptDataError: A message does not end where it should.
     """
     found = {number: (np.zeros(len(starts), np.int64), np.full(len(starts), -1, np.int64)) for number in numbers}
+    for rows, keys, values, positions in walk_fields(data, starts, ends):
+        for number, (all_values, all_positions) in found.items():
+            hit = keys == number
+            all_values[rows[hit]] = values[hit]
+            all_positions[rows[hit]] = positions[hit]
+    return found
+
+
+def walk_fields(data: Bytes, starts: Ints, ends: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+    """Go through many messages, one field of each at a time.
+
+    Args:
+        data: All messages.
+        starts: Start of each message; -1 for one that is absent.
+        ends: End of each message.
+
+    Yields:
+        For the messages that have one more field: their index, and the field's number, value and position (as in
+        `scan_fields`).
+
+    Raises:
+        CorruptDataError: A message does not end where it should.
+    """
     rows = np.flatnonzero((starts >= 0) & (starts < ends))
     positions = starts[rows]
     while len(rows):
         keys, positions = _read_varints(data, positions)
         wire_types = keys & 7
         values, positions = _read_values(data, positions, wire_types)
-        for number, (all_values, all_positions) in found.items():
-            hit = (keys >> 3) == number
-            all_values[rows[hit]] = values[hit]
-            all_positions[rows[hit]] = positions[hit]
+        yield rows, keys >> 3, values, positions
         sizes = np.where(wire_types == _BYTES, values, 0)
         # A size of 2^63 or more reads as negative here, and would lead back to where we have been.
         if (sizes < 0).any() or (sizes > ends[rows] - positions).any():
@@ -71,7 +91,6 @@ def scan_fields(data: Bytes, starts: Ints, ends: Ints, *, numbers: Sequence[int]
         positions = positions + sizes
         unfinished = positions < ends[rows]
         rows, positions = rows[unfinished], positions[unfinished]
-    return found
 
 
 def _read_values(data: Bytes, positions: Ints, wire_types: Ints) -> tuple[Ints, Ints]:

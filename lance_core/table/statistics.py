@@ -19,10 +19,7 @@ def table_statistics(manifest: Manifest) -> dict[str, int]:
         num_small_fragments (fewer than `SMALL_FRAGMENT_ROWS` rows).
     """
     fragments = manifest.fragments
-    num_data_files = num_bytes = 0
-    for fragment in fragments:
-        num_data_files += len(fragment.files)
-        num_bytes += sum(file.file_size_bytes for file in fragment.files)
+    num_data_files, num_bytes = fragments.data_file_totals()
     return {
         "num_rows": manifest.num_rows,
         "num_deleted_rows": int(fragments.num_deleted_rows.sum()),

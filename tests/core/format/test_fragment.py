@@ -117,3 +117,22 @@ def test_replaced_agrees_with_a_dictionary():
         model = {number: one for number, one in model.items() if number not in removed} | updated
         model |= {one.id: one for one in added}
         assert list(fragments) == [model[number] for number in sorted(model)]
+
+
+def test_totals_of_data_files_are_those_of_the_decoded_fragments():
+    def data_file(size):
+        return DataFile(
+            path=f"{size}.lance",
+            fields=(0, 1),
+            column_indices=(0, 1),
+            file_major_version=2,
+            file_minor_version=2,
+            file_size_bytes=size,
+        )
+
+    files = [(data_file(5),), (), (data_file(1 << 40), data_file(0), data_file(300))]
+    fragments = FragmentList.of(
+        Fragment(id=number, files=some, physical_rows=1 << 20) for number, some in enumerate(files)
+    )
+    assert fragments.data_file_totals() == (4, (1 << 40) + 305)
+    assert FragmentList().data_file_totals() == (0, 0)
