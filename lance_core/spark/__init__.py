@@ -5,7 +5,17 @@ tell more than Spark's own functions.
 """
 
 from lance_core.spark.api import CommitResult, read_lance, write_lance
+from lance_core.spark.distribute import compact_lance, run_tasks
 from lance_core.spark.java import ensure_java
 from lance_core.spark.session import recommended_conf, register
 
-__all__ = ["CommitResult", "ensure_java", "read_lance", "recommended_conf", "register", "write_lance"]
+__all__ = [
+    "CommitResult",
+    "compact_lance",
+    "ensure_java",
+    "read_lance",
+    "recommended_conf",
+    "register",
+    "run_tasks",
+    "write_lance",
+]

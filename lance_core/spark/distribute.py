@@ -1,16 +1,67 @@
-"""Run independent pieces of maintenance in Spark's tasks and commit their answers together."""
+"""Run independent pieces of maintenance in Spark's tasks and commit their results together.
+
+Worth it for tables of many gigabytes; smaller ones are compacted faster in one process.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
 
+from lance_core.dataset import dataset as open_dataset
+from lance_core.optimize import Compaction, CompactionTask, RewriteResult
+from lance_core.spark.session import register
+from lance_core.store.open import open_store
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
+
+    from lance_core.optimize import CompactionMetrics
+
+
+def compact_lance(
+    spark: SparkSession,
+    uri: str,
+    *,
+    only_deletions: bool = False,
+    transaction_properties: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    **options: Any,
+) -> CompactionMetrics:
+    """Merge small fragments and drop deleted rows: planned here, executed in Spark's tasks, committed here once.
+
+    Args:
+        spark: The session.
+        uri: Address of the dataset.
+        only_deletions: Only rewrite fragments that have deleted rows.
+        transaction_properties: Text for the history.
+        storage_options: Options of the store.
+        **options: As for ``LanceDataset.optimize.compact_files``.
+
+    Returns:
+        What was done; with nothing to do no version is made.
+
+    Raises:
+        CommitConflictError: Another commit touched one of the fragments meanwhile; nothing was changed.
+    """
+    register(spark)
+    dataset = open_dataset(open_store(uri).uri, storage_options=dict(storage_options or {}))
+    plan = Compaction.plan_materialization if only_deletions else Compaction.plan
+    tasks = [task.json() for task in plan(dataset, options).tasks]
+    execute = partial(_execute, dataset.uri, dict(storage_options or {}))
+    results = [RewriteResult.from_json(text) for text in run_tasks(spark, execute, tasks)]
+    return Compaction.commit(dataset, results, transaction_properties=transaction_properties)
+
+
+def _execute(uri: str, storage_options: dict[str, str], text: str) -> str:
+    task = CompactionTask.from_json(text)
+    dataset = open_dataset(uri, version=task.read_version, storage_options=storage_options)
+    return task.execute(dataset).json()
 
 
 def run_tasks(spark: SparkSession, run: Callable[[str], str], tasks: Sequence[str]) -> list[str]:
@@ -27,10 +78,10 @@ def run_tasks(spark: SparkSession, run: Callable[[str], str], tasks: Sequence[st
     if not tasks:
         return []
 
-    # A plain function needs neither pandas nor an RDD; one row in each partition makes one task for each text.
     def call(i: int) -> str:
         return run(tasks[i])
 
+    # A plain function needs neither pandas nor an RDD; one row in each partition makes one task for each text.
     function = udf(call, StringType(), useArrow=False).asNondeterministic()
     numbers = spark.range(0, len(tasks), numPartitions=len(tasks))
     answers = {row[0]: row[1] for row in numbers.select("id", function("id")).collect()}

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
 
 import pyspark
 from pyspark.errors import PySparkAttributeError, PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.spark.source import LanceDataSource
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MIN_PYSPARK = (4, 1)
 
@@ -33,7 +31,9 @@ def register(spark: SparkSession) -> None:
     if version < MIN_PYSPARK:
         needed = ".".join(map(str, MIN_PYSPARK))
         raise UnsupportedError(f"Reading and writing Lance needs pyspark {needed} or newer, not {pyspark.__version__}.")
-    _use_this_python(spark)
+    if not _is_connect(spark):
+        _use_this_python(spark)
+        _activate(spark)
     try:
         spark.dataSource.register(LanceDataSource)
     except PySparkException as error:
@@ -43,16 +43,24 @@ def register(spark: SparkSession) -> None:
         raise InvalidInputError(message) from error
 
 
+def _is_connect(spark: SparkSession) -> bool:
+    try:
+        spark.sparkContext  # noqa: B018 there is none in a client
+    except PySparkAttributeError:
+        return True
+    return False
+
+
 def _use_this_python(spark: SparkSession) -> None:
     """Let a local session start this interpreter; by default it takes the first ``python3`` on the ``PATH``."""
-    if "PYSPARK_PYTHON" in os.environ:
-        return
-    try:
-        context = spark.sparkContext
-    except PySparkAttributeError:
-        return  # Spark Connect: the workers belong to the server
-    if str(context.master).startswith("local"):
-        context.pythonExec = sys.executable
+    if "PYSPARK_PYTHON" not in os.environ and str(spark.sparkContext.master).startswith("local"):
+        spark.sparkContext.pythonExec = sys.executable
+
+
+def _activate(spark: SparkSession) -> None:
+    """Spark looks Python data sources up in the session that is active in this thread; in a new thread none is."""
+    if SparkSession.getActiveSession() is not spark:
+        spark.createDataFrame([], StructType([]))  # makes its session the active one
 
 
 def recommended_conf() -> dict[str, str]:

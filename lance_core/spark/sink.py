@@ -5,8 +5,12 @@ nothing but what is pickled. Who deletes staged files that no version will need:
 
 * a task that fails deletes its own;
 * ``commit`` deletes those of all tasks if it fails and no version carries its token;
-* ``abort`` deletes those of the finished tasks if another task failed for good, since then there was no commit;
-* what a killed process leaves behind, and whatever is in doubt, is left to the clean-up of old files.
+* ``abort`` deletes those of all tasks if one of them failed for good, since then there was no commit;
+* what a process leaves behind that is killed or runs on after that, and whatever is in doubt, is left to the clean-up
+  of old files.
+
+A file's name follows from the write, the task, the attempt and its number, so that the files of a task that never
+reported can be found without listing.
 """
 
 from __future__ import annotations
@@ -19,10 +23,11 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from lance_core.errors import NotFoundError
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.commit import plan_write, publish
 from lance_core.store.open import open_store
-from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
+from lance_core.table.stage import FileLimits, data_file_name, remove_staged, stage_fragments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +37,10 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import Fragment
     from lance_core.spark.options import WriteOptions
+    from lance_core.store.base import Store
+
+# Spark's default for spark.task.maxFailures.
+_MAX_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +49,13 @@ class LanceCommitMessage(WriterCommitMessage):
 
     Attributes:
         fragments: In the order of their rows; none for an empty partition.
+        partition: Number of the task.
+        attempt: How often it was tried before.
     """
 
     fragments: tuple[Fragment, ...]
+    partition: int
+    attempt: int
 
 
 class LanceWriter(DataSourceArrowWriter):
@@ -64,38 +77,63 @@ class LanceWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage one partition; its files are deleted again if this fails."""
-        if self.plan.done_version is not None:
-            return LanceCommitMessage(fragments=())
-        options, plan = self.options, self.plan
-        fragments = stage_fragments(
-            open_store(options.path, options.storage_options),
-            plan.fields,
-            cast_batches(iterator, plan.fields.to_arrow()),
+        context = TaskContext.get()
+        partition, attempt = (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
+        fragments = () if self.plan.done_version is not None else self._stage(iterator, partition, attempt)
+        return LanceCommitMessage(fragments=fragments, partition=partition, attempt=attempt)
+
+    def _stage(self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int) -> tuple[Fragment, ...]:
+        options, fields = self.options, self.plan.fields
+        return stage_fragments(
+            self._store(),
+            fields,
+            cast_batches(batches, fields.to_arrow()),
             limits=FileLimits(
                 max_rows_per_file=options.max_rows_per_file, max_bytes_per_file=options.max_bytes_per_file
             ),
-            data_storage_version=plan.data_storage_version,
-            new_uuid=self._file_ids().__next__,
+            data_storage_version=self.plan.data_storage_version,
+            new_uuid=_file_ids(self.job, partition, attempt).__next__,
         )
-        return LanceCommitMessage(fragments=fragments)
-
-    def _file_ids(self) -> Iterator[bytes]:
-        """A task that is repeated gets other names than before."""
-        context = TaskContext.get()
-        task = "" if context is None else f"{context.partitionId()}/{context.attemptNumber()}"
-        return (uuid.uuid5(self.job, f"{task}/{i}").bytes for i in count())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what the tasks staged as one new version, unless a version carries the token already."""
         if self.plan.done_version is None:
             publish(self.options, self.plan, self.options.token or self.job.hex, _fragments(messages))
+            for message in _own(messages):
+                self._remove_unreported(message.partition, range(message.attempt))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Clean up after a failed task. If all tasks finished, ``commit`` failed and has decided itself."""
-        if any(message is None for message in messages):
-            remove_staged(open_store(self.options.path, self.options.storage_options), _fragments(messages))
+        if all(message is not None for message in messages):
+            return
+        remove_staged(self._store(), _fragments(messages))
+        for partition, message in enumerate(messages):
+            if message is None:
+                self._remove_unreported(partition, range(_MAX_ATTEMPTS))
+
+    def _remove_unreported(self, partition: int, attempts: range) -> None:
+        """Remove the files of attempts whose messages never arrived; each has files 0, 1, ... or none."""
+        store = self._store()
+        for attempt in attempts:
+            for identity in _file_ids(self.job, partition, attempt):
+                path = f"data/{data_file_name(identity)}"
+                try:
+                    store.reader(path).close()
+                except NotFoundError:
+                    break
+                store.delete([path])
+
+    def _store(self) -> Store:
+        return open_store(self.options.path, self.options.storage_options)
+
+
+def _file_ids(job: uuid.UUID, partition: int, attempt: int) -> Iterator[bytes]:
+    return (uuid.uuid5(job, f"{partition}/{attempt}/{i}").bytes for i in count())
+
+
+def _own(messages: Sequence[WriterCommitMessage | None]) -> list[LanceCommitMessage]:
+    return [message for message in messages if isinstance(message, LanceCommitMessage)]
 
 
 def _fragments(messages: Sequence[WriterCommitMessage | None]) -> list[Fragment]:
-    own = [message for message in messages if isinstance(message, LanceCommitMessage)]
-    return [fragment for message in own for fragment in message.fragments]
+    return [fragment for message in _own(messages) for fragment in message.fragments]

@@ -1,0 +1,199 @@
+"""What remains on disk when tasks or commits fail: nothing that nobody needs; and what somebody needs is not gone."""
+
+import os
+import signal
+import threading
+
+import pytest
+from pyspark import TaskContext
+
+import lance_core
+from lance_core.errors import CommitOutcomeUnknownError
+from lance_core.spark import commit as commit_module
+from lance_core.spark import read_lance, write_lance
+from lance_core.spark.sink import LanceWriter
+from lance_core.spark.source import LanceDataSource
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def numbers(spark):
+    return spark.range(0, 100, numPartitions=2)
+
+
+@pytest.fixture
+def save_with(spark):
+    """Write with a writer some methods of which misbehave; local classes are sent to the workers by value."""
+
+    def save(frame, uri, overwrite_methods, mode="append"):
+        writer = type("Faulty", (LanceWriter,), overwrite_methods)
+
+        class Source(LanceDataSource):
+            @classmethod
+            def name(cls):
+                return "lance_with_faults"
+
+            def writer(self, schema, overwrite):
+                made = super().writer(schema, overwrite)
+                made.__class__ = writer
+                return made
+
+        spark.dataSource.register(Source)
+        frame.write.format("lance_with_faults").mode(mode).save(uri)
+
+    return save
+
+
+def fail_at_the_end(batches):
+    yield from batches
+    raise OSError("disk full")
+
+
+def test_a_task_that_fails_for_good_leaves_no_version_and_no_file(numbers, uri, data_files):
+    broken = numbers.selectExpr("if(id = 99, raise_error('row 99 is bad'), id) id")
+    with pytest.raises(Exception, match="row 99 is bad"):
+        write_lance(broken, uri)
+    assert data_files() == []
+    with pytest.raises(lance_core.LanceError):
+        lance_core.dataset(uri)
+
+
+def test_a_failing_write_into_a_table_leaves_it_as_it_was(numbers, uri, data_files, save_with):
+    write_lance(numbers, uri)
+    before = data_files()
+
+    def write(self, iterator):
+        return LanceWriter.write(self, fail_at_the_end(iterator) if TaskContext.get().partitionId() else iterator)
+
+    with pytest.raises(Exception, match="disk full"):
+        save_with(numbers, uri, {"write": write}, mode="overwrite")
+    assert data_files() == before
+    assert lance_core.dataset(uri).version == 1
+
+
+def test_a_task_that_is_repeated_makes_no_duplicates(numbers, uri, data_files, save_with):
+    def write(self, iterator):
+        first = TaskContext.get().attemptNumber() == 0
+        return LanceWriter.write(self, fail_at_the_end(iterator) if first else iterator)
+
+    save_with(numbers, uri, {"write": write})
+    dataset = lance_core.dataset(uri)
+    assert sorted(dataset.to_table()["id"].to_pylist()) == list(range(100))
+    assert (dataset.version, len(data_files())) == (1, 2)
+
+
+def test_a_worker_that_is_killed_makes_no_duplicates(numbers, uri, save_with):
+    def write(self, iterator):
+        message = LanceWriter.write(self, iterator)
+        if TaskContext.get().attemptNumber() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return message
+
+    save_with(numbers, uri, {"write": write})
+    assert sorted(lance_core.dataset(uri).to_table()["id"].to_pylist()) == list(range(100))
+
+
+def test_a_commit_that_fails_before_the_manifest_removes_its_files(numbers, uri, data_files, save_with):
+    def commit(self, messages):
+        def fail(*_args, **_options):
+            raise OSError("cannot connect")
+
+        commit_module.commit = fail
+        try:
+            LanceWriter.commit(self, messages)
+        finally:
+            commit_module.commit = commit_module_commit
+
+    commit_module_commit = commit_module.commit
+    write_lance(numbers, uri)
+    before = data_files()
+    with pytest.raises(Exception, match="cannot connect"):
+        save_with(numbers, uri, {"commit": commit})
+    assert data_files() == before
+    assert lance_core.dataset(uri).version == 1
+
+
+@pytest.mark.parametrize("lost", [OSError, CommitOutcomeUnknownError])
+def test_a_commit_whose_answer_is_lost_has_succeeded(numbers, uri, data_files, save_with, lost):
+    original = commit_module.commit
+
+    def commit(self, messages):
+        def succeed_and_fail(*args, **options):
+            original(*args, **options)
+            raise lost("connection reset")
+
+        commit_module.commit = succeed_and_fail
+        try:
+            LanceWriter.commit(self, messages)
+        finally:
+            commit_module.commit = original
+
+    save_with(numbers, uri, {"commit": commit})
+    assert lance_core.dataset(uri).count_rows() == 100
+    assert len(data_files()) == 2
+
+
+def test_a_commit_that_is_in_doubt_deletes_nothing(numbers, uri, data_files, save_with):
+    original = commit_module.commit
+
+    def commit(self, messages):
+        def doubt(*_args, **_options):
+            raise CommitOutcomeUnknownError("timeout")
+
+        commit_module.commit = doubt
+        try:
+            LanceWriter.commit(self, messages)
+        finally:
+            commit_module.commit = original
+
+    with pytest.raises(Exception, match="timeout"):
+        save_with(numbers, uri, {"commit": commit})
+    assert len(data_files()) == 2
+
+
+def test_an_error_after_the_commit_deletes_nothing(numbers, uri, data_files, save_with):
+    def commit(self, messages):
+        LanceWriter.commit(self, messages)
+        raise OSError("the worker died")
+
+    with pytest.raises(Exception, match="the worker died"):
+        save_with(numbers, uri, {"commit": commit})
+    assert lance_core.dataset(uri).count_rows() == 100
+    assert len(data_files()) == 2
+
+
+def test_a_reader_is_not_disturbed_by_writers(spark, numbers, uri):
+    write_lance(numbers, uri)
+    frame = read_lance(spark, uri)
+    other = threading.Thread(target=write_lance, args=(numbers, uri), kwargs={"mode": "overwrite"})
+    other.start()
+    counts = [frame.count() for _ in range(3)]
+    other.join()
+    assert counts == [100] * 3
+    assert lance_core.dataset(uri).version == 2
+
+
+def test_two_writers_may_both_create_a_table(numbers, uri):
+    threads = [threading.Thread(target=write_lance, args=(numbers, uri)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    dataset = lance_core.dataset(uri)
+    assert (dataset.version, dataset.count_rows()) == (2, 200)
+
+
+def test_two_runs_with_one_token_make_one_version(numbers, uri, data_files):
+    results = []
+    threads = [
+        threading.Thread(target=lambda: results.append(write_lance(numbers, uri, token="t")))  # noqa: S106 no secret
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {result.version for result in results} == {1}
+    assert lance_core.dataset(uri).count_rows() == 100
+    assert len(data_files()) == 2

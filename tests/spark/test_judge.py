@@ -1,0 +1,86 @@
+"""pylance as the judge: what Spark wrote it must read, what it wrote Spark must read."""
+
+import datetime as dt
+import decimal
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lance_core.spark import read_lance, write_lance
+
+pytestmark = pytest.mark.spark
+
+DAY = dt.date(2013, 7, 4)
+NOON = dt.datetime(2013, 7, 4, 12, 30, 15, 123456, tzinfo=dt.UTC)
+
+COLUMNS = {
+    "boolean": (pa.bool_(), [True, False, None]),
+    "tinyint": (pa.int8(), [-128, 127, None]),
+    "smallint": (pa.int16(), [-(2**15), 2**15 - 1, None]),
+    "int": (pa.int32(), [-(2**31), 2**31 - 1, None]),
+    "bigint": (pa.int64(), [-(2**63), 2**63 - 1, None]),
+    "float": (pa.float32(), [1.5, float("inf"), None]),
+    "double": (pa.float64(), [-0.0, 1e300, None]),
+    "string": (pa.string(), ["", "ä" * 300, None]),
+    "binary": (pa.binary(), [b"", b"\0" * 300, None]),
+    "date": (pa.date32(), [DAY, dt.date(1, 1, 1), None]),
+    "timestamp": (pa.timestamp("us", "UTC"), [NOON, dt.datetime(1900, 1, 1, tzinfo=dt.UTC), None]),
+    "timestamp_ntz": (pa.timestamp("us"), [NOON.replace(tzinfo=None), dt.datetime(1900, 1, 1), None]),  # noqa: DTZ001
+    "vector": (pa.list_(pa.float32(), 3), [[1.0, 2.0, 3.0], [0.0, -1.0, 4.5], None]),
+    "array": (pa.list_(pa.int64()), [[1, None, 3], [], None]),
+    "struct": (pa.struct({"a": pa.int64(), "b": pa.string()}), [{"a": 1, "b": None}, {"a": None, "b": "x"}, None]),
+    "nested": (
+        pa.list_(pa.struct({"k": pa.string(), "v": pa.list_(pa.float64())})),
+        [[{"k": "a", "v": [1.0]}, {"k": None, "v": None}], [], None],
+    ),
+}
+TABLE = pa.table({name: pa.array(values, kind) for name, (kind, values) in COLUMNS.items()})
+# Types that only the reader has to know.
+FOREIGN = pa.table(
+    {
+        "uint8": pa.array([0, 255, None], pa.uint8()),
+        "uint64": pa.array([0, 2**64 - 1, None], pa.uint64()),
+        "large_string": pa.array(["x", "", None], pa.large_string()),
+        "seconds": pa.array([0, 10**9, None], pa.timestamp("s")),
+        "tokyo": pa.array([NOON, None, NOON], pa.timestamp("us", "Asia/Tokyo")),
+    }
+)
+
+
+def test_what_spark_writes_pylance_reads(spark, uri, tmp_path):
+    lance.write_dataset(TABLE, tmp_path / "source", data_storage_version="2.2")
+    frame = read_lance(spark, str(tmp_path / "source"))
+    write_lance(frame, uri)
+    made = lance.dataset(uri)
+    assert made.schema == TABLE.schema
+    assert made.to_table().equals(TABLE)
+    made.validate()
+
+
+def test_what_pylance_writes_spark_reads(spark, tmp_path):
+    lance.write_dataset(TABLE, tmp_path / "t", data_storage_version="2.2")
+    assert read_lance(spark, str(tmp_path / "t")).toArrow().to_pylist() == TABLE.to_pylist()
+
+
+def test_types_that_spark_does_not_have(spark, tmp_path):
+    uri = str(tmp_path / "t")
+    lance.write_dataset(FOREIGN, uri, data_storage_version="2.2")
+    frame = read_lance(spark, uri)
+    expected = [
+        {**row, "uint64": None if row["uint64"] is None else decimal.Decimal(row["uint64"])}
+        for row in FOREIGN.to_pylist()
+    ]
+    assert frame.toArrow().to_pylist() == expected
+    write_lance(frame, uri)
+    assert lance.dataset(uri).to_table().equals(pa.concat_tables([FOREIGN, FOREIGN]))
+
+
+def test_pylance_appends_and_deletes_between_writes_of_spark(spark, uri):
+    numbers = spark.range(10)
+    write_lance(numbers, uri)
+    lance.write_dataset(pa.table({"id": [10, 11]}), uri, mode="append")
+    lance.dataset(uri).delete("id = 3")
+    write_lance(numbers, uri, replace_where="id > 5")
+    assert sorted(lance.dataset(uri).to_table()["id"].to_pylist()) == sorted([0, 1, 2, 4, 5, *range(10)])
+    assert read_lance(spark, uri).count() == 15
