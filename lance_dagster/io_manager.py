@@ -192,7 +192,9 @@ class LanceIOManager(dg.ConfigurableIOManager):
     def _remember(self, context: dg.InputContext, version: int) -> None:
         step = _compat.step_identity(context)
         if step is not None:
-            self._inputs.setdefault(step, {})[context.asset_key.to_user_string()] = version
+            # One step at a time: what earlier steps read is told already.
+            self._inputs = {step: self._inputs.get(step, {})}
+            self._inputs[step][context.asset_key.to_user_string()] = version
 
     def _load_type(self, context: dg.InputContext) -> type:
         wanted = context.dagster_type.typing_type

@@ -87,9 +87,9 @@ def _attempt(obj: Any, handler: TypeHandler, target: Target) -> Outcome:
 def _operation(target: Target, existing: lance_core.LanceDataset | None) -> WriteOperation | None:
     """The operation that a mode means here; None if there is nothing to do."""
     if existing is None:
-        # Overwriting what is not there creates it, and needs no second look if somebody else is creating it now.
-        whole = target.settings.mode == "overwrite" and target.selection is None
-        return "overwrite" if whole else "create"
+        if target.settings.mode == "append":
+            return "append"
+        return "overwrite" if target.settings.mode == "overwrite" and target.selection is None else "create"
     match target.settings.mode:
         case "append":
             return "append"
@@ -121,17 +121,16 @@ def _write(
     selection = target.selection
     if selection is not None and not selection.keys:
         raise InvalidInputError("A run without partitions has nothing to write.", path=target.uri)
+    schema = handler.schema(obj)
     replaced = None
-    if operation == "replace_where":
-        assert existing is not None  # noqa: S101 - states the contract
-        assert selection is not None  # noqa: S101 - likewise
-        replaced = typed(selection, existing.schema).sql()
+    if selection is not None and target.settings.mode == "overwrite":
+        replaced = typed(selection, schema if existing is None else existing.schema).sql()
     request = WriteRequest(
         uri=target.uri,
         operation=operation,
         existing=existing if keeps else None,
         replaced=replaced,
-        expected=None if selection is None else typed(selection, handler.schema(obj)),
+        expected=None if selection is None else typed(selection, schema),
         out_of_partition=target.settings.out_of_partition,
         properties=target.properties,
         token=target.token,

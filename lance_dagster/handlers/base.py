@@ -25,7 +25,8 @@ class WriteRequest:
         uri: The table.
         operation: What the commit does; ``replace_where`` replaces the rows that ``replaced`` selects.
         existing: The table as it is, whose schema the data must fit; None if it is created or overwritten.
-        replaced: SQL text of the rows to replace, in the types of the existing table.
+        replaced: SQL text of the rows to replace, in the types of the existing table; also given with ``create``, for a
+            writer that can join a table which somebody else creates meanwhile.
         expected: The run's partitions in the types of the data, or None without partitions.
         out_of_partition: What happens to rows that ``expected`` does not select.
         properties: Transaction properties of the commit.

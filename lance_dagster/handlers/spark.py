@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from lance_core.errors import InvalidInputError
 from lance_dagster.handlers.arrow import fitting
 
 if TYPE_CHECKING:
-    from lance_dagster.handlers.base import ReadRequest, WriteRequest
+    from lance_dagster.handlers.base import ReadRequest, WriteOperation, WriteRequest
     from lance_dagster.predicate import ColumnTest, Predicate
 
 # Only what a partition column can be; other columns pass as "null", nobody looks at them.
@@ -25,6 +25,12 @@ _ARROW = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+}
+
+_MODES: dict[WriteOperation, Literal["append", "overwrite", "create"]] = {
+    "create": "create",
+    "append": "append",
+    "overwrite": "overwrite",
 }
 
 
@@ -48,8 +54,8 @@ class SparkHandler:
         result = lance_spark.write_lance(
             frame,
             request.uri,
-            mode="overwrite" if request.operation == "replace_where" else request.operation,
-            replace_where=request.replaced if request.operation == "replace_where" else None,
+            mode="overwrite" if request.replaced is not None else _MODES[request.operation],
+            replace_where=request.replaced,
             token=request.token,
             transaction_properties=dict(request.properties),
             storage_options=dict(request.storage_options) or None,

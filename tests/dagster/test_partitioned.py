@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError, LanceError
-from lance_dagster import LanceIOManager
+from lance_dagster import LanceIOManager, write
 from lance_dagster.column_schema import table_schema
+from lance_dagster.handlers import arrow
 
 LETTERS = dg.StaticPartitionsDefinition(["a", "b", "c", "d"])
 DAYS = dg.DailyPartitionsDefinition("2026-11-01", end_date="2026-11-08")
@@ -156,8 +157,6 @@ def test_an_unpartitioned_asset_downstream_filters_too(run):
 
 def test_a_table_created_meanwhile_is_not_overwritten(run, root, tables, monkeypatch):
     """Two first runs at once: the one that comes second adds its partition."""
-    from lance_dagster import write  # noqa: PLC0415 - patched below
-
     original = write._operation
     calls = []
 
@@ -170,3 +169,19 @@ def test_a_table_created_meanwhile_is_not_overwritten(run, root, tables, monkeyp
     monkeypatch.setattr(write, "_operation", racing)
     run(letters_asset(["b"]), partition_key="b")
     assert rows(tables) == ["a", "b"]
+
+
+def test_a_table_created_while_the_rows_are_written_is_not_overwritten(run, root, tables, monkeypatch):
+    """As above, but the other run commits after this run's rows and before its commit."""
+    original, calls = arrow._checked, []
+
+    def racing(batches, target, request):
+        yield from original(batches, target, request)
+        calls.append(request.operation)
+        if len(calls) == 1:
+            run(letters_asset(["a"]), partition_key="a", manager=LanceIOManager(root=root))
+
+    monkeypatch.setattr(arrow, "_checked", racing)
+    run(letters_asset(["b"]), partition_key="b")
+    assert rows(tables) == ["a", "b"]
+    assert calls == ["create", "create", "replace_where"]
