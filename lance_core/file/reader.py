@@ -148,7 +148,7 @@ class DataFileReader:
         with self._blaming_file():
             wanted = self._wanted(projection, columns)
             if not len(rows):
-                return schema.empty_table().to_batches()[0] if schema.names else _batch([], schema, 0)
+                return _batch([pa.nulls(0, one.type) for one in schema], schema, 0)
             places = None
             if (rows[1:] <= rows[:-1]).any():
                 rows, places = np.unique(rows, return_inverse=True)

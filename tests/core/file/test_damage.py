@@ -1,0 +1,125 @@
+"""Damaged files lead to our errors, never to others, and never to a crash."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
+from lance_core.file.reader import DataFileReader
+
+RNG = np.random.default_rng(11)
+N = 600
+
+
+class Bytes:
+    """A file in memory."""
+
+    def __init__(self, data):
+        self._buffer = pa.py_buffer(data)
+
+    @property
+    def size(self):
+        return self._buffer.size
+
+    def read_ranges(self, ranges):
+        return [self._buffer.slice(start, end - start) for start, end in ranges]
+
+    def close(self):
+        pass
+
+
+def _read(data):
+    reader = DataFileReader(Bytes(data), path="x.lance")
+    columns = {leaf.id: index for index, leaf in enumerate(reader.schema.leaves())}
+    num_rows = min(reader.num_rows, 10 * N)
+    for batch in reader.scan(reader.schema, columns, start=0, end=num_rows, batch_size=250):
+        batch.validate(full=True)
+    reader.take(reader.schema, columns, np.array([0, 3, 500])).validate(full=True)
+
+
+@pytest.fixture
+def content(data_file):
+    lists = [None if i % 7 == 0 else list(range(i % 4)) for i in range(N)]
+    table = pa.table(
+        {
+            "packed": pa.array(RNG.integers(0, 100, N)),
+            "flat": pa.array(RNG.random(N)),
+            "runs": pa.array(np.arange(N) // 100),
+            "nulls": pa.array([None if i % 3 else i for i in range(N)]),
+            "bytes": pa.array([b"%d" % i * (i % 5) for i in range(N)]),
+            "words": pa.array([b"kind %d" % (i % 4) for i in range(N)]),
+            "large": pa.array([None if i % 9 == 0 else b"%d" % i * 100 for i in range(N)]),
+            "lists": pa.array(lists),
+            "deep": pa.array([{"l": None if one is None else [[one]]} for one in lists]),
+            "large_lists": pa.array([None if one is None else [b"z" * 300] * len(one) for one in lists]),
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(RNG.random(N * 70, np.float32)), 70),
+            "same": pa.array([b"same"] * N),
+            "nothing": pa.nulls(N, pa.int32()),
+        }
+    )
+    data_file.write(table)
+    return data_file.bytes()
+
+
+def test_whole_file_is_fine(content):
+    _read(content)
+
+
+def test_truncated_files(content):
+    for size in [*range(0, 200, 7), *RNG.integers(0, len(content), 100).tolist()]:
+        with pytest.raises(CorruptDataError):
+            _read(content[:size])
+
+
+def test_flipped_bits_anywhere(content):
+    survived = 0
+    for position in RNG.integers(0, len(content) * 8, 500).tolist():
+        damaged = bytearray(content)
+        damaged[position // 8] ^= 1 << position % 8
+        try:
+            _read(bytes(damaged))
+            survived += 1  # a value changed, or padding: there are no checksums
+        except LanceError as error:
+            assert error.path == "x.lance"
+    assert survived < 500
+
+
+def test_flipped_bits_in_metadata(content):
+    start = int.from_bytes(content[-40:-32], "little")
+    for position in RNG.integers((start - 1500) * 8, len(content) * 8, 1000).tolist():
+        damaged = bytearray(content)
+        damaged[position // 8] ^= 1 << position % 8
+        try:
+            _read(bytes(damaged))
+        except LanceError as error:
+            assert error.path == "x.lance"
+
+
+def test_zeroed_blocks(content):
+    for start in RNG.integers(0, len(content), 150).tolist():
+        damaged = bytearray(content)
+        damaged[start : start + 64] = bytes(len(damaged[start : start + 64]))
+        try:
+            _read(bytes(damaged))
+        except LanceError as error:
+            assert error.path == "x.lance"
+
+
+def test_garbage():
+    for size in (0, 1, 39, 40, 41, 1000):
+        with pytest.raises(CorruptDataError):
+            DataFileReader(Bytes(RNG.bytes(size)), path="x.lance")
+        with pytest.raises(LanceError):
+            _read(RNG.bytes(size) + b"\x02\x00\x02\x00LANC")
+
+
+@pytest.mark.parametrize(("major", "minor", "name"), [(0, 2, "0.1"), (0, 3, "2.0"), (2, 0, "2.0"), (2, 3, "2.3")])
+def test_other_versions_are_named(content, major, minor, name):
+    data = content[:-8] + major.to_bytes(2, "little") + minor.to_bytes(2, "little") + b"LANC"
+    with pytest.raises(UnsupportedError, match=name):
+        _read(data)
+
+
+def test_unknown_versions(content):
+    with pytest.raises(CorruptDataError, match=r"9\.9"):
+        _read(content[:-8] + b"\x09\x00\x09\x00LANC")
