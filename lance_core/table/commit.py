@@ -387,6 +387,10 @@ class _Committer:
         """Whether later versions build on ours; False if ours was taken back because they do not."""
         try:
             numbers = find_versions(self.store).numbers
+            # Clean-up deletes a version before the files that only it needs, and looks at all versions in between.
+            if isinstance(operation, Restore) and operation.version not in numbers:
+                self.store.delete([manifest_path(manifest.version, naming)])
+                return False
             later = [version for version in numbers if version > manifest.version]
             if not later:
                 return True

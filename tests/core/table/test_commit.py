@@ -422,3 +422,16 @@ def test_empty_overwrite_creates_an_empty_table():
     snapshot = commit(store, transaction(Overwrite(fragments=(), schema=SCHEMA), 0, uuid="u"))
     assert read_rows(snapshot) == []
     assert open_snapshot(store).manifest.schema == SCHEMA
+
+
+def test_restored_version_that_is_cleaned_up_meanwhile(store):
+    commit(store, overwrite(store, [7], read_version=1, uuid="a"))
+
+    def clean(method, path):
+        if method == "put_if_absent" and path.startswith("_versions/"):
+            store.delete([manifest_path(1, ManifestNaming.V2)])
+
+    with pytest.raises(VersionNotFoundError):
+        commit(FaultyStore(inner=store, on_call=clean), transaction(Restore(version=1), 2, uuid="r"), runtime=runtime())
+    assert list_versions(store) == [2]
+    assert read_rows(open_snapshot(store)) == [7]
