@@ -30,6 +30,7 @@ from lance_core.store.open import open_store
 from lance_core.table.change import delete_rows, new_transaction, removing_staged, replace_rows
 from lance_core.table.commit import DEFAULT_MAX_RETRIES, commit
 from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.open_files import OpenFiles
 from lance_core.table.refs import get_tag
 from lance_core.table.scan import count_matching, plan_filter, plan_scan, scan_fragments
 from lance_core.table.snapshot import Snapshot, find_versions, list_versions, open_snapshot, read_transaction
@@ -180,6 +181,7 @@ class LanceDataset:
             number = get_tag(store, version).version if isinstance(version, str) else version
             snapshot = open_snapshot(store, number)
         self.snapshot = snapshot
+        self.files = OpenFiles(snapshot.store)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_reopen, (self.uri, self.version, self._storage_options))
@@ -303,7 +305,7 @@ class LanceDataset:
             with_row_address=bool(with_row_address),
         )
         chosen = self._chosen(fragments)
-        return scan_fragments(snapshot.store, chosen, plan, limit=limit, offset=offset or 0)
+        return scan_fragments(self.files, chosen, plan, limit=limit, offset=offset or 0)
 
     def to_table(
         self,
@@ -346,7 +348,7 @@ class LanceDataset:
             with_row_id=False,
             with_row_address=False,
         )
-        return take_rows(self.snapshot, places, plan)
+        return take_rows(self.snapshot, self.files, places, plan)
 
     def count_rows(self, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
         """How many rows there are, or match a filter. Without a filter no data is read."""
@@ -354,7 +356,7 @@ class LanceDataset:
             return self.snapshot.manifest.num_rows
         snapshot = self.snapshot
         plan = plan_filter(snapshot.manifest.schema, filter)
-        return sum(count_matching(FragmentReader(snapshot.store, one), plan) for one in snapshot.manifest.fragments)
+        return sum(count_matching(FragmentReader(self.files, one), plan) for one in snapshot.manifest.fragments)
 
     def get_fragments(self) -> list[LanceFragment]:
         """All fragments, in order."""

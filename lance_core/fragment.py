@@ -241,7 +241,7 @@ class LanceFragment:
         if filter is None:
             return self._fragment.num_rows
         plan = plan_filter(self._snapshot.manifest.schema, filter)
-        return count_matching(FragmentReader(self._snapshot.store, self._fragment), plan)
+        return count_matching(FragmentReader(self._dataset.files, self._fragment), plan)
 
     def to_batches(
         self,
@@ -276,15 +276,15 @@ class LanceFragment:
             with_row_id=with_row_id,
             with_row_address=with_row_address,
         )
-        store = self._snapshot.store
+        files = self._dataset.files
         if rows is None:
-            return scan_fragments(store, [self._fragment], plan, limit=limit, offset=offset or 0)
+            return scan_fragments(files, [self._fragment], plan, limit=limit, offset=offset or 0)
         start, end = rows
         if limit is not None or offset is not None or not 0 <= start <= end <= self.physical_rows:
             raise InvalidInputError(
                 f"rows={rows} is no range of {self.physical_rows} rows, or came with limit or offset"
             )
-        return scan_fragment(FragmentReader(store, self._fragment), plan, start=start, end=end)
+        return scan_fragment(FragmentReader(files, self._fragment), plan, start=start, end=end)
 
     def to_table(
         self,

@@ -20,6 +20,7 @@ from lance_core.format.row_ids import decode_row_versions, encode_row_ids, encod
 from lance_core.format.transaction import Transaction
 from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.open_files import OpenFiles
 from lance_core.table.scan import plan_scan, scan_fragment
 from lance_core.table.snapshot import open_snapshot
 from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
@@ -101,7 +102,8 @@ def execute_task(snapshot: Snapshot, task: RewriteTask, options: CompactionOptio
     if snapshot.version != task.read_version:
         raise InvalidInputError(f"the task is for version {task.read_version}, not {snapshot.version}")
     manifest = snapshot.manifest
-    readers = [FragmentReader(snapshot.store, fragment) for fragment in task.fragments]
+    files = OpenFiles(snapshot.store)
+    readers = [FragmentReader(files, fragment) for fragment in task.fragments]
     plan = plan_scan(
         manifest.schema,
         columns=None,

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.file.reader import DataFileReader
 from lance_core.format.paths import data_file_path
 from lance_core.format.row_ids import decode_row_ids
 from lance_core.table.columns import join_columns, split_projection
@@ -20,10 +19,11 @@ from lance_core.table.deletions import Offsets, live_mask, load_deletions, offse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.file.reader import DataFileReader
+    from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
-    from lance_core.store.base import Store
     from lance_core.table.columns import FilePart
+    from lance_core.table.open_files import OpenFiles
 
 _ADDRESS_SHIFT = 32
 
@@ -47,19 +47,18 @@ class FragmentReader:
     """One fragment, opened for reading; files are opened when their columns are needed.
 
     Args:
-        store: The dataset.
+        files: The dataset's open files.
         fragment: The fragment.
     """
 
-    def __init__(self, store: Store, fragment: Fragment) -> None:
-        self.store = store
+    def __init__(self, files: OpenFiles, fragment: Fragment) -> None:
         self.fragment = fragment
-        self._files: dict[str, DataFileReader] = {}
+        self._files = files
 
     @cached_property
     def deleted(self) -> Offsets:
         """Offsets of the deleted rows, ascending."""
-        return load_deletions(self.store, self.fragment)
+        return load_deletions(self._files.store, self.fragment)
 
     @cached_property
     def stable_row_ids(self) -> npt.NDArray[np.uint64]:
@@ -91,7 +90,7 @@ class FragmentReader:
         """Read rows [start, end) in order, deleted ones included, at most ``batch_size`` at a time."""
         parts = split_projection(projection, self.fragment.files)
         streams = [
-            self._file(part.file).scan(part.schema, part.columns, start=start, end=end, batch_size=batch_size)
+            self._open(part).scan(part.schema, part.columns, start=start, end=end, batch_size=batch_size)
             for part in parts
         ]
         if not streams:
@@ -114,8 +113,11 @@ class FragmentReader:
             offsets: Row offsets, ascending, without duplicates.
         """
         parts = split_projection(projection, self.fragment.files)
-        batches = [self._file(part.file).take(part.schema, part.columns, offsets) for part in parts]
+        batches = [self._open(part).take(part.schema, part.columns, offsets) for part in parts]
         return list(self._rows(projection, parts, batches, 0, len(offsets)).columns)
+
+    def _open(self, part: FilePart) -> DataFileReader:
+        return self._files.open(part.file, num_rows=self.fragment.physical_rows)
 
     def _scan_nothing(self, projection: Schema, start: int, end: int, batch_size: int) -> Iterator[Rows]:
         for position in range(start, end, batch_size):
@@ -131,19 +133,6 @@ class FragmentReader:
     ) -> Rows:
         pairs = [(part.schema, batch.columns) for part, batch in zip(parts, batches, strict=True)]
         return Rows(start=start, num_rows=num_rows, columns=join_columns(projection, pairs, num_rows))
-
-    def _file(self, file: DataFile) -> DataFileReader:
-        reader = self._files.get(file.path)
-        if reader is None:
-            path = data_file_path(file)
-            reader = DataFileReader(self.store.reader(path), path=path)
-            if reader.num_rows != self.fragment.physical_rows:
-                raise CorruptDataError(
-                    f"the data file has {reader.num_rows} rows, the manifest says {self.fragment.physical_rows}",
-                    path=path,
-                )
-            self._files[file.path] = reader
-        return reader
 
 
 def _aligned(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:

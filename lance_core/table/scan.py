@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.format.fragment import Fragment
-    from lance_core.store.base import Store
+    from lance_core.table.open_files import OpenFiles
     from lance_core.table.predicate import Predicate
 
 ROW_ID = "_rowid"
@@ -169,7 +169,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def scan_fragments(
-    store: Store,
+    files: OpenFiles,
     fragments: Iterable[Fragment],
     plan: ScanPlan,
     *,
@@ -179,19 +179,19 @@ def scan_fragments(
     """Read fragments one after another.
 
     Args:
-        store: The dataset.
+        files: The dataset's open files.
         fragments: In the order wanted.
         plan: What to read.
         limit: Rows at most, None for all.
         offset: Matching rows to leave out first.
     """
     if plan.predicate is None:
-        yield from _scan_window(store, fragments, plan, limit, offset)
+        yield from _scan_window(files, fragments, plan, limit, offset)
         return
     for fragment in fragments:
         if limit == 0:
             return
-        for batch in scan_fragment(FragmentReader(store, fragment), plan):
+        for batch in scan_fragment(FragmentReader(files, fragment), plan):
             skipped = min(offset, batch.num_rows)
             offset -= skipped
             part = batch.slice(skipped, limit)
@@ -203,7 +203,7 @@ def scan_fragments(
 
 
 def _scan_window(
-    store: Store, fragments: Iterable[Fragment], plan: ScanPlan, limit: int | None, offset: int
+    files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan, limit: int | None, offset: int
 ) -> Iterator[pa.RecordBatch]:
     """Live rows [offset, offset + limit) of all fragments together; what lies outside is not read."""
     for fragment in fragments:
@@ -214,7 +214,7 @@ def _scan_window(
         last = num_rows - 1 if limit is None else min(offset + limit, num_rows) - 1
         if last < offset:
             return
-        reader = FragmentReader(store, fragment)
+        reader = FragmentReader(files, fragment)
         start, end = 0, fragment.physical_rows
         if last - offset + 1 < num_rows:
             first_row, last_row = reader.offsets_of_live(np.array([offset, last])).tolist()

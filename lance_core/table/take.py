@@ -13,15 +13,17 @@ from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.scan import take_offsets
 
 if TYPE_CHECKING:
+    from lance_core.table.open_files import OpenFiles
     from lance_core.table.scan import ScanPlan
     from lance_core.table.snapshot import Snapshot
 
 
-def take_rows(snapshot: Snapshot, places: npt.NDArray[np.int64], plan: ScanPlan) -> pa.Table:
+def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64], plan: ScanPlan) -> pa.Table:
     """Read rows by place.
 
     Args:
         snapshot: Version to read.
+        files: The dataset's open files.
         places: Places among the live rows, from 0; any order, repeats allowed. Shape (n,).
         plan: Columns to read (no filter).
 
@@ -41,7 +43,7 @@ def take_rows(snapshot: Snapshot, places: npt.NDArray[np.int64], plan: ScanPlan)
     found: list[pa.RecordBatch] = []
     for owner in np.unique(owners).tolist():
         positions = unique[owners == owner] - (ends[owner - 1] if owner else 0)
-        reader = FragmentReader(snapshot.store, fragments[owner])
+        reader = FragmentReader(files, fragments[owner])
         found.append(take_offsets(reader, plan, reader.offsets_of_live(positions)))
     table = pa.Table.from_batches(found, schema=plan.schema)
     is_ordered = len(unique) == len(places) and bool((order == np.arange(len(places))).all())

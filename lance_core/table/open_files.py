@@ -1,0 +1,60 @@
+"""Data files that are open, so that reading the same dataset again does not begin from nothing."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from lance_core.errors import CorruptDataError
+from lance_core.file.reader import DataFileReader
+from lance_core.format.paths import data_file_path
+
+if TYPE_CHECKING:
+    from lance_core.format.fragment import DataFile
+    from lance_core.store.base import Store
+
+DEFAULT_CAPACITY = 64
+
+
+class OpenFiles:
+    """Readers of a dataset's data files; the least recently used is let go when there are too many.
+
+    Data files never change, so a reader stays right over all versions. May be shared by threads.
+
+    Args:
+        store: The dataset.
+        capacity: Files to keep open.
+    """
+
+    def __init__(self, store: Store, capacity: int = DEFAULT_CAPACITY) -> None:
+        self.store = store
+        self._capacity = capacity
+        self._readers: OrderedDict[str, DataFileReader] = OrderedDict()
+        self._lock = Lock()
+
+    def open(self, file: DataFile, *, num_rows: int) -> DataFileReader:
+        """A reader of a data file.
+
+        Args:
+            file: The file.
+            num_rows: Rows that the manifest says it has.
+
+        Raises:
+            CorruptDataError: Not a data file, or one with another number of rows.
+            NotFoundError: It is not there.
+        """
+        with self._lock:
+            known = self._readers.get(file.path)
+            if known is not None:
+                self._readers.move_to_end(file.path)
+                return known
+        path = data_file_path(file)
+        reader = DataFileReader(self.store.reader(path), path=f"{self.store.uri}/{path}")
+        if reader.num_rows != num_rows:
+            raise CorruptDataError(f"the data file has {reader.num_rows} rows, the manifest says {num_rows}", path=path)
+        with self._lock:
+            self._readers[file.path] = reader
+            if len(self._readers) > self._capacity:
+                self._readers.popitem(last=False)
+        return reader
