@@ -64,18 +64,8 @@ def decode(table: bytes, values: VariableValues) -> VariableValues:
     codes = values.data[: int(values.offsets[-1])]
     escapes = _find_escapes(codes, values.offsets)
     literals = codes[escapes + 1]
-    keep = np.ones(len(codes), np.bool_)
-    keep[escapes] = False
-    codes = codes[keep]
-    # A literal is first decoded as one byte, whatever it is, and then put in its place.
-    places = escapes - np.arange(len(escapes))
-    codes[places] = 0
-    if len(codes) > len(places) and int(codes.max()) >= len(words):
-        raise CorruptDataError("FSST code without symbol")
-    codes[places] = _ESCAPE
-    words += [b""] * (_ESCAPE - len(words)) + [b"?"]
-    bounds = values.offsets - np.searchsorted(escapes, values.offsets)
-    text, offsets, spots = _expand(codes, words, bounds, places)
+    codes, words = _hide_literals(codes, escapes, words)
+    text, offsets, spots = _expand(codes, words, values.offsets, escapes + 1)
     text[spots] = literals
     dtype: np.dtype[Any] = values.offsets.dtype
     return VariableValues(offsets.astype(dtype) if len(text) < 1 << 31 else offsets, text)
@@ -86,10 +76,13 @@ def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
     marks = np.flatnonzero(codes == _ESCAPE)
     if len(marks) == 0:
         return marks
-    # In a run of 255s every other one is an escape, because the byte after an escape is never one.
-    first = np.flatnonzero(np.diff(marks, prepend=-2) != 1)
-    rank = np.arange(len(marks)) - np.repeat(first, np.diff(first, append=len(marks)))
-    escapes = marks[rank % 2 == 0]
+    begins = np.diff(marks, prepend=-2) != 1
+    if begins.all():
+        escapes = marks
+    else:  # in a run of 255s every other one is an escape, because the byte after an escape is never one
+        first = np.flatnonzero(begins)
+        rank = np.arange(len(marks)) - np.repeat(first, np.diff(first, append=len(marks)))
+        escapes = marks[rank % 2 == 0]
     is_escape = np.zeros(len(codes), np.bool_)
     is_escape[escapes] = True
     if is_escape[offsets[np.searchsorted(offsets, 1) :] - 1].any():
@@ -97,19 +90,39 @@ def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
     return escapes
 
 
-def _expand(codes: Bytes, words: list[bytes], *marks: Int64s) -> tuple[npt.NDArray[Any], ...]:
+def _hide_literals(
+    codes: npt.NDArray[Any], escapes: Int64s, words: list[bytes]
+) -> tuple[npt.NDArray[Any], list[bytes]]:
+    """Let escapes mean nothing and literals mean some byte, to be replaced by the right one in the text.
+
+    Returns:
+        Codes below 256, and the words for all of them; 16-bit codes and more words if no code is left for literals.
+    """
+    codes = codes.copy()
+    codes[escapes + 1] = _ESCAPE
+    if len(words) < _ESCAPE and ((codes >= len(words)) & (codes != _ESCAPE)).any():
+        raise CorruptDataError("FSST code without symbol")
+    literal = next((code for code, word in enumerate(words) if len(word) == 1), len(words))
+    if literal == _ESCAPE:
+        codes, literal = codes.astype(np.uint16), _ESCAPE + 1
+    codes[escapes + 1] = literal
+    words = [*words, *[b"?"] * (_ESCAPE - len(words)), b""]
+    return codes, words if literal < _ESCAPE else [*words, b"?"]
+
+
+def _expand(codes: npt.NDArray[Any], words: list[bytes], *marks: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:
     """Replace codes by words.
 
     Args:
         codes: Shape (n,).
-        words: Shape (256,).
+        words: One for each code.
         marks: Ascending positions in ``codes``, 0 to n each.
 
     Returns:
         The text, and where in it each mark lies.
     """
     lengths = np.array([len(word) for word in words], np.int64)
-    by_pairs = len(codes) >= _PAIRS_PAY_AT
+    by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
     lookup = _all_pairs(words) if by_pairs else pa.array(words, pa.binary())
     parts: list[Bytes] = []
     found = tuple(np.zeros(len(positions), np.int64) for positions in marks)
@@ -133,7 +146,7 @@ def _expand(codes: Bytes, words: list[bytes], *marks: Int64s) -> tuple[npt.NDArr
     return (out, *found)
 
 
-def _look_up(codes: Bytes, lookup: pa.Array, *, by_pairs: bool) -> tuple[Bytes, npt.NDArray[Any]]:
+def _look_up(codes: npt.NDArray[Any], lookup: pa.Array, *, by_pairs: bool) -> tuple[Bytes, npt.NDArray[Any]]:
     """Words of codes end to end, and where the word of each code or pair starts (and the last one ends)."""
     if by_pairs:
         codes = (np.append(codes, np.uint8(0)) if len(codes) % 2 else codes).view("<u2")

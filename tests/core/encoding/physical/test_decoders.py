@@ -227,6 +227,13 @@ def test_fsst(strings, items, values, num_words, many):
     assert items(got)[-len(once) :] == [slow_fsst(value, words) for value in values[:80_000][-len(once) :]]
 
 
+def test_fsst_literals_when_no_code_is_left_for_them(strings, items):
+    words = [bytes((n, n)) for n in range(255)]
+    value = b"\x03\xffz\xff\xff\xfe"
+    got = registry.decode_strings(Fsst(symbol_table(words), Variable(32)), strings([value, b"", value] * 60_000))
+    assert items(got) == [b"\x03\x03z\xff\xfe\xfe", b"", b"\x03\x03z\xff\xfe\xfe"] * 60_000
+
+
 def test_fsst_in_chunks(as_page, chunks_of, items):
     lists = [[b"\x00\x01", b""], [b"\xff\xff\x02"]]
     chunks = as_page(chunks_of([variable_chunk(x) for x in lists], [2, 1]))
