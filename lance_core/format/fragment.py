@@ -244,7 +244,7 @@ class FragmentList:
     def __init__(self, records: Iterable[bytes] = ()) -> None:
         """Wrap encoded ``DataFragment`` messages."""
         self._records = tuple(records)
-        self._scan: _Scan | None = None
+        self._scan: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, fragments: Iterable[Fragment]) -> FragmentList:
@@ -280,17 +280,17 @@ class FragmentList:
     @property
     def ids(self) -> npt.NDArray[np.int64]:
         """Fragment ids, shape (n,)."""
-        return self._scanned().ids
+        return self._scanned()[_ID]
 
     @property
     def physical_rows(self) -> npt.NDArray[np.int64]:
         """Rows in the data files of each fragment, shape (n,)."""
-        return self._scanned().physical_rows
+        return self._scanned()[_PHYSICAL_ROWS]
 
     @property
     def num_deleted_rows(self) -> npt.NDArray[np.int64]:
         """Deleted rows of each fragment, shape (n,)."""
-        return self._scanned().num_deleted_rows
+        return self._scanned()[_NUM_DELETED_ROWS]
 
     @property
     def num_rows(self) -> npt.NDArray[np.int64]:
@@ -300,7 +300,7 @@ class FragmentList:
     @property
     def has_deletions(self) -> bool:
         """True if any fragment has a deletion file."""
-        return self._scanned().has_deletions
+        return bool(self._scanned()[_HAS_DELETIONS].any())
 
     def data_file_totals(self) -> tuple[int, int]:
         """Number of data files, and their bytes as far as writers recorded them; nothing is decoded one by one."""
@@ -321,8 +321,7 @@ class FragmentList:
 
     def select(self, fragment_ids: Collection[int]) -> list[Fragment]:
         """The fragments with these ids, in the order of the list; ids that are not there are left out."""
-        wanted = np.isin(self.ids, np.fromiter(fragment_ids, np.int64, len(fragment_ids)))
-        return [self[int(index)] for index in np.flatnonzero(wanted)]
+        return [self[index] for index in self._positions(fragment_ids)]
 
     def replaced(
         self,
@@ -341,50 +340,62 @@ class FragmentList:
         Returns:
             The new list, ascending by id.
         """
-        records = list(self._records)
+        records, numbers = list(self._records), self._scanned()
         updated = updated or {}
-        if removed or updated:
-            touched = {*removed, *updated}
-            hit = np.isin(self.ids, np.fromiter(touched, np.int64, len(touched)))
-            gone = set(removed)
-            for index in np.flatnonzero(hit)[::-1].tolist():
-                fragment_id = int(self.ids[index])
-                if fragment_id in gone:
-                    del records[index]
-                else:
-                    records[index] = encode_fragment(updated[fragment_id])
-        records.extend(encode_fragment(fragment) for fragment in added)
-        return FragmentList(records).ascending()
+        if updated:
+            numbers = numbers.copy()
+            for index in self._positions(updated):
+                fragment = updated[int(numbers[_ID, index])]
+                records[index] = encode_fragment(fragment)
+                numbers[:, index] = _numbers(fragment)
+        if removed:
+            positions = self._positions(removed)
+            numbers = np.delete(numbers, positions, axis=1)
+            for index in reversed(positions):
+                del records[index]
+        joining = list(added)
+        if joining:
+            records.extend(encode_fragment(fragment) for fragment in joining)
+            numbers = np.hstack([numbers, np.array([_numbers(fragment) for fragment in joining], np.int64).T])
+        return FragmentList._with_scan(records, numbers).ascending()
 
     def ascending(self) -> FragmentList:
         """The same fragments, ordered by id (itself if they are)."""
         ids = self.ids
         if (ids[1:] > ids[:-1]).all():
             return self
-        return FragmentList(self._records[index] for index in np.argsort(ids, kind="stable").tolist())
+        order = np.argsort(ids, kind="stable")
+        return FragmentList._with_scan([self._records[index] for index in order.tolist()], self._scanned()[:, order])
 
-    def _scanned(self) -> _Scan:
+    @classmethod
+    def _with_scan(cls, records: list[bytes], scan: npt.NDArray[np.int64]) -> FragmentList:
+        """A list whose numbers are known already."""
+        fragments = cls(records)
+        fragments._scan = scan
+        return fragments
+
+    def _positions(self, fragment_ids: Collection[int]) -> list[int]:
+        wanted = np.fromiter(fragment_ids, np.int64, len(fragment_ids))
+        return np.flatnonzero(np.isin(self.ids, wanted)).tolist()
+
+    def _scanned(self) -> npt.NDArray[np.int64]:
         if self._scan is None:
             self._scan = _scan(self._records)
         return self._scan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scan:
-    ids: npt.NDArray[np.int64]
-    physical_rows: npt.NDArray[np.int64]
-    num_deleted_rows: npt.NDArray[np.int64]
-    has_deletions: bool
+# Rows of the scan, shape (4, n).
+_ID, _PHYSICAL_ROWS, _NUM_DELETED_ROWS, _HAS_DELETIONS = range(4)
 
 
-def _scan(records: tuple[bytes, ...]) -> _Scan:
+def _numbers(fragment: Fragment) -> tuple[int, int, int, int]:
+    return fragment.id, fragment.physical_rows, fragment.num_deleted_rows, int(fragment.deletion_file is not None)
+
+
+def _scan(records: tuple[bytes, ...]) -> npt.NDArray[np.int64]:
     data, starts, ends = wire.join(records)
     found = wire.scan_fields(data, starts, ends, numbers=(1, 3, 4))
     deletion_sizes, deletion_starts = found[3]
     deletions = wire.scan_fields(data, deletion_starts, deletion_starts + deletion_sizes, numbers=(4,))
-    return _Scan(
-        ids=found[1][0],
-        physical_rows=found[4][0],
-        num_deleted_rows=deletions[4][0],
-        has_deletions=bool((deletion_starts >= 0).any()),
-    )
+    has_deletions = (deletion_starts >= 0).astype(np.int64)
+    return np.stack([found[1][0], found[4][0], deletions[4][0], has_deletions])

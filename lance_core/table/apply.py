@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format import row_ids
 from lance_core.format.feature_flags import Feature
@@ -298,10 +300,12 @@ def _check_row_ids_complete(fragments: Iterable[Fragment], *, required: bool = F
 
 
 def _check_known(manifest: Manifest, fragment_ids: Collection[int]) -> None:
-    known = set(manifest.fragments.ids.tolist()) if fragment_ids else set[int]()
-    unknown = sorted(set(fragment_ids) - known)
+    named = np.fromiter(fragment_ids, np.int64, len(fragment_ids))
+    unknown = named[~np.isin(named, manifest.fragments.ids)].tolist()
     if unknown:
-        raise InvalidInputError(f"version {manifest.version} has no fragments {unknown}; open the newest and redo it")
+        raise InvalidInputError(
+            f"version {manifest.version} has no fragments {sorted(unknown)}; open the newest and redo it"
+        )
 
 
 def _check_file_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> None:
