@@ -94,12 +94,12 @@ def walk_fields(data: Bytes, starts: Ints, ends: Ints) -> Iterator[tuple[Ints, I
 
 
 def _read_values(data: Bytes, positions: Ints, wire_types: Ints) -> tuple[Ints, Ints]:
-    fixed = np.where(wire_types == _FIXED64, 8, np.where(wire_types == _FIXED32, 4, 0))
     is_varint = (wire_types == _VARINT) | (wire_types == _BYTES)
-    if not (is_varint | (fixed > 0)).all():
-        raise CorruptDataError("an encoded message has an unknown wire type")
     if is_varint.all():
         return _read_varints(data, positions)
+    fixed = np.where(wire_types == _FIXED64, 8, np.where(wire_types == _FIXED32, 4, 0))
+    if not (is_varint | (fixed > 0)).all():
+        raise CorruptDataError("an encoded message has an unknown wire type")
     values = np.zeros(len(positions), np.int64)
     after = positions + fixed
     values[is_varint], after[is_varint] = _read_varints(data, positions[is_varint])
@@ -107,17 +107,22 @@ def _read_values(data: Bytes, positions: Ints, wire_types: Ints) -> tuple[Ints, 
 
 
 def _read_varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
-    values = np.zeros(len(positions), np.int64)
-    after = positions.copy()
-    rows = np.arange(len(positions))
-    for index in range(_MAX_VARINT_SIZE):
-        at = after[rows]
-        if len(at) and at.max() >= len(data):
-            raise CorruptDataError("an encoded message is cut off")
-        parts = data[at].astype(np.int64)
+    first = _bytes_at(data, positions)
+    values, after = first & 0x7F, positions + 1
+    rows = np.flatnonzero(first >= 0x80)  # most numbers have one byte
+    for index in range(1, _MAX_VARINT_SIZE):
+        if not len(rows):
+            return values, after
+        parts = _bytes_at(data, after[rows])
         values[rows] |= (parts & 0x7F) << (7 * index)
         after[rows] += 1
         rows = rows[parts >= 0x80]
-        if not len(rows):
-            return values, after
-    raise CorruptDataError("an encoded number is longer than 10 bytes")
+    if len(rows):
+        raise CorruptDataError("an encoded number is longer than 10 bytes")
+    return values, after
+
+
+def _bytes_at(data: Bytes, positions: Ints) -> Ints:
+    if len(positions) and positions.max() >= len(data):
+        raise CorruptDataError("an encoded message is cut off")
+    return data[positions].astype(np.int64)
