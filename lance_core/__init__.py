@@ -1,9 +1,9 @@
 """The Lance table format in Python: write, read, change and maintain datasets."""
 
-from lance_core.dataset import LanceDataset, dataset, write_dataset
+from lance_core.dataset import LanceDataset, dataset
 from lance_core.errors import LanceError
 from lance_core.format.fragment import DataFile, DeletionFile
-from lance_core.fragment import FragmentMetadata, LanceFragment, write_fragments
+from lance_core.fragment import FragmentMetadata, LanceFragment
 from lance_core.operations import LanceOperation, Transaction
 from lance_core.optimize import (
     Compaction,
@@ -13,6 +13,7 @@ from lance_core.optimize import (
     CompactionTask,
     RewriteResult,
 )
+from lance_core.write import write_dataset, write_fragments
 
 __all__ = [
     "Compaction",

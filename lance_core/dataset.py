@@ -13,14 +13,13 @@ from lance_core.arguments import (
     DEFAULT_CONFLICT_RETRIES,
     DEFAULT_MAX_BYTES_PER_FILE,
     DEFAULT_MAX_ROWS_PER_FILE,
-    check_mode,
     check_unsupported,
     check_window,
     file_limits,
     file_version,
 )
-from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError, UnsupportedError
-from lance_core.format.operations import Append, Overwrite, Restore
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.operations import Restore
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
 from lance_core.fragment import FragmentMetadata, LanceFragment, from_metadata
 from lance_core.operations import LanceOperation, Transaction, from_inner, to_inner
@@ -32,7 +31,8 @@ from lance_core.table.commit import DEFAULT_MAX_RETRIES, commit
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.refs import get_tag
-from lance_core.table.scan import count_matching, plan_filter, plan_scan, scan_fragments
+from lance_core.table.scan import count_matching, scan_fragments
+from lance_core.table.scan_plan import plan_filter, plan_scan
 from lance_core.table.snapshot import Snapshot, find_versions, list_versions, open_snapshot, read_transaction
 from lance_core.table.stage import stage_data
 from lance_core.table.statistics import table_statistics, version_summary
@@ -74,84 +74,6 @@ def dataset(
     """
     check_unsupported("dataset", unsupported)
     return LanceDataset(uri, version, storage_options=storage_options)
-
-
-def write_dataset(
-    data_obj: Any,
-    uri: str | os.PathLike[str] | LanceDataset,
-    schema: pa.Schema | None = None,
-    mode: str = "create",
-    *,
-    max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
-    max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
-    data_storage_version: str | None = None,
-    enable_stable_row_ids: bool = False,
-    commit_message: str | None = None,
-    transaction_properties: Mapping[str, str] | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    **unsupported: Any,
-) -> LanceDataset:
-    """Write data as a new version of a dataset.
-
-    Args:
-        data_obj: pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a LanceDataset, a pandas or Polars
-            DataFrame, a list of dicts, or an iterable of record batches (with ``schema``). Streams are read once, in
-            bounded memory.
-        uri: Address, or the dataset itself.
-        schema: Arrow schema to convert the data to.
-        mode: ``create``: the dataset must not exist. ``append``: add rows; columns are matched by name, nullable ones
-            may be missing. ``overwrite``: replace rows and schema; older versions stay readable. The last two create
-            the dataset if there is none.
-        max_rows_per_file: Rows in a full data file.
-        max_bytes_per_file: Bytes in a full data file, roughly.
-        data_storage_version: File version of new files; the dataset's own, or 2.2, if None.
-        enable_stable_row_ids: Give rows ids that survive compaction; only when the dataset is created.
-        commit_message: Text for the history.
-        transaction_properties: More text for the history.
-        storage_options: Settings of the storage service.
-        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
-
-    Returns:
-        The dataset at the version made.
-
-    Raises:
-        DatasetAlreadyExistsError: ``create`` where there is a dataset.
-        InvalidInputError: Wrong arguments or data that does not fit; nothing is left behind.
-        CommitConflictError: Another commit made this one impossible.
-    """
-    check_unsupported("write_dataset", unsupported)
-    check_mode(mode)
-    limits = file_limits(max_rows_per_file, max_bytes_per_file)
-    address = uri.uri if isinstance(uri, LanceDataset) else uri
-    store = open_store(address, storage_options)
-    existing = open_snapshot(store) if find_versions(store).numbers else None
-    if existing is not None and mode == "create":
-        raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=store.uri)
-    version = file_version(data_storage_version, existing)
-    appends = existing is not None and mode == "append"
-    fragments, table = stage_data(
-        store,
-        data_obj,
-        schema,
-        table=existing.manifest.schema if existing is not None and appends else None,
-        limits=limits,
-        data_storage_version=version,
-    )
-    transaction = new_transaction(
-        0 if existing is None else existing.version,
-        Append(fragments=fragments) if appends else Overwrite(fragments=fragments, schema=table),
-        properties=transaction_properties,
-        message=commit_message,
-    )
-    with removing_staged(store, fragments):
-        snapshot = commit(
-            store,
-            transaction,
-            read=existing,
-            data_storage_version=version,
-            enable_stable_row_ids=enable_stable_row_ids,
-        )
-    return LanceDataset(address, storage_options=storage_options, snapshot=snapshot)
 
 
 class LanceDataset:
@@ -561,13 +483,32 @@ class LanceDataset:
         self,
         older_than: timedelta | None = None,
         retain_versions: int | None = None,
-        **options: Any,
+        *,
+        versions: Sequence[int] | None = None,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
     ) -> CleanupStats:
-        """Delete old versions and the files only they need."""
+        """Delete old versions and the files that only they need.
+
+        Args:
+            older_than: Only versions committed longer ago; 14 days if no rule is given.
+            retain_versions: Never the newest so many.
+            versions: Only these.
+            delete_unverified: Delete files of no version even if they are young; only safe while nobody writes.
+            error_if_tagged_old_versions: Refuse if a tagged version would go, rather than keep it.
+
+        Raises:
+            InvalidInputError: A tagged version would go, or a rule makes no sense.
+        """
         from lance_core.maintenance.cleanup import cleanup_old_versions  # noqa: PLC0415 rarely needed
 
         return cleanup_old_versions(
-            self.snapshot.store, older_than=older_than, retain_versions=retain_versions, **options
+            self.snapshot.store,
+            older_than=older_than,
+            retain_versions=retain_versions,
+            versions=versions,
+            delete_unverified=delete_unverified,
+            error_if_tagged_old_versions=error_if_tagged_old_versions,
         )
 
 

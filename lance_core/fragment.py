@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import (
-    DEFAULT_MAX_BYTES_PER_FILE,
-    DEFAULT_MAX_ROWS_PER_FILE,
-    check_mode,
-    file_limits,
-    file_version,
-)
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment, RowLineageColumn
 from lance_core.format.paths import deletion_file_path
-from lance_core.store.open import open_store
 from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.scan import count_matching, plan_filter, plan_scan, scan_fragment, scan_fragments
-from lance_core.table.snapshot import find_versions, open_snapshot
-from lance_core.table.stage import stage_data
+from lance_core.table.scan import count_matching, scan_fragment, scan_fragments
+from lance_core.table.scan_plan import plan_filter, plan_scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -317,51 +307,3 @@ def _fragment_of(dataset: LanceDataset, fragment_id: int) -> LanceFragment:
     if fragment is None:
         raise InvalidInputError(f"version {dataset.version} has no fragment {fragment_id}", path=dataset.uri)
     return fragment
-
-
-def write_fragments(
-    data: Any,
-    dataset_uri: str | os.PathLike[str] | LanceDataset,
-    schema: pa.Schema | None = None,
-    *,
-    mode: str = "append",
-    max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
-    max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
-    data_storage_version: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> list[FragmentMetadata]:
-    """Write data files that no version knows yet; `LanceDataset.commit` makes them visible.
-
-    Args:
-        data: As for `lance_core.write_dataset`.
-        dataset_uri: Address of the dataset, which need not exist.
-        schema: Arrow schema of the data.
-        mode: ``append``: the data must fit the newest version, if there is one; ``create`` or ``overwrite``: it
-            brings a schema of its own.
-        max_rows_per_file: Rows in a full file.
-        max_bytes_per_file: Bytes in a full file, roughly.
-        data_storage_version: File version.
-        storage_options: Settings of the storage service.
-
-    Returns:
-        One fragment with id 0 for each file.
-
-    Raises:
-        InvalidInputError: Data or arguments that do not fit; nothing is left behind.
-    """
-    check_mode(mode)
-    store = open_store(_uri_of(dataset_uri), storage_options)
-    existing = open_snapshot(store) if mode == "append" and find_versions(store).numbers else None
-    fragments, _ = stage_data(
-        store,
-        data,
-        schema,
-        table=None if existing is None else existing.manifest.schema,
-        data_storage_version=file_version(data_storage_version, existing),
-        limits=file_limits(max_rows_per_file, max_bytes_per_file),
-    )
-    return [to_metadata(fragment) for fragment in fragments]
-
-
-def _uri_of(dataset: str | os.PathLike[str] | LanceDataset) -> str | os.PathLike[str]:
-    return dataset if isinstance(dataset, (str, os.PathLike)) else dataset.uri

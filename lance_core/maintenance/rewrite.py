@@ -21,7 +21,8 @@ from lance_core.format.transaction import Transaction
 from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.open_files import OpenFiles
-from lance_core.table.scan import plan_scan, scan_fragment
+from lance_core.table.scan import scan_fragment
+from lance_core.table.scan_plan import plan_scan
 from lance_core.table.snapshot import open_snapshot
 from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from lance_core.format.manifest import Manifest
     from lance_core.maintenance.plan import CompactionOptions, RewriteTask
     from lance_core.store.base import Store
-    from lance_core.table.scan import ScanPlan
+    from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
 
 

@@ -21,9 +21,11 @@ from lance_core.spark.sink import LanceWriter
 from lance_core.spark.types import arrow_schema, check_readable, spark_schema
 from lance_core.store.open import open_store
 from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.open_files import OpenFiles
 from lance_core.table.predicate import make_predicate
 from lance_core.table.refs import get_tag
-from lance_core.table.scan import ROW_ADDRESS, ROW_ID, plan_scan, scan_fragment
+from lance_core.table.scan import scan_fragment
+from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, plan_scan
 from lance_core.table.snapshot import open_snapshot
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ class LanceReader(DataSourceReader):
 
     def _scan(self, ranges: tuple[tuple[Fragment, int, int], ...]) -> Iterator[pa.RecordBatch]:
         options = self.options
-        store = open_store(options.path, options.storage_options)
+        files = OpenFiles(open_store(options.path, options.storage_options))
         plan = plan_scan(
             self.fields,
             columns=self.schema.names,
@@ -151,4 +153,4 @@ class LanceReader(DataSourceReader):
             with_row_address=False,
         )
         for fragment, start, end in ranges:
-            yield from scan_fragment(FragmentReader(store, fragment), plan, start=start, end=end)
+            yield from scan_fragment(FragmentReader(files, fragment), plan, start=start, end=end)

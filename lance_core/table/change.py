@@ -24,7 +24,8 @@ from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.rebase import write_deletions
 from lance_core.table.runtime import SYSTEM_RUNTIME
-from lance_core.table.scan import matching_offsets, plan_filter
+from lance_core.table.scan import matching_offsets
+from lance_core.table.scan_plan import plan_filter
 from lance_core.table.snapshot import open_snapshot
 from lance_core.table.stage import remove_staged
 

@@ -6,166 +6,25 @@ ranges. Deleted rows never leave this module.
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.errors import InvalidInputError
 from lance_core.format.schema import Schema
 from lance_core.table.fragment_reader import FragmentReader, Rows
-from lance_core.table.predicate import make_predicate
+from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, ScanPlan, path_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pyarrow.compute import Expression
-
     from lance_core.format.fragment import Fragment
     from lance_core.table.open_files import OpenFiles
-    from lance_core.table.predicate import Predicate
 
-ROW_ID = "_rowid"
-ROW_ADDRESS = "_rowaddr"
-_SYSTEM_COLUMNS = (ROW_ID, ROW_ADDRESS)
-
-DEFAULT_BATCH_BYTES = 32 << 20
-_MAX_BATCH_ROWS = 1 << 18
-_MIN_BATCH_ROWS = 1 << 10
-_VARIABLE_BYTES = 64
 _SPARSE_SHARE = 1 / 32
 """Up to this share of matching rows, reading single rows is cheaper than decoding the range around them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanPlan:
-    """What to read, checked against a schema.
-
-    Attributes:
-        columns: Output columns: top-level names, dotted paths, ``_rowid`` or ``_rowaddr``.
-        projection: Fields that the output needs.
-        schema: Arrow schema of the output.
-        batch_size: Rows read at a time.
-        predicate: Rows to keep; None for all.
-        filter_projection: Fields that the predicate needs.
-        rest: Fields of the projection that the predicate does not bring along.
-    """
-
-    columns: tuple[str, ...]
-    projection: Schema
-    schema: pa.Schema
-    batch_size: int
-    predicate: Predicate | None = None
-    filter_projection: Schema = field(default_factory=lambda: Schema(()))
-    rest: Schema = field(default_factory=lambda: Schema(()))
-
-
-def plan_scan(
-    schema: Schema,
-    *,
-    columns: Sequence[str] | None,
-    filter: str | Expression | None,  # noqa: A002 the name users know
-    batch_size: int | None,
-    with_row_id: bool,
-    with_row_address: bool,
-) -> ScanPlan:
-    """Check what is asked for.
-
-    Raises:
-        InvalidInputError: Unknown or duplicate columns, a filter that does not fit.
-        UnsupportedError: SQL that is not supported.
-    """
-    names = list(schema.names) if columns is None else list(columns)
-    asked = {ROW_ID: with_row_id, ROW_ADDRESS: with_row_address}
-    names += [name for name, wanted in asked.items() if wanted and name not in names]
-    _check_names(names, schema)
-    stored = [name for name in names if name not in _SYSTEM_COLUMNS]
-    projection = schema.select(stored)
-    plan = ScanPlan(
-        columns=tuple(names),
-        projection=projection,
-        schema=_output_schema(names, schema),
-        batch_size=batch_size or default_batch_size(projection.to_arrow()),
-    )
-    return plan if filter is None else _with_filter(plan, schema, filter, batch_size)
-
-
-def plan_filter(schema: Schema, condition: str | Expression) -> ScanPlan:
-    """A plan that only asks which rows match; errors as in `plan_scan`."""
-    return plan_scan(schema, columns=[], filter=condition, batch_size=None, with_row_id=False, with_row_address=False)
-
-
-def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, batch_size: int | None) -> ScanPlan:
-    named = schema.to_arrow()
-    for name in _SYSTEM_COLUMNS:
-        named = named.append(pa.field(name, pa.uint64()))
-    predicate = make_predicate(condition, named)
-    needed = schema.select([name for name in predicate.columns if name not in _SYSTEM_COLUMNS])
-    rest = tuple(one for one in plan.projection.fields if one not in needed.fields)
-    widest = Schema((*needed.fields, *rest)).to_arrow()
-    return replace(
-        plan,
-        predicate=predicate,
-        filter_projection=needed,
-        rest=Schema(rest, plan.projection.metadata),
-        batch_size=batch_size or default_batch_size(widest),
-    )
-
-
-def _check_names(names: Sequence[str], schema: Schema) -> None:
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise InvalidInputError(f"columns {', '.join(sorted(twice))} are asked for twice")
-    known = [*schema.names, *_SYSTEM_COLUMNS]
-    for name in names:
-        if name not in known and not any(name.startswith(f"{top}.") for top in known):
-            near = difflib.get_close_matches(name, known, n=3) or known[:20]
-            raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(near)}?")
-
-
-def _output_schema(names: Sequence[str], schema: Schema) -> pa.Schema:
-    """Dotted paths come out as flat columns of that name, as in pylance."""
-    fields: list[pa.Field] = []
-    for name in names:
-        if name in _SYSTEM_COLUMNS:
-            fields.append(pa.field(name, pa.uint64()))
-            continue
-        arrow = schema.select([name]).fields[0].to_arrow()
-        nullable = arrow.nullable
-        if arrow.name != name:
-            for _ in _steps(name, arrow.name):
-                arrow = arrow.type.field(0)
-                nullable = nullable or arrow.nullable
-        fields.append(arrow.with_name(name).with_nullable(nullable))
-    return pa.schema(fields, metadata=dict(schema.metadata) or None)
-
-
-def _steps(path: str, top: str) -> list[str]:
-    return path[len(top) + 1 :].split(".")
-
-
-def default_batch_size(schema: pa.Schema) -> int:
-    """Rows that make a batch of about `DEFAULT_BATCH_BYTES`."""
-    width = sum(_width(one.type) for one in schema)
-    return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, DEFAULT_BATCH_BYTES // max(width, 1)))
-
-
-def _width(kind: pa.DataType) -> int:
-    """Bytes of one value, roughly."""
-    if pa.types.is_fixed_size_list(kind):
-        return kind.list_size * _width(kind.value_type)
-    if pa.types.is_struct(kind):
-        return sum(_width(kind.field(i).type) for i in range(kind.num_fields))
-    try:
-        return max(kind.bit_width // 8, 1)
-    except ValueError:
-        return _VARIABLE_BYTES
-
-
-# ---------------------------------------------------------------------------------------------------------- running it
 
 
 def scan_fragments(
@@ -271,7 +130,7 @@ def _matches(
 def _predicate_batch(reader: FragmentReader, plan: ScanPlan, rows: Rows) -> pa.RecordBatch:
     names, columns = [one.name for one in plan.filter_projection.fields], list(rows.columns)
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
-    wanted = [name for name in _SYSTEM_COLUMNS if name in plan.predicate.columns]
+    wanted = [name for name in SYSTEM_COLUMNS if name in plan.predicate.columns]
     for name in wanted or ([] if columns else [ROW_ADDRESS]):  # a batch without columns would have no rows
         offsets = np.arange(rows.start, rows.start + rows.num_rows)
         names.append(name)
@@ -364,7 +223,7 @@ def _output(
     by_name = {one.name: column for one, column in zip(schema.fields, columns, strict=True)}
     arrays: list[pa.Array] = []
     for name in plan.columns:
-        if name in _SYSTEM_COLUMNS:
+        if name in SYSTEM_COLUMNS:
             arrays.append(_system_column(reader, name, offsets))
         else:
             arrays.append(by_name[name] if name in by_name else _flat(name, by_name))
@@ -377,6 +236,6 @@ def _flat(path: str, by_name: dict[str, pa.Array]) -> pa.Array:
 
     top = next(name for name in by_name if path.startswith(f"{name}."))
     values = by_name[top]
-    for name in _steps(path, top):
+    for name in path_steps(path, top):
         values = pc.struct_field(values, name)
     return values

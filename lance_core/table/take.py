@@ -14,7 +14,7 @@ from lance_core.table.scan import take_offsets
 
 if TYPE_CHECKING:
     from lance_core.table.open_files import OpenFiles
-    from lance_core.table.scan import ScanPlan
+    from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
 
 
