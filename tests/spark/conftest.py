@@ -1,5 +1,6 @@
 import os
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,9 @@ def spark():
     builder = SparkSession.builder.master("local[2,4]").appName("tests")  # a task is tried four times
     for key, value in conf.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pylance, if another test imported it, warns of every fork
+        session = builder.getOrCreate()
     register(session)
     yield session
     session.stop()
