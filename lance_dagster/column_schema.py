@@ -6,7 +6,7 @@ Types are told by Arrow's own text (``int64``, ``timestamp[us, tz=UTC]``, ``list
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow as pa
@@ -14,28 +14,48 @@ import pyarrow as pa
 from lance_core.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
-def table_schema(schema: pa.Schema, *, primary_key: Sequence[str] = ()) -> dg.TableSchema:
+def table_schema(
+    schema: pa.Schema, *, primary_key: Sequence[str] = (), declared: dg.TableSchema | None = None
+) -> dg.TableSchema:
     """Columns for ``dagster/column_schema``; a field's metadata ``comment`` or ``description`` becomes its text.
 
     Args:
         schema: The table's columns.
         primary_key: Columns named as the table's key.
+        declared: What the asset's definition says: its texts, tags and constraints are kept.
     """
-    constraints = dg.TableConstraints(other=[f"primary key: {', '.join(primary_key)}"]) if primary_key else None
-    return dg.TableSchema(columns=[_column(column) for column in schema], constraints=constraints)
+    known = {} if declared is None else {column.name: column for column in declared.columns}
+    constraints = None if declared is None else declared.constraints
+    if primary_key:
+        constraints = dg.TableConstraints(other=[f"primary key: {', '.join(primary_key)}"])
+    return dg.TableSchema(
+        columns=[_column(column, known.get(column.name)) for column in schema], constraints=constraints
+    )
 
 
-def _column(column: pa.Field) -> dg.TableColumn:
+def _column(column: pa.Field, declared: dg.TableColumn | None) -> dg.TableColumn:
     notes = {key.decode(): value.decode(errors="replace") for key, value in (column.metadata or {}).items()}
+    text = notes.get("comment") or notes.get("description")
+    constraints = declared.constraints if declared is not None else dg.TableColumnConstraints()
     return dg.TableColumn(
         name=column.name,
         type=str(column.type),
-        description=notes.get("comment") or notes.get("description"),
-        constraints=dg.TableColumnConstraints(nullable=column.nullable),
+        description=text if declared is None else declared.description or text,
+        constraints=dg.TableColumnConstraints(
+            nullable=column.nullable and constraints.nullable, unique=constraints.unique, other=constraints.other
+        ),
+        tags=None if declared is None else declared.tags,
     )
+
+
+def declared_schema(metadata: Mapping[str, Any]) -> dg.TableSchema | None:
+    """The column schema that an asset's definition declares by ``dagster/column_schema``, or None."""
+    declared = metadata.get("dagster/column_schema")
+    declared = getattr(declared, "schema", declared)
+    return declared if isinstance(declared, dg.TableSchema) else None
 
 
 def arrow_schema(schema: dg.TableSchema) -> pa.Schema:

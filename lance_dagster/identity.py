@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from lance_core.errors import VersionNotFoundError
+from lance_dagster.history import recent_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     import lance_core
     from lance_dagster._compat import RunInfo
@@ -99,23 +98,3 @@ class CommitIdentity:
 
 
 _SAME_WORK = frozenset({"dagster/root_run_id", "dagster/step_key", "dagster/asset_key", "dagster/partitions_hash"})
-
-
-def recent_properties(dataset: lance_core.LanceDataset, *, limit: int) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Version and transaction properties of the newest versions, newest first, until one was cleaned up."""
-    for version, transaction in islice(_transactions(dataset), limit):
-        yield version, (transaction.transaction_properties or {}) if transaction is not None else {}
-
-
-def recent_operations(dataset: lance_core.LanceDataset) -> Iterator[tuple[int, str]]:
-    """Version and name of its operation, newest first, until one was cleaned up; "" if the writer left none."""
-    for version, transaction in _transactions(dataset):
-        yield version, "" if transaction is None else type(transaction.operation).__name__
-
-
-def _transactions(dataset: lance_core.LanceDataset) -> Iterator[tuple[int, lance_core.Transaction | None]]:
-    for version in range(dataset.version, 0, -1):
-        try:
-            yield version, dataset.read_transaction(version)
-        except VersionNotFoundError:
-            return

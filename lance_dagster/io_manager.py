@@ -3,29 +3,26 @@
 No ``from __future__ import annotations`` here: Dagster reads the annotation of a resource field when the class is made.
 """
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import dagster as dg
 import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
-import lance_core
-from lance_core.errors import DatasetNotFoundError, InvalidInputError, LanceError
+from lance_core.errors import InvalidInputError
 from lance_dagster import _compat
+from lance_dagster.column_schema import arrow_schema, declared_schema
 from lance_dagster.handlers import ReadRequest, handler_for
 from lance_dagster.identity import CommitIdentity
-from lance_dagster.metadata import preview, storage_metadata, write_metadata
+from lance_dagster.load import input_filter, input_selection, input_type, open_input, spark_session, upstream_metadata
 from lance_dagster.partitions import PartitionSelection, select_partitions
-from lance_dagster.predicate import count_by_key, typed
-from lance_dagster.settings import ReadSettings, WriteSettings, declared_schema, find_setting
+from lance_dagster.report import report_output
+from lance_dagster.settings import ReadSettings, WriteSettings, find_setting
 from lance_dagster.tables import Tables
-from lance_dagster.tags import tag_version
 from lance_dagster.write import Outcome, Target, store
 
 _LOOKBACK_FIRST = 10
 _LOOKBACK_RETRY = 1000
-_MAX_COUNTED_ROWS = 10_000_000
 
 
 class LanceIOManager(dg.ConfigurableIOManager):
@@ -72,17 +69,17 @@ class LanceIOManager(dg.ConfigurableIOManager):
         """Write an asset (or some partitions of it) in one commit."""
         _check_output(context, obj)
         handler = handler_for(type(obj))
-        metadata = (_given(context), context.definition_metadata or {})
+        metadata = (context.output_metadata or {}, context.definition_metadata or {})
         settings = WriteSettings.of(*metadata, mode=self.mode, out_of_partition=self.out_of_partition)
         selection = _output_selection(context, settings)
         identity = self._identity(context, selection)
         uri = find_setting("uri", *metadata) or self.tables.uri(context.asset_key)
-        earlier = self._earlier_commit(context, identity, uri=uri, mode=settings.mode)
-        if earlier is not None and self.on_retry == "reuse":
+        earlier = self._earlier_commit(context, identity, uri=uri)
+        if earlier is not None and self._takes_over(earlier, uri=uri, settings=settings):
             outcome = Outcome(operation="replay", version=earlier)
         else:
-            salt = "" if earlier is None else f"{earlier}/{identity.run.previous_attempts}"
-            token = identity.token(salt=salt)
+            # A second commit that is wanted must not be taken for the first.
+            token = identity.token(salt="" if earlier is None else f"{earlier}/{identity.run.previous_attempts}")
             target = Target(
                 tables=self.tables,
                 uri=uri,
@@ -92,29 +89,40 @@ class LanceIOManager(dg.ConfigurableIOManager):
                 token=token,
             )
             outcome = store(obj, handler, target)
-        self._report(context, uri, outcome, selection=selection, identity=identity)
+        report_output(
+            context,
+            self.tables.open(uri, version=outcome.version),
+            outcome,
+            selection=selection,
+            identity=identity,
+            tag_run=self.tag_runs,
+            preview_rows=self.preview_rows,
+        )
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Read an asset, or the partitions of it that the mapping asks for."""
-        upstream = context.upstream_output
-        definition = (upstream.definition_metadata if upstream is not None else None) or {}
+        definition = upstream_metadata(context)
         settings = ReadSettings.of(context.definition_metadata or {})
         uri = find_setting("uri", definition) or self.tables.uri(context.asset_key)
-        selection = _input_selection(context, definition)
+        selection = input_selection(context)
         is_empty = selection is not None and not selection.keys
-        dataset = self._open_input(context, uri, version=settings.version, is_empty=is_empty)
+        dataset = open_input(context, self.tables, uri, version=settings.version, is_empty=is_empty)
         if dataset is not None:
             self._remember(context, dataset.version)
-        type_ = self._load_type(context)
+            schema = dataset.schema
+        else:
+            declared = declared_schema(definition)
+            schema = pa.schema([]) if declared is None else arrow_schema(declared)
+        type_ = input_type(context, has_spark=self.spark is not None)
         request = ReadRequest(
             dataset=dataset,
             type=type_,
             columns=settings.columns,
-            filter=_filter(settings.filter, selection, dataset),
+            filter=input_filter(settings.filter, selection, dataset),
             is_empty=is_empty or dataset is None,
-            schema=dataset.schema if dataset is not None else declared_schema(definition),
+            schema=schema,
             storage_options=self.storage_options,
-            spark_session=lambda: _session(self.spark),
+            spark_session=lambda: spark_session(self.spark),
         )
         return handler_for(type_).load(request)
 
@@ -128,66 +136,23 @@ class LanceIOManager(dg.ConfigurableIOManager):
             inputs=self._inputs.get(_compat.step_identity(context) or "", {}),
         )
 
-    def _earlier_commit(
-        self, context: dg.OutputContext, identity: CommitIdentity, *, uri: str, mode: str
-    ) -> int | None:
+    def _earlier_commit(self, context: dg.OutputContext, identity: CommitIdentity, *, uri: str) -> int | None:
         """Version that an earlier attempt of this step committed, or None."""
         dataset = self.tables.find(uri)
         if dataset is None:
             return None
-        found = identity.find(
+        return identity.find(
             dataset,
             lookback=_LOOKBACK_RETRY if identity.run.is_retry else _LOOKBACK_FIRST,
             was_published=lambda run_id: _compat.was_published(context, run_id),
         )
+
+    def _takes_over(self, earlier: int, *, uri: str, settings: WriteSettings) -> bool:
+        """Whether an earlier attempt's commit counts as this one's."""
+        if self.on_retry == "rewrite":
+            return False
         # Overwriting again does no harm, and is right if somebody else wrote in between.
-        return None if mode == "overwrite" and found != dataset.version else found
-
-    def _report(
-        self,
-        context: dg.OutputContext,
-        uri: str,
-        outcome: Outcome,
-        *,
-        selection: PartitionSelection | None,
-        identity: CommitIdentity,
-    ) -> None:
-        """Tag, data version and metadata of a write."""
-        dataset = self.tables.open(uri, version=outcome.version)
-        tag = self._tag(context, dataset) if self.tag_runs and outcome.operation != "skip" else None
-        _compat.set_data_version(context, str(outcome.version))
-        metadata = storage_metadata(context.asset_key, uri)
-        metadata |= write_metadata(dataset, outcome, tag=tag, inputs=identity.inputs)
-        if self.preview_rows > 0:
-            metadata["lance/preview"] = preview(dataset.to_table(limit=self.preview_rows))
-        given = _given(context)
-        counts = {} if selection is None else _partition_counts(dataset, selection)
-        if len(counts) == 1:
-            metadata["dagster/partition_row_count"] = next(iter(counts.values()))
-        elif "dagster/partition_row_count" not in given:
-            for key, count in counts.items():
-                _compat.add_partition_metadata(context, key, {"dagster/partition_row_count": count})
-        context.add_output_metadata({key: value for key, value in metadata.items() if key not in given})
-
-    def _tag(self, context: dg.OutputContext, dataset: lance_core.LanceDataset) -> str | None:
-        try:
-            return tag_version(dataset, run_id=context.run_id, version=dataset.version)
-        except (LanceError, OSError) as error:
-            # The data is safe already; a missing name for it is no reason to write it again.
-            context.log.warning("Version %d of %s got no run tag: %s", dataset.version, dataset.uri, error)
-            return None
-
-    def _open_input(
-        self, context: dg.InputContext, uri: str, *, version: int | str | None, is_empty: bool
-    ) -> lance_core.LanceDataset | None:
-        """The table; None if there is none and none is needed: the first partition of a self-dependent asset."""
-        try:
-            return self.tables.open(uri, version=version)
-        except DatasetNotFoundError as error:
-            if is_empty or _compat.writes_same_asset(context):
-                return None
-            msg = f"There is no table of the asset {context.asset_key.to_user_string()} yet: materialize it first."
-            raise DatasetNotFoundError(msg, path=uri) from error
+        return settings.mode != "overwrite" or self.tables.open(uri).version == earlier
 
     def _remember(self, context: dg.InputContext, version: int) -> None:
         step = _compat.step_identity(context)
@@ -195,19 +160,6 @@ class LanceIOManager(dg.ConfigurableIOManager):
             # One step at a time: what earlier steps read is told already.
             self._inputs = {step: self._inputs.get(step, {})}
             self._inputs[step][context.asset_key.to_user_string()] = version
-
-    def _load_type(self, context: dg.InputContext) -> type:
-        wanted = context.dagster_type.typing_type
-        if wanted not in (Any, None, object):
-            if isinstance(wanted, type):
-                return wanted
-            msg = f"Cannot tell which frame the annotation {wanted} asks for: annotate the input with one frame type."
-            raise InvalidInputError(msg)
-        if self.spark is None:
-            return pa.Table
-        from pyspark.sql import DataFrame  # noqa: PLC0415 - optional
-
-        return DataFrame
 
 
 def _check_output(context: dg.OutputContext, obj: Any) -> None:
@@ -222,52 +174,7 @@ def _check_output(context: dg.OutputContext, obj: Any) -> None:
         raise InvalidInputError(msg)
 
 
-def _given(context: dg.OutputContext) -> Mapping[str, Any]:
-    """Metadata that the user gave in the run."""
-    return context.output_metadata or {}
-
-
 def _output_selection(context: dg.OutputContext, settings: WriteSettings) -> PartitionSelection | None:
     if not context.has_asset_partitions:
         return None
     return select_partitions(context.asset_partitions_def, context.asset_partition_keys, settings.partition_expr)
-
-
-def _input_selection(context: dg.InputContext, definition: Mapping[str, Any]) -> PartitionSelection | None:
-    if not context.has_asset_partitions:
-        return None
-    partition_expr = find_setting("partition_expr", context.definition_metadata or {}, definition)
-    return select_partitions(context.asset_partitions_def, context.asset_partition_keys, partition_expr)
-
-
-def _filter(
-    filter_: str | None, selection: PartitionSelection | None, dataset: lance_core.LanceDataset | None
-) -> str | None:
-    """The user's filter and the partitions', together."""
-    if dataset is None or selection is None or not selection.keys:
-        return filter_
-    partitions = typed(selection, dataset.schema).sql()
-    return partitions if filter_ is None else f"({partitions}) AND ({filter_})"
-
-
-def _partition_counts(dataset: lance_core.LanceDataset, selection: PartitionSelection) -> Mapping[str, int]:
-    """Rows of each of the run's partitions; nothing for a table too big to count on the side."""
-    if dataset.count_rows() > _MAX_COUNTED_ROWS:
-        return {}
-    filter_ = typed(selection, dataset.schema).sql()
-    if len(selection.keys) == 1:
-        return {selection.keys[0]: dataset.count_rows(filter=filter_)}
-    return count_by_key(selection, dataset.to_table(columns=list(selection.columns), filter=filter_))
-
-
-def _session(spark: Any) -> Any:
-    """The Spark session of a resource, or of the process."""
-    if spark is None:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - optional
-
-        session = SparkSession.getActiveSession()
-        if session is None:
-            msg = "An input is annotated as a Spark frame: give LanceIOManager `spark=SparkSessionResource(...)`."
-            raise InvalidInputError(msg)
-        return session
-    return getattr(spark, "spark_session", spark)

@@ -61,7 +61,12 @@ def written_numbers(dataset: lance_core.LanceDataset) -> dict[str, int]:
 
 
 def write_metadata(
-    dataset: lance_core.LanceDataset, outcome: Outcome, *, tag: str | None, inputs: Mapping[str, int]
+    dataset: lance_core.LanceDataset,
+    outcome: Outcome,
+    *,
+    tag: str | None,
+    inputs: Mapping[str, int],
+    declared: dg.TableSchema | None,
 ) -> dict[str, Any]:
     """Metadata of one write.
 
@@ -70,10 +75,11 @@ def write_metadata(
         outcome: The write.
         tag: Tag of the version, if one was made.
         inputs: Versions read in this step, by asset key.
+        declared: Column schema of the asset's definition, or None.
     """
     metadata: dict[str, Any] = {
         "dagster/row_count": dataset.count_rows(),
-        "dagster/column_schema": table_schema(dataset.schema),
+        "dagster/column_schema": table_schema(dataset.schema, declared=declared),
         "lance/operation": outcome.operation,
         "lance/version": outcome.version,
         **table_numbers(dataset),

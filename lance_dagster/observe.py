@@ -8,28 +8,10 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-import lance_core
-from lance_dagster.identity import recent_operations
+from lance_dagster.history import data_version
 
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
-
-# Commits that change how rows are stored or found, not which rows there are.
-_SAME_DATA = frozenset(
-    {"Rewrite", "ReserveFragments", "CreateIndex", "UpdateConfig", "UpdateBases", "UpdateMemWalState"}
-)
-
-
-def data_version(dataset: lance_core.LanceDataset) -> int:
-    """The last version that changed data; compaction, indices and settings do not count.
-
-    Ends at the oldest version that clean-up left.
-    """
-    version = dataset.version
-    for version, operation in recent_operations(dataset):
-        if operation not in _SAME_DATA:
-            return version
-    return version
 
 
 def build_observable_table(

@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import dagster as dg
-import pyarrow as pa
-
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_dagster.column_schema import arrow_schema
 from lance_dagster.handlers.base import OutOfPartition
 
 if TYPE_CHECKING:
@@ -19,10 +15,16 @@ if TYPE_CHECKING:
 WriteMode = Literal["overwrite", "append", "error", "ignore", "merge"]
 
 
+# Names that other IO managers' users know; every other setting needs its prefix, so that metadata which happens to be
+# called the same changes nothing.
+_FAMILIAR = frozenset({"mode", "partition_expr", "columns", "filter", "version", "tag"})
+
+
 def find_setting(name: str, *sources: Mapping[str, Any]) -> Any:
-    """First value of ``lance/<name>`` or ``<name>`` in some metadata, or None."""
+    """First value of ``lance/<name>`` (a familiar name also without the prefix) in some metadata, or None."""
+    keys = (f"lance/{name}", name) if name in _FAMILIAR else (f"lance/{name}",)
     for source in sources:
-        for key in (f"lance/{name}", name):
+        for key in keys:
             if source.get(key) is not None:
                 value = source[key]
                 # Metadata given in the run is wrapped by Dagster.
@@ -107,10 +109,3 @@ def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
         msg = f"{name} is one of {', '.join(map(repr, allowed))}; found {value!r}."
         raise InvalidInputError(msg)
     return value
-
-
-def declared_schema(metadata: Mapping[str, Any]) -> pa.Schema:
-    """Columns that an asset declares by the metadata ``dagster/column_schema``; without it no columns."""
-    declared = metadata.get("dagster/column_schema")
-    declared = getattr(declared, "schema", declared)
-    return arrow_schema(declared) if isinstance(declared, dg.TableSchema) else pa.schema([])

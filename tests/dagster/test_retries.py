@@ -6,24 +6,24 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from lance_dagster import LanceIOManager, io_manager
+from lance_dagster import LanceIOManager, io_manager, report
+from lance_dagster.report import report_output
 from lance_dagster.tags import is_run_tag, run_tag
 
 
 @pytest.fixture
 def failing_once(monkeypatch):
     """The first report after a commit fails, as if the process had died."""
-    original = LanceIOManager._report
     calls = []
 
-    def report(self, *args, **kwargs):
+    def dying(*args, **kwargs):
         calls.append(1)
         if len(calls) == 1:
             message = "died after the commit"
             raise RuntimeError(message)
-        return original(self, *args, **kwargs)
+        return report_output(*args, **kwargs)
 
-    monkeypatch.setattr(io_manager.LanceIOManager, "_report", report)
+    monkeypatch.setattr(io_manager, "report_output", dying)
     return calls
 
 
@@ -162,7 +162,7 @@ def test_no_tags_if_not_wanted(run, tables, root):
 
 
 def test_a_tag_that_cannot_be_made_only_warns(run, tables, monkeypatch):
-    monkeypatch.setattr(io_manager, "tag_version", Mock(side_effect=OSError("no room")))
+    monkeypatch.setattr(report, "tag_version", Mock(side_effect=OSError("no room")))
     assert run(appending()).success
     assert tables.dataset("asset").count_rows() == 1
 

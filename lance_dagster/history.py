@@ -1,0 +1,45 @@
+"""What the versions of a table say of themselves, newest first."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from lance_core.errors import VersionNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import lance_core
+
+# Commits that change how rows are stored or found, not which rows there are.
+_SAME_DATA = frozenset(
+    {"Rewrite", "ReserveFragments", "CreateIndex", "UpdateConfig", "UpdateBases", "UpdateMemWalState"}
+)
+
+
+def recent_properties(dataset: lance_core.LanceDataset, *, limit: int) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Version and transaction properties of the newest versions, until one was cleaned up."""
+    for version, transaction in islice(_transactions(dataset), limit):
+        yield version, (transaction.transaction_properties or {}) if transaction is not None else {}
+
+
+def data_version(dataset: lance_core.LanceDataset) -> int:
+    """The last version that changed data; compaction, indices and settings do not count.
+
+    Ends at the oldest version that clean-up left.
+    """
+    last = dataset.version
+    for version, transaction in _transactions(dataset):
+        last = version
+        if transaction is None or type(transaction.operation).__name__ not in _SAME_DATA:
+            break
+    return last
+
+
+def _transactions(dataset: lance_core.LanceDataset) -> Iterator[tuple[int, lance_core.Transaction | None]]:
+    for version in range(dataset.version, 0, -1):
+        try:
+            yield version, dataset.read_transaction(version)
+        except VersionNotFoundError:
+            return

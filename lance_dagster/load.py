@@ -1,0 +1,90 @@
+"""One input -> one read: which version, rows, columns and type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_core.errors import DatasetNotFoundError, InvalidInputError
+from lance_dagster import _compat
+from lance_dagster.partitions import PartitionSelection, select_partitions
+from lance_dagster.predicate import typed
+from lance_dagster.settings import find_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import dagster as dg
+
+    import lance_core
+    from lance_dagster.tables import Tables
+
+
+def upstream_metadata(context: dg.InputContext) -> Mapping[str, Any]:
+    """Metadata of the loaded asset's definition; it is there even if the asset is not in the run."""
+    upstream = context.upstream_output
+    return (upstream.definition_metadata if upstream is not None else None) or {}
+
+
+def input_selection(context: dg.InputContext) -> PartitionSelection | None:
+    """The partitions to load; None for the whole table."""
+    if not context.has_asset_partitions:
+        return None
+    partition_expr = find_setting("partition_expr", context.definition_metadata or {}, upstream_metadata(context))
+    return select_partitions(context.asset_partitions_def, context.asset_partition_keys, partition_expr)
+
+
+def open_input(
+    context: dg.InputContext, tables: Tables, uri: str, *, version: int | str | None, is_empty: bool
+) -> lance_core.LanceDataset | None:
+    """The table; None if there is none and none is needed: the first partition of a self-dependent asset.
+
+    Raises:
+        DatasetNotFoundError: The asset was never materialized.
+    """
+    try:
+        return tables.open(uri, version=version)
+    except DatasetNotFoundError as error:
+        if is_empty or _compat.writes_same_asset(context):
+            return None
+        msg = f"There is no table of the asset {context.asset_key.to_user_string()} yet: materialize it first."
+        raise DatasetNotFoundError(msg, path=uri) from error
+
+
+def input_filter(
+    filter_: str | None, selection: PartitionSelection | None, dataset: lance_core.LanceDataset | None
+) -> str | None:
+    """The user's filter and the partitions', together."""
+    if dataset is None or selection is None or not selection.keys:
+        return filter_
+    partitions = typed(selection, dataset.schema).sql()
+    return partitions if filter_ is None else f"({partitions}) AND ({filter_})"
+
+
+def input_type(context: dg.InputContext, *, has_spark: bool) -> type:
+    """The frame that the input's annotation asks for; without one Spark's if there is a session, else Arrow's."""
+    wanted = context.dagster_type.typing_type
+    if wanted not in (Any, None, object):
+        if isinstance(wanted, type):
+            return wanted
+        msg = f"Cannot tell which frame the annotation {wanted} asks for: annotate the input with one frame type."
+        raise InvalidInputError(msg)
+    if not has_spark:
+        return pa.Table
+    from pyspark.sql import DataFrame  # noqa: PLC0415 - optional
+
+    return DataFrame
+
+
+def spark_session(spark: Any) -> Any:
+    """The session of a resource, or a session given as it is, or the process's active one."""
+    if spark is not None:
+        return getattr(spark, "spark_session", spark)
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - optional
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        msg = "An input is annotated as a Spark frame: give LanceIOManager `spark=SparkSessionResource(...)`."
+        raise InvalidInputError(msg)
+    return session
