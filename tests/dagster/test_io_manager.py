@@ -6,6 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import lance_core
 from lance_core import LanceDataset
 from lance_core.errors import (
     DatasetAlreadyExistsError,
@@ -412,3 +413,50 @@ def test_a_failing_stream_leaves_nothing(run, tables):
     with pytest.raises(RuntimeError, match="source broke"):
         run(asset_of(reader))
     assert tables.dataset("asset").to_table().to_pydict() == {"a": [0]}
+
+
+def test_what_the_definition_says_of_columns_is_kept(run, metadata_of):
+    declared = dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                "a",
+                "BIGINT",
+                description="The key",
+                tags={"pii": ""},
+                constraints=dg.TableColumnConstraints(unique=True),
+            ),
+            dg.TableColumn("gone", "STRING"),
+        ],
+        constraints=dg.TableConstraints(other=["primary key: a"]),
+    )
+    asset = asset_of(pa.table({"a": [1], "b": ["x"]}), metadata={"dagster/column_schema": declared})
+    shown = metadata_of(run(asset))["dagster/column_schema"]
+    assert [(c.name, c.type, c.description, c.constraints.unique, dict(c.tags)) for c in shown.columns] == [
+        ("a", "int64", "The key", True, {"pii": ""}),
+        ("b", "string", None, False, {}),
+    ]
+    assert shown.constraints == declared.constraints
+
+
+def test_metadata_that_is_only_called_like_a_setting_changes_nothing(run, tables):
+    run(asset_of(pa.table({"a": [1]}), metadata={"uri": "https://example.org/docs", "out_of_partition": "?"}))
+    assert tables.exists("asset")
+
+
+def test_a_skipped_output_does_not_look_changed(run, tables):
+    asset = asset_of(pa.table({"a": [1]}), metadata={"mode": "ignore"})
+    run(asset)
+    lance_core.write_dataset(pa.table({"a": [2]}), tables.uri("asset"), mode="append")
+    tables.dataset("asset").optimize.compact_files()
+    assert tables.dataset("asset").version == 3
+    (event,) = run(asset).asset_materializations_for_node("asset")
+    assert event.tags["dagster/data_version"] == "2"
+
+
+def test_a_dataset_can_be_stored_as_another_asset(run, tables):
+    @dg.asset
+    def copy(asset: LanceDataset):
+        return asset
+
+    run(asset_of(pa.table({"a": [1, 2]})), copy)
+    assert tables.dataset("copy").to_table().to_pydict() == {"a": [1, 2]}
