@@ -44,7 +44,7 @@ _GAP_SHARE = 0.25  # likewise, as part of the bytes wanted
 
 _MAX_GROUP_BYTES = 1 << 25
 _SPARSE = 8
-"""Consecutive values are picked one by one if their chunks hold this many times as many."""
+"""Consecutive rows are picked one by one if their chunks hold this many times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +215,10 @@ class _MiniBlockGroup:
         dictionary = self.column.indexes[self.parts[0].number].dictionary
         rows = self._rows()
         num_rows = sum(selection.num_rows for selection in self.selections)
-        is_sparse = not isinstance(rows, range) or len(rows) * _SPARSE < num_rows
-        if is_sparse and _mini_block(self.parts[0].layout).rep is None:
-            decoded = mini_block.decode(memory, pages, dictionary, positions=np.asarray(rows))
+        if not isinstance(rows, range) or len(rows) * _SPARSE < num_rows:
+            decoded = mini_block.decode(memory, pages, dictionary, rows=np.asarray(rows))
             return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
-        decoded = mini_block.decode(memory, pages, dictionary, positions=None)
+        decoded = mini_block.decode(memory, pages, dictionary, rows=None)
         return pick(to_arrow(decoded, self.column.path, self.column.kind, num_rows), rows)
 
     def _rows(self) -> Rows:

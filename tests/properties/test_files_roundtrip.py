@@ -88,7 +88,7 @@ class Memory:
         return [self.buffer.slice(start, end - start) for start, end in ranges]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     arrays=st.lists(_arrays(), min_size=1, max_size=2),
     page_bytes=st.sampled_from([100, 2000, 8 << 20]),

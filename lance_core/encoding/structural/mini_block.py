@@ -24,7 +24,7 @@ import numpy as np
 
 from lance_core.encoding import choose, registry
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.physical.memory import empty, gather_words, starts_of
+from lance_core.encoding.physical.memory import aranges, empty, gather_words, starts_of
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, widen
 from lance_core.encoding.structural.chunk_table import encode_repetition_index, encode_words
 from lance_core.encoding.structural.page import Decoded, EncodedPage
@@ -79,16 +79,14 @@ def decode_dictionary(layout: MiniBlockLayout, data: Bytes) -> Values | None:
     return registry.decode_block(layout.dictionary, data, layout.num_dictionary_items)
 
 
-def decode(
-    memory: Bytes, pages: Sequence[PageChunks], dictionary: Values | None, *, positions: Int64s | None
-) -> Decoded:
+def decode(memory: Bytes, pages: Sequence[PageChunks], dictionary: Values | None, *, rows: Int64s | None) -> Decoded:
     """Decode chunks of pages that are alike (`is_alike`).
 
     Args:
         memory: Holds all chunks.
         pages: In order.
         dictionary: Items of the one page's dictionary, if it has one.
-        positions: Which of the values are wanted, None for all; only for pages without lists.
+        rows: Which of the rows that the chunks hold are wanted, None for all.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
@@ -114,13 +112,31 @@ def decode(
     chunks = Chunks(
         buffers=(memory,) * layout.num_buffers, starts=buffer_starts[at:], sizes=buffer_sizes[at:], counts=counts
     )
-    values = registry.decode_chunks(layout.values, chunks) if positions is None else _pick(layout, chunks, positions)
+    levels = _join_levels(pages, rep, definition, num_levels if num_rep or has_def else counts)
+    if rows is None:
+        values = registry.decode_chunks(layout.values, chunks)
+    else:
+        levels, positions = _pick_levels(levels, rows)
+        values = _pick(layout, chunks, positions)
     if layout.dictionary is not None:
         values = _look_up(values, dictionary)
-    levels = _join_levels(pages, rep, definition, num_levels if num_rep or has_def else counts)
-    if positions is not None and levels.definition is not None:
-        levels = Levels(levels.layers, None, levels.definition[positions])
     return Decoded(levels=levels, values=values, num_slots=len(values))
+
+
+def _pick_levels(levels: Levels, rows: Int64s) -> tuple[Levels, Int64s]:
+    """The levels of some rows, and the positions of their values."""
+    rep, definition = levels.rep, levels.definition
+    if rep is None:
+        return Levels(levels.layers, None, None if definition is None else definition[rows]), rows
+    row_starts = np.append(np.flatnonzero(rep == max_rep(levels.layers)), len(rep))
+    if int(rows[-1]) + 1 >= len(row_starts):
+        raise CorruptDataError(f"chunks hold {len(row_starts) - 1} rows where the repetition index tells more")
+    entries = aranges(row_starts[rows], np.diff(row_starts)[rows])
+    if definition is None:
+        return Levels(levels.layers, rep[entries], None), entries
+    is_visible = definition <= max_visible_def(levels.layers)
+    slots = np.cumsum(is_visible) - 1
+    return Levels(levels.layers, rep[entries], definition[entries]), slots[entries][is_visible[entries]]
 
 
 def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:

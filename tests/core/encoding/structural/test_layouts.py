@@ -39,7 +39,7 @@ def _mini_block(words, chunks, *, layers, rep=None, values, num_items, is_large)
         _bytes(words), is_large=is_large, num_items=num_items, data_size=len(memory)
     )
     page = mini_block.PageChunks(layout=layout, starts=starts[:-1], sizes=np.diff(starts), counts=counts, is_cut=None)
-    return mini_block.decode(memory, [page], None, positions=None)
+    return mini_block.decode(memory, [page], None, rows=None)
 
 
 @pytest.mark.parametrize(
