@@ -22,6 +22,8 @@ from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.fragment import DeletionFileType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lance_core.format.fragment import DataFile, DeletionFile
 
 VERSIONS_FOLDER = "_versions"
@@ -37,6 +39,7 @@ DETACHED_BIT = 1 << 63
 _MAX_VERSION = (1 << 64) - 1
 _SUFFIX = ".manifest"
 _V2_DIGITS = 20
+_V2_SIZE = _V2_DIGITS + len(_SUFFIX)
 _DELETION_SUFFIXES = {DeletionFileType.ARROW_ARRAY: "arrow", DeletionFileType.BITMAP: "bin"}
 
 
@@ -81,6 +84,29 @@ def parse_manifest_name(name: str) -> ManifestName | None:
     if len(stem) == _V2_DIGITS:
         return ManifestName(version=_MAX_VERSION - int(stem), naming=ManifestNaming.V2)
     return ManifestName(version=int(stem), naming=ManifestNaming.V1)
+
+
+def split_v2_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Tell names of attached V2 manifests from all others, without a look at each character of a long history."""
+    v2 = [name for name in names if len(name) == _V2_SIZE]
+    others = [name for name in names if len(name) != _V2_SIZE] if len(v2) < len(names) else []
+    if v2 and not ("0" <= min(v2) and max(v2) < "2"):  # 2^64 begins with 1; detached versions begin with "d"
+        is_v2 = {name: (parsed := parse_manifest_name(name)) and parsed.naming is ManifestNaming.V2 for name in v2}
+        others += [name for name in v2 if not is_v2[name]]
+        v2 = [name for name in v2 if is_v2[name]]
+    return v2, others
+
+
+def parse_version(name: str) -> int:
+    """Number of an attached version, from the name of its manifest.
+
+    Raises:
+        CorruptDataError: It is not the name of a manifest.
+    """
+    parsed = parse_manifest_name(name)
+    if parsed is None:
+        raise CorruptDataError(f"{name!r} looks like a manifest, but is not named like one")
+    return parsed.version
 
 
 def transaction_path(file_name: str) -> str:

@@ -86,10 +86,10 @@ def cleanup_old_versions(
     rules = _rules(older_than, retain_versions, versions, delete_unverified, error_if_tagged_old_versions)
     survey = _survey(store, rules, runtime.now())
     # A tag made since then protects its version: tags are written before they are believed.
-    spared = {version: file for version, file in survey.going.items() if version not in _protected(store)}
-    for version in survey.going.keys() - spared.keys():
+    protected = survey.going.keys() & _protected(store)
+    for version in protected:
         survey.kept.add(load_manifest(store, version))
-    manifests = [spared[version] for version in sorted(spared)]
+    manifests = [survey.going[version] for version in sorted(survey.going.keys() - protected)]
     _delete(store, manifests)
     for version in find_versions(store).numbers:
         if version > survey.newest:

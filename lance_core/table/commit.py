@@ -44,7 +44,6 @@ from lance_core.table.refs import list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import (
     Snapshot,
-    Versions,
     find_versions,
     load_manifest,
     load_transaction,
@@ -198,11 +197,11 @@ class _Committer:
     def _attempt(self) -> Snapshot | None:
         """One attempt; None if another writer was faster."""
         versions = find_versions(self.store)
-        if not versions.numbers:
+        if versions.newest is None:
             base = self._new_table()
             versions = replace(versions, naming=self.creation_naming)
         else:
-            latest = self._load(versions)
+            latest = self._load(versions.newest, versions.naming)
             if latest is None:
                 return None
             mine = self._catch_up(latest, versions.naming)
@@ -234,13 +233,12 @@ class _Committer:
             enable_stable_row_ids=self.enable_stable_row_ids,
         )
 
-    def _load(self, versions: Versions) -> Manifest | None:
+    def _load(self, newest: int, naming: ManifestNaming) -> Manifest | None:
         """The newest manifest; None if it was cleaned up since it was listed."""
-        newest = versions.numbers[-1]
         if self.read is not None and self.read.version == newest:
             return self.read
         try:
-            return load_manifest(self.store, newest, naming=versions.naming)
+            return load_manifest(self.store, newest, naming=naming)
         except VersionNotFoundError:
             return None
 
@@ -386,7 +384,10 @@ class _Committer:
     def _is_visible(self, manifest: Manifest, operation: Operation, naming: ManifestNaming) -> bool:
         """Whether later versions build on ours; False if ours was taken back because they do not."""
         try:
-            numbers = find_versions(self.store).numbers
+            versions = find_versions(self.store)
+            if versions.newest == manifest.version and not isinstance(operation, Restore):
+                return True
+            numbers = versions.numbers
             # Clean-up deletes a version before the files that only it needs, and looks at all versions in between.
             if isinstance(operation, Restore) and operation.version not in numbers:
                 self.store.delete([manifest_path(manifest.version, naming)])

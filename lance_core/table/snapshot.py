@@ -13,6 +13,8 @@ from lance_core.format.paths import (
     ManifestNaming,
     manifest_path,
     parse_manifest_name,
+    parse_version,
+    split_v2_names,
     transaction_path,
 )
 from lance_core.format.transaction import decode_transaction
@@ -44,15 +46,28 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """The versions there are.
+    """The versions there are, without detached ones.
 
     Attributes:
-        numbers: Ascending; without detached versions.
-        naming: How their files are named; V2 if there is none.
+        names: Their manifest files.
+        naming: How these are named; V2 if there is none.
     """
 
-    numbers: tuple[int, ...]
+    names: tuple[str, ...]
     naming: ManifestNaming
+
+    @property
+    def newest(self) -> int | None:
+        """The highest number; None if there is no version."""
+        if not self.names:
+            return None
+        # Newest first is what the names of scheme V2 are made for; a long history need not be parsed.
+        return parse_version(min(self.names)) if self.naming is ManifestNaming.V2 else self.numbers[-1]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All numbers, ascending."""
+        return tuple(sorted(map(parse_version, self.names)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +100,14 @@ def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
         return Snapshot(store=store, manifest=load_manifest(store, version))
     while True:
         versions = find_versions(store)
-        if not versions.numbers:
+        newest = versions.newest
+        if newest is None:
             raise DatasetNotFoundError("there is no Lance dataset here; write one first", path=store.uri)
         try:
-            return Snapshot(store=store, manifest=load_manifest(store, versions.numbers[-1], naming=versions.naming))
+            return Snapshot(store=store, manifest=load_manifest(store, newest, naming=versions.naming))
         except VersionNotFoundError:
             # Cleaned up since it was listed, so there is a newer one; if there is none, the listing was wrong.
-            if find_versions(store).numbers == versions.numbers:
+            if find_versions(store).newest == newest:
                 raise
 
 
@@ -101,12 +117,11 @@ def find_versions(store: Store) -> Versions:
     Raises:
         CorruptDataError: Manifest files of both naming schemes lie side by side.
     """
-    found = [name for name in map(parse_manifest_name, store.names(VERSIONS_FOLDER)) if name is not None]
-    namings = {name.naming for name in found if name.naming is not None}
-    if len(namings) > 1:
+    v2, rest = split_v2_names(store.names(VERSIONS_FOLDER))
+    v1 = [name for name in rest if (parsed := parse_manifest_name(name)) and parsed.naming is ManifestNaming.V1]
+    if v1 and v2:
         raise CorruptDataError("the manifest files have names of both schemes; migrate them to V2", path=store.uri)
-    numbers = sorted(name.version for name in found if name.naming is not None)
-    return Versions(numbers=tuple(numbers), naming=namings.pop() if namings else ManifestNaming.V2)
+    return Versions(names=tuple(v1 or v2), naming=ManifestNaming.V1 if v1 else ManifestNaming.V2)
 
 
 def list_versions(store: Store) -> list[int]:

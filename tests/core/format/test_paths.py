@@ -10,6 +10,8 @@ from lance_core.format.paths import (
     manifest_path,
     parse_manifest_name,
     parse_ref_path,
+    parse_version,
+    split_v2_names,
     tag_path,
     transaction_path,
 )
@@ -78,3 +80,17 @@ def test_ref_names_are_percent_encoded():
     assert parse_ref_path("_refs/branches/a%2Fb.json") == "a/b"
     assert parse_ref_path(".tmp_1.json") is None
     assert parse_ref_path("notes.txt") is None
+
+
+def test_v2_names_are_told_from_others():
+    v2 = [manifest_path(version, ManifestNaming.V2).removeprefix("_versions/") for version in (1, 2, 10**19)]
+    detached = [f"d{1 << 63}.manifest", f"d{(1 << 64) - 1}.manifest"]
+    others = ["latest_version_hint.json", ".tmp_5", "7.manifest", "x" * 29, "-" * 20 + ".manifest"]
+    assert split_v2_names(v2) == (v2, [])
+    assert split_v2_names([]) == ([], [])
+    found, rest = split_v2_names([*detached, *v2, *others])
+    assert found == v2
+    assert sorted(rest) == sorted([*detached, *others])
+    assert [parse_version(name) for name in (*v2, "7.manifest")] == [1, 2, 10**19, 7]
+    with pytest.raises(CorruptDataError):
+        parse_version("1" * 29)
