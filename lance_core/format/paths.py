@@ -90,7 +90,7 @@ def split_v2_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Tell names of attached V2 manifests from all others, without a look at each character of a long history."""
     v2 = [name for name in names if len(name) == _V2_SIZE]
     others = [name for name in names if len(name) != _V2_SIZE] if len(v2) < len(names) else []
-    if v2 and not ("0" <= min(v2) and max(v2) < "2"):  # 2^64 begins with 1; detached versions begin with "d"
+    if v2 and not (min(v2) >= "0" and max(v2) < "2"):  # 2^64 begins with 1; detached versions begin with "d"
         is_v2 = {name: (parsed := parse_manifest_name(name)) and parsed.naming is ManifestNaming.V2 for name in v2}
         others += [name for name in v2 if not is_v2[name]]
         v2 = [name for name in v2 if is_v2[name]]

@@ -83,7 +83,7 @@ def test_ref_names_are_percent_encoded():
 
 
 def test_v2_names_are_told_from_others():
-    v2 = [manifest_path(version, ManifestNaming.V2).removeprefix("_versions/") for version in (1, 2, 10**19)]
+    v2 = [manifest_path(version, ManifestNaming.V2).removeprefix("_versions/") for version in (1, 2, 10**18)]
     detached = [f"d{1 << 63}.manifest", f"d{(1 << 64) - 1}.manifest"]
     others = ["latest_version_hint.json", ".tmp_5", "7.manifest", "x" * 29, "-" * 20 + ".manifest"]
     assert split_v2_names(v2) == (v2, [])
@@ -91,6 +91,6 @@ def test_v2_names_are_told_from_others():
     found, rest = split_v2_names([*detached, *v2, *others])
     assert found == v2
     assert sorted(rest) == sorted([*detached, *others])
-    assert [parse_version(name) for name in (*v2, "7.manifest")] == [1, 2, 10**19, 7]
+    assert [parse_version(name) for name in (*v2, "7.manifest")] == [1, 2, 10**18, 7]
     with pytest.raises(CorruptDataError):
         parse_version("1" * 29)
