@@ -332,7 +332,7 @@ def _mini_block_index(part: Part, layout: MiniBlockLayout, buffers: list[Bytes])
 
 def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
     selections: list[ChunkSelection] = []
-    ranges: Ranges = []
+    ranges: list[tuple[Int64s, Int64s]] = []
     for part in parts:
         table = column.indexes[part.number].table
         is_whole = part.is_whole
@@ -340,23 +340,25 @@ def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
             chunk_table.select_all(table, part.page.num_rows) if is_whole else chunk_table.select_rows(table, part.rows)
         )
         selections.append(selection)
-        ranges += [part.range_of(1, *ends) for ends in chunk_table.byte_ranges(table, selection.chunks)]
-    return _MiniBlockGroup(column, parts, selections, _bridge(ranges))
+        starts, ends = chunk_table.byte_ranges(table, selection.chunks)
+        offset = part.page.buffers[1][0]
+        ranges.append((starts + offset, ends + offset))
+    starts, ends = ranges[0] if len(ranges) == 1 else (np.concatenate(bounds) for bounds in zip(*ranges, strict=True))
+    return _MiniBlockGroup(column, parts, selections, _bridge(starts, ends))
 
 
-def _bridge(ranges: Ranges) -> Ranges:
+def _bridge(starts: Int64s, ends: Int64s) -> Ranges:
     """Join ranges with little between them: one range needs no copy, and each costs a request."""
-    if len(ranges) == 1:
-        return ranges
-    starts, ends = np.array(ranges).T
-    gaps = starts[1:] - ends[:-1]
-    if (gaps < 0).any():
-        return ranges
-    if int(gaps.sum()) <= max(_MEAN_GAP * len(gaps), _GAP_SHARE * int((ends - starts).sum())):
-        return [(int(starts[0]), int(ends[-1]))]
-    breaks = np.flatnonzero(gaps > _MAX_GAP)
-    first, last = starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]
-    return list(zip(first.tolist(), last.tolist(), strict=True))
+    if len(starts) > 1:
+        gaps = starts[1:] - ends[:-1]
+        is_ascending = int(gaps.min()) >= 0
+        allowed = max(_MEAN_GAP * len(gaps), _GAP_SHARE * int((ends - starts).sum()))
+        if is_ascending and int(gaps.sum()) <= allowed:
+            starts, ends = starts[:1], ends[-1:]
+        elif is_ascending:
+            breaks = np.flatnonzero(gaps > _MAX_GAP)
+            starts, ends = starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: list[Bytes]) -> _FullZipGroup:

@@ -71,6 +71,7 @@ class DataFileReader:
         self._descriptor: tuple[Schema, int] | None = None
         self._pages: dict[int, tuple[Page, ...]] = {}
         self._known: dict[int, tuple[dict[int, PageLayout], dict[int, MiniBlockIndex]]] = {}
+        self._last: tuple[Schema, dict[int, int], pa.Schema, list[_Wanted]] | None = None
         with self._blaming_file():
             self._tail_start = max(0, source.size - TAIL_SIZE)
             self._tail = source.read_ranges([(self._tail_start, source.size)])[0]
@@ -144,9 +145,8 @@ class DataFileReader:
             UnsupportedError: A type or encoding that cannot be read.
         """
         rows = np.asarray(offsets, np.int64)
-        schema = projection.to_arrow()
         with self._blaming_file():
-            wanted = self._wanted(projection, columns)
+            schema, wanted = self._remembered(projection, columns)
             if not len(rows):
                 return _batch([pa.nulls(0, one.type) for one in schema], schema, 0)
             places = None
@@ -193,6 +193,13 @@ class DataFileReader:
                 except StopIteration as stop:
                     results[number] = stop.value
         return [results[number] for number in range(len(plans))]
+
+    def _remembered(self, projection: Schema, columns: Mapping[int, int]) -> tuple[pa.Schema, list[_Wanted]]:
+        """Arrow schema and columns of a projection; many calls in a row ask for the same."""
+        last = self._last
+        if last is None or last[0] is not projection or last[1] != columns:
+            last = self._last = (projection, dict(columns), projection.to_arrow(), self._wanted(projection, columns))
+        return last[2], last[3]
 
     def _wanted(self, projection: Schema, columns: Mapping[int, int]) -> list[_Wanted]:
         paths = [(one, leaf_paths(one)) for one in projection.fields]

@@ -145,6 +145,8 @@ def select_rows(table: ChunkTable, rows: range | Int64s) -> ChunkSelection:
     """
     if table.first_rows is None:
         raise ValueError("the repetition index was not read")
+    if table.has_preamble is None and not isinstance(rows, range):
+        return _select_values(table.first_rows, rows)
     if isinstance(rows, range):
         ends = np.array([rows.start, rows.stop - 1])
         first, last = int(_chunk_of(table.first_rows, ends[:1])[0]), int(_last_chunk_of(table, ends[1:])[0])
@@ -169,9 +171,22 @@ def select_rows(table: ChunkTable, rows: range | Int64s) -> ChunkSelection:
     return ChunkSelection(chunks=chunks, is_cut=is_cut, num_rows=int(held[-1]), rows=places)
 
 
+def _select_values(first_rows: Int64s, rows: Int64s) -> ChunkSelection:
+    """The chunks of single rows without lists."""
+    at = _chunk_of(first_rows, rows)
+    is_new = np.empty(len(at), np.bool_)
+    is_new[0] = True
+    np.not_equal(at[1:], at[:-1], out=is_new[1:])
+    chunks = at[is_new]
+    begins = first_rows[chunks]
+    held = starts_of(first_rows[chunks + 1] - begins)
+    places = rows + (held[:-1] - begins)[is_new.cumsum() - 1]
+    return ChunkSelection(chunks=chunks, is_cut=None, num_rows=int(held[-1]), rows=places)
+
+
 def _chunk_of(first_rows: Int64s, rows: Int64s) -> Int64s:
     """The chunk in which each row starts."""
-    return np.searchsorted(first_rows, rows, side="right") - 1
+    return first_rows.searchsorted(rows, side="right") - 1
 
 
 def _last_chunk_of(table: ChunkTable, rows: Int64s) -> Int64s:
@@ -193,9 +208,11 @@ def _union(first: Int64s, last: Int64s, num_chunks: int) -> Int64s:
     return np.flatnonzero(np.cumsum(steps[:-1]))
 
 
-def byte_ranges(table: ChunkTable, chunks: Int64s) -> list[tuple[int, int]]:
-    """Half-open ranges of the chunk buffer that hold some chunks; neighbours are joined."""
-    breaks = np.flatnonzero(np.diff(chunks) > 1) + 1
-    first = chunks[np.append(0, breaks)]
-    last = chunks[np.append(breaks, len(chunks)) - 1]
-    return list(zip(table.starts[first].tolist(), table.starts[last + 1].tolist(), strict=True))
+def byte_ranges(table: ChunkTable, chunks: Int64s) -> tuple[Int64s, Int64s]:
+    """Starts and ends of ranges of the chunk buffer that hold some chunks; neighbours are joined."""
+    if int(chunks[-1]) - int(chunks[0]) == len(chunks) - 1:
+        first, last = chunks[:1], chunks[-1:]
+    else:
+        breaks = np.flatnonzero(chunks[1:] - chunks[:-1] > 1)
+        first, last = chunks[np.append(0, breaks + 1)], chunks[np.append(breaks, len(chunks) - 1)]
+    return table.starts[first], table.starts[last + 1]
