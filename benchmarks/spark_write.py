@@ -1,0 +1,142 @@
+"""Write a DataFrame from Spark as a Lance table and as Parquet, side by side; prints ratios.
+
+    python benchmarks/spark_write.py [--rounds 7] [--data flights embeddings text] [--partitions 2]
+
+The DataFrame is cached first, so that only the write is measured. CPU is that of this process and all below it: the
+JVM and the Python workers, also those that have ended. Rounds are interleaved and their order rotates; the first is a
+warm-up. A cell shows the median over the rounds and, for Lance, its ratio to Parquet: below 1 is cheaper.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+from data import DATA_SETS
+from pyspark.sql import SparkSession
+
+from lance_core.spark import ensure_java, recommended_conf, register, write_lance
+from lance_core.spark.types import VECTOR_SIZE_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process and all its descendants, those that have ended included."""
+    times: dict[int, tuple[int, float]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile, and its parent has its time
+        parent, spent = int(fields[1]), sum(map(int, fields[11:15]))
+        times[int(path.parent.name)] = (parent, spent / CLOCK_TICKS_PER_S)
+    family = {os.getpid()}
+    while grown := {pid for pid, (parent, _) in times.items() if parent in family} - family:
+        family |= grown
+    return sum(times[pid][1] for pid in family if pid in times)
+
+
+def start_spark(cores: int) -> SparkSession:
+    """A local session without a web page."""
+    ensure_java()
+    builder: Any = SparkSession.builder.master(f"local[{cores}]").appName("spark_write")
+    conf = {
+        **recommended_conf(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "ERROR",
+    }
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    spark: SparkSession = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def cached_frame(spark: SparkSession, table: pa.Table, folder: Path, partitions: int) -> Any:
+    """The table as a DataFrame in memory; vector columns are marked as such."""
+    source = folder / "source.parquet"
+    pq.write_table(table, source, coerce_timestamps="us")
+    frame = spark.read.parquet(str(source)).repartition(partitions)
+    for field in table.schema:
+        if hasattr(field.type, "list_size"):
+            frame = frame.withMetadata(field.name, {VECTOR_SIZE_KEY: field.type.list_size})
+    frame = frame.cache()
+    frame.count()
+    return frame
+
+
+def measure(rounds: int, engines: dict[str, Callable[[Path], object]], folder: Path) -> dict[str, Any]:
+    """Median CPU and wall seconds and bytes of each engine."""
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
+    sizes: dict[str, int] = {}
+    names = list(engines)
+    for number in range(rounds + 1):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            target = folder / name
+            cpu, wall = cpu_seconds(), time.perf_counter()
+            engines[name](target)
+            spent = (cpu_seconds() - cpu, time.perf_counter() - wall)
+            if number:
+                samples[name].append(spent)
+            sizes[name] = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+            shutil.rmtree(target, ignore_errors=True)
+    return {
+        name: (*(statistics.median(column) for column in zip(*spent, strict=True)), sizes[name])
+        for name, spent in samples.items()
+    }
+
+
+def report(name: str, table: pa.Table, results: dict[str, Any]) -> None:
+    """Print one line for each engine."""
+    print(f"{name}: {table.num_rows:,} rows x {table.num_columns} columns, {table.nbytes / 1e6:.0f} MB in memory")
+    base = results["parquet"]
+    for engine, (cpu, wall, size) in results.items():
+        line = f"  {engine:8} CPU {cpu:6.2f} s   wall {wall:6.2f} s   {size / 1e6:8.1f} MB"
+        if engine == "lance":
+            line += (
+                f"   ratio to Parquet: CPU {cpu / base[0]:.2f}, wall {wall / base[1]:.2f}, bytes {size / base[2]:.2f}"
+            )
+        print(line)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--data", nargs="+", choices=sorted(DATA_SETS), default=["flights"])
+    parser.add_argument("--partitions", type=int, default=2)
+    arguments = parser.parse_args()
+    spark = start_spark(arguments.partitions)
+    for name in arguments.data:
+        table = DATA_SETS[name]()
+        with tempfile.TemporaryDirectory() as text:
+            folder = Path(text)
+            frame = cached_frame(spark, table, folder, arguments.partitions)
+            engines: dict[str, Callable[[Path], object]] = {
+                "noop": lambda _, frame=frame: frame.write.format("noop").mode("overwrite").save(),
+                "parquet": lambda path, frame=frame: frame.write.mode("overwrite").parquet(str(path)),
+                "lance": lambda path, frame=frame: write_lance(frame, str(path)),
+            }
+            report(name, table, measure(arguments.rounds, engines, folder))
+            frame.unpersist()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
