@@ -21,7 +21,8 @@ from lance_dagster.settings import ReadSettings, WriteSettings, find_setting
 from lance_dagster.tables import Tables
 from lance_dagster.write import Outcome, Target, store
 
-_LOOKBACK_FIRST = 10
+# A first attempt has nothing to find, unless a crashed run was resumed under its own id.
+_LOOKBACK_FIRST = 3
 _LOOKBACK_RETRY = 1000
 
 

@@ -1,5 +1,8 @@
 """Partitioned assets beyond the matrix: rows outside, modes, self-dependence, counts."""
 
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
+
 import dagster as dg
 import pyarrow as pa
 import pytest
@@ -185,3 +188,39 @@ def test_a_table_created_while_the_rows_are_written_is_not_overwritten(run, root
     run(letters_asset(["b"]), partition_key="b")
     assert rows(tables) == ["a", "b"]
     assert calls == ["create", "create", "replace_where"]
+
+
+def test_runs_of_different_partitions_at_the_same_time(root, tables):
+    """As a backfill does it, the first run included: nobody loses rows, each run is one version."""
+    keys = ["a", "b", "c", "d"]
+    manager = LanceIOManager(root=root)
+    contexts = []
+    for key in keys:
+        context = Mock(spec=dg.OutputContext)
+        context.configure_mock(
+            has_asset_key=True,
+            asset_key=dg.AssetKey("asset"),
+            has_asset_partitions=True,
+            asset_partitions_def=LETTERS,
+            asset_partition_keys=[key],
+            definition_metadata={"partition_expr": "x"},
+            output_metadata={},
+            run_id=key * 32,
+            step_key="asset",
+            step_context=None,
+            asset_spec=dg.AssetSpec("asset"),
+        )
+        contexts.append(context)
+
+    def work(context):
+        for number in range(3):
+            (key,) = context.asset_partition_keys
+            context.run_id = f"{number}{key * 31}"
+            manager.handle_output(context, pa.table({"x": [key] * 5, "n": [number] * 5}))
+
+    with ThreadPoolExecutor(len(keys)) as pool:
+        list(pool.map(work, contexts))
+    dataset = tables.dataset("asset")
+    assert rows(tables) == sorted(keys * 5)
+    assert set(dataset.to_table()["n"].to_pylist()) == {2}
+    assert dataset.version == 12
