@@ -29,10 +29,11 @@ from lance_core.store.open import open_store
 from lance_core.table.change import delete_rows, new_transaction, removing_staged, replace_rows
 from lance_core.table.commit import DEFAULT_MAX_RETRIES, commit
 from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.naming import naming
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.refs import get_tag
 from lance_core.table.scan import count_matching, scan_fragments
-from lance_core.table.scan_plan import plan_filter, plan_scan
+from lance_core.table.scan_plan import plan_scan
 from lance_core.table.snapshot import Snapshot, find_versions, list_versions, open_snapshot, read_transaction
 from lance_core.table.stage import stage_data
 from lance_core.table.statistics import table_statistics, version_summary
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.maintenance.cleanup import CleanupStats
     from lance_core.store.base import Store
+    from lance_core.table.scan_plan import ScanPlan
 
 
 def dataset(
@@ -217,15 +219,7 @@ class LanceDataset:
             raise InvalidInputError("columns is a list of names")
         if isinstance(columns, Mapping):
             raise UnsupportedError("columns as SQL expressions (a dict); give a list of names")
-        snapshot = self.snapshot
-        plan = plan_scan(
-            snapshot.manifest.schema,
-            columns=columns,
-            filter=filter,
-            batch_size=batch_size,
-            with_row_id=bool(with_row_id),
-            with_row_address=bool(with_row_address),
-        )
+        plan = self._plan(columns, filter, batch_size, bool(with_row_id), bool(with_row_address))
         chosen = self._chosen(fragments)
         return scan_fragments(self.files, chosen, plan, limit=limit, offset=offset or 0)
 
@@ -239,8 +233,8 @@ class LanceDataset:
     ) -> pa.Table:
         """Read rows into memory; arguments as in `to_batches`."""
         batches = self.to_batches(columns, filter, limit, offset, **options)
-        with_ids = {name: bool(options.get(name)) for name in ("with_row_id", "with_row_address")}
-        plan = plan_scan(self.snapshot.manifest.schema, columns=columns, filter=None, batch_size=None, **with_ids)
+        wants = [bool(options.get(name)) for name in ("with_row_id", "with_row_address")]
+        plan = self._plan(columns, None, None, *wants)
         return pa.Table.from_batches(batches, schema=plan.schema)
 
     def to_pandas(self, **options: Any) -> Any:
@@ -262,23 +256,33 @@ class LanceDataset:
             InvalidInputError: There is no such row.
         """
         places = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
-        plan = plan_scan(
-            self.snapshot.manifest.schema,
-            columns=columns,
-            filter=None,
-            batch_size=None,
-            with_row_id=False,
-            with_row_address=False,
-        )
+        plan = self._plan(columns)
         return take_rows(self.snapshot, self.files, places, plan)
 
     def count_rows(self, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
         """How many rows there are, or match a filter. Without a filter no data is read."""
         if filter is None:
             return self.snapshot.manifest.num_rows
-        snapshot = self.snapshot
-        plan = plan_filter(snapshot.manifest.schema, filter)
-        return sum(count_matching(FragmentReader(self.files, one), plan) for one in snapshot.manifest.fragments)
+        plan = self._plan([], filter)
+        return sum(count_matching(FragmentReader(self.files, one), plan) for one in self.snapshot.manifest.fragments)
+
+    def _plan(
+        self,
+        columns: Sequence[str] | None,
+        filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+        batch_size: int | None = None,
+        *with_ids: bool,
+    ) -> ScanPlan:
+        with_row_id, with_row_address = with_ids or (False, False)
+        with naming(self.snapshot.store):
+            return plan_scan(
+                self.snapshot.manifest.schema,
+                columns=columns,
+                filter=filter,
+                batch_size=batch_size,
+                with_row_id=with_row_id,
+                with_row_address=with_row_address,
+            )
 
     def get_fragments(self) -> list[LanceFragment]:
         """All fragments, in order."""
@@ -399,7 +403,7 @@ class LanceDataset:
         """
         snapshot = self.snapshot
         limits = file_limits(max_rows_per_file, max_bytes_per_file)
-        plan_filter(snapshot.manifest.schema, predicate)  # before anything is written
+        self._plan([], predicate)  # before anything is written
         given = _given_fragments(data)
         version = file_version(None, snapshot)
         staged: tuple[Fragment, ...] = ()

@@ -11,6 +11,7 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment, RowLineageColumn
 from lance_core.format.paths import deletion_file_path
 from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.naming import naming
 from lance_core.table.scan import count_matching, scan_fragment, scan_fragments
 from lance_core.table.scan_plan import plan_filter, plan_scan
 
@@ -258,14 +259,15 @@ class LanceFragment:
             rows: Read only the row offsets [start, end), counted with deleted rows: how one large fragment is
                 divided over tasks. Not together with limit or offset.
         """
-        plan = plan_scan(
-            self._snapshot.manifest.schema,
-            columns=columns,
-            filter=filter,
-            batch_size=batch_size,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-        )
+        with naming(self._snapshot.store):
+            plan = plan_scan(
+                self._snapshot.manifest.schema,
+                columns=columns,
+                filter=filter,
+                batch_size=batch_size,
+                with_row_id=with_row_id,
+                with_row_address=with_row_address,
+            )
         files = self._dataset.files
         if rows is None:
             return scan_fragments(files, [self._fragment], plan, limit=limit, offset=offset or 0)

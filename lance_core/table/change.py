@@ -21,6 +21,7 @@ from lance_core.format.paths import deletion_file_path
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY, Transaction
 from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.naming import naming
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.rebase import write_deletions
 from lance_core.table.runtime import SYSTEM_RUNTIME
@@ -96,7 +97,8 @@ def mark_rows(snapshot: Snapshot, condition: str | Expression) -> MarkedRows:
     """
     store, new_id = snapshot.store, SYSTEM_RUNTIME.random_u63
     files = OpenFiles(store)
-    plan = plan_filter(snapshot.manifest.schema, condition)
+    with naming(store):
+        plan = plan_filter(snapshot.manifest.schema, condition)
     updated: list[Fragment] = []
     removed: list[int] = []
     num_rows = 0

@@ -114,6 +114,26 @@ def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
 # ------------------------------------------------------------------------------------ onto the columns of a table
 
 
+_RESERVED = ("_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version")
+
+
+def new_schema(source: pa.Schema) -> Schema:
+    """The schema of a new table for some data.
+
+    Raises:
+        InvalidInputError: No columns, a name that occurs twice or means something else.
+        UnsupportedError: A type that Lance cannot hold.
+    """
+    names = source.names
+    problems = [f"column {name!r} occurs twice" for name in sorted(set(names)) if names.count(name) > 1]
+    problems += [f"the name {name!r} is reserved" for name in names if name in _RESERVED]
+    if not names:
+        problems = ["a table needs at least one column"]
+    if problems:
+        raise InvalidInputError(f"cannot make a table of this data: {'; '.join(problems)}; nothing was written")
+    return Schema.from_arrow(source)
+
+
 def fit_schema(source: pa.Schema, table: Schema) -> Schema:
     """Which fields of a table some data brings along.
 
@@ -138,7 +158,10 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
         elif not field.nullable and field.name not in duplicates:
             problems.append(f"column {field.name!r} is missing, and it is not nullable")
     if problems:
-        raise InvalidInputError(f"the data does not fit the table's schema: {'; '.join(problems)}; nothing was written")
+        raise InvalidInputError(
+            f"the data does not fit the table's schema: {'; '.join(problems)}; nothing was written. Change the "
+            "data, or replace table and schema with mode overwrite"
+        )
     return Schema(tuple(field for field in table.fields if field.name in source.names), table.metadata)
 
 

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from lance_core.file.writer import DataFileWriter
 from lance_core.format.fragment import DataFile, Fragment
 from lance_core.format.paths import data_file_path
-from lance_core.format.schema import Schema
-from lance_core.table.ingest import fit_batch, fit_schema, read_input
+from lance_core.table.ingest import fit_batch, fit_schema, new_schema, read_input
+from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
+    from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectWriter, Store
 
 _LOGGER = logging.getLogger(__name__)
@@ -66,18 +67,19 @@ def stage_data(
     Raises:
         InvalidInputError: Data that does not fit; nothing is left behind.
     """
-    stream = read_input(data, schema)
-    if table is None:
-        table = Schema.from_arrow(stream.schema)
-    fields = fit_schema(stream.schema, table)
-    fragments = stage_fragments(
-        store,
-        fields,
-        stream.batches,
-        limits=limits,
-        data_storage_version=data_storage_version,
-        new_uuid=lambda: uuid.uuid4().bytes,
-    )
+    with naming(store):
+        stream = read_input(data, schema)
+        if table is None:
+            table = new_schema(stream.schema)
+        fields = fit_schema(stream.schema, table)
+        fragments = stage_fragments(
+            store,
+            fields,
+            stream.batches,
+            limits=limits,
+            data_storage_version=data_storage_version,
+            new_uuid=lambda: uuid.uuid4().bytes,
+        )
     return fragments, table
 
 

@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ from lance_core.errors import (
     UnsupportedError,
     VersionNotFoundError,
 )
+from lance_core.format.manifest import encode_manifest_file
 
 N = 5000
 ROWS = pa.table(
@@ -166,6 +168,11 @@ def test_take_refuses_rows_that_are_not_there(dataset, places):
 def test_wrong_questions_are_refused_at_once(dataset, arguments, error, words):
     with pytest.raises(error, match=words):
         dataset.to_batches(**arguments)
+    for method in (dataset.count_rows, dataset.delete):
+        if "filter" in arguments:
+            with pytest.raises(error, match=words) as caught:
+                method(arguments["filter"])
+            assert caught.value.path == dataset.uri
 
 
 def test_fragments_read_alone(dataset):
@@ -288,3 +295,23 @@ def test_a_data_file_of_the_wrong_length_is_named(tmp_path):
     assert other.count_rows() == 99
     with pytest.raises(CorruptDataError, match="the manifest says 100"):
         dataset.to_table()
+
+
+def test_features_that_are_not_known_are_refused_by_name(tmp_path):
+    dataset = lance_core.write_dataset(ROWS.slice(0, 10), tmp_path / "t")
+    manifest = next((tmp_path / "t" / "_versions").glob("*.manifest"))
+    known = dataset.snapshot.manifest
+    manifest.write_bytes(encode_manifest_file(replace(known, reader_feature_flags=1 << 40)))
+    with pytest.raises(UnsupportedError, match=r"1099511627776|bit 40") as caught:
+        lance_core.dataset(tmp_path / "t")
+    assert str(manifest) in str(caught.value)
+    manifest.write_bytes(encode_manifest_file(replace(known, writer_feature_flags=1 << 40)))
+    readable = lance_core.dataset(tmp_path / "t")
+    assert readable.count_rows() == 10
+    before = sorted((tmp_path / "t" / "data").iterdir())
+    with pytest.raises(UnsupportedError):
+        lance_core.write_dataset(ROWS.slice(0, 10), tmp_path / "t", mode="append")
+    with pytest.raises(UnsupportedError):
+        readable.delete("id = 1")
+    assert sorted((tmp_path / "t" / "data").iterdir()) == before
+    assert not list((tmp_path / "t").glob("_deletions/*"))

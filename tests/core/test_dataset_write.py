@@ -113,6 +113,21 @@ def test_wrong_arguments_write_nothing(tmp_path, arguments, error, words):
     assert files_below(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (pa.table({"_rowid": [1]}), "'_rowid' is reserved"),
+        (pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "'a' occurs twice"),
+        (pa.table({}), "at least one column"),
+    ],
+)
+def test_tables_that_nobody_could_read_are_not_made(tmp_path, data, words):
+    with pytest.raises(InvalidInputError, match=words) as caught:
+        lance_core.write_dataset(data, tmp_path / "t")
+    assert caught.value.path == str(tmp_path / "t")
+    assert files_below(tmp_path) == []
+
+
 def test_hints_of_pylance_are_accepted(tmp_path):
     assert lance_core.write_dataset(ROWS, tmp_path / "t", max_rows_per_group=7, session=None).count_rows() == 3
 
