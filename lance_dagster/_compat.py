@@ -7,12 +7,17 @@ without a warning but not documented, and missing in ``build_output_context`` an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+    # What ``dg.define_asset_job`` returns has no public name.
+    AssetJob: TypeAlias = UnresolvedAssetJobDefinition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

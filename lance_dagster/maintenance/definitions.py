@@ -19,12 +19,10 @@ from lance_dagster.maintenance.policies import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+    from lance_dagster._compat import AssetJob
 
 
-def build_maintenance_job(
-    assets: Sequence[dg.AssetsDefinition], *, name: str = "lance_maintenance"
-) -> UnresolvedAssetJobDefinition:
+def build_maintenance_job(assets: Sequence[dg.AssetsDefinition], *, name: str = "lance_maintenance") -> AssetJob:
     """A job that materializes exactly these maintenance assets."""
     return dg.define_asset_job(
         name, selection=dg.AssetSelection.assets(*assets), description="Maintenance of Lance tables."

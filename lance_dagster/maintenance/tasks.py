@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lance_core import Compaction
-from lance_dagster.maintenance.policies import Tag, expired_run_tags
+from lance_dagster.maintenance.policies import Tag, expired_run_tags, removable_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,9 +100,12 @@ def cleanup(policy: CleanupPolicy, *, now: Callable[[], datetime] = lambda: date
         listed = dataset.tags.list()
         tags = [Tag(name=name, version=tag["version"], created_at=tag["created_at"]) for name, tag in listed.items()]
         expired = expired_run_tags(tags, policy, now=now())
-        numbers: dict[str, Any] = {"lance/run_tags_expired": len(expired)}
         if order.dry_run:
-            return Report(skipped="dry run", numbers=numbers)
+            tagged = {tag.version for tag in tags if tag not in expired}
+            versions = {version["version"]: version["timestamp"] for version in dataset.versions()}
+            planned = removable_versions(versions, tagged, policy, now=now())
+            told = {"lance/run_tags_planned": len(expired), "lance/versions_planned": len(planned)}
+            return Report(skipped="dry run", numbers=told)
         for tag in expired:
             dataset.tags.delete(tag.name)
         stats = dataset.cleanup_old_versions(
@@ -110,7 +113,8 @@ def cleanup(policy: CleanupPolicy, *, now: Callable[[], datetime] = lambda: date
             retain_versions=policy.retain_versions,
             error_if_tagged_old_versions=False,
         )
-        numbers |= {
+        numbers = {
+            "lance/run_tags_expired": len(expired),
             "lance/versions_removed": stats.old_versions,
             "lance/bytes_removed": stats.bytes_removed,
             "lance/data_files_removed": stats.data_files_removed,

@@ -19,7 +19,7 @@ from lance_dagster import (
 )
 from lance_dagster.history import data_version
 from lance_dagster.maintenance import tasks
-from lance_dagster.maintenance.policies import Tag, expired_run_tags
+from lance_dagster.maintenance.policies import Tag, expired_run_tags, removable_versions
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -96,6 +96,7 @@ def test_a_dry_run_changes_nothing(table, maintain):
         assert metadata["lance/skipped"] is True
         assert metadata["lance/reason"] == "dry run"
     assert maintain("compaction", dry_run=True)["lance/fragments_planned"] == 5
+    assert metadata["lance/versions_planned"] == before - 1
     assert (table().version, len(table().versions())) == (before, before)
 
 
@@ -193,6 +194,20 @@ def test_which_run_tags_expire(policy, expired):
     tags = [tag(f"run-{v:08x}", v, days) for v, days in ((4, 1), (1, 30), (3, 13), (2, 14))]
     people = [tag("release", 1, 999), tag("run-me", 2, 999), Tag(name="run-ffffffff", version=0, created_at=None)]
     assert [one.version for one in expired_run_tags([*tags, *people], policy, now=NOW)] == expired
+
+
+@pytest.mark.parametrize(
+    ("policy", "going"),
+    [
+        (CleanupPolicy(older_than=timedelta(0), retain_versions=1), [1, 3]),
+        (CleanupPolicy(older_than=timedelta(days=7), retain_versions=1), [1]),
+        (CleanupPolicy(older_than=timedelta(0), retain_versions=4), []),
+        (CleanupPolicy(older_than=timedelta(0), retain_versions=99), []),
+    ],
+)
+def test_which_versions_go(policy, going):
+    versions = {1: NOW - timedelta(days=9), 2: NOW - timedelta(days=8), 3: NOW - timedelta(days=7), 4: NOW}
+    assert removable_versions(versions, {2}, policy, now=NOW) == going
 
 
 @pytest.mark.parametrize("make", [lambda: CleanupPolicy(retain_versions=0), lambda: DeletionPolicy(threshold=2)])
