@@ -38,11 +38,12 @@ class SparkHandler:
     """``pyspark.sql.DataFrame``."""
 
     def schema(self, obj: Any) -> pa.Schema:
-        """Columns; types that cannot hold partition keys are given as null."""
+        """Columns; types that cannot hold partition keys are given as null, which arrow wants to be nullable."""
+        kinds = [_ARROW.get(column.dataType.typeName(), pa.null()) for column in obj.schema]
         return pa.schema(
             [
-                pa.field(column.name, _ARROW.get(column.dataType.typeName(), pa.null()), column.nullable)
-                for column in obj.schema
+                pa.field(column.name, kind, column.nullable or pa.types.is_null(kind))
+                for column, kind in zip(obj.schema, kinds, strict=True)
             ]
         )
 
