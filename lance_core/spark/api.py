@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pyspark.errors import PySparkAttributeError
 
+from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
 from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError
 from lance_core.spark.commit import find_snapshot, find_token, new_fragments, plan_write
 from lance_core.spark.options import (
     DEFAULT_BATCH_SIZE,
-    DEFAULT_MAX_BYTES_PER_FILE,
-    DEFAULT_MAX_ROWS_PER_FILE,
     ReadOptions,
     WriteOptions,
     format_options,

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
 from lance_core.errors import InvalidInputError
 
 # Spark adds these itself for tables and views in its catalog.
 _CATALOG_KEYS = frozenset({"location", "provider", "owner", "serialization.format"})
 
 DEFAULT_BATCH_SIZE = 16384
-DEFAULT_MAX_ROWS_PER_FILE = 1 << 20
-DEFAULT_MAX_BYTES_PER_FILE = 90 << 30
 
 Parsed = TypeVar("Parsed", "ReadOptions", "WriteOptions")
 

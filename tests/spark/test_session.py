@@ -1,0 +1,60 @@
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyspark
+import pytest
+from pyspark.errors import AnalysisException
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.spark import read_lance, recommended_conf, register, write_lance
+
+
+def test_an_old_pyspark_is_refused(monkeypatch):
+    monkeypatch.setattr(pyspark, "__version__", "4.0.1")
+    with pytest.raises(UnsupportedError, match=r"4\.1 or newer, not 4\.0\.1"):
+        register(SimpleNamespace())
+
+
+@pytest.mark.spark
+def test_another_source_of_this_name_is_reported(spark, monkeypatch):
+    def conflict(_source):
+        class Conflict(AnalysisException):
+            def getCondition(self):  # noqa: N802 Spark's name
+                return "DATA_SOURCE_ALREADY_EXISTS"
+
+        raise Conflict("exists")
+
+    monkeypatch.setattr(type(spark.dataSource), "register", lambda _self, source: conflict(source))
+    with pytest.raises(InvalidInputError, match="another data source called lance"):
+        register(spark)
+
+
+@pytest.mark.spark
+def test_registering_again_is_harmless(spark, uri):
+    register(spark)
+    register(spark)
+    assert write_lance(spark.range(1), uri).version == 1
+
+
+@pytest.mark.spark
+def test_a_thread_without_an_active_session_can_read(spark, uri):
+    write_lance(spark.range(3), uri)
+    counts = []
+    thread = threading.Thread(target=lambda: counts.append(read_lance(spark, uri).count()))
+    thread.start()
+    thread.join()
+    assert counts == [3]
+
+
+def test_settings_are_texts():
+    assert all(isinstance(value, str) for value in recommended_conf().values())
+
+
+def test_workers_do_not_load_what_only_some_need():
+    rare = ("dagster", "pandas", "fsspec", "sqlglot")
+    code = f"import sys, lance_core.spark; print([name for name in {rare} if name in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert answer.stdout.strip() == "[]"
