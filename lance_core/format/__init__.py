@@ -1,0 +1,1 @@
+"""Bytes of the format to frozen values and back; no IO."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lance_core.errors import DatasetNotFoundError, InvalidInputError, VersionNotFoundError
+from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError, VersionNotFoundError
 from lance_core.format.feature_flags import check_writable
-from lance_core.format.paths import VERSIONS_FOLDER, ManifestName, parse_manifest_name
+from lance_core.format.paths import VERSIONS_FOLDER, ManifestName, parse_manifest_name, parse_version
 from lance_core.maintenance.cleanup_plan import (
     SWEPT_FOLDERS,
     CandidateFile,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["CleanupExplanation", "CleanupStats", "cleanup_old_versions", "explain_cleanup_old_versions"]
 
 _DELETE_BATCH = 1000
+_VERSION_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +87,7 @@ def cleanup_old_versions(
     rules = _rules(older_than, retain_versions, versions, delete_unverified, error_if_tagged_old_versions)
     survey = _survey(store, rules, runtime.now())
     # A tag made since then protects its version: tags are written before they are believed.
-    protected = survey.going.keys() & _protected(store)
-    for version in protected:
-        survey.kept.add(load_manifest(store, version))
-    manifests = [survey.going[version] for version in sorted(survey.going.keys() - protected)]
-    _delete(store, manifests)
+    manifests = _delete_versions(store, survey)
     for version in find_versions(store).numbers:
         if version > survey.newest:
             survey.kept.add(load_manifest(store, version))
@@ -115,6 +112,42 @@ def explain_cleanup_old_versions(
     manifests = [survey.going[version] for version in sorted(survey.going)]
     files = [*manifests, *_garbage(store, survey, rules, runtime.now())]
     return CleanupExplanation(read_version=survey.newest, stats=summarize(files), candidate_files=tuple(files))
+
+
+def _delete_versions(store: Store, survey: _Survey) -> list[CandidateFile]:
+    """Delete manifests, the oldest first; those that were deleted.
+
+    Whoever makes a tag looks for its version afterwards, and we look for tags after deleting versions. If both are so
+    close that each saw the old state first, the version is put back: nothing that it needs is deleted yet.
+    """
+    deleted: list[CandidateFile] = []
+    going = sorted(survey.going)
+    for start in range(0, len(going), _VERSION_BATCH):
+        protected = _protected(store)
+        batch = [version for version in going[start : start + _VERSION_BATCH] if version not in protected]
+        contents = {version: _get(store, survey.going[version].path) for version in batch}
+        store.delete([survey.going[version].path for version in batch])
+        protected = _protected(store)
+        for version in batch:
+            content = contents[version]
+            if version in protected and content is not None:
+                store.put_if_absent(survey.going[version].path, content)
+            else:
+                deleted.append(survey.going[version])
+    for version in survey.going.keys() - {_version(file) for file in deleted}:
+        survey.kept.add(load_manifest(store, version))
+    return deleted
+
+
+def _get(store: Store, path: str) -> bytes | None:
+    try:
+        return store.get(path)
+    except NotFoundError:  # another clean-up was here
+        return None
+
+
+def _version(manifest: CandidateFile) -> int:
+    return parse_version(manifest.path.rpartition("/")[2])
 
 
 def _rules(

@@ -27,7 +27,7 @@ from lance_core.errors import (
 )
 from lance_core.format import feature_flags
 from lance_core.format.manifest import Manifest, encode_manifest_file, with_transaction
-from lance_core.format.operations import Merge, Operation, Overwrite, Restore, Rewrite, operation_name
+from lance_core.format.operations import Delete, Merge, Operation, Overwrite, Restore, Rewrite, operation_name
 from lance_core.format.paths import (
     LATEST_VERSION_HINT,
     ManifestNaming,
@@ -39,7 +39,7 @@ from lance_core.format.paths import (
 from lance_core.table.apply import apply, empty_manifest, with_fragment_ids
 from lance_core.table.conflicts import Verdict, judge
 from lance_core.table.descent import descends
-from lance_core.table.rebase import rebase_deletions
+from lance_core.table.rebase import covers_deletions, rebase_deletions
 from lance_core.table.refs import list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import (
@@ -412,6 +412,8 @@ class _Committer:
         verdict = None if theirs is None else descends(child, theirs.operation, ours=manifest, our_operation=operation)
         if verdict is not None:
             return verdict
+        if isinstance(operation, Delete) and theirs is not None:
+            return covers_deletions(self.store, child, manifest, operation)
         # A clean-up takes versions from the oldest on, so it cannot have taken ours and left the one before, unless
         # a tag kept that.
         before = manifest.version - 1

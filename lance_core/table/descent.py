@@ -7,8 +7,13 @@ versions looks for what it did in the next one.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.errors import InvalidInputError
 from lance_core.format.operations import (
     Append,
     CreateIndex,
@@ -23,10 +28,15 @@ from lance_core.format.operations import (
     Update,
     UpdateConfig,
 )
+from lance_core.format.transaction import Transaction
+from lance_core.table.apply import apply
 from lance_core.table.conflicts import touched_fragments
 
 if TYPE_CHECKING:
+    from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
+
+_ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def descends(child: Manifest, child_operation: Operation, *, ours: Manifest, our_operation: Operation) -> bool | None:
@@ -43,10 +53,11 @@ def descends(child: Manifest, child_operation: Operation, *, ours: Manifest, our
     """
     if isinstance(child_operation, Overwrite | Restore):
         return True  # whatever was there before is replaced
+    if not _rest_agrees(child, child_operation, ours):
+        return False
     match our_operation:
         case UpdateConfig():
-            same = (child.config, child.table_metadata, child.schema) == (ours.config, ours.table_metadata, ours.schema)
-            return same or None
+            return _config_is_set(child, our_operation)
         case Project() | Merge():
             return child.schema == ours.schema or None
         case ReserveFragments():
@@ -55,20 +66,84 @@ def descends(child: Manifest, child_operation: Operation, *, ours: Manifest, our
             return _has_our_fragments(child, child_operation, ours, our_operation)
 
 
+def _rest_agrees(child: Manifest, child_operation: Operation, ours: Manifest) -> bool:
+    """Whether the fragments that the next commit did not touch are those that we left."""
+    touched = _may_touch(child_operation)
+    if touched is None:
+        return True
+    new, _, _ = _changed_ids(child, child_operation)
+    return np.array_equal(_numbers(child, without=touched | new), _numbers(ours, without=touched))
+
+
+def _numbers(manifest: Manifest, *, without: frozenset[int]) -> npt.NDArray[np.int64]:
+    fragments = manifest.fragments
+    kept = ~np.isin(fragments.ids, np.fromiter(without, np.int64, len(without)))
+    return np.stack([fragments.ids, fragments.physical_rows, fragments.num_deleted_rows])[:, kept]
+
+
+def _config_is_set(child: Manifest, operation: UpdateConfig) -> bool | None:
+    """Whether doing it again would change nothing; a key of ours cannot have been changed by the next commit."""
+    ours = Transaction(read_version=child.version, uuid="", operation=operation)
+    try:
+        again = apply(child, ours, version=child.version, now=_ANY_TIME)
+    except InvalidInputError:  # the next commit dropped the field
+        return None
+    before = (child.config, child.table_metadata, child.schema)
+    return before == (again.config, again.table_metadata, again.schema)
+
+
 def _has_our_fragments(
     child: Manifest, child_operation: Operation, ours: Manifest, our_operation: Operation
 ) -> bool | None:
     new, updated, removed = _changed_ids(ours, our_operation)
-    kept = {fragment.id: fragment for fragment in child.fragments.select(new | updated)}
-    for fragment in ours.fragments.select(frozenset(kept)):
-        other = kept[fragment.id]
-        if other.files == fragment.files and (fragment.id in new or other.deletion_file == fragment.deletion_file):
-            return True
-    if removed and not new and not updated:
-        return not child.fragments.select(removed)
-    # What we changed may be missing because the next commit changed it again, or because it never knew it.
     touched = _may_touch(child_operation)
-    return None if touched is None or touched & (new | updated) else False
+    if touched is not None and touched & removed:
+        return False  # it worked on what we had removed
+    kept = {fragment.id: fragment for fragment in child.fragments.select(new | updated)}
+    seen = _seen_fragments(child_operation)
+    is_known = True
+    for fragment in ours.fragments.select(new | updated):
+        verdict = _matches(fragment, kept.get(fragment.id), is_new=fragment.id in new)
+        if not verdict and fragment.id in seen:
+            verdict = _was_seen(fragment, seen[fragment.id], child_operation, is_new=fragment.id in new)
+        elif not verdict and (touched is None or fragment.id in touched):
+            # It is gone. If we only deleted rows of it, that is as good as what we did.
+            verdict = True if fragment.id in updated and fragment.id not in kept and not new else None
+        if verdict is not None:
+            return verdict
+        is_known = False
+    if not is_known or touched is None:
+        return None
+    return not child.fragments.select(removed)
+
+
+def _matches(ours: Fragment, other: Fragment | None, *, is_new: bool) -> bool:
+    """Whether the next version has the fragment as we left it."""
+    if other is None:
+        return False
+    return other.files == ours.files and (is_new or other.deletion_file == ours.deletion_file)
+
+
+def _was_seen(ours: Fragment, seen: Fragment, child_operation: Operation, *, is_new: bool) -> bool | None:
+    """Whether the next commit worked on the fragment as we left it."""
+    our_paths = {file.path for file in ours.files}
+    if our_paths.isdisjoint(file.path for file in seen.files):
+        return False
+    if is_new:
+        return True
+    # A rewrite names what it read; a delete names what it made of that.
+    return seen.deletion_file == ours.deletion_file if isinstance(child_operation, Rewrite) else None
+
+
+def _seen_fragments(operation: Operation) -> dict[int, Fragment]:
+    """Existing fragments that an operation names with their files."""
+    match operation:
+        case Delete() | Update():
+            return {fragment.id: fragment for fragment in operation.updated_fragments}
+        case Rewrite():
+            return {fragment.id: fragment for group in operation.groups for fragment in group.old_fragments}
+        case _:
+            return {}
 
 
 def _changed_ids(ours: Manifest, operation: Operation) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
@@ -86,8 +161,10 @@ def _changed_ids(ours: Manifest, operation: Operation) -> tuple[frozenset[int], 
         case Rewrite():
             new = frozenset(fragment.id for group in operation.groups for fragment in group.new_fragments)
             return new, frozenset(), touched_fragments(operation) or frozenset()
-        case _:
+        case Restore():
             return frozenset(ours.fragments.ids.tolist()), frozenset(), frozenset()
+        case _:
+            return frozenset(), frozenset(), frozenset()
 
 
 def _last_ids(manifest: Manifest, count: int) -> frozenset[int]:

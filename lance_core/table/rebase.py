@@ -103,6 +103,15 @@ def rebase_deletions(
     return Rebased(transaction=rebased, new_files=tuple(new_files))
 
 
+def covers_deletions(store: Store, child: Manifest, ours: Manifest, operation: Delete) -> bool:
+    """Whether a later version lacks every row that a delete of ours had taken away."""
+    for fragment in ours.fragments.select([one.id for one in operation.updated_fragments]):
+        other = child.fragments.find(fragment.id)
+        if other is not None and load_deletions(store, fragment) - load_deletions(store, other):
+            return False
+    return True
+
+
 def write_deletions(
     store: Store, fragment_id: int, rows: BitMap, *, read_version: int, new_id: Callable[[], int]
 ) -> tuple[DeletionFile, str]:
