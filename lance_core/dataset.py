@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from lance_core.arguments import (
     file_version,
 )
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.operations import Restore
+from lance_core.format.operations import Restore, UpdateConfig, UpdateMap
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
 from lance_core.fragment import FragmentMetadata, LanceFragment, from_metadata
 from lance_core.operations import LanceOperation, Transaction, from_inner, to_inner
@@ -405,7 +405,8 @@ class LanceDataset:
         limits = file_limits(max_rows_per_file, max_bytes_per_file)
         self._plan([], predicate)  # before anything is written
         given = _given_fragments(data)
-        version = file_version(None, snapshot)
+        with naming(snapshot.store):
+            version = file_version(None, snapshot)
         staged: tuple[Fragment, ...] = ()
         if given is None:
             table = snapshot.manifest.schema
@@ -464,9 +465,36 @@ class LanceDataset:
         transaction = to_inner(operation)
         if commit_message is not None:
             properties = {**transaction.transaction_properties, COMMIT_MESSAGE_KEY: commit_message}
-            transaction = replace(transaction, transaction_properties=properties)
+            transaction = replaced(transaction, transaction_properties=properties)
         snapshot = commit(store, transaction, max_retries=max_retries, enable_stable_row_ids=enable_stable_row_ids)
         return LanceDataset(address, storage_options=storage_options, snapshot=snapshot)
+
+    def update_config(self, values: Mapping[str, str | None], *, replace: bool = False) -> dict[str, str]:
+        """Change settings of the table; this object moves to the new version.
+
+        Args:
+            values: New values; None removes a key.
+            replace: Make these the only ones.
+
+        Returns:
+            All settings there are now.
+        """
+        self._update_map(UpdateConfig(config_updates=UpdateMap(update_entries=dict(values), replace=replace)))
+        return self.config()
+
+    def update_metadata(self, values: Mapping[str, str | None], *, replace: bool = False) -> dict[str, str]:
+        """Change the free text about the table; as `update_config`."""
+        self._update_map(UpdateConfig(table_metadata_updates=UpdateMap(update_entries=dict(values), replace=replace)))
+        return self.metadata
+
+    def update_schema_metadata(self, values: Mapping[str, str | None], *, replace: bool = False) -> dict[str, str]:
+        """Change the metadata of the Arrow schema; as `update_config`."""
+        self._update_map(UpdateConfig(schema_metadata_updates=UpdateMap(update_entries=dict(values), replace=replace)))
+        return {key: value.decode() for key, value in self.lance_schema.metadata.items()}
+
+    def _update_map(self, operation: UpdateConfig) -> None:
+        transaction = new_transaction(self.version, operation, properties=None, message=None)
+        self.snapshot = commit(self.snapshot.store, transaction, read=self.snapshot)
 
     def update(self, *_args: Any, **_options: Any) -> None:
         """Not supported yet."""

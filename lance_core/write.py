@@ -20,6 +20,7 @@ from lance_core.fragment import FragmentMetadata, to_metadata
 from lance_core.store.open import open_store
 from lance_core.table.change import new_transaction, removing_staged
 from lance_core.table.commit import commit
+from lance_core.table.naming import naming
 from lance_core.table.snapshot import find_versions, open_snapshot
 from lance_core.table.stage import stage_data
 
@@ -80,7 +81,8 @@ def write_dataset(
     existing = open_snapshot(store) if find_versions(store).numbers else None
     if existing is not None and mode == "create":
         raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=store.uri)
-    version = file_version(data_storage_version, existing)
+    with naming(store):
+        version = file_version(data_storage_version, existing)
     appends = existing is not None and mode == "append"
     fragments, table = stage_data(
         store,
@@ -140,12 +142,14 @@ def write_fragments(
     check_mode(mode)
     store = open_store(_uri_of(dataset_uri), storage_options)
     existing = open_snapshot(store) if mode == "append" and find_versions(store).numbers else None
+    with naming(store):
+        version = file_version(data_storage_version, existing)
     fragments, _ = stage_data(
         store,
         data,
         schema,
         table=None if existing is None else existing.manifest.schema,
-        data_storage_version=file_version(data_storage_version, existing),
+        data_storage_version=version,
         limits=file_limits(max_rows_per_file, max_bytes_per_file),
     )
     return [to_metadata(fragment) for fragment in fragments]

@@ -20,6 +20,7 @@ from lance_core.format.row_ids import decode_row_versions, encode_row_ids, encod
 from lance_core.format.transaction import Transaction
 from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.naming import naming
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.scan import scan_fragment
 from lance_core.table.scan_plan import plan_scan
@@ -113,14 +114,15 @@ def execute_task(snapshot: Snapshot, task: RewriteTask, options: CompactionOptio
         with_row_id=False,
         with_row_address=False,
     )
-    new = stage_fragments(
-        snapshot.store,
-        manifest.schema,
-        _live_rows(readers, plan),
-        limits=_limits(task, options),
-        data_storage_version=manifest.data_storage_version,
-        new_uuid=lambda: uuid.uuid4().bytes,
-    )
+    with naming(snapshot.store):
+        new = stage_fragments(
+            snapshot.store,
+            manifest.schema,
+            _live_rows(readers, plan),
+            limits=_limits(task, options),
+            data_storage_version=manifest.data_storage_version,
+            new_uuid=lambda: uuid.uuid4().bytes,
+        )
     if manifest.uses_stable_row_ids:
         new = _with_lineage(readers, new)
     return RewriteResult(read_version=task.read_version, original_fragments=task.fragments, new_fragments=new)

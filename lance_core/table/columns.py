@@ -41,7 +41,13 @@ def split_projection(projection: Schema, files: Sequence[DataFile]) -> tuple[Fil
     wanted = {leaf.id for leaf in projection.leaves()}
     parts: list[FilePart] = []
     for file in files:
-        pairs = zip(file.fields, file.column_indices, strict=True)
+        # files of version 0.1 list no columns: their fields are numbered in order
+        indices = file.column_indices or range(len(file.fields))
+        if len(indices) != len(file.fields):
+            raise CorruptDataError(
+                f"the manifest lists {len(file.fields)} fields and {len(indices)} columns", path=file.path
+            )
+        pairs = zip(file.fields, indices, strict=True)
         # negative ids are tombstones and row lineage, negative indices belong to fields without a column
         columns = {field: index for field, index in pairs if field in wanted and index >= 0}
         if columns:

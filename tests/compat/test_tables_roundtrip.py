@@ -10,6 +10,7 @@ import pytest
 from lance import optimize as lance_optimize
 
 import lance_core
+from lance_core.errors import UnsupportedError
 
 
 def rows(start, count):
@@ -213,3 +214,42 @@ def test_indexed_tables_stay_right(tmp_path):
         assert found[0] == found[1], condition
     theirs.optimize.optimize_indices()
     assert lance_core.dataset(place).count_rows("id = 7") == theirs.count_rows("id = 7")
+
+
+@pytest.mark.parametrize(("version", "is_readable"), [("0.1", False), ("2.0", False), ("2.1", True), ("2.3", False)])
+def test_other_file_versions_are_read_or_refused_by_name(tmp_path, version, is_readable):
+    place = tmp_path / "t"
+    table = pa.table({"id": range(100), "text": [f"t{i}" for i in range(100)]})
+    lance.write_dataset(table, str(place), data_storage_version=version, max_rows_per_file=40)
+    before = {one: one.read_bytes() for one in place.rglob("*") if one.is_file()}
+    dataset = lance_core.dataset(place)
+    assert dataset.count_rows() == 100
+    if is_readable:
+        assert dataset.to_table().equals(table)
+    else:
+        with pytest.raises(UnsupportedError, match=version.replace(".", r"\.")):
+            dataset.to_table()
+    for change in (
+        lambda: lance_core.write_dataset(table, place, mode="append"),
+        lambda: dataset.replace_where("true", table),
+        dataset.optimize.compact_files,
+    ):
+        with pytest.raises(UnsupportedError, match=version.replace(".", r"\.")) as caught:
+            change()
+        assert str(place) in str(caught.value)
+    assert {one: one.read_bytes() for one in place.rglob("*") if one.is_file()} == before
+
+
+def test_settings_travel(tmp_path):
+    place = str(tmp_path / "t")
+    dataset = lance_core.write_dataset(pa.table({"id": range(10)}), place)
+    assert dataset.update_config({"lance.compaction.target_rows_per_fragment": "5", "x": "y"})["x"] == "y"
+    assert dataset.update_metadata({"owner": "me"}) == {"owner": "me"}
+    assert dataset.update_schema_metadata({"note": "here"}) == {"note": "here"}
+    assert dataset.update_config({"x": None}) == {"lance.compaction.target_rows_per_fragment": "5"}
+    theirs = lance.dataset(place)
+    assert theirs.config() == dataset.config()
+    assert theirs.metadata == dataset.metadata
+    check_equal(place)
+    theirs.update_config({"theirs": "1"})
+    assert lance_core.dataset(place).config()["theirs"] == "1"
