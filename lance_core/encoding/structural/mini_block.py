@@ -27,6 +27,7 @@ from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.physical.memory import aranges, empty, gather_words, starts_of
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, widen
 from lance_core.encoding.structural.chunk_table import encode_repetition_index, encode_words
+from lance_core.encoding.structural.level_points import decode_level_points
 from lance_core.encoding.structural.page import Decoded, EncodedPage
 from lance_core.encoding.values import Chunks, FixedValues
 from lance_core.errors import CorruptDataError
@@ -98,29 +99,45 @@ def decode(memory: Bytes, pages: Sequence[PageChunks], dictionary: Values | None
         np.concatenate([getattr(page, name) for page in pages]) for name in ("starts", "sizes", "counts")
     )
     num_levels, buffer_starts, buffer_sizes = _read_headers(memory, starts, sizes, layout)
-    num_rep, has_def = layout.rep is not None, layout.definition is not None
-    rep = _decode_levels(memory, pages, "rep", (buffer_starts[0], buffer_sizes[0], num_levels)) if num_rep else None
-    at = int(num_rep)
-    if not num_rep and has_def and (num_levels != counts).any():
+    num_short = (layout.rep is not None) + (layout.definition is not None)
+    buffers = (memory,) * layout.num_buffers
+    chunks = Chunks(buffers=buffers, starts=buffer_starts[num_short:], sizes=buffer_sizes[num_short:], counts=counts)
+    if layout.rep is None and layout.definition is not None and (num_levels != counts).any():
         raise CorruptDataError("a chunk without lists has another number of levels than of values")
-    definition = (
-        _decode_levels(memory, pages, "definition", (buffer_starts[at], buffer_sizes[at], num_levels))
-        if has_def
-        else None
-    )
-    at += int(has_def)
-    chunks = Chunks(
-        buffers=(memory,) * layout.num_buffers, starts=buffer_starts[at:], sizes=buffer_sizes[at:], counts=counts
-    )
-    levels = _join_levels(pages, rep, definition, num_levels if num_rep or has_def else counts)
-    if rows is None:
-        values = registry.decode_chunks(layout.values, chunks)
-    else:
-        levels, positions = _pick_levels(levels, rows)
-        values = _pick(layout, chunks, positions)
+    level_chunks = [
+        Chunks(buffers=(memory,), starts=buffer_starts[[at]], sizes=buffer_sizes[[at]], counts=num_levels)
+        for at in range(num_short)
+    ]
+    levels = None if rows is None else _pick_definition(pages, level_chunks, rows)
+    positions = rows
+    if levels is None:
+        levels = _decode_levels(pages, level_chunks, num_levels if num_short else counts)
+        if rows is not None:
+            levels, positions = _pick_levels(levels, rows)
+    values = registry.decode_chunks(layout.values, chunks) if positions is None else _pick(layout, chunks, positions)
     if layout.dictionary is not None:
         values = _look_up(values, dictionary)
     return Decoded(levels=levels, values=values, num_slots=len(values))
+
+
+def _decode_levels(pages: Sequence[PageChunks], level_chunks: list[Chunks], num_levels: Int64s) -> Levels:
+    """The levels of all chunks."""
+    layout = pages[0].layout
+    rep = None if layout.rep is None else _decode_one(pages, "rep", level_chunks[0])
+    definition = None if layout.definition is None else _decode_one(pages, "definition", level_chunks[-1])
+    return _join_levels(pages, rep, definition, num_levels)
+
+
+def _pick_definition(pages: Sequence[PageChunks], level_chunks: list[Chunks], rows: Int64s) -> Levels | None:
+    """The levels of some rows, if that needs no others: without lists, in pages that are all alike."""
+    layout = pages[0].layout
+    is_alike = all((one.layout.definition, one.layout.layers) == (layout.definition, layout.layers) for one in pages)
+    if layout.rep is not None or not is_alike:
+        return None
+    if layout.definition is None:
+        return Levels(layout.layers, None, None)
+    definition = decode_level_points(layout.definition, level_chunks[0], rows)
+    return None if definition is None else Levels(layout.layers, None, definition)
 
 
 def _pick_levels(levels: Levels, rows: Int64s) -> tuple[Levels, Int64s]:
@@ -174,19 +191,19 @@ def _read_headers(
     return num_levels, buffer_starts, buffer_sizes
 
 
-def _decode_levels(
-    memory: Bytes, pages: Sequence[PageChunks], which: str, buffers: tuple[Int64s, Int64s, Int64s]
-) -> LevelArray:
+def _decode_one(pages: Sequence[PageChunks], which: str, chunks: Chunks) -> LevelArray:
     """Levels of all chunks; neighbouring pages that encode them alike are decoded together."""
-    starts, sizes, counts = buffers
     parts: list[LevelArray] = []
     begin = 0
     for encoding, group in groupby(pages, key=lambda page: getattr(page.layout, which)):
         end = begin + sum(len(page.counts) for page in group)
-        chunks = Chunks(
-            buffers=(memory,), starts=starts[None, begin:end], sizes=sizes[None, begin:end], counts=counts[begin:end]
+        some = Chunks(
+            buffers=chunks.buffers,
+            starts=chunks.starts[:, begin:end],
+            sizes=chunks.sizes[:, begin:end],
+            counts=chunks.counts[begin:end],
         )
-        parts.append(registry.decode_level_chunks(encoding, chunks))
+        parts.append(registry.decode_level_chunks(encoding, some))
         begin = end
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 

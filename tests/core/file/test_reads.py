@@ -1,0 +1,78 @@
+"""How often and how much is read."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+N = 400_000
+
+
+@pytest.fixture
+def wide(data_file):
+    rng = np.random.default_rng(1)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.random(N // 8 * 100, np.float32)), 100)
+    columns = {
+        "number": pa.array(rng.integers(0, 1 << 40, N // 8)),
+        "text": pa.array([f"{one}" * 5 for one in range(N // 8)]),
+        "lists": pa.array([[one, one] for one in range(N // 8)]),
+        "vectors": vectors,
+        "large": pa.array([f"{one}" * 60 for one in range(N // 8)]),
+    }
+    data_file.write(pa.table(columns))
+    reader = data_file.open(counting=True)
+    leaves = {leaf.id: index for index, leaf in enumerate(reader.schema.leaves())}
+    return reader, leaves
+
+
+def _num_bytes(calls):
+    return sum(end - start for ranges in calls for start, end in ranges)
+
+
+def test_opening_takes_one_read(wide):
+    reader, _ = wide
+    assert len(reader._source.calls) == 1
+
+
+def test_single_rows_take_two_reads_and_few_bytes(wide):
+    reader, columns = wide
+    before = len(reader._source.calls)
+    reader.take(reader.schema, columns, np.array([3, 20_000, 49_000]))
+    calls = reader._source.calls[before:]
+    assert len(calls) == 2
+    assert _num_bytes(calls[1:]) < 600_000
+    reader.take(reader.schema.select(["vectors"]), columns, np.array([3, 20_000, 49_000]))
+    assert _num_bytes(reader._source.calls[-1:]) == 3 * 400
+
+
+def test_projection_reads_only_its_columns(wide):
+    reader, columns = wide
+    before = len(reader._source.calls)
+    list(reader.scan(reader.schema.select(["number"]), columns, start=0, end=N // 8, batch_size=1 << 16))
+    calls = reader._source.calls[before:]
+    assert len(calls) == 2
+    assert _num_bytes(calls) < N
+    before = len(reader._source.calls)
+    list(reader.scan(reader.schema.select(["number"]), columns, start=100, end=200, batch_size=1 << 16))
+    assert _num_bytes(reader._source.calls[before:]) < 20_000
+
+
+def test_flat_vectors_are_not_copied(wide):
+    reader, columns = wide
+    batches = reader.scan(reader.schema.select(["vectors"]), columns, start=0, end=N // 8, batch_size=1 << 10)
+    before = pa.total_allocated_bytes()
+    held = list(batches)
+    # Only the batches that lie across two pages are put together.
+    assert sum(batch.nbytes for batch in held) == N // 8 * 400
+    assert pa.total_allocated_bytes() - before < 2_000_000
+
+
+def test_scan_holds_a_window_not_the_file(data_file, monkeypatch):
+    from lance_core.file import reader as reader_module  # noqa: PLC0415 - to change its constant
+
+    monkeypatch.setattr(reader_module, "COLUMN_WINDOW_BYTES", 1 << 16)
+    data_file.write(pa.table({"c": pa.array(np.random.default_rng(2).random(N))}))
+    reader = data_file.open(counting=True)
+    batches = reader.scan(reader.schema, {0: 0}, start=0, end=N, batch_size=1000)
+    next(batches)
+    assert _num_bytes(reader._source.calls[1:]) < 400_000
+    assert sum(batch.num_rows for batch in batches) == N - 1000
