@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 TAIL_SIZE = 1 << 16
-WINDOW_BYTES = 1 << 27
+WINDOW_BYTES = 1 << 26
 """Decoded bytes of all columns together that a scan holds, unless one batch needs more."""
 
 COLUMN_WINDOW_BYTES = 1 << 24
@@ -173,6 +173,7 @@ class DataFileReader:
             for at in range(0, high - low, batch_size):
                 length = min(batch_size, high - low - at)
                 yield _batch([_slice(one, at, length) for one in arrays], schema, length)
+            del arrays  # before the next window is decoded
 
     def _read(self, wanted: list[_Wanted], rows: Rows) -> list[list[pa.Array]]:
         """For each field its rows, in one or more arrays."""
