@@ -15,7 +15,7 @@ import pytest
 import lance_core
 from example_project import report, source
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 DAGSTER_YAML = Path(__file__).parents[2] / "example_project" / "dagster.yaml"
 TWICE = "from example_project.demo import main; months = ['--months=2', '--backfill=1']; main(months); main(months)"

@@ -10,6 +10,7 @@ import argparse
 import os
 import time
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -67,13 +68,22 @@ def run(instance: dg.DagsterInstance, job: str, what: str, *, tags: Mapping[str,
     """
     started = time.monotonic()
     print(f"{job:18}{what:52}", end="", flush=True)
-    definition = defs().resolve_job_def(job)
-    result = definition.execute_in_process(instance=instance, run_config=QUIET, tags=dict(tags or {}))
+    result = _job(job).execute_in_process(instance=instance, run_config=QUIET, tags=dict(tags or {}))
     checks = result.get_asset_check_evaluations()
     failed = [f"{check.asset_key.to_user_string()}: {check.check_name}" for check in checks if not check.passed]
     print(f"{time.monotonic() - started:6.1f} s  {len(checks) - len(failed)} of {len(checks)} checks passed")
     for name in failed:
         print(f"  check failed: {name}")
+
+
+@cache
+def _job(name: str) -> dg.JobDefinition:
+    return _project().resolve_job_def(name)
+
+
+@cache
+def _project() -> dg.Definitions:
+    return defs()
 
 
 def summary(maintained: Sequence[str], seconds: float) -> str:

@@ -13,7 +13,7 @@ airports_checks = build_lance_checks(airports, min_rows=1_000, not_null=["faa", 
 planes_checks = build_lance_checks(planes, min_rows=1_000, not_null=["tailnum"])
 weather_checks = build_lance_checks(weather, min_rows=20_000, not_null=["origin", "time_hour"])
 flights_checks = build_lance_checks(flights, min_rows=1, not_null=["flight_date", "origin", "dest", "status"])
-enriched_checks = build_lance_checks(enriched_flights, min_rows=1, max_deleted_fraction=0.1)
+enriched_checks = build_lance_checks(enriched_flights, min_rows=1, not_null=["flight_date", "origin", "dest", "status"])
 
 
 @dg.asset_check(asset=flight_corrections)
