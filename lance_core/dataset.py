@@ -13,6 +13,7 @@ from lance_core.arguments import (
     DEFAULT_CONFLICT_RETRIES,
     DEFAULT_MAX_BYTES_PER_FILE,
     DEFAULT_MAX_ROWS_PER_FILE,
+    DEFAULT_REPLACE_RETRIES,
     check_unsupported,
     check_window,
     file_limits,
@@ -377,7 +378,7 @@ class LanceDataset:
         data: Any,
         *,
         schema: pa.Schema | None = None,
-        conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+        conflict_retries: int = DEFAULT_REPLACE_RETRIES,
         transaction_properties: Mapping[str, str] | None = None,
         commit_message: str | None = None,
         max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
@@ -385,8 +386,9 @@ class LanceDataset:
     ) -> dict[str, int]:
         """Delete the rows that match and add new ones, in one commit; this object moves to the new version.
 
-        Not in pylance. If another commit touches the same fragments meanwhile, the deletion is worked out anew on the
-        newest version; the new rows are written once.
+        Not in pylance. If another commit adds rows or touches the same fragments meanwhile, the deletion is worked out
+        anew on the newest version, so that of two writers which replace the same rows the later one wins; the new rows
+        are written once.
 
         Args:
             predicate: Rows to replace: SQL text or pyarrow expression.

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from lance_core.arguments import DEFAULT_REPLACE_RETRIES
 from lance_core.errors import (
     CommitOutcomeUnknownError,
     DatasetAlreadyExistsError,
@@ -41,7 +42,6 @@ WriteKind = Literal["append", "overwrite", "replace"]
 TOKEN_KEY = "lance_core.token"  # noqa: S105 a key of transaction properties, no secret
 # How many versions back a token is looked for when the caller does not say since when it can be there.
 TOKEN_LOOKBACK = 100
-_CONFLICT_RETRIES = 5
 _TOKENS = uuid.UUID("8c2f4a3e-0d1b-4d55-9a6e-6b1f6c3f7f10")
 
 
@@ -191,10 +191,9 @@ def _commit(
             plan = _joining(store, plan)  # somebody else was faster
     if plan.kind == "replace":
         snapshot = open_snapshot(store, plan.read_version)
-        condition = options.replace_where or ""
-        return replace_rows(snapshot, condition, fragments, conflict_retries=_CONFLICT_RETRIES, properties=properties)[
-            0
-        ]
+        condition, retries = options.replace_where or "", DEFAULT_REPLACE_RETRIES
+        done, _ = replace_rows(snapshot, condition, fragments, conflict_retries=retries, properties=properties)
+        return done
     files = tuple(fragments)
     operation = Append(fragments=files) if plan.kind == "append" else Overwrite(fragments=files, schema=plan.fields)
     return commit(store, _transaction(plan.read_version, operation, properties))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,13 +31,14 @@ from lance_core.table.snapshot import open_snapshot
 from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from pyarrow.compute import Expression
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.operations import Operation
     from lance_core.store.base import Store
+    from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
 
 
@@ -53,6 +54,15 @@ class MarkedRows:
 
     updated_fragments: tuple[Fragment, ...]
     removed_fragment_ids: tuple[int, ...]
+    num_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mark:
+    """What a condition means for one fragment: ``after`` is None if no row is left of it."""
+
+    before: Fragment
+    after: Fragment | None
     num_rows: int
 
 
@@ -85,38 +95,64 @@ def removing_staged(store: Store, fragments: Sequence[Fragment]) -> Generator[No
         raise
 
 
-def mark_rows(snapshot: Snapshot, condition: str | Expression) -> MarkedRows:
-    """Find the rows that match a condition and write deletion files for them; nothing is committed.
+@dataclass(slots=True, kw_only=True)
+class Marker:
+    """Finds the rows that match a condition and writes deletion files for them; nothing is committed.
 
-    Args:
-        snapshot: Version to look at.
+    Marking a newer version looks again only at fragments that are new or changed since.
+
+    Attributes:
+        store: The dataset.
         condition: SQL text or pyarrow expression.
-
-    Raises:
-        InvalidInputError: The condition does not fit the schema.
     """
-    store, new_id = snapshot.store, SYSTEM_RUNTIME.random_u63
-    files = OpenFiles(store)
-    with naming(store):
-        plan = plan_filter(snapshot.manifest.schema, condition)
-    updated: list[Fragment] = []
-    removed: list[int] = []
-    num_rows = 0
-    try:
-        for fragment in snapshot.manifest.fragments:
-            reader = FragmentReader(files, fragment)
-            found = matching_offsets(reader, plan)
-            num_rows += len(found)
-            if len(found) == fragment.num_rows:
-                removed.append(fragment.id)
-            elif len(found):
-                rows = bitmap_from_numpy(np.union1d(reader.deleted, found))
-                file, _ = write_deletions(store, fragment.id, rows, read_version=snapshot.version, new_id=new_id)
-                updated.append(replace(fragment, deletion_file=file))
-    except BaseException:
-        _remove_deletion_files(store, updated)
-        raise
-    return MarkedRows(updated_fragments=tuple(updated), removed_fragment_ids=tuple(removed), num_rows=num_rows)
+
+    store: Store
+    condition: str | Expression
+    _marks: dict[int, _Mark] = field(default_factory=dict[int, "_Mark"])
+
+    def mark(self, snapshot: Snapshot) -> MarkedRows:
+        """Mark the matching rows of a version.
+
+        Raises:
+            InvalidInputError: The condition does not fit the schema.
+        """
+        files = OpenFiles(self.store)
+        with naming(self.store):
+            plan = plan_filter(snapshot.manifest.schema, self.condition)
+        known, self._marks = self._marks, {}
+        try:
+            for fragment in snapshot.manifest.fragments:
+                mark = known.get(fragment.id)
+                if mark is not None and mark.before == fragment:
+                    self._marks[fragment.id] = known.pop(fragment.id)
+                else:
+                    self._marks[fragment.id] = self._look(FragmentReader(files, fragment), plan, snapshot.version)
+        finally:
+            _remove_deletion_files(self.store, known.values())
+        marks = [mark for mark in self._marks.values() if mark.num_rows]
+        return MarkedRows(
+            updated_fragments=tuple(mark.after for mark in marks if mark.after is not None),
+            removed_fragment_ids=tuple(mark.before.id for mark in marks if mark.after is None),
+            num_rows=sum(mark.num_rows for mark in marks),
+        )
+
+    def forget(self) -> None:
+        """Remove the deletion files written so far."""
+        _remove_deletion_files(self.store, self._marks.values())
+        self._marks = {}
+
+    def _look(self, reader: FragmentReader, plan: ScanPlan, version: int) -> _Mark:
+        fragment = reader.fragment
+        found = matching_offsets(reader, plan)
+        after: Fragment | None = fragment
+        if len(found) == fragment.num_rows:
+            after = None
+        elif len(found):
+            rows = bitmap_from_numpy(np.union1d(reader.deleted, found))
+            new_id = SYSTEM_RUNTIME.random_u63
+            file, _ = write_deletions(self.store, fragment.id, rows, read_version=version, new_id=new_id)
+            after = replace(fragment, deletion_file=file)
+        return _Mark(before=fragment, after=after, num_rows=len(found))
 
 
 def delete_rows(
@@ -164,7 +200,11 @@ def replace_rows(
     properties: Mapping[str, str] | None = None,
     message: str | None = None,
 ) -> tuple[Snapshot, int]:
-    """Delete the rows that match a condition and add staged fragments, in one commit; otherwise as `delete_rows`."""
+    """Delete the rows that match a condition and add staged fragments, in one commit; otherwise as `delete_rows`.
+
+    Rows that other commits add before this one lands are looked at as well, so that of two writers which replace the
+    same rows the later one wins, and not both.
+    """
 
     def operation(marked: MarkedRows) -> Update:
         return Update(
@@ -174,7 +214,13 @@ def replace_rows(
         )
 
     return _redo(
-        snapshot, condition, operation, conflict_retries=conflict_retries, properties=properties, message=message
+        snapshot,
+        condition,
+        operation,
+        conflict_retries=conflict_retries,
+        properties=properties,
+        message=message,
+        sees_new_rows=True,
     )
 
 
@@ -186,23 +232,29 @@ def _redo(
     conflict_retries: int,
     properties: Mapping[str, str] | None,
     message: str | None,
+    sees_new_rows: bool = False,
 ) -> tuple[Snapshot, int]:
     store = snapshot.store
+    marker = Marker(store=store, condition=condition)
     retries_left = conflict_retries
-    while True:
-        marked = mark_rows(snapshot, condition)
-        transaction = new_transaction(snapshot.version, operation(marked), properties=properties, message=message)
-        try:
-            return commit(store, transaction, read=snapshot), marked.num_rows
-        except CommitOutcomeUnknownError:
-            raise
-        except Exception as error:
-            _remove_deletion_files(store, marked.updated_fragments)
-            if not isinstance(error, CommitConflictError) or not error.is_retryable or not retries_left:
-                raise
-        retries_left -= 1
-        snapshot = open_snapshot(store)
+    try:
+        while True:
+            marked = marker.mark(snapshot)
+            transaction = new_transaction(snapshot.version, operation(marked), properties=properties, message=message)
+            try:
+                return commit(store, transaction, read=snapshot, sees_new_rows=sees_new_rows), marked.num_rows
+            except CommitConflictError as error:
+                if not error.is_retryable or not retries_left:
+                    raise
+            retries_left -= 1
+            snapshot = open_snapshot(store)
+    except CommitOutcomeUnknownError:
+        raise
+    except BaseException:
+        marker.forget()
+        raise
 
 
-def _remove_deletion_files(store: Store, fragments: Sequence[Fragment]) -> None:
-    store.delete([deletion_file_path(one.id, one.deletion_file) for one in fragments if one.deletion_file is not None])
+def _remove_deletion_files(store: Store, marks: Iterable[_Mark]) -> None:
+    written = [mark.after for mark in marks if mark.num_rows and mark.after is not None]
+    store.delete([deletion_file_path(one.id, one.deletion_file) for one in written if one.deletion_file is not None])

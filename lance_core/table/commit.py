@@ -37,7 +37,7 @@ from lance_core.format.paths import (
     transaction_path,
 )
 from lance_core.table.apply import apply, empty_manifest, with_fragment_ids
-from lance_core.table.conflicts import Verdict, judge
+from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
 from lance_core.table.rebase import covers_deletions, rebase_deletions
 from lance_core.table.refs import list_tags_strictly
@@ -76,6 +76,7 @@ def commit(
     data_storage_version: str | None = None,
     enable_stable_row_ids: bool = False,
     enable_v2_manifest_paths: bool = True,
+    sees_new_rows: bool = False,
     runtime: Runtime = SYSTEM_RUNTIME,
 ) -> Snapshot:
     """Make a new version of a table.
@@ -92,6 +93,8 @@ def commit(
         data_storage_version: File version of a new table, or one that an ``Overwrite`` switches to.
         enable_stable_row_ids: For a new table: give rows ids that survive compaction.
         enable_v2_manifest_paths: For a new table: name manifests so that the newest sorts first.
+        sees_new_rows: The work depends on which rows there are, not only on those it touches: other commits that add
+            rows are conflicts.
         runtime: Clock, waiting and chance.
 
     Returns:
@@ -116,6 +119,7 @@ def commit(
         data_storage_version=data_storage_version,
         enable_stable_row_ids=enable_stable_row_ids,
         creation_naming=ManifestNaming.V2 if enable_v2_manifest_paths else ManifestNaming.V1,
+        sees_new_rows=sees_new_rows,
         runtime=runtime,
         checked=transaction.read_version,
     )
@@ -144,6 +148,7 @@ class _Committer:
     data_storage_version: str | None
     enable_stable_row_ids: bool
     creation_naming: ManifestNaming
+    sees_new_rows: bool
     runtime: Runtime
     checked: int
     must_rebase: bool = False
@@ -282,6 +287,8 @@ class _Committer:
 
     def _judge(self, theirs: Transaction, version: int) -> None:
         verdict = judge(self.operation, theirs.operation)
+        if self.sees_new_rows and verdict is not Verdict.INCOMPATIBLE and adds_rows(theirs.operation):
+            verdict = Verdict.RETRY
         if verdict in {Verdict.RETRY, Verdict.INCOMPATIBLE}:
             raise self._conflict(operation_name(theirs.operation), version, verdict)
         self.must_rebase |= verdict is Verdict.REBASE

@@ -119,6 +119,19 @@ def touched_fragments(operation: Operation) -> frozenset[int] | None:
             return None
 
 
+def adds_rows(operation: Operation) -> bool:
+    """Whether rows may be there after an operation that were not there, or had other values, before it."""
+    match operation:
+        case Append():
+            return bool(operation.fragments)
+        case Update():
+            return bool(operation.new_fragments) or operation.update_mode is UpdateMode.REWRITE_COLUMNS
+        case Delete() | Rewrite() | Project() | UpdateConfig() | ReserveFragments() | CreateIndex() | UpdateBases():
+            return False
+        case _:
+            return True
+
+
 def _judge_kinds(mine: str, other: str, ours: Operation, theirs: Operation) -> Verdict:
     match _CELLS.get((mine, other), "I"):
         case "ok":

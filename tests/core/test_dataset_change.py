@@ -173,6 +173,37 @@ def test_replace_where_keeps_its_data_when_worked_out_anew(dataset, monkeypatch)
     assert len(files(dataset, "data")) == 4 + 1 + 1
 
 
+def test_of_two_writers_that_replace_the_same_rows_the_later_one_wins(dataset, monkeypatch):
+    theirs = pa.table({"id": [9001, 9002], "day": [3, 3]})
+    other = lance_core.dataset(dataset.uri)
+    before_first_commit(monkeypatch, lambda: other.replace_where("day = 3", theirs))
+    replaced = dataset.replace_where("day = 3", pa.table({"id": [9003], "day": [3]}))
+    assert replaced == {"num_deleted_rows": 2, "num_inserted_rows": 1}
+    assert dataset.to_table(filter="day = 3")["id"].to_pylist() == [9003]
+    assert len(ids(dataset)) == N - 100 + 1
+    assert len(files(dataset, "_deletions")) == 1  # theirs; what was worked out in vain is gone
+
+
+def test_replace_where_takes_rows_appended_meanwhile(dataset, monkeypatch):
+    late = pa.table({"id": [7777], "day": [3]})
+    before_first_commit(monkeypatch, lambda: lance_core.write_dataset(late, dataset.uri, mode="append"))
+    dataset.replace_where("day = 3", pa.table({"id": [8888], "day": [3]}))
+    assert dataset.to_table(filter="day = 3")["id"].to_pylist() == [8888]
+    assert dataset.read_transaction(dataset.version).read_version == 2
+
+
+def test_working_out_anew_looks_only_at_what_changed(dataset, monkeypatch):
+    looked = []
+    real = change.matching_offsets
+    monkeypatch.setattr(
+        change, "matching_offsets", lambda reader, plan: looked.append(reader.fragment.id) or real(reader, plan)
+    )
+    late = pa.table({"id": [7777], "day": [3]})
+    before_first_commit(monkeypatch, lambda: lance_core.write_dataset(late, dataset.uri, mode="append"))
+    dataset.replace_where("day = 3", pa.table({"id": [8888], "day": [3]}))
+    assert looked == [0, 1, 2, 3, 4]
+
+
 def test_replace_where_that_cannot_be_merged_removes_what_it_staged(dataset, monkeypatch):
     data = files(dataset, "data")
     before_first_commit(monkeypatch, lambda: lance_core.write_dataset(ROWS.slice(0, 0), dataset.uri, mode="overwrite"))
