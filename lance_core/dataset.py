@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
-    from lance_core.maintenance.cleanup import CleanupStats
+    from lance_core.maintenance.cleanup import CleanupExplanation, CleanupStats
     from lance_core.store.base import Store
     from lance_core.table.scan_plan import ScanPlan
 
@@ -537,6 +537,27 @@ class LanceDataset:
         from lance_core.maintenance.cleanup import cleanup_old_versions  # noqa: PLC0415 rarely needed
 
         return cleanup_old_versions(
+            self.snapshot.store,
+            older_than=older_than,
+            retain_versions=retain_versions,
+            versions=versions,
+            delete_unverified=delete_unverified,
+            error_if_tagged_old_versions=error_if_tagged_old_versions,
+        )
+
+    def explain_cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        versions: Sequence[int] | None = None,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+    ) -> CleanupExplanation:
+        """What `cleanup_old_versions` would delete, without deleting it; arguments and errors are the same."""
+        from lance_core.maintenance.cleanup import explain_cleanup_old_versions  # noqa: PLC0415 rarely needed
+
+        return explain_cleanup_old_versions(
             self.snapshot.store,
             older_than=older_than,
             retain_versions=retain_versions,

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -256,3 +257,11 @@ def test_stable_row_ids_survive_deletes_and_compaction(tmp_path):
     moved = dataset.replace_where("id = 2000", pa.table({"id": [2001], "day": [0]}))
     assert moved["num_deleted_rows"] == 1
     assert dataset.to_table(columns=["_rowid"], filter="id = 2001")["_rowid"].to_pylist() == [N + 1]
+
+
+def test_explaining_a_clean_up_deletes_nothing_and_tells_what_would_go(dataset):
+    dataset.delete("id < 300")
+    told = dataset.explain_cleanup_old_versions(older_than=timedelta(0), retain_versions=1)
+    assert [told.stats.old_versions, told.stats.data_files_removed] == [1, 1]
+    assert dataset.checkout_version(1).count_rows() == N
+    assert dataset.cleanup_old_versions(older_than=timedelta(0), retain_versions=1) == told.stats
