@@ -71,7 +71,8 @@ def run(instance: dg.DagsterInstance, job: str, what: str, *, tags: Mapping[str,
     result = _job(job).execute_in_process(instance=instance, run_config=QUIET, tags=dict(tags or {}))
     checks = result.get_asset_check_evaluations()
     failed = [f"{check.asset_key.to_user_string()}: {check.check_name}" for check in checks if not check.passed]
-    print(f"{time.monotonic() - started:6.1f} s  {len(checks) - len(failed)} of {len(checks)} checks passed")
+    passed = f"{len(checks) - len(failed)} of {len(checks)} checks passed" if checks else ""
+    print(f"{time.monotonic() - started:6.1f} s  {passed}".rstrip())
     for name in failed:
         print(f"  check failed: {name}")
 

@@ -23,8 +23,9 @@ class TableState:
         tags: Number of tags.
         fragments: Fragments of the newest version.
         deleted: Rows that are deleted but still in the files.
-        files: Data files and deletion files in the folder, also those of older versions.
-        size: Bytes of all files in the folder.
+        size: Bytes of the newest version's data.
+        files: Data files and deletion files in the folder, also those that only older versions need.
+        folder_size: Bytes of all files in the folder.
     """
 
     rows: int
@@ -33,8 +34,9 @@ class TableState:
     tags: int
     fragments: int
     deleted: int
-    files: int
     size: int
+    files: int
+    folder_size: int
 
 
 def read_state(uri: str) -> TableState:
@@ -49,8 +51,9 @@ def read_state(uri: str) -> TableState:
         tags=len(table.tags.list()),
         fragments=len(fragments),
         deleted=sum(fragment.num_deletions for fragment in fragments),
+        size=table.table_statistics()["num_bytes"],
         files=sum(path.parent.name in {"data", "_deletions"} for path in files),
-        size=sum(path.stat().st_size for path in files),
+        folder_size=sum(path.stat().st_size for path in files),
     )
 
 
@@ -61,19 +64,29 @@ def read_states(root: str) -> dict[str, TableState]:
 
 def tables_text(states: Mapping[str, TableState]) -> str:
     """All tables, one per line."""
-    header = ("table", "rows", "version", "kept", "tags", "fragments", "files", "size")
+    header = ("table", "rows", "fragments", "size", "version", "versions kept", "tags", "files", "all files")
     return _columns(
         header,
         (
-            (name, f"{s.rows:,}", s.version, s.versions, s.tags, s.fragments, s.files, _size(s.size))
-            for name, s in states.items()
+            (
+                name,
+                f"{state.rows:,}",
+                state.fragments,
+                _size(state.size),
+                state.version,
+                state.versions,
+                state.tags,
+                state.files,
+                _size(state.folder_size),
+            )
+            for name, state in states.items()
         ),
     )
 
 
 def maintenance_text(before: Mapping[str, TableState], after: Mapping[str, TableState]) -> str:
     """What changed in the tables that changed, one per line."""
-    header = ("table", "fragments", "deleted rows in files", "files", "versions kept", "size")
+    header = ("table", "fragments", "deleted rows", "size", "versions kept", "files", "all files")
     return _columns(
         header,
         (
@@ -81,9 +94,10 @@ def maintenance_text(before: Mapping[str, TableState], after: Mapping[str, Table
                 name,
                 f"{old.fragments} -> {new.fragments}",
                 f"{old.deleted:,} -> {new.deleted:,}",
-                f"{old.files} -> {new.files}",
-                f"{old.versions} -> {new.versions}",
                 f"{_size(old.size)} -> {_size(new.size)}",
+                f"{old.versions} -> {new.versions}",
+                f"{old.files} -> {new.files}",
+                f"{_size(old.folder_size)} -> {_size(new.folder_size)}",
             )
             for name, old in before.items()
             if (new := after[name]) != old
@@ -111,7 +125,7 @@ def history_text(uri: str) -> str:
 
 
 def _size(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB"
+    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"
 
 
 def _columns(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
