@@ -103,10 +103,13 @@ def decode_points(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Valu
     """
     check_chunks(chunks, num_buffers(encoding))
     bounds = starts_of(chunks.counts)
-    if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < bounds[-1]:
+    if len(positions) and not 0 <= np.minimum.reduce(positions) <= np.maximum.reduce(positions) < bounds[-1]:
         raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")
-    chunk_of = np.searchsorted(bounds, positions, side="right") - 1
-    index = positions - bounds[chunk_of]
+    chunk_of = bounds.searchsorted(positions, side="right") - 1
+    return _decode_points(encoding, chunks, chunk_of, positions - bounds[chunk_of])
+
+
+def _decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> Values | None:
     match encoding:
         case Flat():
             return flat.decode_points(encoding.bits, chunks, chunk_of, index)
@@ -114,6 +117,14 @@ def decode_points(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Valu
             return bitpack.decode_inline_points(encoding.bits, chunks, chunk_of, index)
         case Variable():
             return variable.decode_points(encoding.offset_bits, chunks, chunk_of, index)
+        case Fsst():
+            codes = variable.decode_points(encoding.values.offset_bits, chunks, chunk_of, index)
+            return fsst.decode(encoding.symbol_table, codes)
+        case Rle():
+            return rle.decode_points(encoding.bits, chunks, chunk_of, index)
+        case General():
+            plain = general.decompress_chunks(encoding.compression, chunks)
+            return _decode_points(encoding.values, plain, chunk_of, index)
         case FixedSizeList():
             return fixed_size_list.decode_points(encoding, chunks, chunk_of, index)
         case _:

@@ -69,7 +69,9 @@ def decode_inline(bits: int, chunks: Chunks) -> FixedValues:
     Raises:
         CorruptDataError: More than 1024 values, a width above ``bits``, a chunk too short for its width.
     """
-    words, firsts, widths = _read_widths(bits, chunks)
+    widths = _read_widths(bits, chunks)
+    words, firsts = _words(chunks.buffers[0], chunks.starts[0], chunks.sizes[0], word_dtype(bits))
+    firsts = firsts + 1
     return FixedValues(compact(_unpack_widths(words, firsts, widths), chunks.counts))
 
 
@@ -79,24 +81,24 @@ def decode_inline_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int
     Raises:
         CorruptDataError: As ``decode_inline``.
     """
-    words, firsts, widths = _read_widths(bits, chunks)
-    return FixedValues(fastlanes.unpack_points(words, firsts[chunk_of], widths[chunk_of], index))
+    widths, dtype = _read_widths(bits, chunks), word_dtype(bits)
+    starts = chunks.starts[0][chunk_of] + dtype.itemsize
+    return FixedValues(fastlanes.unpack_points(chunks.buffers[0], starts, widths[chunk_of], index, dtype))
 
 
-def _read_widths(bits: int, chunks: Chunks) -> tuple[npt.NDArray[Any], Int64s, Int64s]:
-    """Memory as words, where the packed words of each chunk start, and each chunk's width."""
+def _read_widths(bits: int, chunks: Chunks) -> Int64s:
+    """Each chunk's width; its packed words follow."""
     dtype = word_dtype(bits)
     starts, sizes, counts = chunks.starts[0], chunks.sizes[0], chunks.counts
-    if (counts > BLOCK).any():
+    if np.maximum.reduce(counts, initial=0) > BLOCK:
         raise CorruptDataError(f"bit-packed chunk of {int(counts.max())} values; {BLOCK} is the limit")
-    check_sizes(sizes, np.full_like(sizes, dtype.itemsize), "InlineBitpacking")
-    widths = gather_words(chunks.buffers[0], starts, dtype)
-    if (widths > bits).any():
-        raise CorruptDataError(f"bit-packed chunk of width {int(widths.max())} for values of {bits} bits")
-    widths = widths.astype(np.int64)
+    check_sizes(sizes, dtype.itemsize, "InlineBitpacking")
+    words = gather_words(chunks.buffers[0], starts, dtype)
+    if np.maximum.reduce(words, initial=0) > bits:
+        raise CorruptDataError(f"bit-packed chunk of width {int(words.max())} for values of {bits} bits")
+    widths: Int64s = words.astype(np.int64)
     check_sizes(sizes, dtype.itemsize + widths * (BLOCK // 8), "InlineBitpacking")
-    words, firsts = _words(chunks.buffers[0], starts, sizes, dtype)
-    return words, firsts + 1, widths
+    return widths
 
 
 def _unpack_widths(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from lance_core.encoding.physical.memory import gather_words
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.values import Int64s
+    from lance_core.encoding.values import Bytes, Int64s
 
 BLOCK = 1024
 ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
@@ -124,30 +126,44 @@ def unpack_mixed(words: npt.NDArray[Any], starts: Int64s, widths: Int64s, out: n
         np.bitwise_and(low, masks, out=out[:, row_start(row) : row_start(row) + lanes])
 
 
-def unpack_points(words: npt.NDArray[Any], starts: Int64s, widths: Int64s, index: Int64s) -> npt.NDArray[Any]:
+def _rows_of_values(bits: int) -> Int64s:
+    """Shape (1024,): the row that holds each value of a block."""
+    rows = np.empty(BLOCK, np.int64)
+    for row in range(bits):
+        rows[row_start(row) : row_start(row) + BLOCK // bits] = row
+    return rows
+
+
+_ROWS_OF_VALUES = {bits: _rows_of_values(bits) for bits in (8, 16, 32, 64)}
+_LOW_BITS = {bits: np.array([(1 << n) - 1 for n in range(bits + 1)], f"<u{bits // 8}") for bits in (8, 16, 32, 64)}
+
+
+def unpack_points(
+    memory: Bytes, starts: Int64s, widths: Int64s | int, index: Int64s, dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
     """Single values of many blocks.
 
     Args:
-        words: Shape (m,).
-        starts: Shape (n,): first word of the block of each value.
-        widths: Shape (n,): bits per packed value in that block.
+        memory: Holds the blocks, at any byte; at least one word.
+        starts: Shape (n,): position of the block of each value.
+        widths: Shape (n,), or one for all: bits per packed value in that block.
         index: Shape (n,): number of the value in its block.
+        dtype: Unsigned word.
 
     Returns:
-        Shape (n,), dtype of ``words``.
+        Shape (n,).
     """
-    bits = words.dtype.itemsize * 8
-    lanes = BLOCK // bits
-    rows = np.empty(BLOCK, np.int64)
-    for row in range(bits):
-        rows[row_start(row) : row_start(row) + lanes] = row
-    if not widths.any():
-        return np.zeros(len(index), words.dtype)
-    word, shift = np.divmod(rows[index] * widths, bits)
-    first = np.where(widths == 0, 0, starts + word * lanes + index % lanes)
-    low = words[first] >> shift.astype(words.dtype)
-    high = words[np.where(shift + widths > bits, first + lanes, first)] << (bits - shift).astype(words.dtype)
-    return (low | high) & _masks(widths, words.dtype)[:, 0]
+    bits = dtype.itemsize * 8
+    bit = _ROWS_OF_VALUES[bits][index] * widths
+    shift = (bit & (bits - 1)).astype(dtype)
+    row_bytes = BLOCK // 8
+    lane = index & (BLOCK // bits - 1)
+    first = starts + (bit // bits * row_bytes + lane * dtype.itemsize)
+    # A value that ends in its first word masks out what stands in the next, which may not be there.
+    limit = len(memory) - dtype.itemsize
+    low = gather_words(memory, np.minimum(first, limit), dtype) >> shift
+    high = gather_words(memory, np.minimum(first + row_bytes, limit), dtype) << (dtype.type(bits) - shift)
+    return (low | high) & _LOW_BITS[bits][widths]
 
 
 def _masks(widths: Int64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -45,8 +45,9 @@ def empty(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 def starts_of(sizes: Int64s) -> Int64s:
     """Shape (n + 1,): where each of n adjoining ranges starts, and where the last one ends."""
-    out = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=out[1:])
+    out = np.empty(len(sizes) + 1, np.int64)
+    out[0] = 0
+    np.add.accumulate(sizes, out=out[1:])
     return out
 
 
@@ -54,12 +55,6 @@ def aranges(starts: Int64s, sizes: Int64s) -> Int64s:
     """``concatenate([arange(s, s + n) for s, n in zip(starts, sizes)])``."""
     bounds = starts_of(sizes)
     return np.arange(bounds[-1], dtype=np.int64) + np.repeat(starts - bounds[:-1], sizes)
-
-
-def is_even(starts: Int64s, sizes: Int64s) -> bool:
-    """Whether ranges have one size and one distance, so that strides can describe them."""
-    steps = np.diff(starts)
-    return bool((sizes == sizes[0]).all()) and bool((steps == steps[:1]).all())
 
 
 def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
@@ -76,22 +71,24 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
     if len(starts) == 0:
         return memory[:0]
     ends = starts + sizes
-    if (starts[1:] == ends[:-1]).all():
+    if len(starts) == 1 or (starts[1:] == ends[:-1]).all():
         return memory[int(starts[0]) : int(ends[-1])]
-    if is_even(starts, sizes) and starts[1] > starts[0]:
+    steps = starts[1:] - starts[:-1]
+    least, most = int(np.minimum.reduce(steps)), int(np.maximum.reduce(steps))
+    if 0 < least == most and (sizes == sizes[0]).all():
         out = empty(int(sizes.sum()), np.uint8)
-        step, size = int(starts[1] - starts[0]), int(sizes[0])
-        out.reshape(len(starts), size)[...] = as_strided(memory[int(starts[0]) :], (len(starts), size), (step, 1))
+        shape = (len(starts), int(sizes[0]))
+        out.reshape(shape)[...] = as_strided(memory[int(starts[0]) :], shape, (most, 1))
         return out
-    if (np.diff(starts) < 0).any():  # Arrow sizes its output by last minus first offset
+    if least < 0:  # Arrow sizes its output by last minus first offset
         return np.concatenate([memory[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)])
     return _take(memory, starts, ends)
 
 
 def _take(memory: Bytes, starts: Int64s, ends: Int64s) -> Bytes:
     """Gather by Arrow: elements of a binary array are ranges and gaps in turn, and the ranges are taken."""
-    offsets = np.column_stack((starts, ends)).reshape(-1)
-    offsets = np.ascontiguousarray(offsets, np.int64)
+    offsets = np.empty(2 * len(starts), np.int64)
+    offsets[0::2], offsets[1::2] = starts, ends
     array = pa.Array.from_buffers(
         pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(memory)]
     )
@@ -105,14 +102,18 @@ def view_buffer(buffer: pa.Buffer | None) -> Bytes:
 
 def gather_words(memory: Bytes, starts: Int64s, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """One little-endian word at each of many byte positions, which must lie inside ``memory``."""
-    return gather_windows(memory, starts, np.dtype(dtype).itemsize).view(dtype).reshape(-1)
+    kind = np.dtype(dtype)
+    if len(starts) == 0:
+        return np.empty(0, kind)
+    # Words at every byte, overlapping: numpy reads those that are not aligned.
+    return np.ndarray((len(memory) - kind.itemsize + 1,), kind, memory.data, 0, (1,))[starts]
 
 
 def gather_windows(memory: Bytes, starts: Int64s, width: int) -> Bytes:
     """``width`` bytes at each of many positions, which must lie inside ``memory``: shape (n, width)."""
     if len(starts) == 0:
         return np.empty((0, width), np.uint8)
-    return as_strided(memory, (len(memory) - width + 1, width), (1, 1), writeable=False)[starts]
+    return np.ndarray((len(memory) - width + 1, width), np.uint8, memory.data, 0, (1, 1))[starts]
 
 
 def check_chunks(chunks: Chunks, num_buffers: int) -> None:
@@ -126,16 +127,18 @@ def check_chunks(chunks: Chunks, num_buffers: int) -> None:
         raise CorruptDataError(f"chunks have {len(chunks.buffers)} value buffers where the encoding has {num_buffers}")
     if chunks.sizes.shape != chunks.starts.shape:
         raise CorruptDataError("chunks have a different number of buffer positions and buffer sizes")
-    if (chunks.starts < 0).any() or (chunks.sizes < 0).any():
+    if count == 0:
+        return
+    if min(np.minimum.reduce(chunks.starts, axis=None), np.minimum.reduce(chunks.sizes, axis=None)) < 0:
         raise CorruptDataError("chunk with a negative position or size")
-    if (chunks.counts < 0).any() or (chunks.counts > MAX_CHUNK_VALUES).any():
+    if np.minimum.reduce(chunks.counts) < 0 or np.maximum.reduce(chunks.counts) > MAX_CHUNK_VALUES:
         raise CorruptDataError("chunk with an impossible number of values")
-    for memory, starts, sizes in zip(chunks.buffers, chunks.starts, chunks.sizes, strict=True):
-        if (sizes > len(memory) - starts).any():
-            raise CorruptDataError("a chunk's value buffer reaches beyond the end of its page")
+    ends = np.maximum.reduce(chunks.starts.view(np.uint64) + chunks.sizes.view(np.uint64), axis=1).tolist()
+    if any(end > len(memory) for memory, end in zip(chunks.buffers, ends, strict=True)):
+        raise CorruptDataError("a chunk's value buffer reaches beyond the end of its page")
 
 
-def check_sizes(sizes: Int64s, needed: Int64s, what: str) -> None:
+def check_sizes(sizes: Int64s, needed: Int64s | int, what: str) -> None:
     """Make sure that each chunk's buffer holds what its count needs.
 
     Raises:
@@ -143,7 +146,8 @@ def check_sizes(sizes: Int64s, needed: Int64s, what: str) -> None:
     """
     if (sizes < needed).any():
         at = int(np.flatnonzero(sizes < needed)[0])
-        raise CorruptDataError(f"{what}: chunk {at} has {int(sizes[at])} bytes where {int(needed[at])} are needed")
+        least = int(np.broadcast_to(needed, sizes.shape)[at])
+        raise CorruptDataError(f"{what}: chunk {at} has {int(sizes[at])} bytes where {least} are needed")
 
 
 def join_ranges(*parts: tuple[Bytes, Int64s]) -> tuple[Bytes, Int64s]:

@@ -31,17 +31,31 @@ def decode_chunks(bits: int, chunks: Chunks) -> FixedValues:
     Raises:
         CorruptDataError: Runs that do not add up to the chunk's count, or a length without value.
     """
+    runs, ends = _read_runs(bits, chunks)
+    return FixedValues(np.repeat(runs, np.diff(ends, prepend=0)))
+
+
+def decode_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
+    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
+
+    Raises:
+        CorruptDataError: As ``decode_chunks``.
+    """
+    runs, ends = _read_runs(bits, chunks)
+    return FixedValues(runs[np.searchsorted(ends, starts_of(chunks.counts)[chunk_of] + index, side="right")])
+
+
+def _read_runs(bits: int, chunks: Chunks) -> tuple[npt.NDArray[Any], Int64s]:
+    """Run values of all chunks, and where each run ends, counted in values of all chunks."""
     width = word_dtype(bits).itemsize
     value_sizes, num_runs = chunks.sizes
     if (value_sizes != num_runs * width).any():
         raise CorruptDataError("Rle: a chunk has a different number of run values and run lengths")
-    lengths = gather(chunks.buffers[1], chunks.starts[1], num_runs).astype(np.int64)
-    totals = starts_of(lengths)
-    bounds = starts_of(num_runs)
-    if (np.diff(totals[bounds]) != chunks.counts).any():
+    totals = starts_of(gather(chunks.buffers[1], chunks.starts[1], num_runs).astype(np.int64))
+    found = totals[starts_of(num_runs)]
+    if (found[1:] - found[:-1] != chunks.counts).any():
         raise CorruptDataError("Rle: run lengths of a chunk do not add up to its number of values")
-    values = from_bytes(gather(chunks.buffers[0], chunks.starts[0], value_sizes), bits)
-    return FixedValues(np.repeat(values.data, lengths))
+    return from_bytes(gather(chunks.buffers[0], chunks.starts[0], value_sizes), bits).data, totals[1:]
 
 
 def split_blocks(blocks: Chunks) -> Chunks:
@@ -51,7 +65,7 @@ def split_blocks(blocks: Chunks) -> Chunks:
         CorruptDataError: A block is shorter than it says.
     """
     starts, sizes = blocks.starts[0], blocks.sizes[0]
-    check_sizes(sizes, np.full_like(sizes, _HEADER), "Rle")
+    check_sizes(sizes, _HEADER, "Rle")
     claimed = gather_words(blocks.buffers[0], starts, "<u8")
     if (claimed > (sizes - _HEADER).astype(np.uint64)).any():
         raise CorruptDataError("Rle: run values reach beyond the end of their block")

@@ -78,8 +78,9 @@ def decode_points(offset_bits: int, chunks: Chunks, chunk_of: Int64s, index: Int
     bounds = gather_windows(chunks.buffers[0], starts + index * width, 2 * width).view(f"<u{width}").astype(np.int64)
     begins, ends = bounds[:, 0], bounds[:, 1]
     _check_bounds(begins, ends, needed[chunk_of], chunks.sizes[0][chunk_of])
-    data = gather(chunks.buffers[0], starts + begins, ends - begins)
-    offsets: npt.NDArray[Any] = starts_of(ends - begins)
+    lengths = ends - begins
+    data = gather(chunks.buffers[0], starts + begins, lengths)
+    offsets: npt.NDArray[Any] = starts_of(lengths)
     return VariableValues(offsets.astype(f"<i{width}") if len(data) <= MAX_INT32 else offsets, data)
 
 

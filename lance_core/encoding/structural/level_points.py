@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.encoding.physical.fastlanes import unpack_points
+from lance_core.encoding.physical import rle
+from lance_core.encoding.physical.fastlanes import BLOCK, unpack_points
 from lance_core.encoding.physical.memory import check_chunks, gather_words, starts_of
-from lance_core.format.encodings import Flat, OutOfLineBitpacking
+from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
 
 if TYPE_CHECKING:
     from lance_core.encoding.repdef import LevelArray
     from lance_core.encoding.values import Chunks, Int64s
     from lance_core.format.encodings import Encoding
 
-_BLOCK = 1024
+_LEVEL = np.dtype("<u2")
 
 
 def decode_level_points(encoding: Encoding | None, chunks: Chunks, positions: Int64s) -> LevelArray | None:
@@ -32,8 +33,7 @@ def decode_level_points(encoding: Encoding | None, chunks: Chunks, positions: In
     Raises:
         CorruptDataError: Buffers that leave their page.
     """
-    is_packed = isinstance(encoding, OutOfLineBitpacking) and encoding.bits == 16 and encoding.packed_bits > 0
-    if not is_packed and encoding != Flat(16):
+    if not isinstance(encoding, (Flat, Rle, OutOfLineBitpacking)) or encoding.bits != _LEVEL.itemsize * 8:
         return None
     check_chunks(chunks, 1)
     memory, counts, sizes = chunks.buffers[0], chunks.counts, chunks.sizes[0]
@@ -41,11 +41,15 @@ def decode_level_points(encoding: Encoding | None, chunks: Chunks, positions: In
     chunk_of = bounds.searchsorted(positions, side="right") - 1
     index = positions - bounds[chunk_of]
     starts = chunks.starts[0]
-    if not isinstance(encoding, OutOfLineBitpacking):
-        return gather_words(memory, starts[chunk_of] + 2 * index, "<u2") if (sizes >= 2 * counts).all() else None
-    block_size = encoding.packed_bits * (_BLOCK // 8)
-    if (sizes < -(-counts // _BLOCK) * block_size).any() or (starts % 2).any():
-        return None  # not all packed: a raw tail, or damage
-    firsts = (starts[chunk_of] + index // _BLOCK * block_size) // 2
-    words = memory[: len(memory) // 2 * 2].view("<u2")
-    return unpack_points(words, firsts, np.full(len(index), encoding.packed_bits), index % _BLOCK)
+    match encoding:
+        case Flat():
+            is_there = (sizes >= 2 * counts).all()
+            return gather_words(memory, starts[chunk_of] + 2 * index, _LEVEL) if is_there else None
+        case Rle():
+            return rle.decode_points(encoding.bits, rle.split_blocks(chunks), chunk_of, index).data.view(_LEVEL)
+        case OutOfLineBitpacking():
+            block_size = encoding.packed_bits * (BLOCK // 8)
+            if block_size == 0 or (sizes < -(-counts // BLOCK) * block_size).any():
+                return None  # not all packed: a raw tail, or damage
+            firsts = starts[chunk_of] + index // BLOCK * block_size
+            return unpack_points(memory, firsts, encoding.packed_bits, index % BLOCK, _LEVEL)

@@ -24,7 +24,7 @@ import numpy as np
 
 from lance_core.encoding import choose, registry
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.physical.memory import aranges, empty, gather_words, starts_of
+from lance_core.encoding.physical.memory import aranges, empty, gather_windows, starts_of
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, widen
 from lance_core.encoding.structural.chunk_table import encode_repetition_index, encode_words
 from lance_core.encoding.structural.level_points import decode_level_points
@@ -177,18 +177,18 @@ def _read_headers(
     header_size = _pad8(2 + sum(widths))
     if len(starts) and int(sizes.min()) < header_size:
         raise CorruptDataError("a chunk is too small for its header")
-    num_levels = gather_words(memory, starts, "<u2").astype(np.int64)
+    words = gather_windows(memory, starts, header_size).view("<u2").T.astype(np.int64)
     buffer_starts = np.empty((len(widths), len(starts)), np.int64)
     buffer_sizes = np.empty((len(widths), len(starts)), np.int64)
-    field, cursor = starts + 2, starts + header_size
+    word, cursor = 1, starts + header_size
     for index, width in enumerate(widths):
-        buffer_sizes[index] = gather_words(memory, field, f"<u{width}")
-        buffer_starts[index] = cursor
-        if (cursor + buffer_sizes[index] > starts + sizes).any():
-            raise CorruptDataError("a buffer reaches beyond the end of its chunk")
-        field = field + width
-        cursor = cursor + _pad8(buffer_sizes[index])
-    return num_levels, buffer_starts, buffer_sizes
+        size = words[word] if width == 2 else words[word] | words[word + 1] << 16
+        buffer_starts[index], buffer_sizes[index] = cursor, size
+        word += width // 2
+        cursor = cursor + (size + 7 & ~7)
+    if len(starts) and (buffer_starts[-1] + buffer_sizes[-1] > starts + sizes).any():
+        raise CorruptDataError("a buffer reaches beyond the end of its chunk")
+    return words[0], buffer_starts, buffer_sizes
 
 
 def _decode_one(pages: Sequence[PageChunks], which: str, chunks: Chunks) -> LevelArray:

@@ -11,6 +11,14 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
 
 
+def test_single_levels_of_runs():
+    levels = np.repeat(np.arange(40) % 3, 300).astype(np.uint16)
+    encoding, chunks = encode_level_chunks(levels, np.array([0, 4096, 8192, len(levels)]))
+    assert isinstance(encoding, Rle)
+    positions = np.array([0, 299, 300, 4095, 4096, 8191, 8192, len(levels) - 1])
+    assert decode_level_points(encoding, chunks, positions).tolist() == levels[positions].tolist()
+
+
 @pytest.mark.parametrize("top", [1, 2, 5])
 @pytest.mark.parametrize("counts", [[5], [4096, 4096, 1000], [1024, 1024], [2048, 3]])
 def test_single_levels(counts, top):
@@ -31,7 +39,7 @@ def test_what_must_be_decoded_whole():
         sizes=np.array([[64]]),
         counts=np.array([10]),
     )
-    for encoding in (Rle(16), OutOfLineBitpacking(16, 0), None, Flat(32)):
+    for encoding in (OutOfLineBitpacking(16, 0), None, Flat(32)):
         assert decode_level_points(encoding, chunks, np.array([3])) is None
     beyond = Chunks(buffers=chunks.buffers, starts=np.array([[8]]), sizes=chunks.sizes, counts=chunks.counts)
     with pytest.raises(CorruptDataError):
