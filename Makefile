@@ -34,7 +34,7 @@ $(VENV)/.demo: $(VENV)/.made $(PROJECTS)
 
 $(VENV)/.dev: $(VENV)/.demo
 	@echo "Installing the tools for development (once) ..."
-	@$(INSTALL) -e '.[spark,ui,pandas,polars$(JRE)]' -e example_project --group dev
+	@$(INSTALL) -e '.[spark,ui,jre,pandas,polars]' -e example_project --group dev
 	@touch $@
 
 # Dagster's settings are there; the history goes to .dagster_home below.

@@ -1,3 +1,5 @@
+import warnings
+
 import pytest
 
 
@@ -15,6 +17,8 @@ def spark():
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only tests that start Spark pay for it
 
     conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
-    session = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pylance, if another test imported it, warns of every fork
+        session = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
     yield session
     session.stop()
