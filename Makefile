@@ -14,7 +14,7 @@ endif
 # Spark 4 needs Java 17 or newer. The extra "jre" is a Java runtime from the package index.
 JAVA_MAJOR := $(shell "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
 JRE := $(shell [ "0$(JAVA_MAJOR)" -ge 17 ] || echo ,jre)
-PROJECTS := pyproject.toml example_project/pyproject.toml $(wildcard requirements.lock)
+PROJECTS := Makefile pyproject.toml example_project/pyproject.toml $(wildcard requirements.lock)
 
 .PHONY: help demo ui test bench proto lint clean
 help:
