@@ -11,6 +11,8 @@ from lance_core.encoding.values import FixedListValues, FixedValues, VariableVal
 from lance_core.errors import CorruptDataError, InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from lance_core.encoding.repdef import Mask
@@ -156,6 +158,30 @@ def _list_from_values(values: FixedListValues, kind: pa.DataType, bitmap: pa.Buf
         raise CorruptDataError(f"a page has lists of {values.dimension} items for {kind}")
     items = from_values(values.items, kind.value_type, values.validity, len(values) * values.dimension)
     return pa.Array.from_buffers(kind, len(values), [bitmap], children=[items])
+
+
+def join_values(parts: Sequence[Values]) -> Values:
+    """Values of fixed or variable width of several parts, one after the other.
+
+    Raises:
+        CorruptDataError: Parts of different kinds.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    arrays = [part.data for part in parts if isinstance(part, FixedValues)]
+    strings = [part for part in parts if isinstance(part, VariableValues)]
+    if len(arrays) == len(parts) and len({(one.dtype, one.shape[1:]) for one in arrays}) == 1:
+        return FixedValues(np.concatenate(arrays))
+    if len(strings) != len(parts) or len({one.offsets.dtype for one in strings}) > 1:
+        raise CorruptDataError("dictionaries of one column hold different kinds of values")
+    ends = [int(one.offsets[-1]) for one in strings]
+    bases = np.cumsum([0, *ends[:-1]])
+    moved = [one.offsets[1:].astype(np.int64) + base for one, base in zip(strings, bases, strict=True)]
+    offsets: npt.NDArray[Any] = np.concatenate([np.zeros(1, np.int64), *moved])
+    data = np.concatenate([one.data[:end] for one, end in zip(strings, ends, strict=True)])
+    if len(data) <= MAX_INT32:
+        offsets = offsets.astype(strings[0].offsets.dtype)
+    return VariableValues(offsets, data)
 
 
 def slice_values(values: Values, start: int, end: int) -> Values:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from lance_core.encoding.arrow_values import buffer_view
+from lance_core.encoding.arrow_values import buffer_view, join_values
 from lance_core.encoding.physical.memory import empty, starts_of
 from lance_core.encoding.structural import chunk_table, constant, full_zip, mini_block
 from lance_core.encoding.structural.page import pick, to_arrow
@@ -43,16 +43,42 @@ _MEAN_GAP = 1 << 15  # between ranges, if all become one
 _GAP_SHARE = 0.25  # likewise, as part of the bytes wanted
 
 _MAX_GROUP_BYTES = 1 << 25
+_MAX_GROUP_ITEMS = 1 << 12
+"""Items of dictionaries of several pages that are put together."""
+
+_MAX_JOINED = 8
 _SPARSE = 8
 """Consecutive rows are picked one by one if their chunks hold this many times as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class MiniBlockIndex:
-    """What has to be known of a mini-block page before its chunks can be read."""
+    """What has to be known of mini-block pages before their chunks can be read.
 
+    Attributes:
+        layouts: Layouts of the pages.
+        bounds: Shape (pages + 1,): the first chunk of each page, and the end.
+        table: Their chunks.
+        dictionary: Items of their dictionaries, one after the other; None if they have none.
+    """
+
+    layouts: tuple[MiniBlockLayout, ...]
+    bounds: Int64s
     table: ChunkTable
     dictionary: Values | None
+
+
+def _join_indexes(indexes: Sequence[MiniBlockIndex]) -> MiniBlockIndex:
+    """What is known of several pages, as one."""
+    if len(indexes) == 1:
+        return indexes[0]
+    dictionaries = [one.dictionary for one in indexes if one.dictionary is not None]
+    return MiniBlockIndex(
+        layouts=tuple(one.layouts[0] for one in indexes),
+        bounds=starts_of(np.array([one.bounds[-1] for one in indexes])),
+        table=chunk_table.join_tables([one.table for one in indexes]),
+        dictionary=join_values(dictionaries) if dictionaries else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +92,7 @@ class Column:
         first_rows: Shape (pages + 1,): first row of each page, and the end.
         layouts: Layouts of pages, as far as they were needed.
         indexes: Indexes of mini-block pages, as far as they were read.
+        joined: Indexes of the groups of pages that rows were picked from last.
     """
 
     path: LeafPath
@@ -74,6 +101,7 @@ class Column:
     first_rows: Int64s
     layouts: dict[int, PageLayout] = field(default_factory=dict)
     indexes: dict[int, MiniBlockIndex] = field(default_factory=dict)
+    joined: dict[tuple[int, ...], MiniBlockIndex] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
@@ -97,11 +125,6 @@ class Part:
     page: Page
     layout: PageLayout
     rows: Rows
-
-    @property
-    def is_whole(self) -> bool:
-        """True if all rows of the page are wanted."""
-        return len(self.rows) == self.page.num_rows
 
     def range_of(self, buffer: int, start: int = 0, end: int | None = None) -> tuple[int, int]:
         """Absolute position of a part of a buffer."""
@@ -173,11 +196,9 @@ def _index_ranges(column: Column, part: Part) -> Ranges:
     """Where it stands where the rows of a part are."""
     match part.layout:
         case MiniBlockLayout():
-            known = column.indexes.get(part.number)
-            if known is not None and (known.table.first_rows is not None or part.is_whole):
+            if part.number in column.indexes:
                 return []
-            last = len(part.page.buffers) - int(part.layout.has_repetition_index and part.is_whole)
-            return [part.range_of(buffer) for buffer in range(last) if buffer != 1]
+            return [part.range_of(buffer) for buffer in range(len(part.page.buffers)) if buffer != 1]
         case FullZipLayout():
             if not full_zip.has_index(part.layout):
                 return []
@@ -189,52 +210,38 @@ def _index_ranges(column: Column, part: Part) -> Ranges:
 
 @dataclass(frozen=True, slots=True)
 class _MiniBlockGroup:
-    """Parts of neighbouring pages whose chunks are decoded together."""
+    """Rows of neighbouring pages whose chunks are decoded together."""
 
     column: Column
-    parts: list[Part]
-    selections: list[ChunkSelection]
+    index: MiniBlockIndex
+    selection: ChunkSelection
     ranges: Ranges
 
     def decode(self, memory: Bytes) -> pa.Array:
-        range_starts = np.array([start for start, _ in self.ranges])
-        bases = starts_of(np.array([end - start for start, end in self.ranges]))[:-1] - range_starts
-        pages: list[mini_block.PageChunks] = []
-        for part, selection in zip(self.parts, self.selections, strict=True):
-            index = self.column.indexes[part.number]
-            starts = part.page.buffers[1][0] + index.table.starts[selection.chunks]
-            shifts = bases[np.searchsorted(range_starts, starts, side="right") - 1]
-            page = mini_block.PageChunks(
-                layout=_mini_block(part.layout),
-                starts=starts + shifts,
-                sizes=np.diff(index.table.starts)[selection.chunks],
-                counts=index.table.counts[selection.chunks],
-                is_cut=selection.is_cut,
-            )
-            pages.append(page)
-        dictionary = self.column.indexes[self.parts[0].number].dictionary
-        rows = self._rows()
-        num_rows = sum(selection.num_rows for selection in self.selections)
-        if not isinstance(rows, range) or len(rows) * _SPARSE < num_rows:
-            decoded = mini_block.decode(memory, pages, dictionary, rows=np.asarray(rows))
+        index, selection = self.index, self.selection
+        table, chunks, rows = index.table, selection.chunks, selection.rows
+        run = mini_block.ChunkRun(
+            layouts=index.layouts,
+            bounds=np.searchsorted(chunks, index.bounds),
+            starts=_places_in(self.ranges, table.starts[chunks]),
+            sizes=table.sizes[chunks],
+            counts=table.counts[chunks],
+            is_cut=selection.is_cut,
+            dictionary=index.dictionary,
+        )
+        if not isinstance(rows, range) or len(rows) * _SPARSE < selection.num_rows:
+            decoded = mini_block.decode(memory, run, rows=np.asarray(rows))
             return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
-        decoded = mini_block.decode(memory, pages, dictionary, rows=None)
-        return pick(to_arrow(decoded, self.column.path, self.column.kind, num_rows), rows)
-
-    def _rows(self) -> Rows:
-        """Where the wanted rows stand among those decoded."""
-        held = starts_of(np.array([selection.num_rows for selection in self.selections])).tolist()
-        places = [(first, one.rows) for first, one in zip(held[:-1], self.selections, strict=True)]
-        if isinstance(self.parts[0].rows, range):
-            # Between the first and the last page of a range all rows are wanted.
-            (first, start), (last, stop) = places[0], places[-1]
-            return range(first + int(start[0]), last + int(stop[-1]) + 1)
-        return np.concatenate([first + np.asarray(rows) for first, rows in places])
+        decoded = mini_block.decode(memory, run, rows=None)
+        return pick(to_arrow(decoded, self.column.path, self.column.kind, selection.num_rows), rows)
 
 
-def _mini_block(layout: PageLayout) -> MiniBlockLayout:
-    assert isinstance(layout, MiniBlockLayout)  # noqa: S101 - groups are built from such pages alone
-    return layout
+def _places_in(ranges: Ranges, positions: Int64s) -> Int64s:
+    if len(ranges) == 1:
+        return positions - ranges[0][0]
+    starts = np.array([start for start, _ in ranges])
+    shifts = starts_of(np.array([end - start for start, end in ranges]))[:-1] - starts
+    return positions + shifts[np.searchsorted(starts, positions, side="right") - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,23 +293,23 @@ _Group: TypeAlias = _MiniBlockGroup | _FullZipGroup | _ConstantGroup
 def _group(column: Column, parts: list[Part], indexes: list[list[Bytes]]) -> Iterator[_Group]:
     """Take the indexes, and put neighbouring parts together that can be decoded at once."""
     waiting: list[Part] = []
-    waiting_bytes = 0
+    waiting_bytes = waiting_items = 0
     for part, index in zip(parts, indexes, strict=True):
         layout = part.layout
         if isinstance(layout, MiniBlockLayout):
             if index:
-                column.indexes[part.number] = _mini_block_index(part, layout, index)
-            size = part.page.buffers[1][1]
-            is_alike = not waiting or mini_block.is_alike(_mini_block(waiting[0].layout), layout)
-            if waiting and not (is_alike and waiting_bytes + size <= _MAX_GROUP_BYTES):
+                column.indexes[part.number] = _mini_block_index(column, part, layout, index)
+            waiting_bytes += part.page.buffers[1][1]
+            waiting_items += layout.num_dictionary_items
+            is_small = waiting_bytes <= _MAX_GROUP_BYTES and waiting_items <= _MAX_GROUP_ITEMS
+            if waiting and not (is_small and mini_block.is_alike(_mini_block(waiting[0].layout), layout)):
                 yield _mini_block_group(column, waiting)
-                waiting, waiting_bytes = [], 0
+                waiting, waiting_bytes, waiting_items = [], part.page.buffers[1][1], layout.num_dictionary_items
             waiting.append(part)
-            waiting_bytes += size
             continue
         if waiting:
             yield _mini_block_group(column, waiting)
-            waiting, waiting_bytes = [], 0
+            waiting, waiting_bytes, waiting_items = [], 0, 0
         yield (
             _full_zip_group(column, part, layout, index)
             if isinstance(layout, FullZipLayout)
@@ -312,39 +319,55 @@ def _group(column: Column, parts: list[Part], indexes: list[list[Bytes]]) -> Ite
         yield _mini_block_group(column, waiting)
 
 
-def _mini_block_index(part: Part, layout: MiniBlockLayout, buffers: list[Bytes]) -> MiniBlockIndex:
+def _mini_block(layout: PageLayout) -> MiniBlockLayout:
+    assert isinstance(layout, MiniBlockLayout)  # noqa: S101 - groups are built from such pages alone
+    return layout
+
+
+def _mini_block_index(column: Column, part: Part, layout: MiniBlockLayout, buffers: list[Bytes]) -> MiniBlockIndex:
+    position, size = part.page.buffers[1]
     starts, counts = chunk_table.decode_words(
-        buffers[0], is_large=layout.has_large_chunk, num_items=layout.num_items, data_size=part.page.buffers[1][1]
+        buffers[0], is_large=layout.has_large_chunk, num_items=layout.num_items, data_size=size
     )
-    first_rows, has_preamble = None, None
+    rows = None
     if layout.rep is None:
-        first_rows = starts_of(counts)
-        if int(first_rows[-1]) != part.page.num_rows:
-            raise CorruptDataError(f"a page of {part.page.num_rows} rows has {int(first_rows[-1])} values")
-    elif not (layout.has_repetition_index and part.is_whole):
-        if not layout.has_repetition_index:
-            raise CorruptDataError("a page with lists has no repetition index")
-        first_rows, has_preamble = chunk_table.decode_repetition_index(buffers[-1], len(counts), part.page.num_rows)
-    table = chunk_table.ChunkTable(starts=starts, counts=counts, first_rows=first_rows, has_preamble=has_preamble)
-    dictionary = mini_block.decode_dictionary(layout, buffers[1]) if layout.dictionary is not None else None
-    return MiniBlockIndex(table, dictionary)
+        if int(counts.sum()) != part.page.num_rows:
+            raise CorruptDataError(f"a page of {part.page.num_rows} rows has {int(counts.sum())} values")
+    elif not layout.has_repetition_index:
+        raise CorruptDataError("a page with lists has no repetition index")
+    else:
+        rows = chunk_table.decode_repetition_index(buffers[-1], len(counts), part.page.num_rows)
+    first_row = int(column.first_rows[part.number])
+    return MiniBlockIndex(
+        layouts=(layout,),
+        bounds=np.array([0, len(counts)]),
+        table=chunk_table.page_table(starts, counts, rows, position=position, first_row=first_row),
+        dictionary=mini_block.decode_dictionary(layout, buffers[1]) if layout.dictionary is not None else None,
+    )
+
+
+def _column_rows(column: Column, parts: list[Part]) -> Rows:
+    """The rows of neighbouring parts, counted from the column's first one."""
+    firsts = column.first_rows[[part.number for part in parts]].tolist()
+    if isinstance(parts[0].rows, range):
+        # Between the first and the last page of a range all rows are wanted.
+        return range(firsts[0] + parts[0].rows[0], firsts[-1] + int(parts[-1].rows[-1]) + 1)
+    rows = [first + np.asarray(part.rows) for first, part in zip(firsts, parts, strict=True)]
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
 
 def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
-    selections: list[ChunkSelection] = []
-    ranges: list[tuple[Int64s, Int64s]] = []
-    for part in parts:
-        table = column.indexes[part.number].table
-        is_whole = part.is_whole
-        selection = (
-            chunk_table.select_all(table, part.page.num_rows) if is_whole else chunk_table.select_rows(table, part.rows)
-        )
-        selections.append(selection)
-        starts, ends = chunk_table.byte_ranges(table, selection.chunks)
-        offset = part.page.buffers[1][0]
-        ranges.append((starts + offset, ends + offset))
-    starts, ends = ranges[0] if len(ranges) == 1 else (np.concatenate(bounds) for bounds in zip(*ranges, strict=True))
-    return _MiniBlockGroup(column, parts, selections, _bridge(starts, ends))
+    numbers = tuple(part.number for part in parts)
+    index = column.joined.get(numbers)
+    wanted = _column_rows(column, parts)
+    if index is None:
+        index = _join_indexes([column.indexes[number] for number in numbers])
+        if not isinstance(wanted, range):
+            if len(column.joined) >= _MAX_JOINED:
+                column.joined.clear()
+            column.joined[numbers] = index
+    selection = chunk_table.select_rows(index.table, wanted)
+    return _MiniBlockGroup(column, index, selection, _bridge(*chunk_table.byte_ranges(index.table, selection.chunks)))
 
 
 def _bridge(starts: Int64s, ends: Int64s) -> Ranges:

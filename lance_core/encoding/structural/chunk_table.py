@@ -19,6 +19,8 @@ from lance_core.encoding.physical.memory import starts_of
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s
 
@@ -29,19 +31,22 @@ _MAX_ITEMS = 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkTable:
-    """The chunks of one page.
+    """The chunks of one page, or of several that are read together.
 
     Attributes:
-        starts: Shape (chunks + 1,): positions in the page's chunk buffer.
+        starts: Shape (chunks,): positions in the file.
+        sizes: Shape (chunks,): bytes.
         counts: Shape (chunks,): values in each chunk.
-        first_rows: Shape (chunks + 1,): rows of the page that start before each chunk; None for lists whose
-            repetition index was not read.
-        has_preamble: Shape (chunks + 1,): True if the chunk begins in the middle of a row; None without lists.
+        first_rows: Shape (chunks,): the first row of the column that starts in the chunk or behind it.
+        num_rows: Shape (chunks,): rows that start in the chunk.
+        has_preamble: Shape (chunks,): True if the chunk begins in the middle of a row; None without lists.
     """
 
     starts: Int64s
+    sizes: Int64s
     counts: Int64s
-    first_rows: Int64s | None
+    first_rows: Int64s
+    num_rows: Int64s
     has_preamble: Mask | None
 
 
@@ -130,89 +135,94 @@ def decode_repetition_index(index: Bytes, num_chunks: int, num_rows: int) -> tup
     return first_rows, has_preamble
 
 
-def select_all(table: ChunkTable, num_rows: int) -> ChunkSelection:
-    """Every chunk of a page."""
-    chunks = np.arange(len(table.counts))
-    return ChunkSelection(chunks=chunks, is_cut=None, num_rows=num_rows, rows=range(num_rows))
+def page_table(
+    starts: Int64s, counts: Int64s, rows: tuple[Int64s, Mask] | None, *, position: int, first_row: int
+) -> ChunkTable:
+    """The chunks of a page.
+
+    Args:
+        starts: From `decode_words`.
+        counts: Likewise.
+        rows: From `decode_repetition_index`; None without lists, where each value is a row.
+        position: Where the page's chunk buffer lies in the file.
+        first_row: Number of the page's first row.
+    """
+    first_rows, has_preamble = (starts_of(counts), None) if rows is None else rows
+    return ChunkTable(
+        starts=starts[:-1] + position,
+        sizes=starts[1:] - starts[:-1],
+        counts=counts,
+        first_rows=first_rows[:-1] + first_row,
+        num_rows=first_rows[1:] - first_rows[:-1],
+        has_preamble=None if has_preamble is None else has_preamble[:-1],
+    )
+
+
+def join_tables(tables: Sequence[ChunkTable]) -> ChunkTable:
+    """The chunks of several pages, in the order of their rows."""
+    if len(tables) == 1:
+        return tables[0]
+    preambles = [one.has_preamble for one in tables if one.has_preamble is not None]
+    return ChunkTable(
+        starts=np.concatenate([one.starts for one in tables]),
+        sizes=np.concatenate([one.sizes for one in tables]),
+        counts=np.concatenate([one.counts for one in tables]),
+        first_rows=np.concatenate([one.first_rows for one in tables]),
+        num_rows=np.concatenate([one.num_rows for one in tables]),
+        has_preamble=np.concatenate(preambles) if preambles else None,
+    )
 
 
 def select_rows(table: ChunkTable, rows: range | Int64s) -> ChunkSelection:
-    """The chunks that some rows of a page need.
+    """The chunks that some rows need.
 
     Args:
-        table: Chunks, with their rows.
-        rows: Ascending rows of the page, at least one.
+        table: Chunks of all pages that hold the rows.
+        rows: Ascending rows of the column, at least one.
     """
-    if table.first_rows is None:
-        raise ValueError("the repetition index was not read")
-    if table.has_preamble is None and not isinstance(rows, range):
-        return _select_values(table.first_rows, rows)
-    if isinstance(rows, range):
-        ends = np.array([rows.start, rows.stop - 1])
-        first, last = int(_chunk_of(table.first_rows, ends[:1])[0]), int(_last_chunk_of(table, ends[1:])[0])
-        chunks = np.arange(first, last + 1)
-    else:
-        chunks = _union(_chunk_of(table.first_rows, rows), _last_chunk_of(table, rows), len(table.counts))
-    started = table.first_rows[chunks + 1] - table.first_rows[chunks]
-    is_cut = None
+    ends = np.array([rows.start, rows.stop - 1]) if isinstance(rows, range) else rows
+    at = table.first_rows.searchsorted(ends, side="right") - 1
+    last = at if table.has_preamble is None else _last_chunk_of(table, ends, table.has_preamble)
+    chunks = np.arange(at[0], last[-1] + 1) if isinstance(rows, range) else _union(at, last, len(table.counts))
+    firsts, started, is_cut = table.first_rows[chunks], table.num_rows[chunks], None
     if table.has_preamble is not None:
-        is_first = np.append(True, np.diff(chunks) > 1)
-        is_cut = table.has_preamble[chunks] & is_first
+        is_cut = table.has_preamble[chunks]
+        is_cut[1:] &= chunks[1:] - chunks[:-1] > 1
         started = started + is_cut
+        firsts = firsts - is_cut
     held = starts_of(started)
-    # Where row r of the page stands among the rows of the selected chunks.
-    shifts = held[:-1] - table.first_rows[chunks]
-    if is_cut is not None:
-        shifts = shifts + is_cut
+    shifts = held[:-1] - firsts  # from a row's number to its place among the rows of the selected chunks
     if isinstance(rows, range):
         places = range(rows.start + int(shifts[0]), rows.stop + int(shifts[0]))
     else:
-        places = rows + shifts[np.searchsorted(chunks, _chunk_of(table.first_rows, rows))]
+        places = rows + shifts[chunks.searchsorted(at)]
     return ChunkSelection(chunks=chunks, is_cut=is_cut, num_rows=int(held[-1]), rows=places)
 
 
-def _select_values(first_rows: Int64s, rows: Int64s) -> ChunkSelection:
-    """The chunks of single rows without lists."""
-    at = _chunk_of(first_rows, rows)
-    is_new = np.empty(len(at), np.bool_)
-    is_new[0] = True
-    np.not_equal(at[1:], at[:-1], out=is_new[1:])
-    chunks = at[is_new]
-    begins = first_rows[chunks]
-    held = starts_of(first_rows[chunks + 1] - begins)
-    places = rows + (held[:-1] - begins)[is_new.cumsum() - 1]
-    return ChunkSelection(chunks=chunks, is_cut=None, num_rows=int(held[-1]), rows=places)
-
-
-def _chunk_of(first_rows: Int64s, rows: Int64s) -> Int64s:
-    """The chunk in which each row starts."""
-    return first_rows.searchsorted(rows, side="right") - 1
-
-
-def _last_chunk_of(table: ChunkTable, rows: Int64s) -> Int64s:
+def _last_chunk_of(table: ChunkTable, rows: Int64s, has_preamble: Mask) -> Int64s:
     """The chunk in which each row ends."""
-    if table.first_rows is None or table.has_preamble is None:
-        return _chunk_of(np.asarray(table.first_rows), rows)
-    following = _chunk_of(table.first_rows, rows + 1)
-    is_first_there = table.first_rows[following] == rows + 1
-    return following - (is_first_there & ~table.has_preamble[following])
+    following = table.first_rows.searchsorted(rows + 1, side="right") - 1
+    return following - ((table.first_rows[following] == rows + 1) & ~has_preamble[following])
 
 
 def _union(first: Int64s, last: Int64s, num_chunks: int) -> Int64s:
-    """All chunks of the closed intervals [first, last]."""
-    if (first == last).all():
-        return np.unique(first)
+    """All chunks of the closed intervals [first, last], which ascend."""
+    if first is last or (first == last).all():
+        is_new = np.empty(len(first), np.bool_)
+        is_new[0] = True
+        np.not_equal(first[1:], first[:-1], out=is_new[1:])
+        return first[is_new]
     steps = np.zeros(num_chunks + 1, np.int64)
     np.add.at(steps, first, 1)
     np.add.at(steps, last + 1, -1)
-    return np.flatnonzero(np.cumsum(steps[:-1]))
+    return np.flatnonzero(steps[:-1].cumsum())
 
 
 def byte_ranges(table: ChunkTable, chunks: Int64s) -> tuple[Int64s, Int64s]:
-    """Starts and ends of ranges of the chunk buffer that hold some chunks; neighbours are joined."""
-    if int(chunks[-1]) - int(chunks[0]) == len(chunks) - 1:
-        first, last = chunks[:1], chunks[-1:]
-    else:
-        breaks = np.flatnonzero(chunks[1:] - chunks[:-1] > 1)
-        first, last = chunks[np.append(0, breaks + 1)], chunks[np.append(breaks, len(chunks) - 1)]
-    return table.starts[first], table.starts[last + 1]
+    """Starts and ends of ranges of the file that hold some chunks; neighbours are joined."""
+    starts = table.starts[chunks]
+    ends = starts + table.sizes[chunks]
+    breaks = np.flatnonzero(starts[1:] != ends[:-1])
+    if len(breaks) == 0:
+        return starts[:1], ends[-1:]
+    return starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]

@@ -17,8 +17,8 @@ Source: message ``MiniBlockLayout``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -34,39 +34,50 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.format.encodings import Encoding
+
+_T = TypeVar("_T")
 
 PAD_BYTE = 0xFE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageChunks:
-    """Selected chunks of one page, in memory.
+class ChunkRun:
+    """Selected chunks of pages that are alike (`is_alike`), in memory.
 
     Attributes:
-        layout: Layout of the page.
+        layouts: Layouts of the pages.
+        bounds: Shape (pages + 1,): the first chunk of each page, and the end.
         starts: Positions of the chunks in the memory.
         sizes: Bytes of the chunks.
         counts: Values in the chunks.
         is_cut: True for chunks that begin with the rest of a row whose beginning is not there; None if none does.
+        dictionary: Items of the pages' dictionaries, one after the other; None if they have none.
     """
 
-    layout: MiniBlockLayout
+    layouts: tuple[MiniBlockLayout, ...]
+    bounds: Int64s
     starts: Int64s
     sizes: Int64s
     counts: Int64s
     is_cut: Mask | None
+    dictionary: Values | None
+
+    def shared(self, what: Callable[[MiniBlockLayout], _T]) -> _T | None:
+        """What all pages have in common; None if they differ."""
+        first = what(self.layouts[0])
+        return first if all(what(one) == first for one in self.layouts[1:]) else None
 
 
 def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
     """True if chunks of two pages can be decoded together."""
     return (
         ours.values == theirs.values
-        and ours.dictionary is None
-        and theirs.dictionary is None
+        and (ours.dictionary is None) == (theirs.dictionary is None)
         and (ours.rep is None) == (theirs.rep is None)
         and (ours.definition is None) == (theirs.definition is None)
         and ours.has_large_chunk == theirs.has_large_chunk
@@ -80,59 +91,56 @@ def decode_dictionary(layout: MiniBlockLayout, data: Bytes) -> Values | None:
     return registry.decode_block(layout.dictionary, data, layout.num_dictionary_items)
 
 
-def decode(memory: Bytes, pages: Sequence[PageChunks], dictionary: Values | None, *, rows: Int64s | None) -> Decoded:
-    """Decode chunks of pages that are alike (`is_alike`).
+def decode(memory: Bytes, run: ChunkRun, *, rows: Int64s | None) -> Decoded:
+    """Decode chunks.
 
     Args:
         memory: Holds all chunks.
-        pages: In order.
-        dictionary: Items of the one page's dictionary, if it has one.
+        run: The chunks.
         rows: Which of the rows that the chunks hold are wanted, None for all.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
     """
-    layout = pages[0].layout
-    if registry.num_buffers(layout.values) != layout.num_buffers:
+    layout, counts = run.layouts[0], run.counts
+    if any(registry.num_buffers(layout.values) != one.num_buffers for one in run.layouts):
         raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
-    starts, sizes, counts = (
-        np.concatenate([getattr(page, name) for page in pages]) for name in ("starts", "sizes", "counts")
-    )
-    num_levels, buffer_starts, buffer_sizes = _read_headers(memory, starts, sizes, layout)
+    num_levels, buffer_starts, buffer_sizes = _read_headers(memory, run.starts, run.sizes, layout)
     num_short = (layout.rep is not None) + (layout.definition is not None)
     buffers = (memory,) * layout.num_buffers
     chunks = Chunks(buffers=buffers, starts=buffer_starts[num_short:], sizes=buffer_sizes[num_short:], counts=counts)
     if layout.rep is None and layout.definition is not None and (num_levels != counts).any():
         raise CorruptDataError("a chunk without lists has another number of levels than of values")
     level_chunks = [
-        Chunks(buffers=(memory,), starts=buffer_starts[[at]], sizes=buffer_sizes[[at]], counts=num_levels)
+        Chunks(buffers=(memory,), starts=buffer_starts[at : at + 1], sizes=buffer_sizes[at : at + 1], counts=num_levels)
         for at in range(num_short)
     ]
-    levels = None if rows is None else _pick_definition(pages, level_chunks, rows)
+    levels = None if rows is None else _pick_definition(run, level_chunks, rows)
     positions = rows
     if levels is None:
-        levels = _decode_levels(pages, level_chunks, num_levels if num_short else counts)
+        levels = _decode_levels(run, level_chunks, num_levels if num_short else counts)
         if rows is not None:
             levels, positions = _pick_levels(levels, rows)
     values = registry.decode_chunks(layout.values, chunks) if positions is None else _pick(layout, chunks, positions)
     if layout.dictionary is not None:
-        values = _look_up(values, dictionary)
+        values = _look_up(values, run, positions)
     return Decoded(levels=levels, values=values, num_slots=len(values))
 
 
-def _decode_levels(pages: Sequence[PageChunks], level_chunks: list[Chunks], num_levels: Int64s) -> Levels:
+def _decode_levels(run: ChunkRun, level_chunks: list[Chunks], num_levels: Int64s) -> Levels:
     """The levels of all chunks."""
-    layout = pages[0].layout
-    rep = None if layout.rep is None else _decode_one(pages, "rep", level_chunks[0])
-    definition = None if layout.definition is None else _decode_one(pages, "definition", level_chunks[-1])
-    return _join_levels(pages, rep, definition, num_levels)
+    layout = run.layouts[0]
+    rep = None if layout.rep is None else _decode_one(run, lambda one: one.rep, level_chunks[0])
+    definition = None
+    if layout.definition is not None:
+        definition = _decode_one(run, lambda one: one.definition, level_chunks[-1])
+    return _join_levels(run, rep, definition, num_levels)
 
 
-def _pick_definition(pages: Sequence[PageChunks], level_chunks: list[Chunks], rows: Int64s) -> Levels | None:
+def _pick_definition(run: ChunkRun, level_chunks: list[Chunks], rows: Int64s) -> Levels | None:
     """The levels of some rows, if that needs no others: without lists, in pages that are all alike."""
-    layout = pages[0].layout
-    is_alike = all((one.layout.definition, one.layout.layers) == (layout.definition, layout.layers) for one in pages)
-    if layout.rep is not None or not is_alike:
+    layout = run.layouts[0]
+    if layout.rep is not None or run.shared(lambda one: (one.definition, one.layers)) is None:
         return None
     if layout.definition is None:
         return Levels(layout.layers, None, None)
@@ -148,12 +156,15 @@ def _pick_levels(levels: Levels, rows: Int64s) -> tuple[Levels, Int64s]:
     row_starts = np.append(np.flatnonzero(rep == max_rep(levels.layers)), len(rep))
     if int(rows[-1]) + 1 >= len(row_starts):
         raise CorruptDataError(f"chunks hold {len(row_starts) - 1} rows where the repetition index tells more")
-    entries = aranges(row_starts[rows], np.diff(row_starts)[rows])
+    begins = row_starts[rows]
+    entries = aranges(begins, row_starts[rows + 1] - begins)
     if definition is None:
         return Levels(levels.layers, rep[entries], None), entries
-    is_visible = definition <= max_visible_def(levels.layers)
-    slots = np.cumsum(is_visible) - 1
-    return Levels(levels.layers, rep[entries], definition[entries]), slots[entries][is_visible[entries]]
+    limit = max_visible_def(levels.layers)
+    picked = definition[entries]
+    slots = entries[picked <= limit]
+    slots = slots - np.flatnonzero(definition > limit).searchsorted(slots)
+    return Levels(levels.layers, rep[entries], picked), slots
 
 
 def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
@@ -162,10 +173,22 @@ def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
     return take_values(registry.decode_chunks(layout.values, chunks), positions) if points is None else points
 
 
-def _look_up(indices: Values, dictionary: Values | None) -> Values:
-    if dictionary is None or not isinstance(indices, FixedValues):
+def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> Values:
+    """The items that indices point to, each page's into its own dictionary."""
+    if run.dictionary is None or not isinstance(indices, FixedValues):
         raise CorruptDataError("a dictionary page without dictionary or without indices")
-    return take_values(dictionary, indices.data)
+    if len(run.layouts) == 1:
+        return take_values(run.dictionary, indices.data)
+    bounds = starts_of(run.counts)[run.bounds]
+    if positions is None:
+        page_of = np.repeat(np.arange(len(run.layouts)), np.diff(bounds))
+    else:
+        page_of = bounds.searchsorted(positions, side="right") - 1
+    num_items = np.array([one.num_dictionary_items for one in run.layouts], np.int64)
+    items: Int64s = indices.data.astype(np.int64)
+    if (items >= num_items[page_of]).any() or (items < 0).any():
+        raise CorruptDataError("an index points beyond the dictionary of its page")
+    return take_values(run.dictionary, items + starts_of(num_items)[page_of])
 
 
 def _read_headers(
@@ -191,44 +214,42 @@ def _read_headers(
     return words[0], buffer_starts, buffer_sizes
 
 
-def _decode_one(pages: Sequence[PageChunks], which: str, chunks: Chunks) -> LevelArray:
+def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None], chunks: Chunks) -> LevelArray:
     """Levels of all chunks; neighbouring pages that encode them alike are decoded together."""
+    encoding = run.shared(what)
+    if encoding is not None:
+        return registry.decode_level_chunks(encoding, chunks)
     parts: list[LevelArray] = []
-    begin = 0
-    for encoding, group in groupby(pages, key=lambda page: getattr(page.layout, which)):
-        end = begin + sum(len(page.counts) for page in group)
+    first = 0
+    for encoding, group in groupby(run.layouts, key=what):
+        last = first + sum(1 for _ in group)
+        begin, end = int(run.bounds[first]), int(run.bounds[last])
         some = Chunks(
             buffers=chunks.buffers,
             starts=chunks.starts[:, begin:end],
             sizes=chunks.sizes[:, begin:end],
             counts=chunks.counts[begin:end],
         )
+        assert encoding is not None  # noqa: S101 - pages that are alike all have these levels
         parts.append(registry.decode_level_chunks(encoding, some))
-        begin = end
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        first = last
+    return np.concatenate(parts)
 
 
-def _join_levels(
-    pages: Sequence[PageChunks], rep: LevelArray | None, definition: LevelArray | None, num_levels: Int64s
-) -> Levels:
+def _join_levels(run: ChunkRun, rep: LevelArray | None, definition: LevelArray | None, num_levels: Int64s) -> Levels:
     """Number the levels of all pages alike, and let a row that was cut off begin at its first level."""
-    layers = merge_layers([page.layout.layers for page in pages])
     bounds = starts_of(num_levels)
-    if rep is not None:
-        cuts = [np.zeros(len(page.counts), np.bool_) if page.is_cut is None else page.is_cut for page in pages]
-        cut = bounds[:-1][np.concatenate(cuts)]
-        if len(cut):
-            rep = rep.copy()
-            rep[cut] = max_rep(layers)
-    if definition is None or all(page.layout.layers == layers for page in pages):
+    shared = run.shared(lambda one: one.layers)
+    layers = merge_layers([one.layers for one in run.layouts]) if shared is None else shared
+    if rep is not None and run.is_cut is not None and run.is_cut.any():
+        rep = rep.copy()
+        rep[bounds[:-1][run.is_cut]] = max_rep(layers)
+    if definition is None or shared is not None:
         return widen(Levels(layers, rep, definition), layers, int(bounds[-1]))
     parts: list[LevelArray] = []
-    begin = 0
-    for page in pages:
-        low, high = int(bounds[begin]), int(bounds[begin + len(page.counts)])
-        part = widen(Levels(page.layout.layers, None, definition[low:high]), layers, high - low).definition
+    for layout, (low, high) in zip(run.layouts, pairwise(bounds[run.bounds].tolist()), strict=True):
+        part = widen(Levels(layout.layers, None, definition[low:high]), layers, high - low).definition
         parts.append(part if part is not None else definition[low:high])
-        begin += len(page.counts)
     return Levels(layers, rep, np.concatenate(parts))
 
 

@@ -38,8 +38,16 @@ def _mini_block(words, chunks, *, layers, rep=None, values, num_items, is_large)
     starts, counts = chunk_table.decode_words(
         _bytes(words), is_large=is_large, num_items=num_items, data_size=len(memory)
     )
-    page = mini_block.PageChunks(layout=layout, starts=starts[:-1], sizes=np.diff(starts), counts=counts, is_cut=None)
-    return mini_block.decode(memory, [page], None, rows=None)
+    run = mini_block.ChunkRun(
+        layouts=(layout,),
+        bounds=np.array([0, len(counts)]),
+        starts=starts[:-1],
+        sizes=np.diff(starts),
+        counts=counts,
+        is_cut=None,
+        dictionary=None,
+    )
+    return mini_block.decode(memory, run, rows=None)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +158,8 @@ def test_repetition_index_and_selection(share):
         starts = np.flatnonzero(rep)
         first_rows, has_preamble = chunk_table.decode_repetition_index(index, len(rows), len(starts))
         assert first_rows.tolist() == [int((starts < bound).sum()) for bound in bounds]
-        table = chunk_table.ChunkTable(
-            starts=bounds * 8, counts=np.diff(bounds), first_rows=first_rows, has_preamble=has_preamble
-        )
+        rows = (first_rows, has_preamble)
+        table = chunk_table.page_table(bounds * 8, np.diff(bounds), rows, position=0, first_row=0)
         _check_selection(table, rep, bounds, np.unique(rng.integers(0, len(starts), 4)))
         low = int(rng.integers(0, len(starts)))
         _check_selection(table, rep, bounds, range(low, int(rng.integers(low, len(starts))) + 1))
