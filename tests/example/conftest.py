@@ -1,5 +1,3 @@
-import warnings
-
 import pytest
 
 
@@ -13,12 +11,5 @@ def example_lake(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only tests that start Spark pay for it
-
-    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pylance, if another test imported it, warns of every fork
-        session = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
-    yield session
-    session.stop()
+def spark(new_session):
+    return new_session(**{"shuffle.partitions": "2", "session.timeZone": "UTC"})

@@ -35,8 +35,9 @@ def test_groups(specs):
         groups.setdefault(spec.group_name, set()).add(name)
     assert groups.keys() == {"reference", "flights", "insights", "maintenance"}
     assert set().union(*groups.values()) - groups["maintenance"] == TABLES | {"flight_corrections"}
-    kinds = {"compaction", "materialize_deletions", "cleanup"}
-    assert groups["maintenance"] == {f"{table}/{kind}" for table in MONTHLY for kind in kinds}
+    cleanups = {f"{table}/cleanup" for table in TABLES}
+    others = {f"{table}/{kind}" for table in MONTHLY for kind in ("compaction", "materialize_deletions")}
+    assert groups["maintenance"] == cleanups | others
 
 
 def test_every_asset_is_explained(specs):
