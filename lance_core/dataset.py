@@ -35,7 +35,7 @@ from lance_core.table.open_files import OpenFiles
 from lance_core.table.refs import get_tag
 from lance_core.table.scan import count_matching, scan_fragments
 from lance_core.table.scan_plan import plan_scan
-from lance_core.table.snapshot import Snapshot, find_versions, list_versions, open_snapshot, read_transaction
+from lance_core.table.snapshot import Snapshot, find_newest, list_versions, open_snapshot, read_transaction
 from lance_core.table.stage import stage_data
 from lance_core.table.statistics import table_statistics, version_summary
 from lance_core.table.take import take_rows
@@ -100,7 +100,7 @@ class LanceDataset:
         storage_options: Mapping[str, str] | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
-        self._storage_options = dict(storage_options or {})
+        self.storage_options = dict(storage_options or {})
         if snapshot is None:
             store = open_store(uri, storage_options)
             number = get_tag(store, version).version if isinstance(version, str) else version
@@ -109,7 +109,7 @@ class LanceDataset:
         self.files = OpenFiles(snapshot.store)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_reopen, (self.uri, self.version, self._storage_options))
+        return (_reopen, (self.uri, self.version, self.storage_options))
 
     def __repr__(self) -> str:
         return f"LanceDataset({self.uri!r}, version={self.version})"
@@ -133,7 +133,7 @@ class LanceDataset:
     @property
     def latest_version(self) -> int:
         """Number of the newest version there is now."""
-        return find_versions(self.snapshot.store).numbers[-1]
+        return find_newest(self.snapshot.store).numbers[-1]
 
     @property
     def schema(self) -> pa.Schema:
@@ -315,7 +315,7 @@ class LanceDataset:
 
     def checkout_version(self, version: int | str) -> LanceDataset:
         """This dataset at another version (number or tag); this object stays where it is."""
-        return LanceDataset(self.uri, version, storage_options=self._storage_options)
+        return LanceDataset(self.uri, version, storage_options=self.storage_options)
 
     def checkout_latest(self) -> None:
         """Move this object to the newest version."""
@@ -460,7 +460,7 @@ class LanceDataset:
             CommitOutcomeUnknownError: The store left open what happened; look for the transaction's uuid.
         """
         check_unsupported("commit", unsupported)
-        address = base_uri.uri if isinstance(base_uri, LanceDataset) else base_uri
+        address, storage_options = place_of(base_uri, storage_options)
         store = open_store(address, storage_options)
         if not isinstance(operation, Transaction):
             operation = Transaction(_read_version(store, operation, read_version), operation)
@@ -578,11 +578,19 @@ def _given_fragments(data: Any) -> tuple[Fragment, ...] | None:
     return tuple(from_metadata(one) for one in data)
 
 
+def place_of(
+    dataset: str | os.PathLike[str] | LanceDataset, storage_options: Mapping[str, str] | None
+) -> tuple[str | os.PathLike[str], Mapping[str, str] | None]:
+    """Address and storage options of what may be a dataset that is open already."""
+    if isinstance(dataset, LanceDataset):
+        return dataset.uri, storage_options or dataset.storage_options
+    return dataset, storage_options
+
+
 def _read_version(store: Store, operation: LanceOperation.BaseOperation, read_version: int | None) -> int:
     """The version an operation is based on, if the caller did not say."""
     if read_version is not None:
         return read_version
     if not isinstance(operation, (LanceOperation.Overwrite, LanceOperation.Restore)):
         raise InvalidInputError(f"{type(operation).__name__} needs read_version: the version the work is based on")
-    numbers = find_versions(store).numbers
-    return numbers[-1] if numbers else 0
+    return find_newest(store).newest or 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import (
@@ -13,7 +12,7 @@ from lance_core.arguments import (
     file_limits,
     file_version,
 )
-from lance_core.dataset import LanceDataset
+from lance_core.dataset import LanceDataset, place_of
 from lance_core.errors import DatasetAlreadyExistsError
 from lance_core.format.operations import Append, Overwrite
 from lance_core.fragment import FragmentMetadata, to_metadata
@@ -21,10 +20,11 @@ from lance_core.store.open import open_store
 from lance_core.table.change import new_transaction, removing_staged
 from lance_core.table.commit import commit
 from lance_core.table.naming import naming
-from lance_core.table.snapshot import find_versions, open_snapshot
+from lance_core.table.snapshot import find_snapshot
 from lance_core.table.stage import stage_data
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     import pyarrow as pa
@@ -76,9 +76,9 @@ def write_dataset(
     check_unsupported("write_dataset", unsupported)
     check_mode(mode)
     limits = file_limits(max_rows_per_file, max_bytes_per_file)
-    address = _uri_of(uri)
+    address, storage_options = place_of(uri, storage_options)
     store = open_store(address, storage_options)
-    existing = open_snapshot(store) if find_versions(store).numbers else None
+    existing = find_snapshot(store)
     if existing is not None and mode == "create":
         raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=store.uri)
     with naming(store):
@@ -140,8 +140,8 @@ def write_fragments(
         InvalidInputError: Data or arguments that do not fit; nothing is left behind.
     """
     check_mode(mode)
-    store = open_store(_uri_of(dataset_uri), storage_options)
-    existing = open_snapshot(store) if mode == "append" and find_versions(store).numbers else None
+    store = open_store(*place_of(dataset_uri, storage_options))
+    existing = find_snapshot(store) if mode == "append" else None
     with naming(store):
         version = file_version(data_storage_version, existing)
     fragments, _ = stage_data(
@@ -153,7 +153,3 @@ def write_fragments(
         limits=file_limits(max_rows_per_file, max_bytes_per_file),
     )
     return [to_metadata(fragment) for fragment in fragments]
-
-
-def _uri_of(dataset: str | os.PathLike[str] | LanceDataset) -> str | os.PathLike[str]:
-    return dataset if isinstance(dataset, (str, os.PathLike)) else dataset.uri

@@ -8,7 +8,7 @@ of several writers win, and a listing shows every object whose creation has fini
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,6 +109,15 @@ class ObjectFolder(Protocol):
 
     def delete(self, paths: Sequence[str], /) -> None:
         """Delete objects; those that are gone already are no error."""
+        ...
+
+
+@runtime_checkable
+class OrderedFolder(Protocol):
+    """What some stores offer besides: the first names of a folder, without listing all of it."""
+
+    def first_names(self, folder: str, count: int, /) -> list[str]:
+        """At most the first ``count`` names in ascending order (of code points)."""
         ...
 
 

@@ -1,8 +1,9 @@
-"""Datasets in memory, for tests: the guarantees of a real store and nothing left behind."""
+"""Datasets in the memory of this process: the guarantees of a real store and nothing left behind."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+@cache  # forgetting one would lose its data
+def memory_store(uri: str) -> MemoryStore:
+    """The store of an address: the same one for all who ask in this process."""
+    return MemoryStore(uri)
 
 
 class MemoryStore:

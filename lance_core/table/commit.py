@@ -27,7 +27,7 @@ from lance_core.errors import (
 )
 from lance_core.format import feature_flags
 from lance_core.format.manifest import Manifest, encode_manifest_file, with_transaction
-from lance_core.format.operations import Delete, Merge, Operation, Overwrite, Restore, Rewrite, operation_name
+from lance_core.format.operations import Append, Delete, Operation, Overwrite, Restore, Rewrite, operation_name
 from lance_core.format.paths import (
     LATEST_VERSION_HINT,
     ManifestNaming,
@@ -44,6 +44,7 @@ from lance_core.table.refs import list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import (
     Snapshot,
+    find_newest,
     find_versions,
     load_manifest,
     load_transaction,
@@ -201,7 +202,7 @@ class _Committer:
 
     def _attempt(self) -> Snapshot | None:
         """One attempt; None if another writer was faster."""
-        versions = find_versions(self.store)
+        versions = find_newest(self.store)
         if versions.newest is None:
             base = self._new_table()
             versions = replace(versions, naming=self.creation_naming)
@@ -391,10 +392,9 @@ class _Committer:
     def _is_visible(self, manifest: Manifest, operation: Operation, naming: ManifestNaming) -> bool:
         """Whether later versions build on ours; False if ours was taken back because they do not."""
         try:
-            versions = find_versions(self.store)
-            if versions.newest == manifest.version and not isinstance(operation, Restore):
+            if find_newest(self.store).newest == manifest.version and not isinstance(operation, Restore):
                 return True
-            numbers = versions.numbers
+            numbers = find_versions(self.store).numbers
             # Clean-up deletes a version before the files that only it needs, and looks at all versions in between.
             if isinstance(operation, Restore) and operation.version not in numbers:
                 self.store.delete([manifest_path(manifest.version, naming)])
@@ -430,7 +430,7 @@ class _Committer:
 
 def _new_files(operation: Operation, base: Manifest) -> Iterator[tuple[str, int]]:
     """Path and size (0 if not recorded) of each file that an operation adds."""
-    known = base.fragments if isinstance(operation, Merge) else None
+    known = None if isinstance(operation, Append | Overwrite | Rewrite) else base.fragments
     for fragment in _brought_fragments(operation):
         before = None if known is None else known.find(fragment.id)
         old_files = () if before is None else before.files

@@ -18,12 +18,16 @@ from lance_core.format.paths import (
     transaction_path,
 )
 from lance_core.format.transaction import decode_transaction
+from lance_core.store.base import OrderedFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from lance_core.format.transaction import Transaction
     from lance_core.store.base import Store
+
+_FIRST_NAMES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +103,7 @@ def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
     if version is not None:
         return Snapshot(store=store, manifest=load_manifest(store, version))
     while True:
-        versions = find_versions(store)
+        versions = find_newest(store)
         newest = versions.newest
         if newest is None:
             raise DatasetNotFoundError("there is no Lance dataset here; write one first", path=store.uri)
@@ -107,8 +111,16 @@ def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
             return Snapshot(store=store, manifest=load_manifest(store, newest, naming=versions.naming))
         except VersionNotFoundError:
             # Cleaned up since it was listed, so there is a newer one; if there is none, the listing was wrong.
-            if find_versions(store).newest == newest:
+            if find_newest(store).newest == newest:
                 raise
+
+
+def find_snapshot(store: Store) -> Snapshot | None:
+    """Open the newest version; None if there is no table. Errors as `open_snapshot`."""
+    try:
+        return open_snapshot(store)
+    except DatasetNotFoundError:
+        return None
 
 
 def find_versions(store: Store) -> Versions:
@@ -117,11 +129,30 @@ def find_versions(store: Store) -> Versions:
     Raises:
         CorruptDataError: Manifest files of both naming schemes lie side by side.
     """
-    v2, rest = split_v2_names(store.names(VERSIONS_FOLDER))
+    return _versions(store, store.names(VERSIONS_FOLDER))
+
+
+def _versions(store: Store, names: Sequence[str]) -> Versions:
+    v2, rest = split_v2_names(names)
     v1 = [name for name in rest if (parsed := parse_manifest_name(name)) and parsed.naming is ManifestNaming.V1]
     if v1 and v2:
         raise CorruptDataError("the manifest files have names of both schemes; migrate them to V2", path=store.uri)
     return Versions(names=tuple(v1 or v2), naming=ManifestNaming.V1 if v1 else ManifestNaming.V2)
+
+
+def find_newest(store: Store) -> Versions:
+    """Find the newest version, and perhaps others, with as short a listing as the store can give.
+
+    Raises:
+        CorruptDataError: Manifest files of both naming schemes were found.
+    """
+    if isinstance(store, OrderedFolder):
+        # Newest first is what the names of scheme V2 are made for. Only temporary files may come before them.
+        names = store.first_names(VERSIONS_FOLDER, _FIRST_NAMES)
+        versions = _versions(store, names)
+        if len(names) < _FIRST_NAMES or (versions.names and versions.naming is ManifestNaming.V2):
+            return versions
+    return find_versions(store)
 
 
 def list_versions(store: Store) -> list[int]:

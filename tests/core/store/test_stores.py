@@ -8,10 +8,14 @@ import pytest
 from lance_core.errors import InvalidInputError, NotFoundError
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
+from lance_core.store.open import open_store
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "s3"])
 def store(request, tmp_path):
+    if request.param == "s3":
+        s3 = request.getfixturevalue("s3")
+        return open_store(f"{s3.uri}/data set ü", s3.storage_options)
     return LocalStore(str(tmp_path / "data set ü")) if request.param == "local" else MemoryStore()
 
 

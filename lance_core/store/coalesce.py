@@ -1,0 +1,79 @@
+"""Which requests fetch many byte ranges. Pure: numbers in, numbers out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEFAULT_MAX_GAP = 64 << 10
+"""Bytes between two ranges that are cheaper to read than a second request."""
+
+DEFAULT_MAX_REQUEST = 8 << 20
+"""Bytes of one request; more is fetched by several at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Consecutive bytes that hold one or more ranges.
+
+    Attributes:
+        start: First byte.
+        end: Byte behind the last one.
+        requests: Half-open pieces that together make the span, in order.
+    """
+
+    start: int
+    end: int
+    requests: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """How ranges are fetched.
+
+    Attributes:
+        spans: What is read; ascending, without overlaps.
+        span_of: For each range the number of its span; -1 for an empty range.
+    """
+
+    spans: tuple[Span, ...]
+    span_of: tuple[int, ...]
+
+
+def plan_reads(
+    ranges: Sequence[tuple[int, int]], *, max_gap: int = DEFAULT_MAX_GAP, max_request: int = DEFAULT_MAX_REQUEST
+) -> ReadPlan:
+    """Merge ranges that lie close together, and cut what is large.
+
+    Args:
+        ranges: Half-open byte ranges in any order; they may overlap and repeat.
+        max_gap: Unwanted bytes that are read to save a request.
+        max_request: Bytes of one request.
+    """
+    bounds = np.array(ranges, np.int64).reshape(-1, 2)
+    wanted = np.flatnonzero(bounds[:, 1] > bounds[:, 0])
+    order = wanted[np.argsort(bounds[wanted, 0], kind="stable")]
+    starts, reach = bounds[order, 0], np.maximum.accumulate(bounds[order, 1])
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = starts[1:] - reach[:-1] > max_gap
+    is_last = np.append(is_first[1:], True)[: len(order)]
+    span_of = np.full(len(bounds), -1, np.int64)
+    span_of[order] = np.cumsum(is_first) - 1
+    spans = zip(starts[is_first].tolist(), reach[is_last].tolist(), strict=True)
+    return ReadPlan(
+        spans=tuple(Span(start=start, end=end, requests=_cut(start, end, max_request)) for start, end in spans),
+        span_of=tuple(span_of.tolist()),
+    )
+
+
+def _cut(start: int, end: int, max_request: int) -> tuple[tuple[int, int], ...]:
+    """Pieces of nearly the same size, none larger than allowed."""
+    count = -(-(end - start) // max_request)
+    bounds = [start + (end - start) * number // count for number in range(count + 1)]
+    return tuple(pairwise(bounds))

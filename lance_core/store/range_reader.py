@@ -1,0 +1,91 @@
+"""Read objects that are far away: few large requests at the same time instead of many small ones in a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.errors import NotFoundError
+from lance_core.store.coalesce import plan_reads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lance_core.store.coalesce import Span
+
+TAIL_SIZE = 1 << 16
+"""Bytes at the end of an object that come with opening it: the metadata of most data files, and all of small ones."""
+
+_ALIGNMENT = 64
+
+
+class RangeReader:
+    """Random access to one object of a remote store. May be shared by threads.
+
+    Args:
+        fetch: Reads half-open byte ranges at the same time.
+        path: Address of the object, for errors.
+        size: Bytes in the object.
+        tail: Its last bytes, if they are known already.
+    """
+
+    def __init__(
+        self, fetch: Callable[[Sequence[tuple[int, int]]], list[bytes]], *, path: str, size: int, tail: bytes = b""
+    ) -> None:
+        self._fetch = fetch
+        self._path = path
+        self._size = size
+        self._tail_start = size - len(tail)
+        self._tail = _joined(self._tail_start, size, [tail])
+
+    @property
+    def size(self) -> int:
+        """Bytes in the object."""
+        return self._size
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
+        """Read half-open byte ranges.
+
+        Raises:
+            NotFoundError: A range lies beyond the end of the object.
+            OSError: The store failed.
+        """
+        for start, end in ranges:
+            if not 0 <= start <= end <= self._size:
+                raise NotFoundError(
+                    f"bytes {start} to {end} are not in the object of {self._size} bytes", path=self._path
+                )
+        plan = plan_reads([(0, 0) if start >= self._tail_start else (start, end) for start, end in ranges])
+        spans = self._read(plan.spans)
+        return [
+            self._tail.slice(max(0, start - self._tail_start), end - start)
+            if number < 0
+            else spans[number].slice(start - plan.spans[number].start, end - start)
+            for (start, end), number in zip(ranges, plan.span_of, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _read(self, spans: Sequence[Span]) -> list[pa.Buffer]:
+        requests = [request for span in spans for request in span.requests]
+        pieces = self._fetch(requests) if requests else []
+        for (start, end), piece in zip(requests, pieces, strict=True):
+            if len(piece) != end - start:
+                raise ConnectionError(f"{self._path}: asked for bytes {start} to {end}, got {len(piece)}")
+        left = iter(pieces)
+        return [_joined(span.start, span.end, [next(left) for _ in span.requests]) for span in spans]
+
+
+def _joined(start: int, end: int, pieces: Sequence[bytes]) -> pa.Buffer:
+    """Consecutive bytes as one buffer. What is aligned in the object is aligned in memory."""
+    shift = start % _ALIGNMENT
+    memory = pa.allocate_buffer(shift + end - start)
+    target = np.frombuffer(memory, np.uint8)
+    at = shift
+    for piece in pieces:
+        target[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+        at += len(piece)
+    return memory.slice(shift)

@@ -1,0 +1,118 @@
+"""Settings of S3, under the names that users of pylance know. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from lance_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
+_BOOLS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+_SYNONYMS = {
+    "default_region": "region",
+    "endpoint_url": "endpoint",
+    "token": "session_token",
+    "timeout": "request_timeout",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Options:
+    """How to talk to S3; what is not given comes from the environment, as in all of AWS's tools.
+
+    Attributes:
+        access_key_id: Name of the key.
+        secret_access_key: The key.
+        session_token: Goes with temporary keys.
+        region: Region.
+        endpoint: Address of another service than AWS's.
+        allow_http: Talk to an endpoint without encryption.
+        allow_invalid_certificates: Talk to anyone.
+        virtual_hosted_style_request: The bucket is part of the host name; if None, it is so at AWS only.
+        skip_signature: Read a public bucket without a key.
+        server_side_encryption: Name of the method.
+        sse_kms_key_id: Key of that.
+        connect_timeout: Seconds.
+        request_timeout: Seconds without an answer.
+        client_max_retries: How often a request is repeated that failed for no fault of its own.
+    """
+
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    region: str | None = None
+    endpoint: str | None = None
+    allow_http: bool = False
+    allow_invalid_certificates: bool = False
+    virtual_hosted_style_request: bool | None = None
+    skip_signature: bool = False
+    server_side_encryption: str | None = None
+    sse_kms_key_id: str | None = None
+    connect_timeout: float = 5.0
+    request_timeout: float = 30.0
+    client_max_retries: int = 5
+
+
+def parse_s3_options(options: Mapping[str, str] | None) -> S3Options:
+    """Understand ``storage_options``.
+
+    Args:
+        options: Names of `S3Options` in any case, with or without ``aws_`` in front; also ``endpoint_url``,
+            ``default_region``, ``token`` and ``timeout``. Times are like ``30s``.
+
+    Raises:
+        InvalidInputError: Unknown or contradicting options, or values that do not fit. Values are not repeated, because
+            they may be secret.
+    """
+    found: dict[str, Any] = {}
+    for name, value in (options or {}).items():
+        plain = name.lower().removeprefix("aws_")
+        canonical = _SYNONYMS.get(plain, plain)
+        convert = _CONVERTERS.get(canonical)
+        if convert is None:
+            raise InvalidInputError(f"unknown storage option {name!r}; S3 has: {', '.join(sorted(_CONVERTERS))}")
+        try:
+            converted = convert(str(value))
+        except (ValueError, KeyError):
+            raise InvalidInputError(f"storage option {name!r} has a value that is not understood") from None
+        if found.setdefault(canonical, converted) != converted:
+            raise InvalidInputError(f"storage option {name!r} is given twice, with different values")
+    parsed = S3Options(**found)
+    _check(parsed)
+    return parsed
+
+
+def _check(options: S3Options) -> None:
+    if (options.access_key_id is None) != (options.secret_access_key is None):
+        raise InvalidInputError("storage options access_key_id and secret_access_key come together")
+    if options.endpoint is None:
+        return
+    if not options.endpoint.lower().startswith(("http://", "https://")):
+        raise InvalidInputError("storage option 'endpoint' is an address with http:// or https://")
+    if options.endpoint.lower().startswith("http://") and not options.allow_http:
+        raise InvalidInputError("the endpoint is not encrypted; set storage option allow_http to 'true' to allow that")
+
+
+def _bool(text: str) -> bool:
+    return _BOOLS[text.strip().lower()]
+
+
+def _seconds(text: str) -> float:
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(text)
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _converter(annotation: str) -> Callable[[str], Any]:
+    kind = annotation.split(" ", 1)[0]
+    return {"bool": _bool, "float": _seconds, "int": int}.get(kind, str)
+
+
+_CONVERTERS = {one.name: _converter(str(one.type)) for one in fields(S3Options)}

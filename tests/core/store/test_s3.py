@@ -1,0 +1,297 @@
+"""What is special about S3: requests are counted, fail, and get lost."""
+
+import multiprocessing
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from lance_core.errors import NotFoundError, UnsafeStoreError, UnsupportedError
+from lance_core.store import s3 as s3_module
+from lance_core.store.open import open_store
+from lance_core.store.range_reader import TAIL_SIZE
+from lance_core.store.s3 import PART_SIZE
+from lance_core.table.snapshot import find_newest, find_versions
+
+
+@pytest.fixture
+def store(s3):
+    store = open_store(f"{s3.uri}/t.lance", s3.storage_options)
+    store.put_if_absent("first", b"so that the service is trusted")
+    s3.requests()
+    return store
+
+
+def manifests(*versions):
+    return [f"_versions/{2**64 - 1 - version:020d}.manifest" for version in versions]
+
+
+# ----------------------------------------------------------------------------------------------------------- reading
+
+
+def test_opening_brings_the_end(s3, store):
+    data = np.random.default_rng(0).bytes(TAIL_SIZE + 1000)
+    store.put("f", data)
+    s3.requests()
+    reader = store.reader("f")
+    assert reader.size == len(data)
+    (tail, end) = reader.read_ranges([(1000, len(data)), (len(data) - 3, len(data))])
+    assert tail.to_pybytes() == data[1000:]
+    assert end.to_pybytes() == data[-3:]
+    assert len(s3.requests()) == 1
+    (whole,) = reader.read_ranges([(0, len(data))])
+    assert whole.to_pybytes() == data
+    assert len(s3.requests()) == 1
+
+
+def test_near_ranges_are_read_at_once(s3, store):
+    data = np.random.default_rng(0).bytes(3_000_000)
+    store.put("f", data)
+    reader = store.reader("f")
+    s3.requests()
+    ranges = [(start, start + 100) for start in (*range(0, 500_000, 10_000), 2_000_000)]
+    buffers = reader.read_ranges(ranges)
+    assert [buffer.to_pybytes() for buffer in buffers] == [data[start:end] for start, end in ranges]
+    assert len(s3.requests()) == 2
+
+
+def test_what_is_aligned_in_the_object_is_aligned_in_memory(store):
+    store.put("f", bytes(1_000_000))
+    for buffer in store.reader("f").read_ranges([(4096, 5000), (100, 164), (640_000, 640_008)]):
+        assert buffer.size
+    starts = [64, 128, 4096, 999_936]
+    buffers = store.reader("f").read_ranges([(start, start + 64) for start in starts])
+    assert all(buffer.address % 64 == 0 for buffer in buffers)
+
+
+def test_the_service_fails_for_a_while(s3, store):
+    store.put("f", b"content")
+    s3.fail("GET", "t.lance/f", "before-503", times=2)
+    assert store.get("f") == b"content"
+    s3.fail("GET", "t.lance/f", "after-drop")
+    assert store.reader("f").size == 7
+
+
+def test_errors_are_named(s3, store):
+    with pytest.raises(NotFoundError, match=r"t\.lance/x"):
+        store.get("x")
+    missing = open_store("s3://no-such-bucket/t", s3.storage_options)
+    with pytest.raises(NotFoundError, match="bucket"):
+        missing.names("_versions")
+    s3.fail("GET", "t.lance/x", "before-403")
+    with pytest.raises(PermissionError, match=r"t\.lance/x"):
+        store.get("x")
+    s3.fail("GET", "t.lance/x", "before-500", times=100)
+    once = open_store(f"{s3.uri}/t.lance", {**s3.storage_options, "client_max_retries": "0"})
+    with pytest.raises(ConnectionError, match=r"t\.lance/x"):
+        once.get("x")
+
+
+def test_nobody_listens(s3):
+    options = {**s3.storage_options, "aws_endpoint": "http://127.0.0.1:1", "client_max_retries": "0"}
+    with pytest.raises(ConnectionError):
+        open_store(f"{s3.uri}/t.lance", options).get("f")
+
+
+# ----------------------------------------------------------------------------------------------------------- listing
+
+
+def test_listings_have_pages(store):
+    names = [f"{number}" for number in range(5)]
+    for name in names:
+        store.put(f"d/{name}", b"x")
+    store.put("d/sub/f", b"x")
+    pages = list(store._pages("d", MaxKeys=2, Delimiter="/"))
+    assert len(pages) == 3
+    assert [name for page in pages for name in store._names_in("d", page)] == [*names, "sub"]
+
+
+def test_the_newest_version_is_the_first_name(s3, store):
+    for path in (*manifests(*range(1, 30)), "_versions/.tmp_x", "_versions/d9223372036854775809.manifest"):
+        store.put(path, b"")
+    s3.requests()
+    assert find_newest(store).newest == 29
+    (request,) = s3.requests()
+    assert "max-keys=16" in request[1]
+    assert len(find_versions(store).numbers) == 29
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_the_newest_version_of_the_old_scheme(store, count):
+    for version in range(1, count):
+        store.put(f"_versions/{version}.manifest", b"")
+    assert find_newest(store).newest == count - 1
+
+
+def test_many_are_deleted_at_once(s3, store, monkeypatch):
+    monkeypatch.setattr(s3_module, "_MAX_DELETES", 3)
+    paths = [f"d/{number} ü" for number in range(5)]
+    for path in paths:
+        store.put(path, b"x")
+    s3.requests()
+    store.delete([*paths, "d/not there"])
+    assert [method for method, _ in s3.requests()] == ["POST", "POST"]
+    assert store.names("d") == []
+
+
+# ---------------------------------------------------------------------------------------------------- large objects
+
+
+def test_large_objects_are_uploaded_in_parts(s3, store):
+    data = np.random.default_rng(0).bytes(PART_SIZE * 5 + 1000)
+    writer = store.writer("f")
+    for start in range(0, len(data), 5_000_000):
+        writer.write(data[start : start + 5_000_000])
+        assert writer._part.tell() < PART_SIZE
+        assert len(writer._in_flight) <= s3_module.MAX_PARTS_IN_FLIGHT
+    with pytest.raises(NotFoundError):
+        store.get("f")
+    s3.requests()
+    assert writer.commit() == len(data)
+    writer.abort()
+    assert store.get("f") == data
+    assert uploads(s3) == 0
+
+
+def test_small_objects_need_one_request(s3, store):
+    writer = store.writer("f")
+    writer.write(b"small")
+    assert writer.commit() == 5
+    assert [method for method, _ in s3.requests()] == ["PUT"]
+
+
+def test_aborted_uploads_leave_nothing(s3, store):
+    writer = store.writer("f")
+    writer.write(bytes(PART_SIZE * 2 + 1))
+    assert uploads(s3) == 1
+    writer.abort()
+    writer.abort()
+    assert uploads(s3) == 0
+    with pytest.raises(NotFoundError):
+        store.get("f")
+
+
+def test_a_part_that_fails_fails_the_object(s3):
+    store = open_store(f"{s3.uri}/t.lance", {**s3.storage_options, "client_max_retries": "0"})
+    s3.fail("PUT", "partNumber=2", "before-500", times=100)
+    writer = store.writer("f")
+    with pytest.raises(ConnectionError):
+        writer.write(bytes(PART_SIZE * 6))
+    writer.abort()
+    assert uploads(s3) == 0
+
+
+@pytest.mark.parametrize("mode", ["after-500", "after-drop"])
+def test_the_end_of_an_upload_may_be_told_late(s3, store, mode):
+    writer = store.writer("f")
+    writer.write(bytes(PART_SIZE + 1))
+    s3.fail("POST", "uploadId", mode)
+    assert writer.commit() == PART_SIZE + 1
+    assert store.reader("f").size == PART_SIZE + 1
+
+
+def uploads(s3):
+    store = open_store(s3.uri, s3.storage_options)
+    answer = store.client.call("list_multipart_uploads", path="", Bucket=s3.uri[len("s3://") :])
+    return len(answer.get("Uploads", []))
+
+
+# ------------------------------------------------------------------------------------------------- exclusive creation
+
+
+@pytest.mark.parametrize("mode", ["before-500", "before-503", "before-drop", "before-409"])
+def test_a_request_without_effect_is_repeated(s3, store, mode):
+    s3.fail("PUT", "t.lance/v", mode)
+    assert store.put_if_absent("v", b"ours")
+    assert store.get("v") == b"ours"
+
+
+@pytest.mark.parametrize("mode", ["after-500", "after-503", "after-drop", "after-409", "after-412"])
+def test_an_object_whose_answer_got_lost_is_ours(s3, store, mode):
+    s3.fail("PUT", "t.lance/v", mode)
+    assert store.put_if_absent("v", b"ours")
+    assert store.get("v") == b"ours"
+    assert not store.put_if_absent("v", b"ours")
+
+
+@pytest.mark.parametrize("mode", ["before-500", "before-drop", "before-409", "before-412"])
+def test_an_object_of_others_is_not_ours(s3, store, mode):
+    store.put("v", b"theirs")
+    s3.fail("PUT", "t.lance/v", mode)
+    assert not store.put_if_absent("v", b"ours")
+    assert store.get("v") == b"theirs"
+
+
+def test_no_answer_at_all_is_told(s3, store):
+    once = open_store(store.uri, {**s3.storage_options, "client_max_retries": "0"})
+    once.put_if_absent("first/of/this/connection", b"")
+    s3.fail("PUT", "t.lance/v", "after-drop", times=100)
+    with pytest.raises(ConnectionError):
+        once.put_if_absent("v", b"ours")
+    s3.fail("PUT", "t.lance/w", "before-412")
+    with pytest.raises(ConnectionError, match="gone"):
+        store.put_if_absent("w", b"ours")
+
+
+def test_a_service_that_ignores_the_condition_is_refused(s3):
+    options = {**s3.storage_options, "client_max_retries": "1"}  # a connection of its own
+    store = open_store(f"{s3.uri}/t.lance", options)
+    store.put("v", b"theirs")
+    s3.fail("PUT", "", "ignore-condition", times=1000)
+    for _ in range(2):
+        with pytest.raises(UnsafeStoreError, match="If-None-Match"):
+            store.put_if_absent("v", b"ours")
+    assert store.get("v") == b"theirs"
+    assert [info.path for info in open_store(s3.uri, options).list("t.lance")] == ["t.lance/v"]
+    s3.fail("PUT", "", "before-501", times=1000)
+    with pytest.raises(UnsafeStoreError):
+        store.put_if_absent("v", b"ours")
+
+
+def test_a_service_is_put_to_the_test_once(s3):
+    store = open_store(f"{s3.uri}/t.lance", {**s3.storage_options, "client_max_retries": "2"})
+    assert store.put_if_absent("v", b"")
+    assert len(s3.requests()) == 4
+    again = open_store(f"{s3.uri}/other", {**s3.storage_options, "client_max_retries": "2"})
+    assert again.put_if_absent("v", b"")
+    assert len(s3.requests()) == 1
+
+
+# -------------------------------------------------------------------------------------------------------- processes
+
+
+def read_in_child(store, reader, answers):
+    answers.put((store.get("f"), reader.read_ranges([(0, 1)])[0].to_pybytes(), os.getpid()))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_stores_cross_a_fork(store):
+    data = bytes(TAIL_SIZE * 2)
+    store.put("f", data)
+    reader = store.reader("f")
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    children = [context.Process(target=read_in_child, args=(store, reader, answers)) for _ in range(2)]
+    for child in children:
+        child.start()
+    found = [answers.get(timeout=60) for _ in children]
+    for child in children:
+        child.join()
+    assert all(one[:2] == (data, b"\0") for one in found)
+    assert len({process for _, _, process in found} | {os.getpid()}) == 3
+    assert store.get("f") == data
+
+
+def test_threads_may_share_a_store(store):
+    store.put("f", bytes(range(256)))
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: store.get("f"), range(100))) == {bytes(range(256))}
+
+
+def test_missing_s3fs_is_named(s3, monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    store = open_store(s3.uri, {**s3.storage_options, "client_max_retries": "9"})
+    with pytest.raises(UnsupportedError, match=r"lance-dagster\[s3\]"):
+        store.get("f")
