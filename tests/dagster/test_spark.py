@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from lance_dagster import LanceIOManager, LanceResource, SparkSessionResource, build_maintenance_assets, io_manager
+from lance_dagster import LanceIOManager, LanceResource, build_maintenance_assets, io_manager
 from lance_dagster.report import report_output
 
 pytestmark = pytest.mark.spark
@@ -19,19 +19,8 @@ MULTI = dg.MultiPartitionsDefinition({"day": DAYS, "letter": LETTERS})
 
 
 @pytest.fixture(scope="module")
-def spark():
-    resource = SparkSessionResource(
-        master="local[2]",
-        conf={
-            "spark.ui.enabled": "false",
-            "spark.driver.memory": "1g",
-            "spark.driver.host": "127.0.0.1",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.session.timeZone": "America/St_Johns",
-            "spark.log.level": "OFF",
-        },
-    )
-    return resource.spark_session
+def spark(new_session):
+    return new_session(**{"shuffle.partitions": "2", "session.timeZone": "America/St_Johns"})
 
 
 @pytest.fixture
