@@ -1,20 +1,19 @@
-"""Which bytes some rows of a column need, and what to make of them; pure.
+"""Which bytes some rows of a column need, and what to make of them; pure. File versions 2.1 and 2.2.
 
-A plan is a generator: it yields byte ranges of the file, is sent the buffers, and returns arrays. Each plan asks twice,
-first for what tells where things are (chunk tables, repetition indexes, dictionaries), then for the data; the reader
-runs the plans of all columns in step and reads for all of them at once.
+Each plan asks twice, first for what tells where things are (chunk tables, repetition indexes, dictionaries), then for
+the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from lance_core.encoding.arrow_values import buffer_view, join_values
-from lance_core.encoding.physical.memory import empty, starts_of
+from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.plans import bridge, join, places_in, split_rows
 from lance_core.encoding.structural import chunk_table, constant, full_zip, mini_block
 from lance_core.encoding.structural.page import pick, to_arrow
 from lance_core.errors import CorruptDataError
@@ -26,21 +25,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.plans import Plan, Ranges, Rows
     from lance_core.encoding.structural.chunk_table import ChunkSelection, ChunkTable
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.file_metadata import Page
     from lance_core.format.page_layout import PageLayout
-
-Rows: TypeAlias = "range | Int64s"
-"""Ascending row numbers: consecutive ones as range, others as array without repetition."""
-
-Ranges: TypeAlias = list[tuple[int, int]]
-Plan: TypeAlias = Generator[Ranges, "list[pa.Buffer]", "list[pa.Array]"]
-
-# Bytes that are read along although nobody wants them.
-_MAX_GAP = 1 << 14  # between two ranges, if others remain apart
-_MEAN_GAP = 1 << 15  # between ranges, if all become one
-_GAP_SHARE = 0.25  # likewise, as part of the bytes wanted
 
 _MAX_GROUP_BYTES = 1 << 25
 _MAX_GROUP_ITEMS = 1 << 12
@@ -145,7 +134,7 @@ def _check_page(page: Page, layout: PageLayout) -> None:
         raise CorruptDataError(f"a page has {count} buffers, which does not fit its layout")
 
 
-def split_rows(column: Column, rows: Rows) -> Iterator[Part]:
+def _parts(column: Column, rows: Rows) -> Iterator[Part]:
     """Rows of a column as rows of its pages.
 
     Raises:
@@ -154,17 +143,8 @@ def split_rows(column: Column, rows: Rows) -> Iterator[Part]:
     last = rows.stop if isinstance(rows, range) else int(rows[-1]) + 1
     if last > column.num_rows:
         raise CorruptDataError(f"field {column.path.leaf.name!r} has {column.num_rows} rows in this file, not {last}")
-    bounds = column.first_rows
-    low, high = int(np.searchsorted(bounds, rows[0], side="right")) - 1, int(np.searchsorted(bounds, last))
-    for number in range(low, high):
-        start, end = int(bounds[number]), int(bounds[number + 1])
-        if isinstance(rows, range):
-            inside: Rows = range(max(rows.start, start) - start, min(rows.stop, end) - start)
-        else:
-            begin, stop = np.searchsorted(rows, (start, end))
-            inside = rows[begin:stop] - start
-        if len(inside):
-            yield Part(number, column.pages[number], column.layout(number), inside)
+    for number, inside in split_rows(column.first_rows, rows):
+        yield Part(number, column.pages[number], column.layout(number), inside)
 
 
 def plan_rows(column: Column, rows: Rows) -> Plan:
@@ -177,7 +157,7 @@ def plan_rows(column: Column, rows: Rows) -> Plan:
     Returns:
         Arrays (`page.to_arrow`) that hold the rows one after the other.
     """
-    parts = list(split_rows(column, rows))
+    parts = list(_parts(column, rows))
     wanted = [_index_ranges(column, part) for part in parts]
     buffers = yield [one for ranges in wanted for one in ranges]
     found = iter(buffers)
@@ -187,7 +167,7 @@ def plan_rows(column: Column, rows: Rows) -> Plan:
     found = iter(buffers)
     arrays: list[pa.Array] = []
     for group in groups:
-        memory = _join([next(found) for _ in group.ranges])
+        memory = join([next(found) for _ in group.ranges])
         arrays.append(group.decode(memory))
     return arrays
 
@@ -223,7 +203,7 @@ class _MiniBlockGroup:
         run = mini_block.ChunkRun(
             layouts=index.layouts,
             bounds=np.searchsorted(chunks, index.bounds),
-            starts=_places_in(self.ranges, table.starts[chunks]),
+            starts=places_in(self.ranges, table.starts[chunks]),
             sizes=table.sizes[chunks],
             counts=table.counts[chunks],
             is_cut=selection.is_cut,
@@ -234,14 +214,6 @@ class _MiniBlockGroup:
             return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
         decoded = mini_block.decode(memory, run, rows=None)
         return pick(to_arrow(decoded, self.column.path, self.column.kind, selection.num_rows), rows)
-
-
-def _places_in(ranges: Ranges, positions: Int64s) -> Int64s:
-    if len(ranges) == 1:
-        return positions - ranges[0][0]
-    starts = np.array([start for start, _ in ranges])
-    shifts = starts_of(np.array([end - start for start, end in ranges]))[:-1] - starts
-    return positions + shifts[np.searchsorted(starts, positions, side="right") - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,21 +339,7 @@ def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
                 column.joined.clear()
             column.joined[numbers] = index
     selection = chunk_table.select_rows(index.table, wanted)
-    return _MiniBlockGroup(column, index, selection, _bridge(*chunk_table.byte_ranges(index.table, selection.chunks)))
-
-
-def _bridge(starts: Int64s, ends: Int64s) -> Ranges:
-    """Join ranges with little between them: one range needs no copy, and each costs a request."""
-    if len(starts) > 1:
-        gaps = starts[1:] - ends[:-1]
-        is_ascending = int(gaps.min()) >= 0
-        allowed = max(_MEAN_GAP * len(gaps), _GAP_SHARE * int((ends - starts).sum()))
-        if is_ascending and int(gaps.sum()) <= allowed:
-            starts, ends = starts[:1], ends[-1:]
-        elif is_ascending:
-            breaks = np.flatnonzero(gaps > _MAX_GAP)
-            starts, ends = starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]
-    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+    return _MiniBlockGroup(column, index, selection, bridge(*chunk_table.byte_ranges(index.table, selection.chunks)))
 
 
 def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: list[Bytes]) -> _FullZipGroup:
@@ -406,12 +364,3 @@ def _touching(part: Part, starts: Int64s, ends: Int64s) -> Ranges:
     first = starts[np.append(0, breaks + 1)] + base
     last = ends[np.append(breaks, len(ends) - 1)] + base
     return list(zip(first.tolist(), last.tolist(), strict=True))
-
-
-def _join(buffers: Sequence[pa.Buffer]) -> Bytes:
-    """Buffers end to end; one alone is not copied."""
-    if len(buffers) == 1:
-        return buffer_view(buffers[0], np.uint8)
-    out: Bytes = empty(sum(buffer.size for buffer in buffers), np.uint8)
-    views = [np.frombuffer(buffer, np.uint8) for buffer in buffers if buffer.size]
-    return np.concatenate(views, out=out) if views else out

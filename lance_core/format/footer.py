@@ -1,4 +1,6 @@
-"""The last bytes of a data file: footer and the two offset tables before it.
+"""The last bytes of a data file since version 2.0: footer and the two offset tables before it.
+
+Files of version 0.1 end in version and magic too, but have another footer (`lance_core.format.legacy_file`).
 
 All integers are little-endian.
 
@@ -28,6 +30,7 @@ from lance_core.errors import CorruptDataError
 
 MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")
+_VERSION = struct.Struct("<HH4s")
 FOOTER_SIZE = _FOOTER.size
 _ENTRY_SIZE = 16
 
@@ -59,6 +62,24 @@ def encode_footer(footer: Footer) -> bytes:
     )
 
 
+def decode_version(tail: bytes | memoryview, file_size: int) -> tuple[int, int]:
+    """Major and minor version of a data file of any version; they stand right before the magic.
+
+    Args:
+        tail: End of the file.
+        file_size: Bytes in the whole file.
+
+    Raises:
+        CorruptDataError: Not a data file.
+    """
+    if len(tail) < _VERSION.size:
+        raise CorruptDataError(f"a file of {file_size} bytes is too short for a Lance data file")
+    major, minor, magic = _VERSION.unpack(tail[-_VERSION.size :])
+    if magic != MAGIC:
+        raise CorruptDataError("the file does not end in the magic of Lance data files", offset=file_size - 4)
+    return major, minor
+
+
 def decode_footer(tail: bytes | memoryview, file_size: int) -> Footer:
     """Read the footer.
 
@@ -69,12 +90,10 @@ def decode_footer(tail: bytes | memoryview, file_size: int) -> Footer:
     Raises:
         CorruptDataError: Not a data file, or positions that cannot be.
     """
+    major, minor = decode_version(tail, file_size)
     if len(tail) < FOOTER_SIZE:
         raise CorruptDataError(f"a file of {file_size} bytes is too short for a Lance data file")
-    *numbers, magic = _FOOTER.unpack(tail[-FOOTER_SIZE:])
-    if magic != MAGIC:
-        raise CorruptDataError("the file does not end in the magic of Lance data files", offset=file_size - 4)
-    columns_at, column_table, global_table, num_globals, num_columns, major, minor = numbers
+    columns_at, column_table, global_table, num_globals, num_columns, *_ = _FOOTER.unpack(tail[-FOOTER_SIZE:])
     footer = Footer(
         column_metadata_start=columns_at,
         column_table_start=column_table,
@@ -92,8 +111,7 @@ def _check_positions(footer: Footer, end: int) -> None:
     in_order = footer.column_metadata_start <= footer.column_table_start <= footer.global_table_start <= end
     columns_fit = footer.column_table_start + footer.num_columns * _ENTRY_SIZE <= footer.global_table_start
     globals_fit = footer.global_table_start + footer.num_global_buffers * _ENTRY_SIZE <= end
-    # Version 0.1 has another footer layout in front of the version numbers; the caller refuses it by name.
-    if (footer.major, footer.minor) >= (0, 3) and not (in_order and columns_fit and globals_fit):
+    if not (in_order and columns_fit and globals_fit):
         raise CorruptDataError("the footer's positions do not fit the file", offset=end)
 
 

@@ -28,7 +28,8 @@ class FilePart:
     Attributes:
         file: The data file.
         schema: The part of the projection that is in this file.
-        columns: Column index in the file for the id of each leaf of `schema`.
+        columns: Column index in the file for the id of each leaf of `schema`, and of its lists and structs where
+            files have columns for them; see `lance_core.file.reader.DataFileReader.scan`.
     """
 
     file: DataFile
@@ -38,22 +39,27 @@ class FilePart:
 
 def split_projection(projection: Schema, files: Sequence[DataFile]) -> tuple[FilePart, ...]:
     """Distribute the fields of a projection over the files that hold them; unneeded files are left out."""
-    wanted = {leaf.id for leaf in projection.leaves()}
+    wanted = {field.id for field in projection.walk()}
     parts: list[FilePart] = []
     for file in files:
-        # files of version 0.1 list no columns: their fields are numbered in order
-        indices = file.column_indices or range(len(file.fields))
-        if len(indices) != len(file.fields):
-            raise CorruptDataError(
-                f"the manifest lists {len(file.fields)} fields and {len(indices)} columns", path=file.path
-            )
-        pairs = zip(file.fields, indices, strict=True)
+        pairs = zip(file.fields, _column_indices(file), strict=True)
         # negative ids are tombstones and row lineage, negative indices belong to fields without a column
         columns = {field: index for field, index in pairs if field in wanted and index >= 0}
-        if columns:
-            fields = tuple(kept for field in projection.fields if (kept := _prune(field, columns)) is not None)
+        fields = tuple(kept for field in projection.fields if (kept := _prune(field, columns)) is not None)
+        if fields:
             parts.append(FilePart(file=file, schema=Schema(fields, projection.metadata), columns=columns))
     return tuple(parts)
+
+
+def _column_indices(file: DataFile) -> Sequence[int]:
+    if not file.column_indices:
+        # Files of version 0.1 list no columns: their page table has a row for each id from the first one on.
+        return [field - file.fields[0] for field in file.fields]
+    if len(file.column_indices) != len(file.fields):
+        raise CorruptDataError(
+            f"the manifest lists {len(file.fields)} fields and {len(file.column_indices)} columns", path=file.path
+        )
+    return file.column_indices
 
 
 def _prune(field: Field, leaves: Mapping[int, int]) -> Field | None:

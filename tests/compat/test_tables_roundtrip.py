@@ -216,7 +216,7 @@ def test_indexed_tables_stay_right(tmp_path):
     assert lance_core.dataset(place).count_rows("id = 7") == theirs.count_rows("id = 7")
 
 
-@pytest.mark.parametrize(("version", "is_readable"), [("0.1", False), ("2.0", False), ("2.1", True), ("2.3", False)])
+@pytest.mark.parametrize(("version", "is_readable"), [("0.1", False), ("2.0", True), ("2.1", True), ("2.3", False)])
 def test_other_file_versions_are_read_or_refused_by_name(tmp_path, version, is_readable):
     place = tmp_path / "t"
     table = pa.table({"id": range(100), "text": [f"t{i}" for i in range(100)]})

@@ -121,8 +121,7 @@ def test_many_levels_are_split_over_pages(data_file):
     table = pa.table({"c": array})
     data_file.write(table)
     reader = data_file.open()
-    reader._load_pages({0})
-    assert len(reader._pages[0]) > 2
+    assert len(reader._content._container.pages({0})[0]) > 2
     assert data_file.read().equals(table)
     assert data_file.take([0, 65_534, 65_535, 65_536, 149_999]).equals(table.take([0, 65_534, 65_535, 65_536, 149_999]))
 

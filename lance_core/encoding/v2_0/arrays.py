@@ -1,0 +1,166 @@
+"""From the encoding of a page to the Arrow array of some of its rows: the only dispatch point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import null_mask, pack_bits, unpack_bits
+from lance_core.encoding.plans import together
+from lance_core.encoding.v2_0.buffers import Wanted, read_bits, read_words
+from lance_core.encoding.v2_0.packed import bit_width, fixed_array, read_bitpacked, read_fast_lanes, read_packed_struct
+from lance_core.encoding.v2_0.strings import read_binary, read_equal, read_fsst
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.array_encoding import (
+    AllNulls,
+    Binary,
+    Bitpacked,
+    Dictionary,
+    FastLanes,
+    FixedSizeBinary,
+    FixedSizeList,
+    Flat,
+    Fsst,
+    PackedStruct,
+    SomeNulls,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.plans import Steps
+    from lance_core.encoding.v2_0.buffers import Buffers
+    from lance_core.format.array_encoding import ArrayEncoding
+
+_UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
+
+
+def read_array(encoding: ArrayEncoding, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+    """Values of a page.
+
+    Args:
+        encoding: How the page is encoded.
+        wanted: At least one value.
+        kind: Arrow type to come out.
+
+    Returns:
+        Array of that type and of ``len(wanted)`` values, with offset 0.
+
+    Raises:
+        CorruptDataError: Buffers that do not fit the encoding, an encoding that does not fit the type.
+        UnsupportedError: An encoding that cannot be read for this type.
+        InvalidInputError: More bytes than 32-bit offsets can tell.
+    """
+    match encoding:
+        case AllNulls():
+            return pa.nulls(len(wanted), kind)
+        case SomeNulls():
+            return (yield from _read_some_nulls(encoding, wanted, kind))
+        case Flat() | Bitpacked() | FastLanes():
+            return (yield from _read_fixed(encoding, wanted, kind))
+        case FixedSizeList():
+            return (yield from _read_lists(encoding, wanted, kind))
+        case Binary():
+            return (yield from read_binary(encoding, wanted, kind))
+        case Fsst():
+            return (yield from read_fsst(encoding, wanted, kind))
+        case FixedSizeBinary():
+            return (yield from read_equal(encoding, wanted, kind))
+        case PackedStruct():
+            return (yield from read_packed_struct(encoding, wanted, kind))
+        case Dictionary():
+            items = yield from read_items(encoding, wanted.buffers, kind)
+            return (yield from read_dictionary(encoding, wanted, kind, items))
+        case _:
+            raise UnsupportedError(f"a page of {type(encoding).__name__} for {kind} is not supported")
+
+
+def _read_some_nulls(encoding: SomeNulls, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+    steps: list[Steps[Any]] = [read_bits(wanted, encoding.validity), read_array(encoding.values, wanted, kind)]
+    bitmap, array = yield from together(steps)
+    if pa.types.is_dictionary(kind) or pa.types.is_null(kind):
+        raise UnsupportedError(f"a page of {kind} with a bitmap of nulls is not supported")
+    is_null = null_mask(array)
+    if is_null is not None:
+        bitmap = pack_bits(unpack_bits(bitmap, 0, len(array)) & ~is_null)
+    children: list[pa.Array] | None = None
+    if pa.types.is_fixed_size_list(kind):
+        children = [array.values]
+    elif pa.types.is_struct(kind):
+        children = [array.field(index) for index in range(kind.num_fields)]
+    own = array.buffers()[1:] if children is None else []
+    return pa.Array.from_buffers(kind, len(array), [bitmap, *own], children=children)
+
+
+def _read_fixed(encoding: Flat | Bitpacked | FastLanes, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+    if pa.types.is_nested(kind) or pa.types.is_dictionary(kind) or encoding.bits != bit_width(kind):
+        raise CorruptDataError(f"a page has values of {encoding.bits} bits for {kind}")
+    match encoding:
+        case Flat(bits=1):
+            bitmap = yield from read_bits(wanted, encoding)
+            return pa.Array.from_buffers(kind, len(wanted), [None, bitmap])
+        case Flat():
+            data = yield from read_words(wanted, encoding)
+        case Bitpacked():
+            data = yield from read_bitpacked(encoding, wanted)
+        case FastLanes():
+            data = yield from read_fast_lanes(encoding, wanted)
+    return fixed_array(kind, len(wanted), data)
+
+
+def _read_lists(encoding: FixedSizeList, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
+    if not pa.types.is_fixed_size_list(kind) or kind.list_size != encoding.dimension:
+        raise CorruptDataError(f"a page has lists of {encoding.dimension} items for {kind}")
+    inside = Wanted(wanted.buffers, wanted.rows, wanted.per_row * encoding.dimension)
+    items = yield from read_array(encoding.items, inside, kind.value_type)
+    return pa.Array.from_buffers(kind, len(wanted), [None], children=[items])
+
+
+def read_items(encoding: Dictionary, buffers: Buffers, kind: pa.DataType) -> Steps[pa.Array]:
+    """All items of a page's dictionary."""
+    item_kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not encoding.num_items:
+        return pa.nulls(0, item_kind)
+    return (yield from read_array(encoding.items, Wanted(buffers, range(encoding.num_items)), item_kind))
+
+
+def read_dictionary(encoding: Dictionary, wanted: Wanted, kind: pa.DataType, items: pa.Array) -> Steps[pa.Array]:
+    """Values of a page with a dictionary.
+
+    Args:
+        encoding: How the page is encoded.
+        wanted: At least one value.
+        kind: Arrow type to come out; nulls are nulls among the indices, even if it is a dictionary type.
+        items: What `read_items` returned.
+    """
+    bits = encoding.indices.bits if isinstance(encoding.indices, (Flat, Bitpacked, FastLanes)) else 0
+    if bits not in _UNSIGNED or wanted.per_row != 1:
+        raise CorruptDataError(f"a page has dictionary indices of {bits} bits")
+    array = yield from read_array(encoding.indices, wanted, _UNSIGNED[bits])
+    indices: npt.NDArray[Any] = array.to_numpy()
+    is_dictionary = pa.types.is_dictionary(kind)
+    if int(indices.max()) > len(items) - is_dictionary:
+        raise CorruptDataError(f"an index points beyond a dictionary of {len(items)} items")
+    if not is_dictionary:
+        return pa.concat_arrays([pa.nulls(1, kind), items]).take(array)
+    if items.null_count:
+        items, indices, validity = _without_nulls(items, indices)
+        bitmap = pack_bits(validity)
+    else:
+        bitmap = None
+    numbers = indices.astype(kind.index_type.to_pandas_dtype(), copy=False)
+    keys = pa.Array.from_buffers(kind.index_type, len(numbers), [bitmap, pa.py_buffer(numbers)])
+    return pa.DictionaryArray.from_arrays(keys, items, ordered=kind.ordered)
+
+
+def _without_nulls(
+    items: pa.Array, indices: npt.NDArray[Any]
+) -> tuple[pa.Array, npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """The items that are not null, indices into them, and which values point at one."""
+    is_null = null_mask(items)
+    assert is_null is not None  # noqa: S101 - asked for by the caller
+    places = np.cumsum(~is_null) - 1
+    validity = ~is_null[indices]
+    return items.drop_null(), np.where(validity, places[indices], 0), validity

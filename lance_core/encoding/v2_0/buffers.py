@@ -1,0 +1,130 @@
+"""Flat buffers of a page: which bytes some rows need, and the values in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import pack_bits, unpack_bits
+from lance_core.encoding.physical.general import decompress_values
+from lance_core.encoding.physical.memory import aranges, gather, gather_windows, view_buffer
+from lance_core.encoding.plans import bridge, join, places_in
+from lance_core.encoding.values import VariableValues
+from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from lance_core.encoding.plans import Rows, Steps
+    from lance_core.encoding.values import Bytes, Int64s
+    from lance_core.format.array_encoding import Flat
+
+Buffers = tuple[tuple[int, int], ...]
+"""Absolute position and size of each buffer of a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Values of a page that are wanted: some for each of some rows.
+
+    Attributes:
+        buffers: Buffers of the page.
+        rows: Rows of the page.
+        per_row: Values in a row; more than 1 inside fixed-size lists.
+    """
+
+    buffers: Buffers
+    rows: Rows
+    per_row: int = 1
+
+    def __len__(self) -> int:
+        return len(self.rows) * self.per_row
+
+    def numbers(self) -> Int64s:
+        """Shape (n,): which values of the page."""
+        starts = np.asarray(self.rows, np.int64) * self.per_row
+        return starts if self.per_row == 1 else aranges(starts, np.full(len(starts), self.per_row))
+
+
+def read_words(wanted: Wanted, flat: Flat) -> Steps[Bytes]:
+    """The bytes of values of whole bytes, end to end."""
+    return read_rows(wanted.buffers, flat, wanted.rows, flat.bits // 8 * wanted.per_row)
+
+
+def read_rows(buffers: Buffers, flat: Flat, rows: Rows, width: int) -> Steps[Bytes]:
+    """``width`` bytes for each row, end to end.
+
+    Raises:
+        CorruptDataError: The buffer is not there, or ends before the last row.
+    """
+    last = int(rows[-1])
+    if isinstance(rows, range):
+        return (yield from _read_range(buffers, flat, rows.start * width, (last + 1) * width))
+    position, size = _place(buffers, flat)
+    if flat.compression is not None:
+        data = yield from _read_range(buffers, flat, 0, (last + 1) * width)
+        return gather_windows(data, rows * width, width).reshape(-1)
+    _check_end((last + 1) * width, size)
+    starts = rows * width + position
+    ranges = bridge(starts, starts + width)
+    memory = join((yield ranges))
+    return gather_windows(memory, places_in(ranges, starts), width).reshape(-1)
+
+
+def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> Steps[Bytes]:
+    """Byte ranges of a buffer, ascending and apart, end to end."""
+    filled = np.flatnonzero(sizes)
+    if not len(filled):
+        return np.empty(0, np.uint8)
+    starts, sizes = starts[filled], sizes[filled]
+    end = int(starts[-1] + sizes[-1])
+    if flat.compression is not None:
+        data = yield from _read_range(buffers, flat, 0, end)
+        return gather(data, starts, sizes)
+    position, size = _place(buffers, flat)
+    _check_end(end, size)
+    starts = starts + position
+    ranges = bridge(starts, starts + sizes)
+    memory = join((yield ranges))
+    return gather(memory, places_in(ranges, starts), sizes)
+
+
+def read_bits(wanted: Wanted, flat: Flat) -> Steps[pa.Buffer]:
+    """A bitmap of the wanted values."""
+    if isinstance(wanted.rows, range):
+        first = wanted.rows.start * wanted.per_row
+        end = first + len(wanted)
+        data = yield from _read_range(wanted.buffers, flat, first // 8, (end + 7) // 8)
+        bitmap = pa.py_buffer(data)
+        return bitmap if first % 8 == 0 else pack_bits(unpack_bits(bitmap, first % 8, len(wanted)))
+    numbers = wanted.numbers()
+    places, inverse = np.unique(numbers >> 3, return_inverse=True)
+    data = yield from read_rows(wanted.buffers, flat, places, 1)
+    return pack_bits((data[inverse] >> (numbers & 7).astype(np.uint8) & 1).view(np.bool_))
+
+
+def _read_range(buffers: Buffers, flat: Flat, start: int, end: int) -> Steps[Bytes]:
+    position, size = _place(buffers, flat)
+    if flat.compression is None:
+        _check_end(end, size)
+        if start == end:
+            return np.empty(0, np.uint8)
+        (buffer,) = yield [(position + start, position + end)]
+        return view_buffer(buffer)
+    (buffer,) = yield [(position, position + size)]
+    packed = VariableValues(np.array([0, size]), view_buffer(buffer))
+    data = decompress_values(flat.compression, packed).data
+    _check_end(end, len(data))
+    return data[start:end]
+
+
+def _place(buffers: Buffers, flat: Flat) -> tuple[int, int]:
+    if flat.buffer >= len(buffers):
+        raise CorruptDataError(f"a page of {len(buffers)} buffers refers to buffer {flat.buffer}")
+    return buffers[flat.buffer]
+
+
+def _check_end(end: int, size: int) -> None:
+    if end > size:
+        raise CorruptDataError(f"a buffer of {size} bytes is read up to byte {end}")

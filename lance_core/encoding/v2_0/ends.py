@@ -1,0 +1,62 @@
+"""Ends of strings and lists: u64 each, with an adjustment added where null; pylance stores no leading 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.v2_0.buffers import read_rows
+from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from lance_core.encoding.plans import Rows, Steps
+    from lance_core.encoding.repdef import Mask
+    from lance_core.encoding.v2_0.buffers import Buffers
+    from lance_core.encoding.values import Int64s
+    from lance_core.format.array_encoding import Flat
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Where things of varying length lie.
+
+    Attributes:
+        starts: Shape (n,), ascending.
+        ends: Shape (n,), not before the starts.
+        validity: Shape (n,), None if nothing is null.
+        is_dense: True if each one begins where the one before ends.
+    """
+
+    starts: Int64s
+    ends: Int64s
+    validity: Mask | None
+    is_dense: bool
+
+
+def read_ends(buffers: Buffers, flat: Flat, rows: Rows, adjustment: int) -> Steps[Spans]:
+    """Spans of some rows of a page.
+
+    Raises:
+        CorruptDataError: Ends that do not ascend.
+    """
+    if isinstance(rows, range):
+        numbers: Rows = range(max(rows.start - 1, 0), rows.stop)
+    else:
+        numbers = np.union1d(rows, rows[rows > 0] - 1)
+    data = yield from read_rows(buffers, flat, numbers, 8)
+    raw: Int64s = data.view("<i8")
+    is_null = raw >= adjustment
+    has_nulls = bool(is_null.any())
+    ends = np.where(is_null, raw - adjustment, raw) if has_nulls else raw
+    if int(ends[0]) < 0 or (ends[1:] < ends[:-1]).any():
+        raise CorruptDataError("the offsets of a page do not ascend")
+    if isinstance(rows, range):
+        at: slice | Int64s = slice(rows.start - int(numbers[0]), None)
+        starts = ends[:-1] if rows.start else np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    else:
+        at = np.searchsorted(numbers, rows)
+        starts = np.where(rows > 0, ends[at - 1], 0)
+    validity = ~is_null[at] if has_nulls else None
+    return Spans(starts, ends[at], validity, isinstance(rows, range))

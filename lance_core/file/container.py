@@ -1,0 +1,70 @@
+"""What data files since version 2.0 share: footer, offset tables, descriptor, metadata of columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.format.file_metadata import decode_column, decode_descriptor
+from lance_core.format.footer import FOOTER_SIZE, decode_footer, decode_table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lance_core.file.source import FileBytes
+    from lance_core.format.file_metadata import Page
+    from lance_core.format.schema import Schema
+
+
+class Container:
+    """The metadata of a file; columns are read when they are first asked for.
+
+    Args:
+        file: The file.
+
+    Raises:
+        CorruptDataError: Positions that cannot be.
+    """
+
+    def __init__(self, file: FileBytes) -> None:
+        self._file = file
+        self._footer = decode_footer(memoryview(file.tail), file.size)
+        self._column_table, self._global_table = self._read_tables()
+        self._descriptor: tuple[Schema, int] | None = None
+        self._pages: dict[int, tuple[Page, ...]] = {}
+
+    def descriptor(self) -> tuple[Schema, int]:
+        """Schema and number of rows."""
+        if self._descriptor is None:
+            if not self._global_table:
+                raise CorruptDataError("the file has no schema")
+            start, size = self._global_table[0]
+            self._descriptor = decode_descriptor(self._file.fetch([(start, start + size)])[0].to_pybytes())
+        return self._descriptor
+
+    def pages(self, numbers: Collection[int]) -> dict[int, tuple[Page, ...]]:
+        """Pages of columns (and of others that are known already), by column index.
+
+        Raises:
+            InvalidInputError: There is no such column.
+        """
+        missing = sorted(set(numbers) - self._pages.keys())
+        for number in missing:
+            if not 0 <= number < len(self._column_table):
+                raise InvalidInputError(f"there is no column {number} in a file of {len(self._column_table)} columns")
+        ranges = [(start, start + size) for start, size in (self._column_table[number] for number in missing)]
+        limit = self._footer.column_metadata_start
+        for number, data in zip(missing, self._file.fetch(ranges), strict=True):
+            self._pages[number] = decode_column(data.to_pybytes(), limit=limit)
+        return self._pages
+
+    def _read_tables(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        footer, end = self._footer, self._file.size - FOOTER_SIZE
+        columns_end = footer.column_table_start + 16 * footer.num_columns
+        globals_end = footer.global_table_start + 16 * footer.num_global_buffers
+        ranges = [(footer.column_table_start, columns_end), (footer.global_table_start, globals_end)]
+        columns, global_buffers = self._file.fetch(ranges)
+        return (
+            decode_table(memoryview(columns), limit=end, what="column"),
+            decode_table(memoryview(global_buffers), limit=end, what="global buffer"),
+        )

@@ -1,0 +1,117 @@
+"""Fields of files of version 2.1 and 2.2: only leaves have columns, each with the structure of all its ancestors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.leaves import join_leaves, leaf_paths
+from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.plans import together
+from lance_core.errors import InvalidInputError
+from lance_core.file.plan import Column, plan_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.plans import Plan, Rows
+    from lance_core.file.container import Container
+    from lance_core.file.field_reader import FieldReader
+    from lance_core.file.plan import MiniBlockIndex
+    from lance_core.format.file_metadata import Page
+    from lance_core.format.page_layout import PageLayout
+    from lance_core.format.schema import Field, Schema
+
+_GUESSED_STRING_BYTES = 16
+
+
+class ContentV21:
+    """A file of version 2.1 or 2.2.
+
+    Args:
+        container: Its metadata.
+    """
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._known: dict[int, tuple[dict[int, PageLayout], dict[int, MiniBlockIndex]]] = {}
+
+    def descriptor(self) -> tuple[Schema, int]:
+        """Schema and number of rows."""
+        return self._container.descriptor()
+
+    def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
+        """Open the fields of a projection.
+
+        Args:
+            projection: Fields to read.
+            columns: For each leaf of the projection, by field id, its column in the file.
+        """
+        paths = [(one, leaf_paths(one)) for one in projection.fields]
+        numbers: dict[int, int] = {}
+        for _, leaves in paths:
+            for path in leaves:
+                if path.leaf.id not in columns:
+                    raise InvalidInputError(f"field {path.leaf.name!r} has no column in this file")
+                numbers[path.leaf.id] = columns[path.leaf.id]
+        pages = self._container.pages(set(numbers.values()))
+        return [
+            _LeavesReader(
+                one,
+                one.to_arrow().type,
+                [self._column(path, numbers[path.leaf.id], pages) for path in leaves],
+            )
+            for one, leaves in paths
+        ]
+
+    def _column(self, path: LeafPath, number: int, pages: Mapping[int, tuple[Page, ...]]) -> Column:
+        """A column, with what is known about its pages."""
+        layouts, indexes = self._known.setdefault(number, ({}, {}))
+        first_rows = starts_of(np.array([page.num_rows for page in pages[number]], np.int64))
+        return Column(path, path.leaf.to_arrow().type, pages[number], first_rows, layouts, indexes)
+
+
+@dataclass(frozen=True, slots=True)
+class _LeavesReader:
+    """One top-level field of a projection, put together from its leaves."""
+
+    field: Field
+    kind: pa.DataType
+    columns: list[Column]
+
+    @property
+    def num_rows(self) -> int:
+        return min(column.num_rows for column in self.columns)
+
+    @property
+    def widths(self) -> list[float]:
+        return [_row_bytes(column) for column in self.columns]
+
+    def plan(self, rows: Rows) -> Plan:
+        leaves = yield from together([plan_rows(column, rows) for column in self.columns])
+        if len(leaves) == 1:
+            return [join_leaves(self.field, self.kind, [array]) for array in leaves[0]]
+        whole = [arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) for arrays in leaves]
+        return [join_leaves(self.field, self.kind, whole)]
+
+    def fresh(self) -> _LeavesReader:
+        return replace(self, columns=[replace(column, indexes={}) for column in self.columns])
+
+    def forget(self, row: int) -> None:
+        for column in self.columns:
+            for number in [known for known in column.indexes if column.first_rows[known + 1] <= row]:
+                del column.indexes[number]
+
+
+def _row_bytes(column: Column) -> float:
+    """Decoded bytes of a row, guessed."""
+    stored = sum(size for page in column.pages for _, size in page.buffers) / max(1, column.num_rows)
+    try:
+        least = column.kind.bit_width / 8
+    except ValueError:  # no fixed width
+        least = _GUESSED_STRING_BYTES
+    return max(stored, least)
