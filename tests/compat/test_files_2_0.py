@@ -9,7 +9,7 @@ import pytest
 from lance.file import LanceFileWriter
 
 import lance_core
-from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
+from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, UnsupportedError
 from lance_core.file.reader import DataFileReader
 from lance_core.store.local import LocalStore
 
@@ -206,7 +206,7 @@ def test_schema_of_many_kinds_and_projections(tmp_path):
         assert _plain(ours.take([3, 150, 9], columns=columns)) == _plain(expected.take([3, 150, 9]))
     reader = _open(next((place / "data").iterdir()))
     assert reader.version == "2.0"
-    with pytest.raises(lance_core.InvalidInputError, match="a"):
+    with pytest.raises(InvalidInputError, match="a"):
         reader.take(reader.schema, {}, np.array([0]))
 
 
