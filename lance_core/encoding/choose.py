@@ -256,9 +256,11 @@ def build_dictionary(values: Values) -> tuple[FixedValues, FixedValues | Variabl
     """
     if isinstance(values, FixedListValues) or (isinstance(values, FixedValues) and flat.bits_of(values) < 64):
         return None
-    most = _plain_bytes(values) * _DICTIONARY_PAYS
     distinct = dictionary.sampled_distinct(values)
-    if distinct is None or _index_bytes(len(values), distinct) > most:
+    if distinct is None:
+        return None
+    most = _plain_bytes(values) * _DICTIONARY_PAYS
+    if _index_bytes(len(values), distinct) > most:
         return None
     built = dictionary.build(values)
     if built is None:

@@ -159,7 +159,7 @@ class DataFileReader:
     def _remembered(self, projection: Schema, columns: Mapping[int, int]) -> tuple[pa.Schema, list[FieldReader]]:
         """Arrow schema and columns of a projection; many calls in a row ask for the same."""
         last = self._last
-        if last is None or last[0] is not projection or last[1] != columns:
+        if last is None or last[0] != projection or last[1] != columns:
             fields = self._content.fields(projection, columns)
             last = self._last = (projection, dict(columns), projection.to_arrow(), fields)
         return last[2], last[3]

@@ -118,6 +118,8 @@ def _check_names(names: Sequence[str], schema: Schema) -> None:
 
 def _output_schema(names: Sequence[str], schema: Schema) -> pa.Schema:
     """Dotted paths come out as flat columns of that name, as in pylance."""
+    if tuple(names) == schema.names:
+        return schema.to_arrow()
     fields: list[pa.Field] = []
     for name in names:
         if name in SYSTEM_COLUMNS:

@@ -59,9 +59,11 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     """Distinct values in a sample; None if they repeat too little for a dictionary to be worth building."""
     if len(values) < _MIN_VALUES:
         return None
-    positions = sample_positions(len(values))
-    distinct = len(to_arrow(values).take(pa.array(positions)).unique())
-    return distinct if distinct * 2 <= len(positions) else None
+    sample = to_arrow(values)
+    if len(values) > _SAMPLE_BLOCKS * _SAMPLE_BLOCK:
+        sample = sample.take(pa.array(sample_positions(len(values))))
+    distinct = len(sample.unique())
+    return distinct if distinct * 2 <= len(sample) else None
 
 
 def build(values: FixedValues | VariableValues) -> tuple[FixedValues, FixedValues | VariableValues] | None:
