@@ -48,7 +48,7 @@ class Service:
     def mode(self, method, path):
         """What goes wrong with a request."""
         for fault in self.faults:
-            if fault["method"] == method and fault["contains"] in path:
+            if fault["method"] in {"", method} and fault["contains"] in path:
                 if fault.get("skip", 0):
                     fault["skip"] -= 1
                 elif fault.get("times", 1):
