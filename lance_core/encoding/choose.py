@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MAX_CHUNK_VALUES = 4096
 _FLAT_CHUNK_BYTES = 1 << 14
-_STRING_CHUNK_BYTES = 1 << 15  # below, LZ4 finds less
+_STRING_CHUNK_BYTES = 1 << 14  # LZ4 finds 4 % more in twice as much, but one value costs twice as much to read
 _MAX_LEVEL_BYTES = (1 << 16) - 1  # u16 in the chunk header
 
 # A choice is taken if it leaves at most this part of the bytes of the faster one.

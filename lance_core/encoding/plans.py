@@ -31,7 +31,7 @@ Plan: TypeAlias = Steps["list[pa.Array]"]
 
 # Bytes that are read along although nobody wants them.
 _MAX_GAP = 1 << 14  # between two ranges, if others remain apart
-_MEAN_GAP = 1 << 15  # between ranges, if all become one
+_MEAN_GAP = 1 << 16  # between ranges, if all become one
 _GAP_SHARE = 0.25  # likewise, as part of the bytes wanted
 
 
@@ -97,6 +97,8 @@ def bridge(starts: Int64s, ends: Int64s) -> Ranges:
 
 def places_in(ranges: Ranges, positions: Int64s) -> Int64s:
     """Where positions of the file, all inside of ascending ranges, lie in the ranges laid end to end."""
+    if len(ranges) == 1:
+        return positions - ranges[0][0]
     starts = np.array([start for start, _ in ranges], np.int64)
     shifts = starts_of(np.array([end - start for start, end in ranges], np.int64))[:-1] - starts
     return positions + shifts[np.searchsorted(starts, positions, side="right") - 1]

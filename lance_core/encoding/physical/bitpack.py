@@ -151,23 +151,24 @@ def _unpack_sequences(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: 
     """Unpack all blocks of all sequences in one go, then put raw tails in between."""
     counts, starts = chunks.counts, chunks.starts[0]
     words, firsts = _words(chunks.buffers[0], starts, chunks.sizes[0], dtype)
-    raw_counts = np.where(is_raw, counts % BLOCK, 0)
-    num_blocks = -(-(counts - raw_counts) // BLOCK)
+    num_blocks = -(-counts // BLOCK)
     block_words = width * (BLOCK // 8 // dtype.itemsize)
     positions = aranges(np.zeros_like(counts), num_blocks)
-    blocks = fastlanes.unpack(words, np.repeat(firsts, num_blocks) + positions * block_words, width)
-    packed = compact(blocks, np.minimum(np.repeat(counts - raw_counts, num_blocks) - positions * BLOCK, BLOCK))
+    at = np.repeat(firsts, num_blocks) + positions * block_words
+    used = np.minimum(np.repeat(counts, num_blocks) - positions * BLOCK, BLOCK)
     if not is_raw.any():
-        return packed
-    raw_starts = starts + num_blocks * (block_words * dtype.itemsize)
-    raw = from_bytes(
-        gather(chunks.buffers[0], raw_starts[is_raw], raw_counts[is_raw] * dtype.itemsize), dtype.itemsize * 8
+        return compact(fastlanes.unpack(words, at, width), used)
+    raw_counts = counts[is_raw] % BLOCK
+    raw = gather(
+        chunks.buffers[0], (starts + chunks.sizes[0])[is_raw] - raw_counts * dtype.itemsize, raw_counts * dtype.itemsize
     )
-    out = empty(int(counts.sum()), dtype)
-    takes_raw = np.zeros(len(out), np.bool_)
-    takes_raw[aranges(starts_of(counts)[1:] - raw_counts, raw_counts)] = True
-    out[takes_raw], out[~takes_raw] = raw.data, packed
-    return out
+    tails = (starts_of(num_blocks)[1:] - 1)[is_raw]
+    is_packed = np.ones(len(at), np.bool_)
+    is_packed[tails] = False
+    blocks = empty(len(at) * BLOCK, dtype)
+    blocks.reshape(-1, BLOCK)[is_packed] = fastlanes.unpack(words, at[is_packed], width)
+    blocks[aranges(tails * BLOCK, raw_counts)] = from_bytes(raw, dtype.itemsize * 8).data
+    return compact(blocks.reshape(-1, BLOCK), used)
 
 
 def inline_widths(values: FixedValues) -> Int64s:
