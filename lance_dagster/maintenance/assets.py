@@ -121,8 +121,8 @@ def _table_assets(
     max_attempts: int,
     options: Mapping[str, Any],
 ) -> Iterable[dg.AssetsDefinition]:
-    """The assets of one table; each waits for the one before, so that they do not compete."""
-    before = [key]
+    """The assets of one table in a row: each waits for the one before, so that they do not compete."""
+    before = key
     for name, description, step in steps:
         own = dg.AssetKey([*key.path, name])
         yield _asset(
@@ -131,9 +131,9 @@ def _table_assets(
             step,
             resource_key=resource_key,
             max_attempts=max_attempts,
-            options={**options, "deps": list(before), "description": description},
+            options={**options, "deps": [before], "description": description},
         )
-        before = [key, own]
+        before = own
 
 
 def _asset(

@@ -56,8 +56,10 @@ def compaction(policy: CompactionPolicy) -> Step:
         options = {"target_rows_per_fragment": policy.target_rows_per_fragment, "materialize_deletions": False}
         plan = Compaction.plan(dataset, options)
         merged = sum(len(task.fragments) for task in plan.tasks)
+        if not plan.tasks:
+            return Report(skipped=f"no neighbouring fragments of fewer than {policy.target_rows_per_fragment:,} rows")
         if merged < policy.min_fragments:
-            return Report(skipped=f"{merged} fragments to merge, fewer than {policy.min_fragments}")
+            return Report(skipped=f"only {merged} fragments to merge, fewer than {policy.min_fragments}")
         return _rewrite(dataset, plan, order)
 
     return step

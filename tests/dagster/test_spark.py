@@ -116,6 +116,17 @@ def test_the_check_sees_only_rows_that_are_written(go, spark, tables):
     assert tables.dataset("asset").count_rows() == 1
 
 
+def test_lists_and_structs_that_are_never_null(go, spark, tables):
+    @dg.asset(name="asset", partitions_def=DAYS, metadata={"partition_expr": "day"})
+    def asset():
+        return spark.sql("SELECT '2026-11-01' AS day, array(1, 2) AS numbers, struct(1 AS a) AS part")
+
+    go(asset, partition_key="2026-11-01")
+    assert tables.dataset("asset").to_table().to_pylist() == [
+        {"day": "2026-11-01", "numbers": [1, 2], "part": {"a": 1}}
+    ]
+
+
 def test_the_plan_is_computed_once(go, spark, tables):
     counter = spark.sparkContext.accumulator(0)
 
