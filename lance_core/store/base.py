@@ -121,6 +121,15 @@ class OrderedFolder(Protocol):
         ...
 
 
+@runtime_checkable
+class ObjectSizes(Protocol):
+    """What some stores offer besides: a look at many objects at the same time."""
+
+    def sizes(self, paths: Sequence[str], /) -> list[int]:
+        """Bytes in each object; NotFoundError if one is not there."""
+        ...
+
+
 class Store(ObjectSource, ObjectSink, ObjectFolder, Protocol):
     """Objects below one dataset root."""
 

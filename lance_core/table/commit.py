@@ -36,6 +36,7 @@ from lance_core.format.paths import (
     manifest_path,
     transaction_path,
 )
+from lance_core.store.base import ObjectSizes
 from lance_core.table.apply import apply, empty_manifest, with_fragment_ids
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
@@ -52,7 +53,7 @@ from lance_core.table.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.transaction import Transaction
@@ -331,10 +332,9 @@ class _Committer:
         """Make sure that the files we bring exist: a clean-up may have taken them for garbage."""
         if self.files_checked:
             return
-        for path, size in _new_files(self.operation, base):
-            reader = self.store.reader(path)
-            found = reader.size
-            reader.close()
+        files = list(_new_files(self.operation, base))
+        sizes = _sizes(self.store, [path for path, _ in files])
+        for (path, size), found in zip(files, sizes, strict=True):
             if size and found != size:
                 raise CorruptDataError(f"the transaction says {size} bytes, the file has {found}", path=path)
         self.files_checked = True
@@ -426,6 +426,16 @@ class _Committer:
         before = manifest.version - 1
         is_tagged = any(tag.version == before for tag in list_tags_strictly(self.store))
         return True if before in numbers and not is_tagged else None
+
+
+def _sizes(store: Store, paths: Sequence[str]) -> Iterator[int]:
+    if isinstance(store, ObjectSizes):
+        yield from store.sizes(paths)
+        return
+    for path in paths:
+        reader = store.reader(path)
+        yield reader.size
+        reader.close()
 
 
 def _new_files(operation: Operation, base: Manifest) -> Iterator[tuple[str, int]]:

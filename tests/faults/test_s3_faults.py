@@ -38,7 +38,7 @@ def test_requests_are_few(s3, uri):
 
     lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options)
     # Newest version and its manifest; data; newest version, is the data there; transaction, manifest; is it visible.
-    assert counted() == ["GET", "GET", "PUT", "GET", "GET", "PUT", "PUT", "GET"]
+    assert counted() == ["GET", "GET", "PUT", "GET", "HEAD", "PUT", "PUT", "GET"]
     dataset = lance_core.dataset(uri, storage_options=options)
     assert counted() == ["GET", "GET"]
     dataset.take([1, 5, 1001, 1007])

@@ -66,6 +66,18 @@ def test_what_is_aligned_in_the_object_is_aligned_in_memory(store):
     assert all(buffer.address % 64 == 0 for buffer in buffers)
 
 
+def test_sizes_of_many_objects(s3, store):
+    paths = [f"d/{number}" for number in range(40)]
+    for number, path in enumerate(paths):
+        store.put(path, bytes(number))
+    s3.requests()
+    assert store.sizes(paths) == list(range(40))
+    assert [method for method, _ in s3.requests()] == ["HEAD"] * 40
+    with pytest.raises(NotFoundError, match="d/x"):
+        store.sizes([*paths, "d/x"])
+    assert store.sizes([]) == []
+
+
 def test_the_service_fails_for_a_while(s3, store):
     store.put("f", b"content")
     s3.fail("GET", "t.lance/f", "before-503", times=2)
