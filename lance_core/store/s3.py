@@ -1,9 +1,9 @@
 """Datasets on S3 and on services that speak like it.
 
 An object is created exclusively by a PUT with the condition ``If-None-Match: *``. Requests are repeated when their
-answer gets lost, so that the answer "it exists already" may be about our own object: every exclusive PUT carries a mark
-of its own among the object's metadata, and who loses looks whose mark it is. Services that do not know the condition
-ignore it silently, so each is put to the test before it is trusted.
+answer gets lost (by aiohttp even if botocore is told not to), so that the answer "it exists already" may be about our
+own object: every exclusive PUT carries a mark of its own among the object's metadata, and who loses looks whose mark it
+is. Services that do not know the condition ignore it silently, so each is put to the test before it is trusted.
 
 Not supported: several datasets that share a DynamoDB table (``s3+ddb://``).
 """
@@ -148,30 +148,36 @@ class S3Store:
         return answer.get("Metadata", {}).get(_MARK) == mark
 
     def _check_conditions(self) -> None:
-        """Create an object twice; once for each bucket and process."""
+        """Put the service to the test; once for each bucket and process."""
         client = self.client
         if self._bucket in client.trusted_buckets:
             return
         path = f".tmp_{uuid.uuid4().hex}"
-        condition: dict[str, Any] = {"Body": b"may be deleted", "IfNoneMatch": "*"}
         try:
-            self.call("put_object", path, **condition)
-            self.call("put_object", path, **condition)
-        except OSError as error:
-            status = status_of(error)
-            if status in {_CONFLICT, _EXISTS}:
-                client.trusted_buckets.add(self._bucket)
-                return
-            if status != _NOT_IMPLEMENTED:
-                raise
+            is_safe = self._creates_once(path, mark=path)
         finally:
             with suppress(OSError):
                 self.delete([path])
-        raise UnsafeStoreError(
-            "this S3 service does not support the condition If-None-Match, so that two writers could overwrite each "
-            "other's commits; nothing was committed. Use a service that does, or write from pylance with a lock",
-            path=self._uri,
-        )
+        if not is_safe:
+            raise UnsafeStoreError(
+                "this S3 service does not support the condition If-None-Match, or metadata of objects, so that two "
+                "writers could overwrite each other's commits; nothing was committed. Use a service that does",
+                path=self._uri,
+            )
+        client.trusted_buckets.add(self._bucket)
+
+    def _creates_once(self, path: str, *, mark: str) -> bool:
+        """Whether an object cannot be created twice, and says who created it."""
+        request: dict[str, Any] = {"Body": b"may be deleted", "IfNoneMatch": "*", "Metadata": {_MARK: mark}}
+        try:
+            self.call("put_object", path, **request)
+            self.call("put_object", path, **request)
+        except OSError as error:
+            status = status_of(error)
+            if status not in {_CONFLICT, _EXISTS, _NOT_IMPLEMENTED}:
+                raise
+            return status != _NOT_IMPLEMENTED and self.has_mark(path, mark)
+        return False
 
     # ------------------------------------------------------------------------------------------------------- listing
 

@@ -11,7 +11,7 @@ import pytest
 import lance_core
 
 CONTEXT = multiprocessing.get_context("spawn")
-COMMITS = 6
+COMMITS = 4
 
 
 @pytest.fixture
