@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.physical.memory import gather, starts_of
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _WORDS: dict[int, npt.DTypeLike] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 MAX_INT32 = 2**31 - 1
+_FEW_STRINGS = 1 << 8
+"""Up to so many, numpy finds strings faster than Arrow."""
 
 
 def offset_dtype(kind: pa.DataType) -> npt.DTypeLike | None:
@@ -208,6 +211,14 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
     match values:
         case FixedValues(data):
             return FixedValues(data.take(indices, axis=0))
+        case VariableValues(offsets, data) if len(indices) <= _FEW_STRINGS:
+            places: npt.NDArray[np.int64] = indices.astype(np.int64)
+            starts = offsets[places].astype(np.int64)
+            sizes = offsets[places + 1] - starts
+            bounds: npt.NDArray[Any] = starts_of(sizes)
+            if bounds[-1] <= MAX_INT32:
+                bounds = bounds.astype(offsets.dtype)
+            return VariableValues(bounds, gather(data, starts, sizes))
         case VariableValues(offsets, _):
             kind = pa.binary() if offsets.dtype == np.int32 else pa.large_binary()
             taken = _strings_from_values(values, kind, None).take(pa.array(indices))

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.table.open_files import OpenFiles
 
+_FEW_ROWS = 1 << 10
+"""Up to so many rows are read like single ones, so that what is learnt of the file's pages is kept."""
+
 _SPARSE_SHARE = 1 / 32
 """Up to this share of matching rows, reading single rows is cheaper than decoding the range around them."""
 
@@ -75,10 +78,13 @@ def _scan_window(
             return
         reader = FragmentReader(files, fragment)
         start, end = 0, fragment.physical_rows
-        if last - offset + 1 < num_rows:
-            first_row, last_row = reader.offsets_of_live(np.array([offset, last])).tolist()
-            start, end = first_row, last_row + 1
-        yield from scan_fragment(reader, plan, start=start, end=end)
+        if last - offset < min(_FEW_ROWS, plan.batch_size):
+            yield take_offsets(reader, plan, reader.offsets_of_live(np.arange(offset, last + 1)))
+        else:
+            if last - offset + 1 < num_rows:
+                first_row, last_row = reader.offsets_of_live(np.array([offset, last])).tolist()
+                start, end = first_row, last_row + 1
+            yield from scan_fragment(reader, plan, start=start, end=end)
         limit = None if limit is None else limit - (last - offset + 1)
         offset = 0
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MAX_OUTPUT_BYTES = 1 << 40
 """Nothing larger is ever allocated on the word of a file."""
 
+_FEW_BYTES = 1 << 12
+"""So many bytes are moved one by one faster than it takes to look for a better way."""
+
 MAX_CHUNK_VALUES = 1 << 32
 MAX_VALUE_BITS = 1 << 30
 """Limits of what is taken for real; their product fits int64."""
@@ -66,12 +69,16 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
         sizes: Shape (n,), bytes.
 
     Returns:
-        Shape (sizes.sum(),); a view if the ranges adjoin, else a copy.
+        Shape (sizes.sum(),); a view if the ranges adjoin and hold more than a few bytes, else a copy.
     """
     if len(starts) == 0:
         return memory[:0]
+    if len(starts) == 1:
+        return memory[int(starts[0]) : int(starts[0] + sizes[0])]
+    if np.add.reduce(sizes) <= _FEW_BYTES:
+        return memory[aranges(starts, sizes)]
     ends = starts + sizes
-    if len(starts) == 1 or (starts[1:] == ends[:-1]).all():
+    if (starts[1:] == ends[:-1]).all():
         return memory[int(starts[0]) : int(ends[-1])]
     steps = starts[1:] - starts[:-1]
     least, most = int(np.minimum.reduce(steps)), int(np.maximum.reduce(steps))

@@ -73,8 +73,8 @@ def split_blocks(blocks: Chunks) -> Chunks:
     starts = starts + _HEADER
     return Chunks(
         buffers=(blocks.buffers[0], blocks.buffers[0]),
-        starts=np.stack((starts, starts + value_sizes)),
-        sizes=np.stack((value_sizes, sizes - _HEADER - value_sizes)),
+        starts=np.array((starts, starts + value_sizes)),
+        sizes=np.array((value_sizes, sizes - _HEADER - value_sizes)),
         counts=blocks.counts,
     )
 
