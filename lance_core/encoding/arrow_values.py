@@ -227,3 +227,20 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
             places = (indices[:, None] * np.int64(dimension) + np.arange(dimension)).reshape(-1)
             kept = None if validity is None else validity[places]
             return FixedListValues(dimension, take_values(items, places), kept)
+
+
+def settled(array: pa.Array) -> pa.Array:
+    """The same values, safe to filter and to take from.
+
+    pyarrow 26.0.1 reads other memory when it filters slices of fixed-size lists of fixed-size lists; this copies them.
+    """
+    return pa.concat_arrays([array]) if _is_list_of_fixed_lists(array.type) else array
+
+
+def _is_list_of_fixed_lists(kind: pa.DataType) -> bool:
+    """True if fixed-size lists occur directly inside of each other, at any depth."""
+    if not pa.types.is_nested(kind):
+        return False
+    if pa.types.is_fixed_size_list(kind) and pa.types.is_fixed_size_list(kind.value_type):
+        return True
+    return any(_is_list_of_fixed_lists(kind.field(index).type) for index in range(kind.num_fields))

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import settled
 from lance_core.encoding.plans import together
 from lance_core.encoding.structural.page import rows_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
+from lance_core.file.fields_legacy import ContentLegacy
 from lance_core.file.fields_v2_0 import ContentV20
 from lance_core.file.fields_v2_1 import ContentV21
 from lance_core.file.source import FileBytes
@@ -187,6 +189,8 @@ class DataFileReader:
 
 def _open(version: FileVersion, file: FileBytes) -> Content:
     match version.name:
+        case "0.1":
+            return ContentLegacy(file)
         case "2.0":
             return ContentV20(Container(file))
         case _:
@@ -205,9 +209,9 @@ def _window_rows(wanted: list[FieldReader], batch_size: int) -> int:
 def _slice(arrays: list[pa.Array], start: int, length: int) -> pa.Array:
     """Some rows out of consecutive arrays; a copy only if they come from more than one."""
     if len(arrays) == 1:
-        return arrays[0] if len(arrays[0]) == length else arrays[0].slice(start, length)
+        return settled(arrays[0] if len(arrays[0]) == length else arrays[0].slice(start, length))
     chunks = pa.chunked_array(arrays).slice(start, length).chunks
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    return settled(chunks[0]) if len(chunks) == 1 else pa.concat_arrays(chunks)
 
 
 def _batch(arrays: list[pa.Array], schema: pa.Schema, num_rows: int) -> pa.RecordBatch:

@@ -104,6 +104,7 @@ def apply(
             following = _update_config(manifest, operation)
         case _:
             raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
+    _check_encodable(following)
     following = replace(following, version=version, timestamp=now, tag=transaction.tag)
     return _with_feature_flags(_with_max_fragment_id(following, manifest))
 
@@ -308,13 +309,23 @@ def _check_known(manifest: Manifest, fragment_ids: Collection[int]) -> None:
         )
 
 
+def _check_encodable(manifest: Manifest) -> None:
+    """In version 0.1 the manifest file holds the dictionaries of columns; without them pylance reads other values."""
+    if manifest.data_storage_version == LEGACY_FILE_VERSION:
+        for field in manifest.schema.walk():
+            if field.logical_type.startswith("dict:"):
+                raise UnsupportedError(
+                    f"field {field.name!r}: changing a table of version 0.1 with dictionary columns is not supported"
+                )
+
+
 def _check_file_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> None:
     is_legacy = manifest.data_storage_version == LEGACY_FILE_VERSION
     for fragment in fragments:
         if not fragment.files:
             raise InvalidInputError(f"fragment {fragment.id} has no data files")
         for file in fragment.files:
-            if (file.file_major_version == 0) != is_legacy:
+            if (_file_version(file)[0] == "0") != is_legacy:
                 raise InvalidInputError(
                     f"data file {file.path!r} has version {_file_version(file)}, the table has version "
                     f"{manifest.data_storage_version}: legacy and new files cannot be mixed"
@@ -334,7 +345,9 @@ def _with_mixed_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> M
 
 
 def _file_version(file: DataFile) -> str:
-    return f"{file.file_major_version}.{file.file_minor_version}"
+    numbers = (file.file_major_version, file.file_minor_version)
+    # lance 0.15 and 0.16 called version 2.0 by its first number
+    return "2.0" if numbers == (0, 3) else f"{numbers[0]}.{numbers[1]}"
 
 
 def _without_dead_files(fragment: Fragment) -> Fragment:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import settled
 from lance_core.format.schema import Schema
 from lance_core.table.fragment_reader import FragmentReader, Rows
 from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, ScanPlan, path_steps
@@ -205,7 +206,7 @@ def _filtered(columns: Sequence[pa.Array], schema: Schema, keep: npt.NDArray[np.
     if not columns:
         return []
     mask = pa.array(keep)
-    return list(pa.RecordBatch.from_arrays(list(columns), schema=schema.to_arrow()).filter(mask).columns)
+    return list(pa.RecordBatch.from_arrays(list(map(settled, columns)), schema=schema.to_arrow()).filter(mask).columns)
 
 
 def _kept_offsets(rows: Rows, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.int64]:

@@ -140,19 +140,37 @@ def read_dictionary(encoding: Dictionary, wanted: Wanted, kind: pa.DataType, ite
         raise CorruptDataError(f"a page has dictionary indices of {bits} bits")
     array = yield from read_array(encoding.indices, wanted, _UNSIGNED[bits])
     indices: npt.NDArray[Any] = array.to_numpy()
-    is_dictionary = pa.types.is_dictionary(kind)
-    if int(indices.max()) > len(items) - is_dictionary:
-        raise CorruptDataError(f"an index points beyond a dictionary of {len(items)} items")
-    if not is_dictionary:
-        return pa.concat_arrays([pa.nulls(1, kind), items]).take(array)
+    if pa.types.is_dictionary(kind):
+        return dictionary_array(kind, indices, items)
+    if int(indices.max()) > len(items):
+        raise _beyond(items)
+    return pa.concat_arrays([pa.nulls(1, kind), items]).take(array)
+
+
+def dictionary_array(kind: pa.DataType, indices: npt.NDArray[Any], items: pa.Array) -> pa.Array:
+    """A dictionary array; what points at a null item becomes null itself.
+
+    Args:
+        kind: Dictionary type.
+        indices: Shape (n,), at least one.
+        items: Of the type's value type.
+
+    Raises:
+        CorruptDataError: An index beyond the items.
+    """
+    if int(indices.min()) < 0 or int(indices.max()) >= len(items):
+        raise _beyond(items)
+    bitmap = None
     if items.null_count:
         items, indices, validity = _without_nulls(items, indices)
         bitmap = pack_bits(validity)
-    else:
-        bitmap = None
     numbers = indices.astype(kind.index_type.to_pandas_dtype(), copy=False)
     keys = pa.Array.from_buffers(kind.index_type, len(numbers), [bitmap, pa.py_buffer(numbers)])
     return pa.DictionaryArray.from_arrays(keys, items, ordered=kind.ordered)
+
+
+def _beyond(items: pa.Array) -> CorruptDataError:
+    return CorruptDataError(f"an index points beyond a dictionary of {len(items)} items")
 
 
 def _without_nulls(

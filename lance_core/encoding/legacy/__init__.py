@@ -1,0 +1,1 @@
+"""Pages of file version 0.1."""

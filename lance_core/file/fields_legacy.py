@@ -1,0 +1,201 @@
+"""Files of version 0.1: row groups of plain pages, found by field id and batch.
+
+Nulls are not stored: strings that are empty read as null where the field may be null; everything else reads as
+whatever was written in their place (pylance 14.0.2 does the same).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.legacy.pages import read_list_page, read_page
+from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.v2_0.arrays import dictionary_array
+from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.file.nodes import LIST_TYPES, open_field
+from lance_core.format.legacy_file import (
+    SIZE_BYTES,
+    decode_legacy_footer,
+    decode_legacy_metadata,
+    decode_legacy_schema,
+    decode_page_table,
+    decode_size,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_core.encoding.plans import Rows, Steps
+    from lance_core.encoding.v2_0.buffers import Buffers
+    from lance_core.encoding.v2_0.ends import Spans
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.field_reader import FieldReader
+    from lance_core.file.source import FileBytes
+    from lance_core.format.schema import Field, Schema
+
+
+class ContentLegacy:
+    """A file of version 0.1.
+
+    Args:
+        file: The file.
+
+    Raises:
+        CorruptDataError: Positions that cannot be.
+    """
+
+    def __init__(self, file: FileBytes) -> None:
+        self._file = file
+        self._limit = decode_legacy_footer(memoryview(file.tail), file.size)
+        self._metadata = decode_legacy_metadata(self._message(self._limit))
+        self._schema: Schema | None = None
+        self._tables: dict[int, Int64s] = {}
+
+    def descriptor(self) -> tuple[Schema, int]:
+        """Schema and number of rows."""
+        if self._schema is None:
+            if not 0 < self._metadata.schema_position < self._limit:
+                raise CorruptDataError("the file has no schema")
+            self._schema = decode_legacy_schema(self._message(self._metadata.schema_position))
+        return self._schema, int(self._metadata.batch_offsets[-1])
+
+    def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
+        """Open the fields of a projection.
+
+        Args:
+            projection: Fields to read.
+            columns: For each of them and all below, by field id, its row of the page table.
+        """
+        numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}
+        missing = sorted(set(numbers.values()) - self._tables.keys())
+        ranges = [self._metadata.table_range(number) for number in missing]
+        if any(not 0 <= start <= end <= self._limit for start, end in ranges):
+            raise CorruptDataError("the page table lies outside the file", offset=self._metadata.page_table_position)
+        for number, data in zip(missing, self._file.fetch(ranges), strict=True):
+            self._tables[number] = decode_page_table(data.to_pybytes(), limit=self._limit)
+        tables = {identity: self._tables[number] for identity, number in numbers.items()}
+        stored = {one.id: one for one in self.descriptor()[0].walk() if one.dictionary is not None}
+        opener = _Opener(self._file, tables, stored, self._limit)
+        return [open_field(one, opener) for one in projection.fields]
+
+    def _message(self, position: int) -> bytes:
+        """A message with its size in front."""
+        start = position + SIZE_BYTES
+        size = decode_size(self._file.fetch([(position, start)])[0].to_pybytes())
+        if start + size > self._file.size:
+            raise CorruptDataError("a message of the metadata reaches beyond the file", offset=position)
+        return self._file.fetch([(start, start + size)])[0].to_pybytes()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """Pages of one field: shape (batches, 2), position and length."""
+
+    table: Int64s
+    first_rows: Int64s
+    limit: int
+
+    def buffers(self, number: int) -> Buffers:
+        """What a page may be made of: how long it is follows from what it holds."""
+        position = int(self.table[number, 0])
+        return ((position, self.limit - position),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Pages of values; ``items`` are those of the one dictionary that a field has."""
+
+    kind: pa.DataType
+    nullable: bool
+    pages: _Pages
+    items: pa.Array | None
+
+    @property
+    def first_rows(self) -> Int64s:
+        return self.pages.first_rows
+
+    @property
+    def num_bytes(self) -> int:
+        return 0  # pages do not tell
+
+    def read(self, number: int, rows: Rows) -> Steps[pa.Array]:
+        buffers = self.pages.buffers(number)
+        if self.items is None:
+            return (yield from read_page(buffers, rows, self.kind, nullable=self.nullable))
+        keys = yield from read_page(buffers, rows, self.kind.index_type, nullable=False)
+        return dictionary_array(self.kind, keys.to_numpy(), self.items)
+
+    def fresh(self) -> _Values:
+        return self
+
+    def forget(self, row: int) -> None:
+        del row  # nothing is learnt of pages
+
+
+@dataclass(frozen=True, slots=True)
+class _Offsets:
+    """Pages of offsets of lists."""
+
+    kind: pa.DataType
+    pages: _Pages
+    item_rows: Int64s
+
+    @property
+    def first_rows(self) -> Int64s:
+        return self.pages.first_rows
+
+    def read(self, number: int, rows: Rows) -> Steps[Spans]:
+        return read_list_page(self.pages.buffers(number), rows, is_large=pa.types.is_large_list(self.kind))
+
+    def first_items(self) -> Int64s:
+        return self.item_rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Opener:
+    """Finds pages by field id."""
+
+    file: FileBytes
+    tables: Mapping[int, Int64s]
+    stored: Mapping[int, Field]
+    limit: int
+
+    def values(self, field: Field, kind: pa.DataType) -> _Values:
+        items = self._items(field, kind) if pa.types.is_dictionary(kind) else None
+        return _Values(kind, field.nullable, self._pages(field), items)
+
+    def offsets(self, field: Field, kind: pa.DataType) -> _Offsets:
+        return _Offsets(kind, self._pages(field), self._rows(field.children[0]))
+
+    def is_packed(self, field: Field) -> bool:
+        del field  # there were none yet
+        return False
+
+    def _pages(self, field: Field) -> _Pages:
+        if field.id not in self.tables:
+            raise InvalidInputError(f"field {field.name!r} has no pages in this file")
+        return _Pages(self.tables[field.id], self._rows(field), self.limit)
+
+    def _rows(self, field: Field) -> Int64s:
+        """Shape (batches + 1,): first row of each page, and the end; a struct has as many as what is in it."""
+        while field.logical_type == "struct" and field.children:
+            field = field.children[0]
+        if field.id not in self.tables:
+            raise InvalidInputError(f"field {field.name!r} has no pages in this file")
+        lengths = self.tables[field.id][:, 1]
+        return starts_of(np.maximum(lengths - 1, 0) if field.logical_type in LIST_TYPES else lengths)
+
+    def _items(self, field: Field, kind: pa.DataType) -> pa.Array:
+        """The dictionary of a field; the projection's own one lies in the manifest, not in this file."""
+        stored = self.stored.get(field.id)
+        position, length = (-1, 0) if stored is None or stored.dictionary is None else stored.dictionary
+        if not 0 <= position <= self.limit or length < 0:
+            raise CorruptDataError(f"field {field.name!r}: its dictionary lies outside the file")
+        if not length:
+            return pa.nulls(0, kind.value_type)
+        buffers = ((position, self.limit - position),)
+        return self.file.run(read_page(buffers, range(length), kind.value_type, nullable=True))

@@ -1,0 +1,241 @@
+"""Fields of files whose lists and structs are columns of their own: versions 0.1 and 2.0.
+
+What a page looks like is the business of `ValuePages` and `OffsetPages`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.physical.memory import aranges
+from lance_core.encoding.plans import split_rows, together
+from lance_core.encoding.v2_0.nesting import list_array, struct_array
+from lance_core.errors import CorruptDataError, UnsupportedError
+
+if TYPE_CHECKING:
+    from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.v2_0.ends import Spans
+    from lance_core.encoding.values import Int64s
+    from lance_core.format.schema import Field
+
+_GUESSED_STRING_BYTES = 16
+LIST_TYPES = ("list", "list.struct", "large_list", "large_list.struct")
+_BLOB_KEY = "lance-encoding:blob"
+
+
+class ValuePages(Protocol):
+    """Pages of values.
+
+    Attributes:
+        first_rows: Shape (pages + 1,): first row of each page, and the end.
+        num_bytes: Bytes in all pages.
+    """
+
+    @property
+    def first_rows(self) -> Int64s: ...  # noqa: D102 - see above
+
+    @property
+    def num_bytes(self) -> int: ...  # noqa: D102 - see above
+
+    def read(self, number: int, rows: Rows, /) -> Steps[pa.Array]:
+        """At least one row of a page, counted from its first one."""
+        ...
+
+    def fresh(self) -> ValuePages:
+        """The same pages; what it learns about them is its own."""
+        ...
+
+    def forget(self, row: int, /) -> None:
+        """Drop what is known of pages before a row."""
+        ...
+
+
+class OffsetPages(Protocol):
+    """Pages that tell where lists begin and end.
+
+    Attributes:
+        first_rows: Shape (pages + 1,): first row of each page, and the end.
+    """
+
+    @property
+    def first_rows(self) -> Int64s: ...  # noqa: D102 - see above
+
+    def read(self, number: int, rows: Rows, /) -> Steps[Spans]:
+        """At least one row of a page, counted from its first one; items are counted from the page's first one."""
+        ...
+
+    def first_items(self) -> Int64s:
+        """Shape (pages + 1,): first item of each page, and the end."""
+        ...
+
+
+class Opener(Protocol):
+    """Finds the pages of fields."""
+
+    def values(self, field: Field, kind: pa.DataType, /) -> ValuePages:
+        """Pages of a field of that type."""
+        ...
+
+    def offsets(self, field: Field, kind: pa.DataType, /) -> OffsetPages:
+        """Pages of a list."""
+        ...
+
+    def is_packed(self, field: Field, /) -> bool:
+        """True for a struct whose children share its column."""
+        ...
+
+
+def open_field(field: Field, opener: Opener) -> _Node:
+    """A field and all below it.
+
+    Raises:
+        UnsupportedError: A type that cannot be read; the message names it.
+        InvalidInputError: A field that is not in the file.
+    """
+    if _BLOB_KEY in field.metadata:
+        raise UnsupportedError(f"field {field.name!r}: blob column is not supported in data files yet")
+    kind = field.to_arrow().type
+    if field.logical_type in LIST_TYPES:
+        return _List(field.name, kind, opener.offsets(field, kind), open_field(field.children[0], opener))
+    if field.logical_type == "struct" and not field.children:
+        raise UnsupportedError(f"field {field.name!r}: struct without fields is not supported in data files yet")
+    if field.logical_type == "struct" and not opener.is_packed(field):
+        return _Struct(kind, tuple(open_field(child, opener) for child in field.children))
+    if field.children and not opener.is_packed(field):
+        raise UnsupportedError(f"field {field.name!r}: {field.logical_type} is not supported in files before 2.1")
+    return _Leaf(kind, opener.values(field, kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A field whose values are in its column."""
+
+    kind: pa.DataType
+    pages: ValuePages
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.pages.first_rows[-1])
+
+    @property
+    def widths(self) -> list[float]:
+        try:
+            least = self.kind.bit_width / 8
+        except ValueError:  # no fixed width
+            least = _GUESSED_STRING_BYTES
+        return [max(least, self.pages.num_bytes / max(1, self.num_rows))]
+
+    def plan(self, rows: Rows) -> Plan:
+        if not len(rows):
+            return [pa.nulls(0, self.kind)]
+        _check_rows(self.num_rows, rows)
+        parts = [self.pages.read(number, inside) for number, inside in split_rows(self.pages.first_rows, rows)]
+        return (yield from together(parts))
+
+    def fresh(self) -> _Leaf:
+        return replace(self, pages=self.pages.fresh())
+
+    def forget(self, row: int) -> None:
+        self.pages.forget(row)
+
+
+@dataclass(frozen=True, slots=True)
+class _Struct:
+    """A struct; nothing of it is stored but its fields. These versions have no null structs."""
+
+    kind: pa.DataType
+    children: tuple[_Node, ...]
+
+    @property
+    def num_rows(self) -> int:
+        return min(child.num_rows for child in self.children)
+
+    @property
+    def widths(self) -> list[float]:
+        return [width for child in self.children for width in child.widths]
+
+    def plan(self, rows: Rows) -> Plan:
+        arrays = yield from together([child.plan(rows) for child in self.children])
+        return [struct_array(self.kind, len(rows), [_whole(one) for one in arrays])]
+
+    def fresh(self) -> _Struct:
+        return replace(self, children=tuple(child.fresh() for child in self.children))
+
+    def forget(self, row: int) -> None:
+        for child in self.children:
+            child.forget(row)
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """Lists; the column holds where they end, the items are a field of their own."""
+
+    name: str
+    kind: pa.DataType
+    pages: OffsetPages
+    items: _Node
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.pages.first_rows[-1])
+
+    @property
+    def widths(self) -> list[float]:
+        per_list = self.items.num_rows / max(1, self.num_rows)
+        return [8.0, *[width * per_list for width in self.items.widths]]
+
+    def plan(self, rows: Rows) -> Plan:
+        if not len(rows):
+            return [pa.nulls(0, self.kind)]
+        _check_rows(self.num_rows, rows)
+        pages = list(split_rows(self.pages.first_rows, rows))
+        bases = self.pages.first_items()
+        if int(bases[-1]) > self.items.num_rows:
+            raise CorruptDataError(f"field {self.name!r} has {self.items.num_rows} items, its lists {int(bases[-1])}")
+        spans: list[Spans] = yield from together([self._read_page(number, inside) for number, inside in pages])
+        starts = np.concatenate([one.starts + bases[number] for (number, _), one in zip(pages, spans, strict=True)])
+        ends = np.concatenate([one.ends + bases[number] for (number, _), one in zip(pages, spans, strict=True)])
+        validity = None
+        if any(one.validity is not None for one in spans):
+            validity = np.concatenate(
+                [np.ones(len(one.starts), np.bool_) if one.validity is None else one.validity for one in spans]
+            )
+        items = yield from self.items.plan(_item_rows(starts, ends))
+        return [list_array(self.name, self.kind, ends - starts, validity, _whole(items))]
+
+    def _read_page(self, number: int, rows: Rows) -> Steps[Spans]:
+        spans = yield from self.pages.read(number, rows)
+        bases = self.pages.first_items()
+        if int(spans.ends[-1]) > int(bases[number + 1] - bases[number]):
+            raise CorruptDataError(f"a list of field {self.name!r} ends behind the items of its page")
+        return spans
+
+    def fresh(self) -> _List:
+        return replace(self, items=self.items.fresh())
+
+    def forget(self, row: int) -> None:
+        # Which items the lists before a row had is not known any more; dictionaries of items are few.
+        del row
+
+
+_Node: TypeAlias = _Leaf | _Struct | _List
+
+
+def _check_rows(num_rows: int, rows: Rows) -> None:
+    if int(rows[-1]) >= num_rows:
+        raise CorruptDataError(f"a column of {num_rows} rows is read up to row {int(rows[-1])}")
+
+
+def _item_rows(starts: Int64s, ends: Int64s) -> Rows:
+    """Items of lists that ascend: a range if nothing lies between them."""
+    sizes = ends - starts
+    first, last = int(starts[0]), int(ends[-1])
+    return range(first, last) if int(sizes.sum()) == last - first else aranges(starts, sizes)
+
+
+def _whole(arrays: list[pa.Array]) -> Any:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
