@@ -166,7 +166,7 @@ def join_ranges(*parts: tuple[Bytes, Int64s]) -> tuple[Bytes, Int64s]:
     Returns:
         The joined bytes and their n + 1 bounds.
     """
-    if len(parts[0][1]) == 2:  # noqa: PLR2004 - the bounds of one range
+    if len(parts[0][1]) == 2:  # the bounds of one range
         whole = np.concatenate([memory[bounds[0] : bounds[1]] for memory, bounds in parts])
         return whole, np.array([0, len(whole)], np.int64)
     import pyarrow.compute as pc  # noqa: PLC0415 - slow to import, and readers of fixed-width data need none of it
