@@ -20,6 +20,8 @@ class LanceError(Exception):
     """
 
     kind: ClassVar[str] = "error"
+    advice: ClassVar[str] = ""
+    """What to do, if that is the same for every error of the class; shown behind the message."""
 
     def __init__(self, message: str, *, path: str | None = None, offset: int | None = None) -> None:
         super().__init__(message)
@@ -28,11 +30,12 @@ class LanceError(Exception):
         self.offset = offset
 
     def __str__(self) -> str:
-        """The message, followed by where it happened."""
+        """The message, followed by advice and where it happened."""
+        text = f"{self.message}; {self.advice}" if self.advice else self.message
         where = [] if self.path is None else [self.path]
         if self.offset is not None:
             where.append(f"byte {self.offset}")
-        return f"{self.message} [{', '.join(where)}]" if where else self.message
+        return f"{text} [{', '.join(where)}]" if where else text
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by attributes, so that keyword-only arguments survive."""
@@ -50,6 +53,7 @@ class CorruptDataError(LanceError):
     """Bytes that no correct writer can have made."""
 
     kind = "corrupt_data"
+    advice = "restore the file from a copy, or open another version of the table"
 
 
 class UnsupportedError(LanceError, NotImplementedError):

@@ -76,7 +76,11 @@ def check_writable(writer_flags: int, *, path: str | None = None) -> None:
 def _check(unknown: int, verb: str, path: str | None) -> None:
     if unknown:
         names = ", ".join(_name(1 << bit) for bit in range(unknown.bit_length()) if unknown >> bit & 1)
-        raise UnsupportedError(f"the table uses features that lance_core cannot {verb}: {names}", path=path)
+        raise UnsupportedError(
+            f"the table has feature flags that lance_core cannot {verb}: {names}; use a newer version of it, or the "
+            "tool that made the table",
+            path=path,
+        )
 
 
 def _name(bit: int) -> str:
