@@ -43,7 +43,7 @@ from lance_core.tags import Tags
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from datetime import timedelta
 
     from pyarrow.compute import Expression
@@ -553,8 +553,9 @@ class LanceDataset:
         versions: Sequence[int] | None = None,
         delete_unverified: bool = False,
         error_if_tagged_old_versions: bool = True,
+        without_tags: Collection[str] = (),
     ) -> CleanupExplanation:
-        """What `cleanup_old_versions` would delete, without deleting it; arguments and errors are the same."""
+        """What `cleanup_old_versions` would delete, if ``without_tags`` were deleted first; arguments as there."""
         from lance_core.maintenance.cleanup import explain_cleanup_old_versions  # noqa: PLC0415 rarely needed
 
         return explain_cleanup_old_versions(
@@ -564,6 +565,7 @@ class LanceDataset:
             versions=versions,
             delete_unverified=delete_unverified,
             error_if_tagged_old_versions=error_if_tagged_old_versions,
+            without_tags=without_tags,
         )
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-PartitionExpr = str | Mapping[str, str]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DimensionKeys:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 LevelArray: TypeAlias = npt.NDArray[np.uint16]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-MAX_LEVEL = 2**15
-
 _LISTS = (Layer.ALL_VALID_LIST, Layer.NULLABLE_LIST, Layer.EMPTYABLE_LIST, Layer.NULL_AND_EMPTY_LIST)
 _NUM_LEVELS = {
     Layer.ALL_VALID_ITEM: 0,

@@ -75,7 +75,6 @@ class Manifest:
         max_allocated_field_id: Highest field id ever used (feature flag 32768 only).
         index_section: Encoded ``IndexSection``; None if there are no indices.
         transaction_section: Encoded ``Transaction``; None if it is not in the file.
-        writer_library: Who wrote it.
     """
 
     version: int
@@ -96,7 +95,6 @@ class Manifest:
     max_allocated_field_id: int | None = None
     index_section: bytes | None = None
     transaction_section: bytes | None = None
-    writer_library: str = _WRITER_LIBRARY
 
     @property
     def indices(self) -> tuple[IndexMetadata, ...]:
@@ -227,7 +225,6 @@ def _from_proto(pb: table_pb2.Manifest, data: bytes, end: int, path: str | None)
         max_allocated_field_id=_optional(pb, "max_allocated_field_id"),
         index_section=None if index_position is None else _section(data, index_position, end, path),
         transaction_section=None if transaction_position is None else _section(data, transaction_position, end, path),
-        writer_library=pb.writer_version.library,
     )
 
 

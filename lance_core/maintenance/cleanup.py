@@ -27,7 +27,7 @@ from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from datetime import datetime, timedelta
 
     from lance_core.store.base import ObjectInfo, Store
@@ -104,11 +104,15 @@ def explain_cleanup_old_versions(
     versions: Iterable[int] | None = None,
     delete_unverified: bool = False,
     error_if_tagged_old_versions: bool = True,
+    without_tags: Collection[str] = (),
     runtime: Runtime = SYSTEM_RUNTIME,
 ) -> CleanupExplanation:
-    """Tell what ``cleanup_old_versions`` would delete, without deleting anything; arguments and errors are the same."""
+    """Tell what ``cleanup_old_versions`` would delete, without deleting anything; arguments and errors are the same.
+
+    ``without_tags`` names tags to think away: what would go if they were deleted first.
+    """
     rules = _rules(older_than, retain_versions, versions, delete_unverified, error_if_tagged_old_versions)
-    survey = _survey(store, rules, runtime.now())
+    survey = _survey(store, rules, runtime.now(), without_tags)
     manifests = [survey.going[version] for version in sorted(survey.going)]
     files = [*manifests, *_garbage(store, survey, rules, runtime.now())]
     return CleanupExplanation(read_version=survey.newest, stats=summarize(files), candidate_files=tuple(files))
@@ -176,14 +180,14 @@ class _Survey:
     removed: References = field(default_factory=References)
 
 
-def _survey(store: Store, rules: CleanupRules, now: datetime) -> _Survey:
+def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Collection[str] = ()) -> _Survey:
     listed = _manifest_files(store)
     attached = sorted((name.version for name, _ in listed if name.naming is not None), reverse=True)
     if not attached:
         raise DatasetNotFoundError("there is no Lance dataset here", path=store.uri)
     survey = _Survey(newest=attached[0])
     ranks = {version: rank for rank, version in enumerate(attached)}
-    protected = _protected(store)
+    protected = _protected(store, without_tags)
     tagged: dict[str, int] = {}
     for name, info in listed:
         version = name.version
@@ -218,11 +222,11 @@ def _manifest_files(store: Store) -> list[tuple[ManifestName, ObjectInfo]]:
     return [(name, info) for name, info in files if name is not None]
 
 
-def _protected(store: Store) -> dict[int, list[str]]:
+def _protected(store: Store, without_tags: Collection[str] = ()) -> dict[int, list[str]]:
     """Versions that must stay, with the tags that name them (none for the origin of a branch)."""
     protected: dict[int, list[str]] = {}
     for tag in list_tags_strictly(store):
-        if tag.branch is None:
+        if tag.branch is None and tag.name not in without_tags:
             protected.setdefault(tag.version, []).append(tag.name)
     for branch in list_branches(store):
         if branch.parent_branch is None:

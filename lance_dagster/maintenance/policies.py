@@ -10,8 +10,7 @@ from lance_core.errors import InvalidInputError
 from lance_dagster.tags import is_run_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,21 +106,6 @@ def expired_run_tags(tags: Iterable[Tag], policy: CleanupPolicy, *, now: datetim
     return [
         tag for tag in beyond if tag.created_at is not None and now - _aware(tag.created_at) >= policy.keep_runs_for
     ]
-
-
-def removable_versions(
-    versions: Mapping[int, datetime], tagged: AbstractSet[int], policy: CleanupPolicy, *, now: datetime
-) -> list[int]:
-    """Versions that clean-up deletes, ascending.
-
-    Args:
-        versions: When each version was committed.
-        tagged: Versions with a tag that stays.
-        policy: What to keep.
-        now: The current time, with zone.
-    """
-    old = sorted(versions)[: -policy.retain_versions]
-    return [version for version in old if version not in tagged and now - _aware(versions[version]) > policy.older_than]
 
 
 def _aware(moment: datetime) -> datetime:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lance_core import Compaction
-from lance_dagster.maintenance.policies import Tag, expired_run_tags, removable_versions
+from lance_dagster.maintenance.policies import Tag, expired_run_tags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,19 +102,22 @@ def cleanup(policy: CleanupPolicy, *, now: Callable[[], datetime] = lambda: date
         listed = dataset.tags.list()
         tags = [Tag(name=name, version=tag["version"], created_at=tag["created_at"]) for name, tag in listed.items()]
         expired = expired_run_tags(tags, policy, now=now())
+        rules: dict[str, Any] = {
+            "older_than": policy.older_than,
+            "retain_versions": policy.retain_versions,
+            "error_if_tagged_old_versions": False,
+        }
         if order.dry_run:
-            tagged = {tag.version for tag in tags if tag not in expired}
-            versions = {version["version"]: version["timestamp"] for version in dataset.versions()}
-            planned = removable_versions(versions, tagged, policy, now=now())
-            told = {"lance/run_tags_planned": len(expired), "lance/versions_planned": len(planned)}
-            return Report(skipped="dry run", numbers=told)
+            would = dataset.explain_cleanup_old_versions(**rules, without_tags=[tag.name for tag in expired]).stats
+            planned = {
+                "lance/run_tags_planned": len(expired),
+                "lance/versions_planned": would.old_versions,
+                "lance/bytes_planned": would.bytes_removed,
+            }
+            return Report(skipped="dry run", numbers=planned)
         for tag in expired:
             dataset.tags.delete(tag.name)
-        stats = dataset.cleanup_old_versions(
-            older_than=policy.older_than,
-            retain_versions=policy.retain_versions,
-            error_if_tagged_old_versions=False,
-        )
+        stats = dataset.cleanup_old_versions(**rules)
         numbers = {
             "lance/run_tags_expired": len(expired),
             "lance/versions_removed": stats.old_versions,

@@ -19,7 +19,7 @@ from lance_dagster import (
 )
 from lance_dagster.history import data_version
 from lance_dagster.maintenance import tasks
-from lance_dagster.maintenance.policies import Tag, expired_run_tags, removable_versions
+from lance_dagster.maintenance.policies import Tag, expired_run_tags
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -98,6 +98,18 @@ def test_a_dry_run_changes_nothing(table, maintain):
     assert maintain("compaction", dry_run=True)["lance/fragments_planned"] == 5
     assert metadata["lance/versions_planned"] == before - 1
     assert (table().version, len(table().versions())) == (before, before)
+
+
+def test_a_dry_run_of_cleanup_tells_what_then_happens(table, maintain):
+    table().tags.create("run-00000001", 1)
+    table().tags.create("release", 2)
+    policy = CleanupPolicy(older_than=timedelta(0), retain_versions=1, keep_runs=0, keep_runs_for=timedelta(0))
+    kept = len(table().versions())
+    planned = maintain("cleanup", dry_run=True, cleanup=policy)
+    done = maintain("cleanup", cleanup=policy)
+    assert planned["lance/run_tags_planned"] == done["lance/run_tags_expired"] == 1
+    assert planned["lance/versions_planned"] == done["lance/versions_removed"] == kept - 2
+    assert planned["lance/bytes_planned"] == done["lance/bytes_removed"] > 0
 
 
 def test_deletions_above_the_threshold_are_materialized(table, maintain):
@@ -194,20 +206,6 @@ def test_which_run_tags_expire(policy, expired):
     tags = [tag(f"run-{v:08x}", v, days) for v, days in ((4, 1), (1, 30), (3, 13), (2, 14))]
     people = [tag("release", 1, 999), tag("run-me", 2, 999), Tag(name="run-ffffffff", version=0, created_at=None)]
     assert [one.version for one in expired_run_tags([*tags, *people], policy, now=NOW)] == expired
-
-
-@pytest.mark.parametrize(
-    ("policy", "going"),
-    [
-        (CleanupPolicy(older_than=timedelta(0), retain_versions=1), [1, 3]),
-        (CleanupPolicy(older_than=timedelta(days=7), retain_versions=1), [1]),
-        (CleanupPolicy(older_than=timedelta(0), retain_versions=4), []),
-        (CleanupPolicy(older_than=timedelta(0), retain_versions=99), []),
-    ],
-)
-def test_which_versions_go(policy, going):
-    versions = {1: NOW - timedelta(days=9), 2: NOW - timedelta(days=8), 3: NOW - timedelta(days=7), 4: NOW}
-    assert removable_versions(versions, {2}, policy, now=NOW) == going
 
 
 @pytest.mark.parametrize("make", [lambda: CleanupPolicy(retain_versions=0), lambda: DeletionPolicy(threshold=2)])
