@@ -265,10 +265,6 @@ def test_errors_name_the_place_and_write_nothing(tmp_path):
     with pytest.raises(UnsupportedError, match="asof"):
         lance_core.dataset(tmp_path / "t.lance", asof="2020-01-01")
     assert list(tmp_path.iterdir()) == []
-    dataset = lance_core.write_dataset(ROWS.slice(0, 10), tmp_path / "t.lance")
-    for method in (dataset.update, dataset.merge_insert):
-        with pytest.raises(UnsupportedError, match="replace_where"):
-            method()
 
 
 def damaged(path, change):

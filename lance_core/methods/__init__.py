@@ -1,0 +1,1 @@
+"""Methods of `LanceDataset`, one module for each topic; the first parameter of each is the dataset."""

@@ -1,0 +1,118 @@
+"""Methods of `LanceDataset` that change rows; each moves the object to the version it made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lance_core.arguments import (
+    DEFAULT_CONFLICT_RETRIES,
+    DEFAULT_MAX_BYTES_PER_FILE,
+    DEFAULT_MAX_ROWS_PER_FILE,
+    DEFAULT_REPLACE_RETRIES,
+    file_limits,
+    file_version,
+)
+from lance_core.fragment import FragmentMetadata, from_metadata
+from lance_core.methods.reading import make_plan
+from lance_core.table.change import delete_rows, removing_staged, replace_rows
+from lance_core.table.naming import naming
+from lance_core.table.stage import stage_data
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyarrow.compute import Expression
+
+    from lance_core.dataset import LanceDataset
+    from lance_core.format.fragment import Fragment
+
+
+def delete(
+    dataset: LanceDataset,
+    predicate: str | Expression,
+    *,
+    conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+    transaction_properties: Mapping[str, str] | None = None,
+    commit_message: str | None = None,
+) -> dict[str, int]:
+    """Delete rows; this object moves to the new version.
+
+    Args:
+        predicate: SQL text or pyarrow expression.
+        conflict_retries: How often to work it out anew when another commit touched the same fragments.
+        transaction_properties: Text for the history.
+        commit_message: More of it.
+
+    Returns:
+        ``{"num_deleted_rows": n}``.
+    """
+    dataset.snapshot, num_rows = delete_rows(
+        dataset.snapshot,
+        predicate,
+        conflict_retries=conflict_retries,
+        properties=transaction_properties,
+        message=commit_message,
+    )
+    return {"num_deleted_rows": num_rows}
+
+
+def replace_where(
+    dataset: LanceDataset,
+    predicate: str | Expression,
+    data: Any,
+    *,
+    schema: pa.Schema | None = None,
+    conflict_retries: int = DEFAULT_REPLACE_RETRIES,
+    transaction_properties: Mapping[str, str] | None = None,
+    commit_message: str | None = None,
+    max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
+    max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
+) -> dict[str, int]:
+    """Delete the rows that match and add new ones, in one commit; this object moves to the new version.
+
+    Not in pylance. If another commit adds rows or touches the same fragments meanwhile, the deletion is worked out
+    anew on the newest version, so that of two writers which replace the same rows the later one wins; the new rows
+    are written once.
+
+    Args:
+        predicate: Rows to replace: SQL text or pyarrow expression.
+        data: New rows, as for `write_dataset`; or fragments from `write_fragments`.
+        schema: Arrow schema to convert the data to.
+        conflict_retries: How often to work it out anew.
+        transaction_properties: Text for the history.
+        commit_message: More of it.
+        max_rows_per_file: Rows in a full data file.
+        max_bytes_per_file: Bytes in a full data file, roughly.
+
+    Returns:
+        ``{"num_deleted_rows": n, "num_inserted_rows": m}``.
+    """
+    snapshot = dataset.snapshot
+    limits = file_limits(max_rows_per_file, max_bytes_per_file)
+    make_plan(dataset, [], predicate)  # before anything is written
+    given = _given_fragments(data)
+    with naming(snapshot.store):
+        version = file_version(None, snapshot)
+    staged: tuple[Fragment, ...] = ()
+    if given is None:
+        table = snapshot.manifest.schema
+        staged, _ = stage_data(snapshot.store, data, schema, table=table, limits=limits, data_storage_version=version)
+    added = staged if given is None else given
+    with removing_staged(snapshot.store, staged):
+        dataset.snapshot, num_rows = replace_rows(
+            snapshot,
+            predicate,
+            added,
+            conflict_retries=conflict_retries,
+            properties=transaction_properties,
+            message=commit_message,
+        )
+    return {"num_deleted_rows": num_rows, "num_inserted_rows": sum(one.physical_rows for one in added)}
+
+
+def _given_fragments(data: Any) -> tuple[Fragment, ...] | None:
+    """The fragments, if that is what the data is."""
+    if not isinstance(data, (list, tuple)) or not all(isinstance(one, FragmentMetadata) for one in data):
+        return None
+    return tuple(from_metadata(one) for one in data)

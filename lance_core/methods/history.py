@@ -1,0 +1,51 @@
+"""Methods of `LanceDataset` about its versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lance_core.format.operations import Restore
+from lance_core.operations import Transaction, from_inner
+from lance_core.table.change import new_transaction
+from lance_core.table.commit import commit
+from lance_core.table.snapshot import list_versions, open_snapshot
+from lance_core.table.snapshot import read_transaction as load_transaction
+from lance_core.table.statistics import version_summary
+
+if TYPE_CHECKING:
+    from lance_core.dataset import LanceDataset
+
+
+def versions(dataset: LanceDataset) -> list[dict[str, Any]]:
+    """All versions, ascending: dicts with ``version``, ``timestamp`` (UTC) and ``metadata`` (numbers as text)."""
+    store = dataset.snapshot.store
+    return [version_summary(open_snapshot(store, number).manifest) for number in list_versions(store)]
+
+
+def checkout_version(dataset: LanceDataset, version: int | str) -> LanceDataset:
+    """This dataset at another version (number or tag); this object stays where it is."""
+    return dataset.reopened(version)
+
+
+def checkout_latest(dataset: LanceDataset) -> None:
+    """Move this object to the newest version."""
+    dataset.snapshot = open_snapshot(dataset.snapshot.store)
+
+
+def restore(dataset: LanceDataset) -> None:
+    """Make this version the newest again, as a new version; this object moves to it."""
+    latest = open_snapshot(dataset.snapshot.store)
+    transaction = new_transaction(latest.version, Restore(version=dataset.version), properties=None, message=None)
+    dataset.snapshot = commit(dataset.snapshot.store, transaction, read=latest)
+
+
+def read_transaction(dataset: LanceDataset, version: int) -> Transaction | None:
+    """The transaction that made a version; None if its writer left none."""
+    found = load_transaction(dataset.snapshot.store, version)
+    return None if found is None else from_inner(found)
+
+
+def get_transactions(dataset: LanceDataset, recent_transactions: int = 10) -> list[Transaction | None]:
+    """The transactions of this version and those before it, newest first."""
+    numbers = [number for number in list_versions(dataset.snapshot.store) if number <= dataset.version]
+    return [read_transaction(dataset, number) for number in reversed(numbers[-recent_transactions:])]
