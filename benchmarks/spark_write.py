@@ -1,6 +1,6 @@
 """Write a DataFrame from Spark as a Lance table and as Parquet, side by side; prints ratios.
 
-    python benchmarks/spark_write.py [--rounds 7] [--data flights embeddings text] [--partitions 2]
+    python benchmarks/spark_write.py [--rounds 7] [--scale 0.1] [--data flights embeddings text] [--partitions 2]
 
 The DataFrame is cached first, so that only the write is measured. CPU is that of this process and all below it: the
 JVM and the Python workers, also those that have ended. Rounds are interleaved and their order rotates; the first is a
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
-from data import DATA_SETS
+from data import DATA_SETS, load
+from measure import bytes_on_disk
 from pyspark.sql import SparkSession
 
 from lance_core.spark import ensure_java, recommended_conf, register, write_lance
@@ -94,7 +95,7 @@ def measure(rounds: int, engines: dict[str, Callable[[Path], object]], folder: P
             spent = (cpu_seconds() - cpu, time.perf_counter() - wall)
             if number:
                 samples[name].append(spent)
-            sizes[name] = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+            sizes[name] = bytes_on_disk(target)
             shutil.rmtree(target, ignore_errors=True)
     return {
         name: (*(statistics.median(column) for column in zip(*spent, strict=True)), sizes[name])
@@ -119,12 +120,13 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--scale", type=float, default=0.1, help="share of the real sizes")
     parser.add_argument("--data", nargs="+", choices=sorted(DATA_SETS), default=["flights"])
     parser.add_argument("--partitions", type=int, default=2)
     arguments = parser.parse_args()
     spark = start_spark(arguments.partitions)
     for name in arguments.data:
-        table = DATA_SETS[name]()
+        table = load(name, arguments.scale)
         with tempfile.TemporaryDirectory() as text:
             folder = Path(text)
             frame = cached_frame(spark, table, folder, arguments.partitions)
