@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from pyarrow.compute import Expression
 
+    from lance_core.table.pruning import Condition
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicate:
@@ -27,11 +29,13 @@ class Predicate:
         text: The predicate as it was given, for messages and transactions.
         columns: Top-level names and dotted paths that must be in the batches asked about.
         evaluate: Record batch to boolean array or scalar; null means unknown.
+        asks: What is asked of single columns, for `lance_core.table.pruning`; None if that is not known.
     """
 
     text: str
     columns: tuple[str, ...]
     evaluate: Callable[[pa.RecordBatch], pa.Array | pa.Scalar]
+    asks: Condition | None = None
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows match.
@@ -70,8 +74,8 @@ def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:
     if isinstance(condition, str):
         from lance_core.table.sql import parse_sql  # noqa: PLC0415 the SQL parser is slow to import
 
-        columns, evaluate = parse_sql(condition, schema)
-        return Predicate(text=condition, columns=columns, evaluate=evaluate)
+        columns, evaluate, asks = parse_sql(condition, schema)
+        return Predicate(text=condition, columns=columns, evaluate=evaluate, asks=asks)
     return _from_expression(condition, schema)
 
 

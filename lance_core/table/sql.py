@@ -16,12 +16,14 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.table import pruning
 from lance_core.table import sql_terms as terms
 from lance_core.table.sql_terms import Term, literal_term, pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lance_core.table.pruning import Condition
     from lance_core.table.sql_terms import Datum
 
 Node: TypeAlias = Any
@@ -35,7 +37,7 @@ class _PredicateDialect(DuckDB):
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012 the base class declares it so
 
 
-def parse_sql(text: str, schema: pa.Schema) -> tuple[tuple[str, ...], Callable[[pa.RecordBatch], Datum]]:
+def parse_sql(text: str, schema: pa.Schema) -> tuple[tuple[str, ...], Callable[[pa.RecordBatch], Datum], Condition]:
     """Translate one SQL condition.
 
     Args:
@@ -43,7 +45,8 @@ def parse_sql(text: str, schema: pa.Schema) -> tuple[tuple[str, ...], Callable[[
         schema: All columns that may be named.
 
     Returns:
-        The columns it reads (dotted paths inside structs), and a function from record batch to boolean array or scalar.
+        The columns it reads (dotted paths inside structs), a function from record batch to boolean array or scalar,
+        and what is asked of single columns.
 
     Raises:
         InvalidInputError: Syntax, an unknown column, types that do not fit, no boolean result.
@@ -60,7 +63,7 @@ def parse_sql(text: str, schema: pa.Schema) -> tuple[tuple[str, ...], Callable[[
         term = _condition(translator.term(parsed[0]))
     except (InvalidInputError, UnsupportedError) as error:
         raise type(error)(f"predicate {text!r}: {error.message}") from error
-    return tuple(dict.fromkeys(translator.columns)), term.evaluate
+    return tuple(dict.fromkeys(translator.columns)), term.evaluate, term.asks
 
 
 def _condition(term: Term) -> Term:
@@ -108,7 +111,7 @@ class _Translator:
                 values = pc.struct_field(values, name)
             return values
 
-        return Term(type=kind, evaluate=read)
+        return terms.column_term(".".join(names), kind, read)
 
 
 def _match(name: str, known: Sequence[str]) -> str:
@@ -167,17 +170,19 @@ def _negate(self: _Translator, node: Node) -> Term:
 
 
 def _not(self: _Translator, node: Node) -> Term:
-    return terms.apply(pc.invert, (terms.boolean(self.term(node.this), "NOT"),), "NOT")
+    return terms.not_(self.term(node.this))
 
 
 def _is(self: _Translator, node: Node) -> Term:
     wanted = node.expression
     value = self.term(node.this)
     if isinstance(wanted, exp.Null):
-        return terms.apply(pc.is_null, (value,), "IS NULL")
+        asks = pruning.IsNull(value.path) if value.path else pruning.UNKNOWN
+        return terms.apply(pc.is_null, (value,), "IS NULL", asks)
     if isinstance(wanted, exp.Boolean):
         pair = (terms.boolean(value, "IS"), self.term(wanted))
-        return terms.apply(lambda a, b: pc.fill_null(pc.equal(a, b), False), pair, "IS")  # noqa: FBT003 a value
+        asks = pruning.FillNull(value.asks if wanted.this else pruning.Not(value.asks), value=False)
+        return terms.apply(lambda a, b: pc.fill_null(pc.equal(a, b), False), pair, "IS", asks)  # noqa: FBT003 a value
     raise UnsupportedError(f"IS {wanted.sql(_PredicateDialect)} is not supported in predicates")
 
 
@@ -202,8 +207,15 @@ def _like(self: _Translator, node: Node) -> Term:
     if pa.types.is_null(pattern.type):
         return literal_term(pa.scalar(None, pa.bool_()))
     text, fold = terms.cast_literal(pattern.literal, pa.string()).as_py(), isinstance(node, exp.ILike)
-    found = terms.apply(lambda values: pc.match_like(values, text, ignore_case=fold), (value,), word)
-    return terms.apply(pc.invert, (found,), "NOT") if node.args.get("negate") else found
+    asks = pruning.UNKNOWN if fold or not value.path else _like_condition(value.path, text)
+    found = terms.apply(lambda values: pc.match_like(values, text, ignore_case=fold), (value,), word, asks)
+    return terms.not_(found) if node.args.get("negate") else found
+
+
+def _like_condition(path: str, pattern: str) -> Condition:
+    """A pattern begins with what stands before the first wildcard or escape."""
+    prefix = pattern[: min((pattern.index(mark) for mark in "%_\\" if mark in pattern), default=len(pattern))]
+    return pruning.Prefix(path, prefix, is_exact=pattern == prefix + "%")
 
 
 def _cast(self: _Translator, node: Node) -> Term:
@@ -240,7 +252,9 @@ def _text_match(self: _Translator, node: Node) -> Term:
     if part.literal is None or not pa.types.is_string(part.type):
         raise UnsupportedError(f"{word} with a second argument that is not text written in the predicate")
     kernel, text = _TEXT_MATCHES[type(node)], part.literal.as_py()
-    return terms.apply(lambda values: kernel(values, text), (value,), word)
+    is_prefix = isinstance(node, exp.StartsWith) and value.path
+    asks = pruning.Prefix(value.path, text, is_exact=True) if is_prefix else pruning.UNKNOWN
+    return terms.apply(lambda values: kernel(values, text), (value,), word, asks)
 
 
 def _coalesce(self: _Translator, node: Node) -> Term:
@@ -306,7 +320,7 @@ _RULES: dict[type[Any], Callable[[_Translator, Node], Term]] = {
     exp.GT: _compare("greater"),
     exp.GTE: _compare("greater_equal"),
     exp.NullSafeNEQ: lambda self, node: terms.distinct(*self.pair(node)),
-    exp.NullSafeEQ: lambda self, node: terms.apply(pc.invert, (terms.distinct(*self.pair(node)),), "NOT"),
+    exp.NullSafeEQ: lambda self, node: terms.not_(terms.distinct(*self.pair(node))),
     exp.Is: _is,
     exp.In: _in,
     exp.Between: _between,

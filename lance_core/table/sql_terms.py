@@ -16,9 +16,13 @@ import pyarrow as pa
 import pyarrow.compute
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.table import pruning
+from lance_core.table.pruning import UNKNOWN, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from lance_core.table.pruning import Condition
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
 Datum: TypeAlias = Any
@@ -33,20 +37,44 @@ class Term:
         type: Arrow type of the value.
         evaluate: Record batch to array, or to scalar if all rows have the same value.
         literal: The value, if it was written in the text and has not been given a type by its context yet.
+        path: Name or dotted path, if the value is that of a column; else empty.
+        asks: What a boolean value asks of single columns, for `lance_core.table.pruning`.
     """
 
     type: pa.DataType
     evaluate: Callable[[pa.RecordBatch], Datum]
     literal: pa.Scalar | None = None
+    path: str = ""
+    asks: Condition = UNKNOWN
 
 
 def literal_term(value: pa.Scalar) -> Term:
     """A value written in the text."""
-    return Term(type=value.type, evaluate=lambda _: value, literal=value)
+    is_answer = pa.types.is_boolean(value.type) or pa.types.is_null(value.type)
+    asks = pruning.Constant(value.as_py()) if is_answer else UNKNOWN
+    return Term(type=value.type, evaluate=lambda _: value, literal=value, asks=asks)
 
 
-def apply(function: Callable[..., Datum], terms: Sequence[Term], what: str) -> Term:
+def column_term(path: str, kind: pa.DataType, read: Callable[[pa.RecordBatch], Datum]) -> Term:
+    """The values of a column."""
+    is_answer = pa.types.is_boolean(kind)
+    asks = pruning.Comparison(path, "equal", pa.scalar(True)) if is_answer else UNKNOWN  # noqa: FBT003 a value
+    return Term(type=kind, evaluate=read, path=path, asks=asks)
+
+
+def apply(
+    function: Callable[..., Datum],
+    terms: Sequence[Term],
+    what: str,
+    asks: Condition = UNKNOWN,
+) -> Term:
     """Call a kernel on the values of some terms; its result type is found on empty input.
+
+    Args:
+        function: Kernel.
+        terms: Its arguments.
+        what: Its name for the error message.
+        asks: What the answer asks of single columns.
 
     Raises:
         InvalidInputError: The kernel does not take these types.
@@ -61,7 +89,7 @@ def apply(function: Callable[..., Datum], terms: Sequence[Term], what: str) -> T
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         types = ", ".join(str(term.type) for term in terms)
         raise InvalidInputError(f"{what} does not take {types}") from error
-    return Term(type=kind, evaluate=evaluate)
+    return Term(type=kind, evaluate=evaluate, asks=asks)
 
 
 def boolean(term: Term, what: str) -> Term:
@@ -166,17 +194,29 @@ def compare(name: str, left: Term, right: Term) -> Term:
     left, right = unify(left, right)
     if pa.types.is_nested(left.type) or pa.types.is_nested(right.type):
         raise UnsupportedError(f"comparing values of type {left.type}")
+    asks = _comparison(name, left, right)
     is_float = pa.types.is_floating(left.type) or pa.types.is_floating(right.type)
     if not is_float:
-        return apply(getattr(pc, name), (left, right), name)
+        return apply(getattr(pc, name), (left, right), name, asks)
     if left.literal is not None:
         name, left, right = _MIRRORED[name], right, left
     if right.literal is None:
         return apply(_FLOAT_COMPARISONS[name], (left, right), name)
     kernel = getattr(pc, name)
     if name not in ("greater", "greater_equal"):
-        return apply(kernel, (left, right), name)
-    return apply(lambda a, b: pc.or_(kernel(a, b), pc.is_nan(a)), (left, right), name)
+        return apply(kernel, (left, right), name, asks)
+    return apply(lambda a, b: pc.or_(kernel(a, b), pc.is_nan(a)), (left, right), name, asks)
+
+
+def _comparison(name: str, left: Term, right: Term) -> Condition:
+    """What a comparison asks, if it is one of a column with a literal."""
+    if left.literal is not None:
+        name, left, right = _MIRRORED[name], right, left
+    if right.literal is None:
+        return UNKNOWN
+    if not right.literal.is_valid:
+        return pruning.Constant(None)
+    return pruning.Comparison(left.path, name, right.literal) if left.path else UNKNOWN
 
 
 def _float_greater(a: Datum, b: Datum) -> Datum:
@@ -206,7 +246,15 @@ def distinct(left: Term, right: Term) -> Term:
         ),
         (unequal, *unify(left, right)),
         "IS DISTINCT FROM",
+        _distinction(unequal, left, right),
     )
+
+
+def _distinction(unequal: Term, left: Term, right: Term) -> Condition:
+    for side, other in ((left, right), (right, left)):
+        if side.literal is not None and not side.literal.is_valid:
+            return pruning.Not(pruning.IsNull(other.path)) if other.path else UNKNOWN
+    return UNKNOWN if isinstance(unequal.asks, Unknown) else pruning.FillNull(unequal.asks, value=True)
 
 
 def is_in(value: Term, options: Sequence[Term]) -> Term:
@@ -225,17 +273,25 @@ def is_in(value: Term, options: Sequence[Term]) -> Term:
         found = pc.if_else(pc.is_in(values, value_set=wanted), True, otherwise)  # noqa: FBT003 a value, no switch
         return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), found)
 
-    return apply(evaluate, (value,), "IN")
+    asks = pruning.Membership(value.path, wanted, len(wanted) < len(given)) if value.path else UNKNOWN
+    return apply(evaluate, (value,), "IN", asks)
 
 
 def and_(left: Term, right: Term) -> Term:
     """Kleene ``AND``."""
-    return apply(pc.and_kleene, (boolean(left, "AND"), boolean(right, "AND")), "AND")
+    asks = pruning.And(left.asks, right.asks)
+    return apply(pc.and_kleene, (boolean(left, "AND"), boolean(right, "AND")), "AND", asks)
 
 
 def or_(left: Term, right: Term) -> Term:
     """Kleene ``OR``."""
-    return apply(pc.or_kleene, (boolean(left, "OR"), boolean(right, "OR")), "OR")
+    asks = pruning.Or(left.asks, right.asks)
+    return apply(pc.or_kleene, (boolean(left, "OR"), boolean(right, "OR")), "OR", asks)
+
+
+def not_(term: Term) -> Term:
+    """The opposite; null stays null."""
+    return apply(pc.invert, (boolean(term, "NOT"),), "NOT", pruning.Not(term.asks))
 
 
 def _remainder(a: Datum, b: Datum) -> Datum:

@@ -1,0 +1,324 @@
+"""Which zones (runs of rows) may hold rows that a condition matches, judged by what is known of their values.
+
+Used with the statistics of files of version 0.1 and with zone maps. Each part of a condition is judged by the set of
+answers it may give in a zone: true, false, null. What cannot be judged may give any, so the judgement errs only
+towards reading too much. Among floats NaN equals NaN and is larger than every number, as in predicates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute
+
+from lance_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_MAX_OPTIONS = 64
+"""Values of an ``IN`` that are judged one by one; more are judged in so many groups of neighbours."""
+
+
+# ------------------------------------------------------------------------------------------------- what is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnZones:
+    """What is known of one column in each zone.
+
+    Attributes:
+        num_rows: Shape (zones,), rows; deleted ones may be counted.
+        null_count: Shape (zones,), how many of them are null; -1 if that is unknown.
+        minimum: One value of the column's type for each zone that no value is less than; null or NaN if unknown.
+        maximum: Likewise the other end. NaN values of the column need not lie between the two.
+        nan_count: Shape (zones,), how many values are NaN, -1 if unknown; None if all are unknown.
+    """
+
+    num_rows: npt.NDArray[np.int64]
+    null_count: npt.NDArray[np.int64]
+    minimum: pa.Array
+    maximum: pa.Array
+    nan_count: npt.NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.num_rows), len(self.null_count), len(self.minimum), len(self.maximum)}
+        if len(lengths) > 1 or (self.nan_count is not None and len(self.nan_count) not in lengths):
+            raise InvalidInputError(f"statistics of one column for different numbers of zones: {sorted(lengths)}")
+
+
+# -------------------------------------------------------------------------------------------------- what is asked
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A column compared with a value of its type.
+
+    Attributes:
+        column: Name, or dotted path inside structs.
+        operator: ``equal``, ``not_equal``, ``less``, ``less_equal``, ``greater`` or ``greater_equal``.
+        value: A scalar that is not null.
+    """
+
+    column: str
+    operator: str
+    value: pa.Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A column that is no float equals one of some values; without one, null if ``has_null``, else false."""
+
+    column: str
+    values: pa.Array
+    has_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Text begins with ``text``; if ``is_exact`` is not set, more is asked of it."""
+
+    column: str
+    text: str
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """A column is null."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same answer everywhere; None is null."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """What cannot be judged."""
+
+
+UNKNOWN = Unknown()
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite; null stays null."""
+
+    inner: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Both, in Kleene's logic."""
+
+    left: Condition
+    right: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Either, in Kleene's logic."""
+
+    left: Condition
+    right: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class FillNull:
+    """The inner answer, or ``value`` where that is null."""
+
+    inner: Condition
+    value: bool
+
+
+Condition: TypeAlias = Comparison | Membership | Prefix | IsNull | Constant | Unknown | Not | And | Or | FillNull
+
+
+# ----------------------------------------------------------------------------------------------------- judgement
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Which answers a condition may give for rows of each zone; each mask of shape (zones,)."""
+
+    true: Mask
+    false: Mask
+    null: Mask
+
+
+def may_match(condition: Condition, columns: Mapping[str, ColumnZones], num_zones: int) -> Mask:
+    """Which zones may hold rows for which a condition is true.
+
+    Args:
+        condition: What is asked.
+        columns: What is known, by name or dotted path; columns may be missing.
+        num_zones: Zones, the same in all columns.
+
+    Returns:
+        Shape (num_zones,). False only where no row can match.
+
+    Raises:
+        InvalidInputError: Another number of zones in a column.
+    """
+    return judge(condition, columns, num_zones).true
+
+
+def judge(condition: Condition, columns: Mapping[str, ColumnZones], num_zones: int) -> Answers:
+    """All answers that a condition may give; arguments and errors as for `may_match`."""
+    match condition:
+        case Constant():
+            return _constant(condition.value, num_zones)
+        case Unknown():
+            return _anything(num_zones)
+        case Not():
+            inner = judge(condition.inner, columns, num_zones)
+            return Answers(inner.false, inner.true, inner.null)
+        case FillNull():
+            inner = judge(condition.inner, columns, num_zones)
+            if condition.value:
+                return Answers(inner.true | inner.null, inner.false, np.zeros(num_zones, np.bool_))
+            return Answers(inner.true, inner.false | inner.null, np.zeros(num_zones, np.bool_))
+        case And() | Or():
+            left = judge(condition.left, columns, num_zones)
+            right = judge(condition.right, columns, num_zones)
+            return _and(left, right) if isinstance(condition, And) else _or(left, right)
+        case _:
+            zones = columns.get(condition.column)
+            if zones is None:
+                return _anything(num_zones)
+            if len(zones.num_rows) != num_zones:
+                raise InvalidInputError(f"statistics of {len(zones.num_rows)} zones, not {num_zones}")
+            return _judge_column(condition, zones)
+
+
+def _constant(value: bool | None, num_zones: int) -> Answers:
+    true, false, null = (np.full(num_zones, value is one) for one in (True, False, None))
+    return Answers(true, false, null)
+
+
+def _anything(num_zones: int) -> Answers:
+    every = np.ones(num_zones, np.bool_)
+    return Answers(every, every, every)
+
+
+def _and(a: Answers, b: Answers) -> Answers:
+    null = (a.null & (b.true | b.null)) | (b.null & a.true)
+    # An answer is left out only if one side cannot give any at all, as in zones without rows.
+    some_a, some_b = a.true | a.false | a.null, b.true | b.false | b.null
+    return Answers(a.true & b.true, (a.false & some_b) | (b.false & some_a), null)
+
+
+def _or(a: Answers, b: Answers) -> Answers:
+    inverted = _and(Answers(a.false, a.true, a.null), Answers(b.false, b.true, b.null))
+    return Answers(inverted.false, inverted.true, inverted.null)
+
+
+def _judge_column(condition: Comparison | Membership | Prefix | IsNull, zones: ColumnZones) -> Answers:
+    has_null = zones.null_count != 0
+    has_values = (zones.null_count < zones.num_rows) & (zones.num_rows > 0)
+    if isinstance(condition, IsNull):
+        return Answers(has_null, has_values, np.zeros(len(has_null), np.bool_))
+    match condition:
+        case Comparison():
+            true, false = _compare(condition.operator, condition.value, zones, has_values)
+        case Membership():
+            true, false = _judge_membership(condition, zones)
+            if condition.has_null:
+                return Answers(true & has_values, np.zeros(len(false), np.bool_), has_null | (false & has_values))
+        case Prefix():
+            true, false = _judge_prefix(condition, zones)
+    return Answers(true & has_values, false & has_values, has_null)
+
+
+_OPPOSITE = {"not_equal": "equal", "greater_equal": "less", "greater": "less_equal"}
+
+
+def _compare(operator: str, value: pa.Scalar, zones: ColumnZones, has_values: Mask) -> tuple[Mask, Mask]:
+    """May values compare true, may they compare false."""
+    if operator in _OPPOSITE:
+        false, true = _compare(_OPPOSITE[operator], value, zones, has_values)
+        return true, false
+    low, high = zones.minimum, zones.maximum
+    match operator:
+        case "less":
+            true, false = _may("less", low, value), _may("greater_equal", high, value)
+        case "less_equal":
+            true, false = _may("less_equal", low, value), _may("greater", high, value)
+        case "equal":
+            true = _may("less_equal", low, value) & _may("greater_equal", high, value)
+            false = _may("not_equal", low, value) | _may("not_equal", high, value)
+        case _:
+            raise InvalidInputError(f"there is no comparison {operator!r}")
+    if not pa.types.is_floating(low.type):
+        return true, false
+    if value.as_py() != value.as_py():  # NaN: kernels and the rule about NaN disagree
+        return np.ones(len(low), np.bool_), np.ones(len(low), np.bool_)
+    # NaN is larger than every number, so it is never less than the value nor equal to it.
+    has_nan, has_numbers = _nan_or_numbers(zones, has_values)
+    return true & has_numbers, (false & has_numbers) | has_nan
+
+
+def _nan_or_numbers(zones: ColumnZones, has_values: Mask) -> tuple[Mask, Mask]:
+    """May there be NaN, may there be anything else."""
+    if zones.nan_count is None:
+        return has_values, has_values
+    is_all_nan = (zones.nan_count >= 0) & (zones.null_count >= 0)
+    is_all_nan &= zones.nan_count + zones.null_count >= zones.num_rows
+    return zones.nan_count != 0, has_values & ~is_all_nan
+
+
+def _may(kernel: str, bounds: pa.Array, value: pa.Scalar) -> Mask:
+    """What the comparison says of the bounds; True where a bound is unknown or cannot be compared."""
+    try:
+        answer = getattr(pc, kernel)(bounds, value)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return np.ones(len(bounds), np.bool_)
+    known = pc.is_valid(bounds)
+    if pa.types.is_floating(bounds.type):
+        known = pc.and_(known, pc.invert(pc.fill_null(pc.is_nan(bounds), True)))  # noqa: FBT003 a value
+    return np.asarray(pc.or_(pc.fill_null(answer, True), pc.invert(known)))  # noqa: FBT003 a value
+
+
+def _judge_membership(condition: Membership, zones: ColumnZones) -> tuple[Mask, Mask]:
+    every = np.ones(len(zones.num_rows), np.bool_)
+    if not len(condition.values):
+        return ~every, every
+    try:
+        values = condition.values.take(pc.array_sort_indices(condition.values))
+    except pa.ArrowNotImplementedError:
+        return every, every
+    size = -(-len(values) // _MAX_OPTIONS)
+    groups = [values.slice(start, size) for start in range(0, len(values), size)]
+    hits = (
+        _may("less_equal", zones.minimum, group[-1]) & _may("greater_equal", zones.maximum, group[0])
+        for group in groups
+    )
+    return reduce(np.logical_or, hits), every
+
+
+def _judge_prefix(condition: Prefix, zones: ColumnZones) -> tuple[Mask, Mask]:
+    low, high = zones.minimum, zones.maximum
+    if not (pa.types.is_string(low.type) or pa.types.is_large_string(low.type)):
+        return np.ones(len(low), np.bool_), np.ones(len(low), np.bool_)
+    first = pa.scalar(condition.text, low.type)
+    # Larger than the prefix and not beginning with it: larger than all that begins with it.
+    begins = np.asarray(pc.fill_null(pc.starts_with(low, condition.text), True))  # noqa: FBT003 a value
+    true = _may("greater_equal", high, first) & (_may("less", low, first) | begins)
+    if not condition.is_exact:
+        return true, np.ones(len(low), np.bool_)
+    ends = np.asarray(pc.fill_null(pc.starts_with(high, condition.text), False))  # noqa: FBT003 a value
+    begins = np.asarray(pc.fill_null(pc.starts_with(low, condition.text), False))  # noqa: FBT003 a value
+    return true, ~(begins & ends)
