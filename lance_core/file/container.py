@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
 from lance_core.format.file_metadata import decode_column, decode_descriptor
 from lance_core.format.footer import FOOTER_SIZE, decode_footer, decode_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from lance_core.file.source import FileBytes
     from lance_core.format.file_metadata import Page
@@ -57,6 +58,52 @@ class Container:
         for number, data in zip(missing, self._file.fetch(ranges), strict=True):
             self._pages[number] = decode_column(data.to_pybytes(), limit=limit)
         return self._pages
+
+    def global_buffer(self, number: int) -> bytes:
+        """The content of a global buffer.
+
+        Raises:
+            InvalidInputError: There is no such buffer.
+        """
+        if not 0 <= number < len(self._global_table):
+            raise InvalidInputError(f"there is no global buffer {number} in a file of {len(self._global_table)}")
+        start, size = self._global_table[number]
+        return self._file.fetch([(start, start + size)])[0].to_pybytes()
+
+    def outline(self, encoding: Callable[[bytes], str], *, inner: bool) -> FileOutline:
+        """What the file is made of.
+
+        Args:
+            encoding: Text for the encoding of a page.
+            inner: As for `fields_with_columns`.
+
+        Raises:
+            CorruptDataError: The schema does not fit the columns.
+        """
+        fields = list(fields_with_columns(self.descriptor()[0], inner=inner))
+        if len(fields) != len(self._column_table):
+            raise CorruptDataError(f"the schema asks for {len(fields)} columns, the file has {len(self._column_table)}")
+        pages = self.pages(range(len(fields)))
+        columns = tuple(
+            ColumnOutline(
+                path=path,
+                logical_type=field.logical_type,
+                pages=tuple(
+                    PageOutline(buffers=page.buffers, num_rows=page.num_rows, encoding=encoding(page.layout))
+                    for page in pages[number]
+                ),
+            )
+            for number, (path, field) in enumerate(fields)
+        )
+        start = self._footer.column_metadata_start
+        return FileOutline(
+            major=self._footer.major,
+            minor=self._footer.minor,
+            columns=columns,
+            global_buffers=tuple(self._global_table),
+            num_metadata_bytes=self._footer.global_table_start - start,
+            num_data_bytes=start - sum(size for _, size in self._global_table),
+        )
 
     def _read_tables(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         footer, end = self._footer, self._file.size - FOOTER_SIZE

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lance_core.encoding.plans import Plan, Rows
+    from lance_core.file.outline import FileOutline
     from lance_core.format.schema import Schema
 
 
@@ -47,4 +48,12 @@ class Content(Protocol):
 
     def fields(self, projection: Schema, columns: Mapping[int, int], /) -> list[FieldReader]:
         """Open the fields of a projection; see `lance_core.file.reader.DataFileReader.scan`."""
+        ...
+
+    def column_numbers(self) -> dict[int, int]:
+        """For each field of the file that has a column, by field id, its number."""
+        ...
+
+    def outline(self) -> FileOutline:
+        """What the file is made of."""
         ...

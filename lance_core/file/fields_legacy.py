@@ -17,6 +17,7 @@ from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.v2_0.arrays import dictionary_array
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.nodes import LIST_TYPES, open_field
+from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
 from lance_core.format.legacy_file import (
     SIZE_BYTES,
     decode_legacy_footer,
@@ -27,7 +28,7 @@ from lance_core.format.legacy_file import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lance_core.encoding.plans import Rows, Steps
     from lance_core.encoding.v2_0.buffers import Buffers
@@ -63,6 +64,45 @@ class ContentLegacy:
             self._schema = decode_legacy_schema(self._message(self._metadata.schema_position))
         return self._schema, int(self._metadata.batch_offsets[-1])
 
+    def column_numbers(self) -> dict[int, int]:
+        """Rows of the page table of the file's own fields, by field id."""
+        fields = [field for _, field in fields_with_columns(self.descriptor()[0], inner=True)]
+        first = min((field.id for field in fields), default=0)
+        return {field.id: field.id - first for field in fields}
+
+    def outline(self) -> FileOutline:
+        """What the file is made of. Pages do not tell where they end: each is taken to reach to the next thing."""
+        numbers = self.column_numbers()
+        tables = self._read_tables(numbers.values())
+        fields = list(fields_with_columns(self.descriptor()[0], inner=True))
+        places = np.unique(np.concatenate([tables[number][:, 0] for number in numbers.values()] or [np.empty(0)]))
+        ends = np.append(places[1:], self._metadata.page_table_position)
+        columns = tuple(
+            ColumnOutline(
+                path=path,
+                logical_type=field.logical_type,
+                pages=tuple(
+                    PageOutline(
+                        buffers=((int(position), max(0, int(ends[np.searchsorted(places, position)] - position))),),
+                        num_rows=int(length),
+                        encoding=field.logical_type,
+                    )
+                    for position, length in tables[numbers[field.id]]
+                    if length
+                ),
+            )
+            for path, field in fields
+        )
+        start = self._metadata.page_table_position
+        return FileOutline(
+            major=0,
+            minor=1,
+            columns=columns,
+            global_buffers=(),
+            num_metadata_bytes=self._limit - start,
+            num_data_bytes=start,
+        )
+
     def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
         """Open the fields of a projection.
 
@@ -71,16 +111,21 @@ class ContentLegacy:
             columns: For each of them and all below, by field id, its row of the page table.
         """
         numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}
-        missing = sorted(set(numbers.values()) - self._tables.keys())
+        found = self._read_tables(numbers.values())
+        tables = {identity: found[number] for identity, number in numbers.items()}
+        stored = {one.id: one for one in self.descriptor()[0].walk() if one.dictionary is not None}
+        opener = _Opener(self._file, tables, stored, self._limit)
+        return [open_field(one, opener) for one in projection.fields]
+
+    def _read_tables(self, numbers: Iterable[int]) -> dict[int, Int64s]:
+        """Rows of the page table, by number."""
+        missing = sorted(set(numbers) - self._tables.keys())
         ranges = [self._metadata.table_range(number) for number in missing]
         if any(not 0 <= start <= end <= self._limit for start, end in ranges):
             raise CorruptDataError("the page table lies outside the file", offset=self._metadata.page_table_position)
         for number, data in zip(missing, self._file.fetch(ranges), strict=True):
             self._tables[number] = decode_page_table(data.to_pybytes(), limit=self._limit)
-        tables = {identity: self._tables[number] for identity, number in numbers.items()}
-        stored = {one.id: one for one in self.descriptor()[0].walk() if one.dictionary is not None}
-        opener = _Opener(self._file, tables, stored, self._limit)
-        return [open_field(one, opener) for one in projection.fields]
+        return self._tables
 
     def _message(self, position: int) -> bytes:
         """A message with its size in front."""

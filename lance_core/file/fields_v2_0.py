@@ -18,7 +18,9 @@ from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import read_ends
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.nodes import open_field
+from lance_core.file.outline import fields_with_columns
 from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_array_encoding
+from lance_core.format.notation import notation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
     from lance_core.file.field_reader import FieldReader
+    from lance_core.file.outline import FileOutline
     from lance_core.format.array_encoding import ArrayEncoding
     from lance_core.format.file_metadata import Page
     from lance_core.format.schema import Field, Schema
@@ -147,6 +150,15 @@ class ContentV20:
     def descriptor(self) -> tuple[Schema, int]:
         """Schema and number of rows."""
         return self._container.descriptor()
+
+    def column_numbers(self) -> dict[int, int]:
+        """Columns of the file's own fields, by field id."""
+        fields = fields_with_columns(self.descriptor()[0], inner=True)
+        return {field.id: number for number, (_, field) in enumerate(fields)}
+
+    def outline(self) -> FileOutline:
+        """What the file is made of."""
+        return self._container.outline(lambda layout: notation(decode_array_encoding(layout)), inner=True)
 
     def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
         """Open the fields of a projection.

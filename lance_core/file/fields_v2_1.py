@@ -12,7 +12,10 @@ from lance_core.encoding.leaves import join_leaves, leaf_paths
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
 from lance_core.errors import InvalidInputError
+from lance_core.file.outline import fields_with_columns
 from lance_core.file.plan import Column, plan_rows
+from lance_core.format.notation import notation
+from lance_core.format.page_layout import decode_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Plan, Rows
     from lance_core.file.container import Container
     from lance_core.file.field_reader import FieldReader
+    from lance_core.file.outline import FileOutline
     from lance_core.file.plan import MiniBlockIndex
     from lance_core.format.file_metadata import Page
     from lance_core.format.page_layout import PageLayout
@@ -43,6 +47,15 @@ class ContentV21:
     def descriptor(self) -> tuple[Schema, int]:
         """Schema and number of rows."""
         return self._container.descriptor()
+
+    def column_numbers(self) -> dict[int, int]:
+        """Columns of the file's own fields, by field id."""
+        fields = fields_with_columns(self.descriptor()[0], inner=False)
+        return {field.id: number for number, (_, field) in enumerate(fields)}
+
+    def outline(self) -> FileOutline:
+        """What the file is made of."""
+        return self._container.outline(lambda layout: notation(decode_layout(layout)), inner=False)
 
     def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
         """Open the fields of a projection.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.field_reader import Content, FieldReader
+    from lance_core.file.outline import FileOutline
     from lance_core.format.file_version import FileVersion
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
@@ -76,6 +77,28 @@ class DataFileReader:
     def schema(self) -> Schema:
         """Schema stored in the file."""
         return self._described()[0]
+
+    @property
+    def column_numbers(self) -> dict[int, int]:
+        """For each field of the file's own schema that has a column, by field id, its number."""
+        with self._blaming_file():
+            return self._content.column_numbers()
+
+    def outline(self) -> FileOutline:
+        """What the file is made of; reads all of its metadata and no data."""
+        with self._blaming_file():
+            return self._content.outline()
+
+    def global_buffer(self, number: int) -> bytes:
+        """The content of a global buffer; 0 is the file descriptor.
+
+        Raises:
+            InvalidInputError: There is no such buffer, or the file is of version 0.1, which has none.
+        """
+        with self._blaming_file():
+            if self._version.name == "0.1":
+                raise InvalidInputError("files of version 0.1 have no global buffers")
+            return Container(self._file).global_buffer(number)
 
     def scan(
         self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int

@@ -1,0 +1,256 @@
+"""Data files without a table: names, arguments and results as in ``lance.file`` of pylance."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError
+from lance_core.file.reader import DataFileReader
+from lance_core.store.open import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lance_core.file.outline import FileOutline
+    from lance_core.store.base import Store
+
+DEFAULT_BATCH_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LanceBufferDescriptor:
+    """Where a buffer lies.
+
+    Attributes:
+        position: First byte in the file.
+        size: Bytes.
+    """
+
+    position: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LancePageMetadata:
+    """Some consecutive rows of a column.
+
+    Attributes:
+        buffers: Its buffers.
+        encoding: How they are encoded, as text for people.
+    """
+
+    buffers: list[LanceBufferDescriptor]
+    encoding: str
+
+
+@dataclass(frozen=True, slots=True)
+class LanceColumnMetadata:
+    """One column.
+
+    Attributes:
+        column_buffers: Buffers of the column as a whole; no writer is known that has some.
+        pages: Its pages.
+    """
+
+    column_buffers: list[LanceBufferDescriptor]
+    pages: list[LancePageMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class LanceFileMetadata:
+    """What a file is made of.
+
+    Attributes:
+        schema: Arrow schema.
+        num_rows: Rows.
+        num_data_bytes: Bytes of pages, with the padding between them.
+        num_column_metadata_bytes: Bytes of the metadata of columns.
+        num_global_buffer_bytes: Bytes of global buffers.
+        global_buffers: Global buffers; the first one is the file descriptor.
+        columns: Columns in the order of the file.
+        major_version: Version in the footer.
+        minor_version: Version in the footer.
+    """
+
+    schema: pa.Schema
+    num_rows: int
+    num_data_bytes: int
+    num_column_metadata_bytes: int
+    num_global_buffer_bytes: int
+    global_buffers: list[LanceBufferDescriptor]
+    columns: list[LanceColumnMetadata]
+    major_version: int
+    minor_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class LanceColumnStatistics:
+    """Size of one column.
+
+    Attributes:
+        num_pages: Pages.
+        size_bytes: Bytes of their buffers.
+    """
+
+    num_pages: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LanceFileStatistics:
+    """Sizes of the columns of a file.
+
+    Attributes:
+        columns: One for each column.
+    """
+
+    columns: list[LanceColumnStatistics]
+
+
+class ReaderResults:
+    """Rows that were asked for; they are read when they are used, and once."""
+
+    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        self._reader = pa.RecordBatchReader.from_batches(schema, batches)
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """The rows, batch by batch."""
+        return self._reader
+
+    def to_table(self) -> pa.Table:
+        """The rows in memory."""
+        return self._reader.read_all()
+
+
+class LanceFileReader:
+    """One data file, of any version.
+
+    Args:
+        path: Path or address of the file.
+        storage_options: Settings of the storage service.
+        columns: Columns to read, or dotted paths inside structs; all if None.
+
+    Raises:
+        NotFoundError: There is no such file.
+        CorruptDataError: Not a data file.
+        InvalidInputError: There is no such column.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        store, name = _place(path, storage_options)
+        self._reader = DataFileReader(store.reader(name), path=os.fspath(path))
+        schema = self._reader.schema
+        self._projection = schema if columns is None else schema.select(list(columns))
+
+    def read_all(self, *, batch_size: int = DEFAULT_BATCH_ROWS, batch_readahead: int = 16) -> ReaderResults:
+        """All rows.
+
+        Args:
+            batch_size: Rows of each batch.
+            batch_readahead: Accepted; reads are planned by bytes.
+        """
+        return self.read_range(0, self.num_rows(), batch_size=batch_size, batch_readahead=batch_readahead)
+
+    def read_range(
+        self, start: int, num_rows: int, *, batch_size: int = DEFAULT_BATCH_ROWS, batch_readahead: int = 16
+    ) -> ReaderResults:
+        """Consecutive rows.
+
+        Args:
+            start: First row.
+            num_rows: How many.
+            batch_size: Rows of each batch.
+            batch_readahead: Accepted; reads are planned by bytes.
+
+        Raises:
+            InvalidInputError: There are not that many rows.
+        """
+        del batch_readahead
+        batches = self._reader.scan(
+            self._projection,
+            self._reader.column_numbers,
+            start=start,
+            end=start + num_rows,
+            batch_size=batch_size,
+        )
+        return ReaderResults(self._projection.to_arrow(), batches)
+
+    def take_rows(
+        self, indices: Sequence[int] | pa.Array, *, batch_size: int = DEFAULT_BATCH_ROWS, batch_readahead: int = 16
+    ) -> ReaderResults:
+        """Single rows, in the order asked for.
+
+        Args:
+            indices: Row numbers.
+            batch_size: Rows of each batch.
+            batch_readahead: Accepted; reads are planned by bytes.
+
+        Raises:
+            InvalidInputError: There is no such row.
+        """
+        del batch_readahead
+        rows = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
+        taken = self._reader.take(self._projection, self._reader.column_numbers, rows)
+        batches = pa.Table.from_batches([taken]).to_batches(max_chunksize=batch_size)
+        return ReaderResults(taken.schema, iter(batches))
+
+    def metadata(self) -> LanceFileMetadata:
+        """What the file is made of."""
+        outline = self._reader.outline()
+        return LanceFileMetadata(
+            schema=self._reader.schema.to_arrow(),
+            num_rows=self.num_rows(),
+            num_data_bytes=outline.num_data_bytes,
+            num_column_metadata_bytes=outline.num_metadata_bytes,
+            num_global_buffer_bytes=sum(size for _, size in outline.global_buffers),
+            global_buffers=_descriptors(outline.global_buffers),
+            columns=_columns(outline),
+            major_version=outline.major,
+            minor_version=outline.minor,
+        )
+
+    def file_statistics(self) -> LanceFileStatistics:
+        """Pages and bytes of each column."""
+        columns = self._reader.outline().columns
+        return LanceFileStatistics([LanceColumnStatistics(len(one.pages), one.num_bytes) for one in columns])
+
+    def read_global_buffer(self, index: int) -> bytes:
+        """The content of a global buffer.
+
+        Raises:
+            InvalidInputError: There is no such buffer.
+        """
+        return self._reader.global_buffer(index)
+
+    def num_rows(self) -> int:
+        """Rows in the file."""
+        return self._reader.num_rows
+
+
+def _columns(outline: FileOutline) -> list[LanceColumnMetadata]:
+    return [
+        LanceColumnMetadata([], [LancePageMetadata(_descriptors(page.buffers), page.encoding) for page in one.pages])
+        for one in outline.columns
+    ]
+
+
+def _descriptors(ranges: Sequence[tuple[int, int]]) -> list[LanceBufferDescriptor]:
+    return [LanceBufferDescriptor(position, size) for position, size in ranges]
+
+
+def _place(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> tuple[Store, str]:
+    """The store of the folder that a file lies in, and the file's name."""
+    folder, slash, name = os.fspath(path).rpartition("/")
+    if not name:
+        raise InvalidInputError(f"{path!r} does not name a file", path=os.fspath(path))
+    return open_store((folder or slash) if slash else ".", storage_options), name

@@ -1,0 +1,91 @@
+"""What a data file is made of: its columns, their pages, how these are encoded and where they lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lance_core.format.schema import Field, Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageOutline:
+    """Some consecutive rows of one column.
+
+    Attributes:
+        buffers: Absolute position and size of each buffer.
+        num_rows: Rows (items, for what lies below lists in files of version 2.0).
+        encoding: How they are encoded, as text.
+    """
+
+    buffers: tuple[tuple[int, int], ...]
+    num_rows: int
+    encoding: str
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(size for _, size in self.buffers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnOutline:
+    """One column of a file.
+
+    Attributes:
+        path: Dotted names from the top-level field to the one that has this column.
+        logical_type: Type of that field.
+        pages: Its pages.
+    """
+
+    path: str
+    logical_type: str
+    pages: tuple[PageOutline, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all pages."""
+        return sum(page.num_bytes for page in self.pages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOutline:
+    """A whole file.
+
+    Attributes:
+        major: Major version, as the footer tells it.
+        minor: Minor version.
+        columns: Columns in the order of the file.
+        global_buffers: Position and size; the first one is the file descriptor. None in files of version 0.1.
+        num_metadata_bytes: Bytes of the metadata of the columns.
+        num_data_bytes: Bytes in front of them, less those of the global buffers.
+    """
+
+    major: int
+    minor: int
+    columns: tuple[ColumnOutline, ...]
+    global_buffers: tuple[tuple[int, int], ...]
+    num_metadata_bytes: int
+    num_data_bytes: int
+
+
+def fields_with_columns(schema: Schema, *, inner: bool) -> Iterator[tuple[str, Field]]:
+    """The fields that have a column of their own, with their dotted paths, in the order of columns.
+
+    Args:
+        schema: Schema of the file.
+        inner: True for versions in which lists and structs have columns too (0.1 and 2.0).
+    """
+    for top in schema.fields:
+        yield from _walk(top, top.name, inner=inner)
+
+
+def _walk(field: Field, path: str, *, inner: bool) -> Iterator[tuple[str, Field]]:
+    if field.is_leaf or inner:
+        yield path, field
+    if not field.is_leaf:
+        for child in field.children:
+            yield from _walk(child, f"{path}.{child.name}", inner=inner)

@@ -1,0 +1,39 @@
+"""Encodings and layouts as text that a person reads.
+
+A frozen value becomes its name and what it holds: ``General(zstd, Variable(32))``. What is empty, zero or false is left
+out; bytes are told by their number. New encodings need nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+
+
+def notation(value: object) -> str:
+    """Text for an encoding, a layout or a part of one."""
+    match value:
+        case Enum():
+            return value.name.lower()
+        case bytes():
+            return f"{len(value)} bytes"
+        case str() | int() | float():
+            return str(value)
+        case Sequence():
+            return f"[{', '.join(notation(one) for one in value)}]"
+        case _ if is_dataclass(value):
+            return f"{type(value).__name__}{_arguments(value)}"
+        case _:
+            return repr(value)
+
+
+def _arguments(value: object) -> str:
+    parts: list[str] = []
+    for one in fields(value):  # type: ignore[arg-type] the caller checked
+        content = getattr(value, one.name)
+        if content is True:
+            parts.append(one.name)
+        elif content is not None and content is not False and content not in (0, "", ()):
+            parts.append(notation(content) if not one.kw_only else f"{one.name}={notation(content)}")
+    return f"({', '.join(parts)})" if parts else ""
