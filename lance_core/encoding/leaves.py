@@ -105,7 +105,7 @@ def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
         is_null = null_mask(array)
         if is_list_field(field):
             is_null = _either(is_null, masked)
-            sizes, array = _list_items(array, is_null)
+            sizes, array = list_items(array, is_null)
             # pylance 14.0.2 miscounts a list without nulls directly below a struct that is declared nullable.
             nestings.append(Nesting(length=len(sizes), is_null=is_null, sizes=sizes, is_nullable=is_below_nullable))
             masked, is_below_nullable = None, False
@@ -143,7 +143,7 @@ def _list_child(array: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays([array.keys, array.items], fields=entries)
 
 
-def _list_items(array: pa.Array, is_null: Mask | None) -> tuple[npt.NDArray[np.int64], pa.Array]:
+def list_items(array: pa.Array, is_null: Mask | None) -> tuple[npt.NDArray[np.int64], pa.Array]:
     """Sizes of the lists, 0 where null, and exactly the items of the others."""
     offsets = _list_offsets(array)
     sizes = np.diff(offsets).astype(np.int64, copy=False)
@@ -163,7 +163,7 @@ def check_nulls(field: Field, array: pa.Array) -> None:
         return
     is_null = null_mask(array)
     if is_list_field(field):
-        _, items = _list_items(array, is_null)
+        _, items = list_items(array, is_null)
         check_nulls(field.children[0], items)
         return
     for index, child in enumerate(field.children):
@@ -223,7 +223,7 @@ def join_leaves(field: Field, kind: pa.DataType, arrays: Sequence[pa.Array]) -> 
     length = len(first)
     if is_list_field(field):
         child_kind = pa.struct([kind.key_field, kind.item_field]) if pa.types.is_map(kind) else kind.value_type
-        parts = [_list_items(array, None)[1] for array in arrays]
+        parts = [list_items(array, None)[1] for array in arrays]
         offsets = _list_offsets(first)
         offsets = np.ascontiguousarray(offsets - offsets[0])
         child = join_leaves(field.children[0], child_kind, parts)
