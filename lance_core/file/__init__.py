@@ -1,1 +1,23 @@
-"""One data file: what to read, reading it, writing it."""
+"""Data files. The public names are those of ``lance.file`` of pylance; a table puts many such files together."""
+
+from lance_core.file.api import (
+    LanceBufferDescriptor,
+    LanceColumnMetadata,
+    LanceColumnStatistics,
+    LanceFileMetadata,
+    LanceFileReader,
+    LanceFileStatistics,
+    LancePageMetadata,
+    ReaderResults,
+)
+
+__all__ = [
+    "LanceBufferDescriptor",
+    "LanceColumnMetadata",
+    "LanceColumnStatistics",
+    "LanceFileMetadata",
+    "LanceFileReader",
+    "LanceFileStatistics",
+    "LancePageMetadata",
+    "ReaderResults",
+]

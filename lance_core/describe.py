@@ -1,0 +1,161 @@
+"""A readable picture of a data file or a table: what is in it, how it is encoded, what that costs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from lance_core.dataset import LanceDataset
+from lance_core.errors import NotFoundError
+from lance_core.file.reader import DataFileReader
+from lance_core.format.paths import data_file_path
+from lance_core.store.open import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lance_core.file.outline import ColumnOutline, FileOutline
+    from lance_core.store.base import Store
+
+MAX_FILES = 16
+"""Data files of a table that are looked into."""
+MAX_FRAGMENTS = 20
+"""Fragments of a table that are listed."""
+_BATCH_ROWS = 1 << 16
+
+_COUNTS = re.compile(r"(num_\w+=\d+|has_\w+|layers=\[[^]]*\])(, )?")
+
+
+def describe(
+    uri: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None, measure: bool = True
+) -> str:
+    """A data file or a table as text.
+
+    Args:
+        uri: Path or address.
+        storage_options: Settings of the storage service.
+        measure: Tell how much smaller than in Arrow columns are; for this their data is read once, batch by batch.
+
+    Raises:
+        NotFoundError: There is neither a file nor a table.
+        CorruptDataError: It is damaged.
+    """
+    store = open_store(uri, storage_options)
+    if store.names("_versions"):
+        return _describe_table(LanceDataset(uri, storage_options=storage_options), measure=measure)
+    folder, _, name = os.fspath(uri).rstrip("/").rpartition("/")
+    if not name:
+        raise NotFoundError("there is neither a data file nor a table", path=os.fspath(uri))
+    files = open_store(folder or ("/" if os.fspath(uri).startswith("/") else "."), storage_options)
+    return _describe_file(files, name, measure=measure)
+
+
+def _describe_file(store: Store, name: str, *, measure: bool) -> str:
+    source = store.reader(name)
+    reader = DataFileReader(source, path=name)
+    outline = reader.outline()
+    in_globals = sum(size for _, size in outline.global_buffers)
+    head = (
+        f"{name}: Lance file {reader.version}, {reader.num_rows:,} rows, {len(outline.columns)} columns, "
+        f"{source.size:,} bytes ({outline.num_data_bytes:,} of pages, {outline.num_metadata_bytes:,} of metadata, "
+        f"{in_globals:,} of {len(outline.global_buffers)} global buffers)"
+    )
+    sizes = _arrow_bytes([reader]) if measure else {}
+    return "\n".join([head, *_metadata(reader.schema.metadata), "", *_column_table([outline], sizes)])
+
+
+def _describe_table(dataset: LanceDataset, *, measure: bool) -> str:
+    snapshot = dataset.snapshot
+    manifest = snapshot.manifest
+    numbers = dataset.table_statistics()
+    ids = ", stable row ids" if dataset.has_stable_row_ids else ""
+    head = (
+        f"{dataset.uri}: Lance table, version {dataset.version} of {manifest.timestamp:%Y-%m-%d %H:%M:%S} UTC, "
+        f"{numbers['num_rows']:,} rows"
+    )
+    sums = (
+        f"files of version {dataset.data_storage_version}{ids}: {numbers['num_data_files']:,} in "
+        f"{numbers['num_fragments']:,} fragments, {numbers['num_bytes']:,} bytes; "
+        f"{numbers['num_deleted_rows']:,} rows deleted in {numbers['num_deletion_files']:,} deletion files"
+    )
+    config = [f"config {key} = {value}" for key, value in sorted(manifest.config.items())]
+    paths = [data_file_path(file) for one in dataset.get_fragments()[:MAX_FILES] for file in one.data_files()]
+    readers = [DataFileReader(snapshot.store.reader(path), path=path) for path in paths[:MAX_FILES]]
+    lines = [head, sums, *_metadata(manifest.schema.metadata), *config, "", *_fragment_table(dataset), ""]
+    if len(readers) < numbers["num_data_files"]:
+        lines.append(f"columns of the first {len(readers)} data files:")
+    sizes = _arrow_bytes(readers) if measure else {}
+    return "\n".join([*lines, *_column_table([reader.outline() for reader in readers], sizes)])
+
+
+def _fragment_table(dataset: LanceDataset) -> list[str]:
+    rows: list[tuple[str, ...]] = [("fragment", "rows", "deleted", "files", "bytes")]
+    fragments = dataset.get_fragments()
+    for one in fragments[:MAX_FRAGMENTS]:
+        size = sum(file.file_size_bytes or 0 for file in one.data_files())
+        counts = (one.physical_rows, one.num_deletions, len(one.data_files()), size)
+        rows.append((str(one.fragment_id), *(f"{count:,}" for count in counts)))
+    more = [f"... and {len(fragments) - MAX_FRAGMENTS:,} more"] if len(fragments) > MAX_FRAGMENTS else []
+    return [*_aligned(rows, left=()), *more]
+
+
+def _metadata(metadata: Mapping[str, bytes]) -> list[str]:
+    return [f"metadata {key} = {value.decode(errors='replace')}" for key, value in sorted(metadata.items())]
+
+
+def _arrow_bytes(readers: Iterable[DataFileReader]) -> Counter[str]:
+    """Bytes of each top-level column in Arrow."""
+    sizes: Counter[str] = Counter()
+    for reader in readers:
+        numbers = reader.column_numbers
+        for batch in reader.scan(reader.schema, numbers, start=0, end=reader.num_rows, batch_size=_BATCH_ROWS):
+            for name, array in zip(batch.schema.names, batch.columns, strict=True):
+                sizes[name] += array.nbytes
+    return sizes
+
+
+def _column_table(outlines: Sequence[FileOutline], arrow_bytes: Mapping[str, int]) -> list[str]:
+    """One line for each column, summed over files; nested columns share the ratio of their top-level field."""
+    merged: dict[str, list[ColumnOutline]] = {}
+    for outline in outlines:
+        for column in outline.columns:
+            merged.setdefault(column.path, []).append(column)
+    stored: Counter[str] = Counter()
+    for path, columns in merged.items():
+        stored[_top(path, arrow_bytes)] += sum(column.num_bytes for column in columns)
+    rows = [("column", "type", "pages", "bytes", "Arrow", "encodings")]
+    told: set[str] = set()
+    for path, columns in merged.items():
+        top = _top(path, arrow_bytes)
+        ratio = "" if top in told or not stored[top] else f"{arrow_bytes.get(top, 0) / stored[top]:.1f}x"
+        told.add(top)
+        pages = [page for column in columns for page in column.pages]
+        kinds = Counter(_short(page.encoding) for page in pages)
+        size = sum(column.num_bytes for column in columns)
+        encodings = " | ".join(f"{kind} ({n})" if len(kinds) > 1 else kind for kind, n in kinds.most_common())
+        ratio = ratio if arrow_bytes else ""
+        rows.append((path, columns[0].logical_type, f"{len(pages):,}", f"{size:,}", ratio, encodings))
+    return _aligned(rows, left=(0, 1, 5))
+
+
+def _top(path: str, names: Mapping[str, int]) -> str:
+    """The top-level field of a path; names may have dots themselves."""
+    return path if path in names else path.partition(".")[0]
+
+
+def _short(encoding: str) -> str:
+    """An encoding without what differs from page to page."""
+    return _COUNTS.sub("", encoding).replace("Layout(", "(").replace(", )", ")").replace("()", "")
+
+
+def _aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> list[str]:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
