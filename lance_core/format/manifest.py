@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 
 from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format import base_path as base_paths_format
 from lance_core.format import feature_flags
 from lance_core.format.fragment import FragmentList
 from lance_core.format.index_metadata import IndexMetadata, decode_index_section, encode_index_section
@@ -28,6 +29,8 @@ from lance_core.format.transaction import Transaction, decode_transaction, encod
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from lance_core.format.base_path import BasePath
 
 LEGACY_FILE_VERSION = "0.1"
 MAX_INLINE_TRANSACTION_SIZE = 20 << 20
@@ -40,16 +43,6 @@ _SIZE = struct.Struct("<I")
 _FORMAT_VERSION = (0, 2)
 _WRITER_LIBRARY, _WRITER_VERSION = "lance-dagster", "0.1.0"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BasePath:
-    """Another place in which files of the table lie (message ``BasePath``)."""
-
-    id: int
-    path: str
-    name: str | None = None
-    is_dataset_root: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +211,7 @@ def _from_proto(pb: table_pb2.Manifest, data: bytes, end: int, path: str | None)
         writer_feature_flags=pb.writer_feature_flags,
         config=dict(pb.config),
         table_metadata=dict(pb.table_metadata),
-        base_paths=tuple(_base_path(base) for base in pb.base_paths),
+        base_paths=tuple(base_paths_format.from_proto(base) for base in pb.base_paths),
         branch=pb.branch if pb.HasField("branch") else None,
         tag=pb.tag,
         transaction_file=pb.transaction_file,
@@ -253,12 +246,6 @@ def _timestamp(pb: table_pb2.Manifest) -> datetime | None:
         return None
 
 
-def _base_path(pb: table_pb2.BasePath) -> BasePath:
-    return BasePath(
-        id=pb.id, path=pb.path, name=pb.name if pb.HasField("name") else None, is_dataset_root=pb.is_dataset_root
-    )
-
-
 def _to_proto(manifest: Manifest) -> table_pb2.Manifest:
     pb = table_pb2.Manifest(
         fields=encode_fields(manifest.schema),
@@ -274,10 +261,7 @@ def _to_proto(manifest: Manifest) -> table_pb2.Manifest:
         next_row_id=manifest.next_row_id,
         data_format=table_pb2.DataStorageFormat(file_format=_FILE_FORMAT, version=manifest.data_storage_version),
         config=dict(manifest.config),
-        base_paths=[
-            table_pb2.BasePath(id=base.id, name=base.name, is_dataset_root=base.is_dataset_root, path=base.path)
-            for base in manifest.base_paths
-        ],
+        base_paths=[base_paths_format.to_proto(base) for base in manifest.base_paths],
         table_metadata=dict(manifest.table_metadata),
         branch=manifest.branch,
         max_allocated_field_id=manifest.max_allocated_field_id,

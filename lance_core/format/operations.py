@@ -1,7 +1,7 @@
 """The operations a transaction can hold, as values.
 
-Source: the messages inside ``Transaction`` of package ``lance.table``. Operations marked "decoded only" are kept only
-as far as judging conflicts needs.
+Source: the messages inside ``Transaction`` of package ``lance.table``. Operations marked "decoded only" are never
+written by lance_core and kept only as far as judging conflicts needs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lance_core.format.base_path import BasePath
     from lance_core.format.fragment import DataFile, Fragment
     from lance_core.format.index_metadata import IndexMetadata
     from lance_core.format.schema import Schema
@@ -55,16 +56,18 @@ class Overwrite:
         fragments: New fragments (ids 0; the commit assigns them).
         schema: New schema with its metadata.
         config_upsert_values: Config entries to set.
+        initial_bases: Base paths that a new table begins with.
     """
 
     fragments: tuple[Fragment, ...]
     schema: Schema
     config_upsert_values: Mapping[str, str] = field(default_factory=dict)
+    initial_bases: tuple[BasePath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateIndex:
-    """Add and remove index entries (decoded only)."""
+    """Remove index entries (known by their uuids), then add others."""
 
     new_indices: tuple[IndexMetadata, ...] = ()
     removed_indices: tuple[IndexMetadata, ...] = ()
@@ -79,16 +82,37 @@ class RewriteGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RewrittenIndex:
+    """An index whose files were rewritten for the new row addresses.
+
+    Attributes:
+        old_id: Uuid of the entry that is replaced, 16 bytes.
+        new_id: Uuid of the new files, 16 bytes.
+        type_url: Kind of the index, None to keep what the entry says.
+        details: Description of the index that goes with it.
+        index_version: Version of the index's format.
+        files: Path and size of each new file; empty if the writer did not record them.
+    """
+
+    old_id: bytes
+    new_id: bytes
+    type_url: str | None = None
+    details: bytes = b""
+    index_version: int = 0
+    files: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
     """Lay out rows anew without changing them: compaction, materialized deletions.
 
     Attributes:
         groups: What became what.
-        has_rewritten_indices: True if index files were rewritten along with it (decoded only).
+        rewritten_indices: Indices whose files were rewritten along with it.
     """
 
     groups: tuple[RewriteGroup, ...]
-    has_rewritten_indices: bool = False
+    rewritten_indices: tuple[RewrittenIndex, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +145,21 @@ class ReserveFragments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InsertedKeys:
+    """Keys of rows that an update inserted because nobody had them: what two writers must not both do.
+
+    Attributes:
+        field_ids: Fields that make up the key.
+        hashes: Hash of each key; None if only a Bloom filter of them is known.
+        record: The whole encoded message.
+    """
+
+    field_ids: tuple[int, ...]
+    hashes: frozenset[int] | None
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """Replace rows or columns.
 
@@ -131,6 +170,9 @@ class Update:
         fields_modified: Ids of the fields rewritten in place.
         fields_for_preserving_frag_bitmap: Ids of the fields whose values the moved rows kept.
         update_mode: How the rows were rewritten.
+        updated_fragment_offsets: Row offsets whose values changed, by fragment id, as portable Roaring bitmaps; only
+            for rewritten columns on tables with stable row ids, where those rows get a new row version.
+        inserted_rows: Keys of inserted rows; None if the update does not depend on their absence.
     """
 
     removed_fragment_ids: tuple[int, ...] = ()
@@ -139,6 +181,8 @@ class Update:
     fields_modified: tuple[int, ...] = ()
     fields_for_preserving_frag_bitmap: tuple[int, ...] = ()
     update_mode: UpdateMode = UpdateMode.REWRITE_ROWS
+    updated_fragment_offsets: Mapping[int, bytes] = field(default_factory=dict)
+    inserted_rows: InsertedKeys | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +223,11 @@ class UpdateConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataReplacement:
-    """Swap data files in place: (fragment id, new file) pairs (decoded only)."""
+    """Put columns into new data files of the same rows.
+
+    Attributes:
+        replacements: Fragment id and new file; the file's fields are those it replaces.
+    """
 
     replacements: tuple[tuple[int, DataFile], ...]
 
@@ -191,7 +239,15 @@ class UpdateMemWalState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clone:
-    """First version of a branch or clone (decoded only)."""
+    """First version of a branch or clone.
+
+    Attributes:
+        is_shallow: True if it refers to the files of its source, False if they were copied.
+        ref_name: Branch of the source version; None for the main line.
+        ref_version: Number of the source version.
+        ref_path: Address of the source dataset.
+        branch_name: Branch that is created; None for a dataset of its own.
+    """
 
     is_shallow: bool
     ref_name: str | None
@@ -202,11 +258,9 @@ class Clone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateBases:
-    """Add base paths (decoded only): their ids, names and paths."""
+    """Add base paths; one with id 0 gets an id when it is committed."""
 
-    ids: tuple[int, ...]
-    names: tuple[str, ...]
-    paths: tuple[str, ...]
+    new_bases: tuple[BasePath, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,15 +49,28 @@ def decode_row_ids(data: bytes, *, num_rows: int, path: str | None = None) -> UI
     Raises:
         CorruptDataError: Not a sequence of so many ids.
     """
-    try:
-        segments = rowids_pb2.RowIdSequence.FromString(data).segments
-    except DecodeError as error:
-        raise CorruptDataError(f"the row ids cannot be decoded: {error}", path=path) from error
+    segments = _segments(data, path)
     _check_count(sum(_count(segment, path) for segment in segments), num_rows, path)
     parts = [_decode_segment(segment, path) for segment in segments]
     ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     _check_count(len(ids), num_rows, path)  # holes that lie outside their range, or are listed twice
     return ids
+
+
+def count_row_ids(data: bytes, *, path: str | None = None) -> int:
+    """How many row ids a sequence has; they are not expanded.
+
+    Raises:
+        CorruptDataError: Not a sequence of row ids.
+    """
+    return sum(_count(segment, path) for segment in _segments(data, path))
+
+
+def _segments(data: bytes, path: str | None) -> Sequence[rowids_pb2.U64Segment]:
+    try:
+        return rowids_pb2.RowIdSequence.FromString(data).segments
+    except DecodeError as error:
+        raise CorruptDataError(f"the row ids cannot be decoded: {error}", path=path) from error
 
 
 def encode_row_versions(versions: UInt64s) -> bytes:

@@ -16,7 +16,9 @@ from google.protobuf.message import DecodeError
 
 from lance_core._proto import file_pb2, table_pb2, transaction_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format import base_path as base_path_format
 from lance_core.format import fragment as fragments_format
+from lance_core.format.bitmap import encode_bitmap
 from lance_core.format.index_metadata import IndexMetadata
 from lance_core.format.operations import (
     Append,
@@ -25,6 +27,7 @@ from lance_core.format.operations import (
     DataOverlay,
     DataReplacement,
     Delete,
+    InsertedKeys,
     Merge,
     Operation,
     Overwrite,
@@ -33,6 +36,7 @@ from lance_core.format.operations import (
     Restore,
     Rewrite,
     RewriteGroup,
+    RewrittenIndex,
     UnknownOperation,
     Update,
     UpdateBases,
@@ -142,6 +146,7 @@ def _decode_overwrite(pb: transaction_pb2.Transaction.Overwrite) -> Overwrite:
         fragments=_fragments(pb.fragments),
         schema=decode_fields(pb.schema, dict(pb.schema_metadata)),
         config_upsert_values=dict(pb.config_upsert_values),
+        initial_bases=tuple(base_path_format.from_proto(base) for base in pb.initial_bases),
     )
 
 
@@ -161,7 +166,20 @@ def _decode_rewrite(pb: transaction_pb2.Transaction.Rewrite) -> Rewrite:
         groups.append(
             RewriteGroup(old_fragments=_fragments(pb.old_fragments), new_fragments=_fragments(pb.new_fragments))
         )
-    return Rewrite(groups=tuple(groups), has_rewritten_indices=bool(pb.rewritten_indices))
+    return Rewrite(
+        groups=tuple(groups), rewritten_indices=tuple(_decode_rewritten_index(one) for one in pb.rewritten_indices)
+    )
+
+
+def _decode_rewritten_index(pb: transaction_pb2.Transaction.Rewrite.RewrittenIndex) -> RewrittenIndex:
+    return RewrittenIndex(
+        old_id=pb.old_id.uuid,
+        new_id=pb.new_id.uuid,
+        type_url=pb.new_index_details.type_url if pb.HasField("new_index_details") else None,
+        details=pb.new_index_details.value,
+        index_version=pb.new_index_version,
+        files=tuple((file.path, file.size_bytes) for file in pb.new_index_files),
+    )
 
 
 def _decode_merge(pb: transaction_pb2.Transaction.Merge) -> Merge:
@@ -188,6 +206,18 @@ def _decode_update(pb: transaction_pb2.Transaction.Update) -> Update:
         fields_modified=tuple(pb.fields_modified),
         fields_for_preserving_frag_bitmap=tuple(pb.fields_for_preserving_frag_bitmap),
         update_mode=UpdateMode(pb.update_mode),
+        # Older writers listed the offsets.
+        updated_fragment_offsets={key: encode_bitmap(one.values) for key, one in pb.updated_fragment_offsets.items()}
+        | dict(pb.updated_fragment_offset_bitmaps),
+        inserted_rows=_decode_inserted_keys(pb.inserted_rows) if pb.HasField("inserted_rows") else None,
+    )
+
+
+def _decode_inserted_keys(pb: transaction_pb2.Transaction.KeyExistenceFilter) -> InsertedKeys:
+    return InsertedKeys(
+        field_ids=tuple(pb.field_ids),
+        hashes=frozenset(pb.exact.key_hashes) if pb.HasField("exact") else None,
+        record=pb.SerializeToString(),
     )
 
 
@@ -245,11 +275,7 @@ def _decode_clone(pb: transaction_pb2.Transaction.Clone) -> Clone:
 
 
 def _decode_update_bases(pb: transaction_pb2.Transaction.UpdateBases) -> UpdateBases:
-    return UpdateBases(
-        ids=tuple(base.id for base in pb.new_bases),
-        names=tuple(base.name for base in pb.new_bases),
-        paths=tuple(base.path for base in pb.new_bases),
-    )
+    return UpdateBases(new_bases=tuple(base_path_format.from_proto(base) for base in pb.new_bases))
 
 
 def _decode_data_overlay(pb: transaction_pb2.Transaction.DataOverlay) -> DataOverlay:
@@ -305,19 +331,38 @@ def _encode_overwrite(operation: Overwrite) -> tuple[str, Any]:
         schema=_fields(operation.schema),
         schema_metadata=dict(operation.schema.metadata),
         config_upsert_values=dict(operation.config_upsert_values),
+        initial_bases=[base_path_format.to_proto(base) for base in operation.initial_bases],
+    )
+
+
+def _encode_create_index(operation: CreateIndex) -> tuple[str, Any]:
+    return "create_index", transaction_pb2.Transaction.CreateIndex(
+        new_indices=[table_pb2.IndexMetadata.FromString(index.record) for index in operation.new_indices],
+        removed_indices=[table_pb2.IndexMetadata.FromString(index.record) for index in operation.removed_indices],
     )
 
 
 def _encode_rewrite(operation: Rewrite) -> tuple[str, Any]:
-    if operation.has_rewritten_indices:
-        raise UnsupportedError("lance_core does not write Rewrite operations that rewrite indices")
     group = transaction_pb2.Transaction.Rewrite.RewriteGroup
     return "rewrite", transaction_pb2.Transaction.Rewrite(
         groups=[
             group(old_fragments=_protos(each.old_fragments), new_fragments=_protos(each.new_fragments))
             for each in operation.groups
-        ]
+        ],
+        rewritten_indices=[_encode_rewritten_index(one) for one in operation.rewritten_indices],
     )
+
+
+def _encode_rewritten_index(index: RewrittenIndex) -> transaction_pb2.Transaction.Rewrite.RewrittenIndex:
+    pb = transaction_pb2.Transaction.Rewrite.RewrittenIndex(
+        old_id=table_pb2.UUID(uuid=index.old_id),
+        new_id=table_pb2.UUID(uuid=index.new_id),
+        new_index_version=index.index_version,
+        new_index_files=[table_pb2.IndexFile(path=path, size_bytes=size) for path, size in index.files],
+    )
+    if index.type_url is not None:
+        pb.new_index_details.type_url, pb.new_index_details.value = index.type_url, index.details
+    return pb
 
 
 def _encode_merge(operation: Merge) -> tuple[str, Any]:
@@ -345,7 +390,13 @@ def _encode_update(operation: Update) -> tuple[str, Any]:
         fields_modified=operation.fields_modified,
         fields_for_preserving_frag_bitmap=operation.fields_for_preserving_frag_bitmap,
         update_mode=transaction_pb2.Transaction.Update.UpdateMode.Name(operation.update_mode),
+        updated_fragment_offset_bitmaps=dict(operation.updated_fragment_offsets),
+        inserted_rows=_encode_inserted_keys(operation.inserted_rows),
     )
+
+
+def _encode_inserted_keys(keys: InsertedKeys | None) -> transaction_pb2.Transaction.KeyExistenceFilter | None:
+    return None if keys is None else transaction_pb2.Transaction.KeyExistenceFilter.FromString(keys.record)
 
 
 def _encode_project(operation: Project) -> tuple[str, Any]:
@@ -373,6 +424,32 @@ def _encode_update_config(operation: UpdateConfig) -> tuple[str, Any]:
     return "update_config", pb
 
 
+def _encode_data_replacement(operation: DataReplacement) -> tuple[str, Any]:
+    group = transaction_pb2.Transaction.DataReplacement.DataReplacementGroup
+    return "data_replacement", transaction_pb2.Transaction.DataReplacement(
+        replacements=[
+            group(fragment_id=fragment_id, new_file=fragments_format.data_file_to_proto(file))
+            for fragment_id, file in operation.replacements
+        ]
+    )
+
+
+def _encode_clone(operation: Clone) -> tuple[str, Any]:
+    return "clone", transaction_pb2.Transaction.Clone(
+        is_shallow=operation.is_shallow,
+        ref_name=operation.ref_name,
+        ref_version=operation.ref_version,
+        ref_path=operation.ref_path,
+        branch_name=operation.branch_name,
+    )
+
+
+def _encode_update_bases(operation: UpdateBases) -> tuple[str, Any]:
+    return "update_bases", transaction_pb2.Transaction.UpdateBases(
+        new_bases=[base_path_format.to_proto(base) for base in operation.new_bases]
+    )
+
+
 _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
     Append: _encode_append,
     Delete: _encode_delete,
@@ -384,4 +461,8 @@ _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
     Update: _encode_update,
     Project: _encode_project,
     UpdateConfig: _encode_update_config,
+    CreateIndex: _encode_create_index,
+    DataReplacement: _encode_data_replacement,
+    Clone: _encode_clone,
+    UpdateBases: _encode_update_bases,
 }

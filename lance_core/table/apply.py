@@ -6,18 +6,19 @@ Source: section "Transactions" of the table format; every effect was compared wi
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format import row_ids
 from lance_core.format.feature_flags import Feature
-from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, Fragment, FragmentList, RowLineageColumn
+from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, Fragment, FragmentList
 from lance_core.format.index_metadata import without_fragments
 from lance_core.format.manifest import LEGACY_FILE_VERSION, Manifest, index_section_of
 from lance_core.format.operations import (
     Append,
+    CreateIndex,
+    DataReplacement,
     Delete,
     Merge,
     Overwrite,
@@ -26,22 +27,29 @@ from lance_core.format.operations import (
     Restore,
     Rewrite,
     Update,
+    UpdateBases,
     UpdateConfig,
-    UpdateMap,
     UpdateMode,
     operation_name,
 )
+from lance_core.table.apply_rows import (
+    check_row_lineage,
+    stamped,
+    with_changed_offsets,
+    with_moved_rows,
+    with_new_rows,
+)
+from lance_core.table.apply_settings import update_config, with_bases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
 
     from lance_core.format.index_metadata import IndexMetadata
-    from lance_core.format.schema import Field, Schema
+    from lance_core.format.schema import Schema
     from lance_core.format.transaction import Transaction
 
 _FRAGMENT_REUSE_INDEX = "__lance_frag_reuse"
-_Value = TypeVar("_Value", str, bytes)
 
 
 def empty_manifest(schema: Schema, *, data_storage_version: str, enable_stable_row_ids: bool) -> Manifest:
@@ -96,12 +104,18 @@ def apply(
             following = _merge(manifest, operation, version)
         case Project():
             following = _project(manifest, operation)
+        case DataReplacement():
+            following = _replace_data(manifest, operation, version)
+        case CreateIndex():
+            following = _create_index(manifest, operation)
         case Restore():
             following = _restore(manifest, operation, restored)
         case ReserveFragments():
             following = replace(manifest, max_fragment_id=_next_fragment_id(manifest) + operation.num_fragments - 1)
         case UpdateConfig():
-            following = _update_config(manifest, operation)
+            following = update_config(manifest, operation)
+        case UpdateBases():
+            following = replace(manifest, base_paths=with_bases(manifest.base_paths, operation.new_bases))
         case _:
             raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
     _check_encodable(following)
@@ -142,20 +156,25 @@ def _overwrite(manifest: Manifest, operation: Overwrite, version: int, data_stor
         fragments=FragmentList.of(added),
         index_section=None,
         config={**manifest.config, **operation.config_upsert_values},
+        base_paths=with_bases(manifest.base_paths, operation.initial_bases),
     )
 
 
 def _update(manifest: Manifest, operation: Update, version: int) -> Manifest:
-    _check_row_ids_complete(operation.new_fragments)
+    if manifest.uses_stable_row_ids and operation.updated_fragment_offsets:
+        offsets = operation.updated_fragment_offsets
+        changed = (
+            with_changed_offsets(one, offsets[one.id], version) if one.id in offsets else one
+            for one in operation.updated_fragments
+        )
+        operation = replace(operation, updated_fragments=tuple(changed))
     swapped = _swap(manifest, operation.updated_fragments, operation.removed_fragment_ids)
-    swapped, added = _number(swapped, operation.new_fragments, version, keep_row_ids=True)
+    touched = {*operation.removed_fragment_ids, *(fragment.id for fragment in operation.updated_fragments)}
+    before = manifest.fragments.select(touched) if any(one.row_id_sequence for one in operation.new_fragments) else ()
+    swapped, added = _number(swapped, operation.new_fragments, version, before=before)
     if operation.update_mode is UpdateMode.REWRITE_COLUMNS or operation.fields_modified:
         rewritten = {fragment.id for fragment in operation.updated_fragments}
-        fields = set(operation.fields_modified)
-        swapped = _map_indices(
-            swapped,
-            lambda index: without_fragments(index, rewritten) if fields.intersection(index.fields) else index,
-        )
+        swapped = _uncovered(swapped, operation.fields_modified, rewritten)
     return replace(swapped, fragments=swapped.fragments.replaced(added=added))
 
 
@@ -165,7 +184,9 @@ def _rewrite(manifest: Manifest, operation: Rewrite) -> Manifest:
     _check_known(manifest, removed)
     _check_file_versions(manifest, added)
     if manifest.uses_stable_row_ids:
-        _check_row_ids_complete(added, required=True)
+        check_row_lineage(added)
+    if operation.rewritten_indices:
+        raise UnsupportedError("lance_core does not rewrite indices along with the rows")
     # Indices know rows by address (even on tables with stable row ids), and the addresses are gone.
     manifest = _map_indices(
         manifest,
@@ -200,6 +221,52 @@ def _project(manifest: Manifest, operation: Project) -> Manifest:
     return _without_lost_indices(manifest)
 
 
+def _replace_data(manifest: Manifest, operation: DataReplacement, version: int) -> Manifest:
+    new_files: dict[int, list[DataFile]] = {}
+    for fragment_id, file in operation.replacements:
+        new_files.setdefault(fragment_id, []).append(file)
+    _check_known(manifest, new_files)
+    live = {one.id for one in manifest.schema.walk()}
+    changed: dict[int, Fragment] = {}
+    for fragment in manifest.fragments.select(new_files):
+        for file in new_files[fragment.id]:
+            if not live.issuperset(file.fields) or not file.fields:
+                raise InvalidInputError(
+                    f"data file {file.path!r} replaces fields {file.fields}; some are not in the schema"
+                )
+            fragment = _with_replaced_file(fragment, file)  # noqa: PLW2901 one file after the other
+        changed[fragment.id] = stamped(fragment, version) if manifest.uses_stable_row_ids else fragment
+        manifest = _uncovered(manifest, [one for file in new_files[fragment.id] for one in file.fields], {fragment.id})
+    _check_file_versions(manifest, changed.values())
+    manifest = _with_mixed_versions(manifest, changed.values())
+    return replace(manifest, fragments=manifest.fragments.replaced(updated=changed))
+
+
+def _with_replaced_file(fragment: Fragment, new: DataFile) -> Fragment:
+    """A file with the very same columns takes the old one's place; else the old columns become tombstones."""
+    files = list(fragment.files)
+    for place, old in enumerate(files):
+        if old.fields == new.fields and _file_version(old) == _file_version(new):
+            files[place] = new
+            return replace(fragment, files=tuple(files))
+    gone = set(new.fields)
+    files = [
+        replace(old, fields=tuple(TOMBSTONE_FIELD_ID if one in gone else one for one in old.fields)) for old in files
+    ]
+    return _without_dead_files(replace(fragment, files=(*files, new)))
+
+
+def _create_index(manifest: Manifest, operation: CreateIndex) -> Manifest:
+    removed = {index.uuid for index in operation.removed_indices}
+    added = {index.uuid for index in operation.new_indices}
+    live = {one.id for one in manifest.schema.walk()}
+    for index in operation.new_indices:
+        if not live.issuperset(index.fields):
+            raise InvalidInputError(f"index {index.name!r} is over fields that the schema does not have")
+    kept = [index for index in manifest.indices if index.uuid not in removed | added]
+    return replace(manifest, index_section=index_section_of((*kept, *operation.new_indices)))
+
+
 def _restore(manifest: Manifest, operation: Restore, restored: Manifest | None) -> Manifest:
     if restored is None or restored.version != operation.version:
         raise InvalidInputError(f"version {operation.version} is to be restored but was not given")
@@ -214,22 +281,6 @@ def _restore(manifest: Manifest, operation: Restore, restored: Manifest | None) 
     )
 
 
-def _update_config(manifest: Manifest, operation: UpdateConfig) -> Manifest:
-    schema = manifest.schema
-    if operation.schema_metadata_updates is not None:
-        updates = _encoded(operation.schema_metadata_updates)
-        schema = replace(schema, metadata=_updated(schema.metadata, *updates))
-    if operation.field_metadata_updates:
-        schema = _with_field_metadata(schema, operation.field_metadata_updates)
-    config, table_metadata = manifest.config, manifest.table_metadata
-    if operation.config_updates is not None:
-        config = _updated(config, operation.config_updates.update_entries, operation.config_updates.replace)
-    if operation.table_metadata_updates is not None:
-        table_updates = operation.table_metadata_updates
-        table_metadata = _updated(table_metadata, table_updates.update_entries, table_updates.replace)
-    return replace(manifest, schema=schema, config=config, table_metadata=table_metadata)
-
-
 def _swap(manifest: Manifest, updated: tuple[Fragment, ...], removed: tuple[int, ...]) -> Manifest:
     by_id = {fragment.id: _without_dead_files(fragment) for fragment in updated}
     _check_known(manifest, [*by_id, *removed])
@@ -242,9 +293,12 @@ def _swap(manifest: Manifest, updated: tuple[Fragment, ...], removed: tuple[int,
 
 
 def _number(
-    manifest: Manifest, fragments: tuple[Fragment, ...], version: int, *, keep_row_ids: bool = False
+    manifest: Manifest, fragments: tuple[Fragment, ...], version: int, *, before: Sequence[Fragment] = ()
 ) -> tuple[Manifest, list[Fragment]]:
-    """Give new fragments their ids, and their rows theirs if the table has stable row ids."""
+    """Give new fragments their ids, and their rows theirs if the table has stable row ids.
+
+    ``before`` are the fragments that rows which bring their ids came from.
+    """
     _check_file_versions(manifest, fragments)
     next_id, next_row_id = _next_fragment_id(manifest), manifest.next_row_id
     numbered: list[Fragment] = []
@@ -258,8 +312,11 @@ def _number(
                 last_updated_at_version_sequence=None,
                 created_at_version_sequence=None,
             )
-        elif not (keep_row_ids and fragment.row_id_sequence is not None):
-            new = _with_new_row_ids(new, next_row_id, version)
+        elif before:
+            new, count = with_moved_rows(new, next_row_id, version, before=before)
+            next_row_id += count
+        else:
+            new = with_new_rows(new, next_row_id, version)
             next_row_id += fragment.physical_rows
         numbered.append(new)
     highest = next_id - 1 if fragments else manifest.max_fragment_id
@@ -267,37 +324,11 @@ def _number(
     return _with_mixed_versions(manifest, fragments), numbered
 
 
-def _with_new_row_ids(fragment: Fragment, first: int, version: int) -> Fragment:
-    versions = row_ids.encode_row_version(version, num_rows=fragment.physical_rows)
-    return replace(
-        fragment,
-        row_id_sequence=row_ids.encode_row_id_range(first, first + fragment.physical_rows),
-        last_updated_at_version_sequence=versions,
-        created_at_version_sequence=versions,
-    )
-
-
 def _stamped_if_changed(manifest: Manifest, fragment: Fragment, version: int) -> Fragment:
     before = manifest.fragments.find(fragment.id)
     if before is None:
         raise UnsupportedError("lance_core does not add rows in a Merge on tables with stable row ids")
-    if before.files == fragment.files or isinstance(before.last_updated_at_version_sequence, RowLineageColumn):
-        return fragment
-    stamp = row_ids.encode_row_version(version, num_rows=fragment.physical_rows)
-    return replace(fragment, last_updated_at_version_sequence=stamp)
-
-
-def _check_row_ids_complete(fragments: Iterable[Fragment], *, required: bool = False) -> None:
-    for fragment in fragments:
-        sequences = (
-            fragment.row_id_sequence,
-            fragment.last_updated_at_version_sequence,
-            fragment.created_at_version_sequence,
-        )
-        if None in sequences and (required or any(sequence is not None for sequence in sequences)):
-            raise UnsupportedError(
-                "on tables with stable row ids, rewritten fragments need their row ids and both row versions"
-            )
+    return fragment if before.files == fragment.files else stamped(fragment, version)
 
 
 def _check_known(manifest: Manifest, fragment_ids: Collection[int]) -> None:
@@ -385,6 +416,19 @@ def _map_indices(manifest: Manifest, change: Callable[[IndexMetadata], IndexMeta
     return manifest if after == before else replace(manifest, index_section=index_section_of(after))
 
 
+def _uncovered(manifest: Manifest, field_ids: Collection[int], fragment_ids: Collection[int]) -> Manifest:
+    """Take fragments out of the indices over fields whose values changed in them."""
+    fields = set(field_ids)
+    return _map_indices(
+        manifest,
+        lambda index: (
+            without_fragments(index, fragment_ids)
+            if fields.intersection((*index.fields, *index.covering_fields))
+            else index
+        ),
+    )
+
+
 def _without_lost_indices(manifest: Manifest) -> Manifest:
     live = {one.id for one in manifest.schema.walk()}
     before = manifest.indices
@@ -418,27 +462,3 @@ def _with_feature_flags(manifest: Manifest) -> Manifest:
             both | manifest.writer_feature_flags & _KEPT | (Feature.CONFIG if manifest.config else 0)
         ),
     )
-
-
-def _encoded(update: UpdateMap) -> tuple[dict[str, bytes | None], bool]:
-    entries = {key: None if value is None else value.encode() for key, value in update.update_entries.items()}
-    return entries, update.replace
-
-
-def _updated(
-    before: Mapping[str, _Value], entries: Mapping[str, _Value | None], starts_empty: bool
-) -> dict[str, _Value]:
-    merged: dict[str, _Value | None] = {**({} if starts_empty else before), **entries}
-    return {key: value for key, value in merged.items() if value is not None}
-
-
-def _with_field_metadata(schema: Schema, updates: Mapping[int, UpdateMap]) -> Schema:
-    unknown = sorted(set(updates) - {one.id for one in schema.walk()})
-    if unknown:
-        raise InvalidInputError(f"the schema has no fields with ids {unknown}")
-
-    def change(one: Field) -> Field:
-        metadata = _updated(one.metadata, *_encoded(updates[one.id])) if one.id in updates else one.metadata
-        return replace(one, metadata=metadata, children=tuple(change(child) for child in one.children))
-
-    return replace(schema, fields=tuple(change(one) for one in schema.fields))

@@ -8,11 +8,11 @@ import pytest
 
 from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
+from lance_core.format.base_path import BasePath
 from lance_core.format.feature_flags import Feature
 from lance_core.format.fragment import DataFile, Fragment, FragmentList
 from lance_core.format.manifest import (
     MAX_INLINE_TRANSACTION_SIZE,
-    BasePath,
     Manifest,
     decode_manifest_file,
     encode_manifest_file,

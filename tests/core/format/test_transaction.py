@@ -1,9 +1,12 @@
 import pyarrow as pa
 import pytest
 
-from lance_core._proto import transaction_pb2
+from lance_core._proto import table_pb2, transaction_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.base_path import BasePath
+from lance_core.format.bitmap import encode_bitmap
 from lance_core.format.fragment import DataFile, Fragment
+from lance_core.format.index_metadata import IndexMetadata
 from lance_core.format.operations import (
     Append,
     Clone,
@@ -11,6 +14,7 @@ from lance_core.format.operations import (
     DataOverlay,
     DataReplacement,
     Delete,
+    InsertedKeys,
     Merge,
     Overwrite,
     Project,
@@ -18,6 +22,7 @@ from lance_core.format.operations import (
     Restore,
     Rewrite,
     RewriteGroup,
+    RewrittenIndex,
     UnknownOperation,
     Update,
     UpdateBases,
@@ -34,11 +39,24 @@ FILE = DataFile(path="a.lance", fields=(0,), column_indices=(0,), file_major_ver
 ONE = Fragment(id=1, files=(FILE,), physical_rows=10)
 TWO = Fragment(id=2, files=(FILE,), physical_rows=20)
 
+INDEX = IndexMetadata.from_proto(table_pb2.IndexMetadata(name="i", fields=[3], uuid={"uuid": b"u" * 16}))
+_KEYS = transaction_pb2.Transaction.KeyExistenceFilter(field_ids=[0], exact={"key_hashes": [5, 6]})
+INSERTED = InsertedKeys(field_ids=(0,), hashes=frozenset({5, 6}), record=_KEYS.SerializeToString())
+
 WRITTEN = [
     Append(fragments=(ONE, TWO)),
     Delete(updated_fragments=(ONE,), deleted_fragment_ids=(2, 3), predicate="a > 1"),
     Overwrite(fragments=(ONE,), schema=SCHEMA, config_upsert_values={"x": "y"}),
-    Rewrite(groups=(RewriteGroup(old_fragments=(ONE,), new_fragments=(TWO,)),)),
+    Overwrite(fragments=(), schema=SCHEMA, initial_bases=(BasePath(id=1, path="/b", name="n", is_dataset_root=True),)),
+    Rewrite(
+        groups=(RewriteGroup(old_fragments=(ONE,), new_fragments=(TWO,)),),
+        rewritten_indices=(
+            RewrittenIndex(
+                old_id=b"o" * 16, new_id=b"n" * 16, type_url="/t", details=b"d", index_version=2, files=(("f", 3),)
+            ),
+            RewrittenIndex(old_id=b"o" * 16, new_id=b"n" * 16),
+        ),
+    ),
     Merge(fragments=(ONE, TWO), schema=SCHEMA, preserves_nullability=True),
     Restore(version=7),
     ReserveFragments(num_fragments=3),
@@ -49,6 +67,8 @@ WRITTEN = [
         fields_modified=(0,),
         fields_for_preserving_frag_bitmap=(1,),
         update_mode=UpdateMode.REWRITE_COLUMNS,
+        updated_fragment_offsets={1: encode_bitmap([0, 3])},
+        inserted_rows=INSERTED,
     ),
     Project(schema=Schema(fields=SCHEMA.fields), preserves_nullability=True),
     UpdateConfig(
@@ -56,6 +76,10 @@ WRITTEN = [
         table_metadata_updates=UpdateMap(update_entries={}, replace=True),
         field_metadata_updates={0: UpdateMap(update_entries={"empty": ""})},
     ),
+    DataReplacement(replacements=((1, FILE), (2, FILE))),
+    CreateIndex(new_indices=(INDEX,), removed_indices=(INDEX,)),
+    Clone(is_shallow=True, ref_name="b", ref_version=3, ref_path="/x", branch_name=None),
+    UpdateBases(new_bases=(BasePath(id=0, path="/b"), BasePath(id=2, path="/c", name=""))),
 ]
 
 
@@ -73,20 +97,8 @@ def decode(**operation):
 
 def test_operations_that_are_only_judged():
     message = transaction_pb2.Transaction
-    assert decode(create_index=message.CreateIndex(new_indices=[{"name": "i", "fields": [3]}])).new_indices[
-        0
-    ].fields == (3,)
-    replaced = decode(
-        data_replacement=message.DataReplacement(replacements=[{"fragment_id": 4, "new_file": {"path": "p"}}])
-    )
-    assert isinstance(replaced, DataReplacement)
-    assert replaced.replacements[0][0] == 4
     assert decode(update_mem_wal_state=message.UpdateMemWalState()) == UpdateMemWalState()
-    assert decode(update_bases=message.UpdateBases(new_bases=[{"id": 1, "path": "/p"}])) == UpdateBases(
-        ids=(1,), names=("",), paths=("/p",)
-    )
     assert decode(data_overlay=message.DataOverlay(groups=[{"fragment_id": 2}])) == DataOverlay(fragment_ids=(2,))
-    assert isinstance(decode(clone=message.Clone(ref_version=2)), Clone)
 
 
 def test_operation_of_the_future_is_unknown():
@@ -107,9 +119,15 @@ def test_forms_of_older_writers():
     assert config.schema_metadata_updates == UpdateMap(update_entries={"s": "m"}, replace=True)
 
 
+def test_changed_offsets_of_older_writers():
+    update = transaction_pb2.Transaction.Update()
+    update.updated_fragment_offsets[3].values.extend([4, 1])
+    assert decode(update=update).updated_fragment_offsets == {3: encode_bitmap([1, 4])}
+
+
 def test_what_is_only_judged_is_not_written():
-    with pytest.raises(UnsupportedError, match="CreateIndex"):
-        encode_transaction(Transaction(read_version=1, uuid="u", operation=CreateIndex()))
+    with pytest.raises(UnsupportedError, match="DataOverlay"):
+        encode_transaction(Transaction(read_version=1, uuid="u", operation=DataOverlay(fragment_ids=())))
 
 
 def test_garbage_is_refused():

@@ -1,17 +1,22 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
 from lance_core._proto import table_pb2
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lance_core.format.base_path import BasePath
+from lance_core.format.bitmap import encode_bitmap
 from lance_core.format.feature_flags import Feature
 from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment
+from lance_core.format.index_metadata import IndexMetadata
 from lance_core.format.operations import (
     Append,
     CreateIndex,
+    DataReplacement,
     Delete,
     Merge,
     Overwrite,
@@ -21,11 +26,13 @@ from lance_core.format.operations import (
     Rewrite,
     RewriteGroup,
     Update,
+    UpdateBases,
     UpdateConfig,
     UpdateMap,
+    UpdateMemWalState,
     UpdateMode,
 )
-from lance_core.format.row_ids import decode_row_ids, decode_row_versions
+from lance_core.format.row_ids import decode_row_ids, decode_row_versions, encode_row_id_range, encode_row_ids
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import Transaction
 from lance_core.table.apply import apply, empty_manifest
@@ -64,6 +71,11 @@ def with_index(manifest, *, covers=(0, 1), fields=(0,), name="i"):
     pb = table_pb2.IndexMetadata(name=name, fields=fields, fragment_bitmap=BitMap(covers).serialize())
     section = table_pb2.IndexSection(indices=[pb]).SerializeToString()
     return replace(manifest, index_section=(manifest.index_section or b"") + section)
+
+
+def index(name, *, field=0):
+    pb = table_pb2.IndexMetadata(name=name, fields=[field], uuid={"uuid": name.encode() * 16})
+    return IndexMetadata.from_proto(pb)
 
 
 def test_creation():
@@ -244,8 +256,61 @@ def test_update_config():
 
 
 def test_operations_that_are_not_carried_out():
-    with pytest.raises(UnsupportedError, match="CreateIndex"):
-        run(table(), CreateIndex())
+    with pytest.raises(UnsupportedError, match="UpdateMemWalState"):
+        run(table(), UpdateMemWalState())
+
+
+def test_create_index_replaces_by_uuid():
+    before = run(table(), CreateIndex(new_indices=(index("a"), index("b"))))
+    manifest = run(before, CreateIndex(new_indices=(index("c"),), removed_indices=(index("a"),)))
+    assert [one.name for one in manifest.indices] == ["b", "c"]
+    with pytest.raises(InvalidInputError, match="fields"):
+        run(before, CreateIndex(new_indices=(index("d", field=9),)))
+
+
+def test_replaced_files_take_the_place_of_the_same_columns():
+    before = with_index(with_index(table(), fields=(0,)), fields=(1,))
+    file = replace(before.fragments[0].files[0], path="new.lance")
+    manifest = run(before, DataReplacement(replacements=((0, file),)))
+    assert manifest.fragments[0].files == (file,)
+    assert [one.fragment_ids for one in manifest.indices] == [{1}, {1}]
+
+
+def test_replaced_columns_become_tombstones():
+    before = with_index(with_index(table(), fields=(0,)), fields=(1,))
+    old = before.fragments[0].files[0]
+    file = replace(old, path="new.lance", fields=(1,), column_indices=(0,))
+    manifest = run(before, DataReplacement(replacements=((0, file),)))
+    assert manifest.fragments[0].files == (replace(old, fields=(0, -2)), file)
+    assert [one.fragment_ids for one in manifest.indices] == [{0, 1}, {1}]
+    with pytest.raises(InvalidInputError, match="schema"):
+        run(before, DataReplacement(replacements=((0, replace(file, fields=(7,))),)))
+    with pytest.raises(InvalidInputError, match="no fragments"):
+        run(before, DataReplacement(replacements=((7, file),)))
+
+
+def test_replaced_data_changes_all_rows_of_a_stable_fragment():
+    before = table(stable=True)
+    manifest = run(before, DataReplacement(replacements=((0, replace(new().files[0], path="n")),)))
+    assert ids_and_versions(manifest.fragments[0])[1:] == ([1] * 10, [2] * 10)
+    assert manifest.fragments[1] == before.fragments[1]
+
+
+def test_base_paths_get_the_smallest_free_id():
+    manifest = run(table(), UpdateBases(new_bases=(BasePath(id=2, path="/two"), BasePath(id=0, path="/one"))))
+    manifest = run(manifest, UpdateBases(new_bases=(BasePath(id=0, path="/three", name="n"),)))
+    assert {base.path: base.id for base in manifest.base_paths} == {"/two": 2, "/one": 1, "/three": 3}
+    assert manifest.reader_feature_flags == manifest.writer_feature_flags == Feature.BASE_PATHS
+    for twice in (BasePath(id=1, path="/x"), BasePath(id=0, path="/one"), BasePath(id=0, path="/x", name="n")):
+        with pytest.raises(InvalidInputError, match="two base paths"):
+            run(manifest, UpdateBases(new_bases=(twice,)))
+
+
+def test_overwrite_brings_base_paths():
+    bases = (BasePath(id=0, path="/b"),)
+    assert run(table(), Overwrite(fragments=(), schema=SCHEMA, initial_bases=bases)).base_paths == (
+        BasePath(id=1, path="/b"),
+    )
 
 
 def ids_and_versions(fragment):
@@ -271,6 +336,40 @@ def test_stable_row_ids_count_on():
 def test_row_ids_are_dropped_where_the_table_has_none():
     manifest = run(table(), Append(fragments=(new(2, row_id_sequence=b"x"),)))
     assert manifest.fragments[2].row_id_sequence is None
+
+
+def test_moved_rows_keep_their_ids_and_creation():
+    before = run(table(stable=True), Append(fragments=(new(4),)))
+    moved = new(4, row_id_sequence=encode_row_ids(np.array([22, 3], np.uint64)))
+    operation = Update(
+        updated_fragments=(deleted(before.fragments[0], 1),),
+        removed_fragment_ids=(2,),
+        new_fragments=(moved, new(2)),
+    )
+    manifest = run(before, operation)
+    assert ids_and_versions(manifest.fragments[2]) == ([22, 3, 25, 26], [2, 1, 3, 3], [3] * 4)
+    assert ids_and_versions(manifest.fragments[3]) == ([27, 28], [3, 3], [3, 3])
+    assert manifest.next_row_id == 29
+    with pytest.raises(InvalidInputError, match="row id 15"):
+        run(before, replace(operation, new_fragments=(new(1, row_id_sequence=encode_row_id_range(15, 16)),)))
+    with pytest.raises(InvalidInputError, match="comes with 2"):
+        run(before, replace(operation, new_fragments=(new(1, row_id_sequence=encode_row_id_range(3, 5)),)))
+
+
+def test_rewritten_columns_stamp_the_rows_named():
+    before = table(stable=True)
+    operation = Update(
+        updated_fragments=(before.fragments[0],),
+        fields_modified=(1,),
+        update_mode=UpdateMode.REWRITE_COLUMNS,
+        updated_fragment_offsets={0: encode_bitmap([0, 9])},
+    )
+    manifest = run(before, operation)
+    assert ids_and_versions(manifest.fragments[0])[1:] == ([1] * 10, [2] + [1] * 8 + [2])
+    with pytest.raises(InvalidInputError, match="offset 10"):
+        run(before, replace(operation, updated_fragment_offsets={0: encode_bitmap([10])}))
+    with pytest.raises(CorruptDataError):
+        run(before, replace(operation, updated_fragment_offsets={0: b"x"}))
 
 
 def test_stable_rewrite_needs_the_ids():

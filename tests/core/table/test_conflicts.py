@@ -1,10 +1,13 @@
 """The matrix, checked against the measured one in the notation of the measurement."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
 from lance_core._proto import table_pb2
+from lance_core.format.base_path import BasePath
 from lance_core.format.fragment import DataFile, Fragment
 from lance_core.format.index_metadata import decode_index_section
 from lance_core.format.operations import (
@@ -14,6 +17,7 @@ from lance_core.format.operations import (
     DataOverlay,
     DataReplacement,
     Delete,
+    InsertedKeys,
     Merge,
     Overwrite,
     Project,
@@ -68,7 +72,7 @@ def operations(number):
         "DataRepl": DataReplacement(replacements=((number, FILE),)),
         "Restore": Restore(version=1),
         "Reserve": ReserveFragments(num_fragments=1),
-        "Bases": UpdateBases(ids=(), names=(), paths=()),
+        "Bases": UpdateBases(new_bases=(BasePath(id=number, path=f"/base {number}"),)),
         "MemWal": UpdateMemWalState(),
         "Clone": Clone(is_shallow=True, ref_name=None, ref_version=1, ref_path="", branch_name=None),
     }
@@ -116,6 +120,13 @@ MEASURED = {
     "TableMeta": {"I*": "TableMeta"},
     "Restore": {"I": "SchemaMeta FieldMeta MemWal"},
     "Reserve": {"I": "Overwrite Restore"},
+    "Index": {"I": "Overwrite Restore MemWal", "R": "Index DataRepl", "R*": "Rewrite"},
+    "DataRepl": {
+        "I": "Overwrite Restore MemWal",
+        "R": "Merge|Merge pn|Project|Index",
+        "R*": "Update columns|Update rows|Rewrite|DataRepl",
+    },
+    "Bases": {"I*": "Bases"},
 }
 MEASURED["Merge pn"] = MEASURED["Merge"]
 MEASURED["Delete whole"] = MEASURED["Delete"]
@@ -174,3 +185,42 @@ def test_index_of_unknown_coverage_may_cover_everything():
     pb = table_pb2.IndexMetadata(name="i", fields=[0])
     unknown = decode_index_section(table_pb2.IndexSection(indices=[pb]).SerializeToString())
     assert judge(operations(1)["Rewrite"], CreateIndex(new_indices=unknown)) is Verdict.RETRY
+
+
+def test_index_over_another_column_than_the_one_replaced():
+    pb = table_pb2.IndexMetadata(name="other", fields=[1], fragment_bitmap=BitMap([1]).serialize())
+    index = CreateIndex(new_indices=decode_index_section(table_pb2.IndexSection(indices=[pb]).SerializeToString()))
+    assert judge(index, operations(1)["DataRepl"]) is Verdict.COMPATIBLE
+    assert judge(operations(1)["DataRepl"], index) is Verdict.COMPATIBLE
+    assert judge(index, operations(1)["Index"]) is Verdict.COMPATIBLE
+
+
+def test_an_index_is_built_again_when_its_values_changed_meanwhile():
+    ours = operations(1)["Index"]
+    changed = replace(operations(1)["Update columns"], fields_modified=(0,))
+    assert judge(ours, changed) is Verdict.RETRY
+    assert judge(ours, replace(changed, fields_modified=(1,))) is Verdict.COMPATIBLE
+    assert judge(ours, replace(operations(2)["Update columns"], fields_modified=(0,))) is Verdict.COMPATIBLE
+
+
+def inserting(hashes, *, fields=(0,)):
+    return Update(new_fragments=(fragment(0),), inserted_rows=InsertedKeys(field_ids=fields, hashes=hashes, record=b""))
+
+
+def test_two_writers_that_insert_one_key():
+    ours = inserting(frozenset({1, 2}))
+    assert judge(ours, inserting(frozenset({2, 3}))) is Verdict.RETRY
+    assert judge(ours, inserting(frozenset({3}))) is Verdict.COMPATIBLE
+    assert judge(ours, inserting(None)) is Verdict.RETRY
+    assert judge(ours, inserting(frozenset({3}), fields=(1,))) is Verdict.RETRY
+    assert judge(ours, Update(new_fragments=(fragment(0),))) is Verdict.COMPATIBLE
+
+
+def test_base_paths_of_one_name_or_address():
+    def bases(number, path, name):
+        return UpdateBases(new_bases=(BasePath(id=number, path=path, name=name),))
+
+    ours = bases(0, "/a", "n")
+    assert judge(ours, bases(0, "/b", "n")) is Verdict.INCOMPATIBLE
+    assert judge(ours, bases(0, "/a", "m")) is Verdict.INCOMPATIBLE
+    assert judge(ours, bases(0, "/b", "m")) is Verdict.COMPATIBLE

@@ -1,0 +1,149 @@
+"""Ids and versions of rows in the fragments that an operation brings: a pure part of `lance_core.table.apply`.
+
+Only tables with stable row ids have them. Source: section "Row lineage" of the table format, and what pylance 14.0.2
+writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.bitmap import decode_bitmap
+from lance_core.format.fragment import RowLineageColumn
+from lance_core.format.row_ids import (
+    count_row_ids,
+    decode_row_ids,
+    decode_row_versions,
+    encode_row_id_range,
+    encode_row_ids,
+    encode_row_version,
+    encode_row_versions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
+
+    from lance_core.format.fragment import Fragment
+
+    UInt64s = npt.NDArray[np.uint64]
+
+
+def with_new_rows(fragment: Fragment, first: int, version: int) -> Fragment:
+    """Give all rows of a fragment new ids from ``first`` on; they were created in ``version``."""
+    versions = encode_row_version(version, num_rows=fragment.physical_rows)
+    return replace(
+        fragment,
+        row_id_sequence=encode_row_id_range(first, first + fragment.physical_rows),
+        last_updated_at_version_sequence=versions,
+        created_at_version_sequence=versions,
+    )
+
+
+def with_moved_rows(
+    fragment: Fragment, first: int, version: int, *, before: Sequence[Fragment]
+) -> tuple[Fragment, int]:
+    """Complete what is known of a fragment whose first rows were moved there and whose others are new.
+
+    Moved rows keep their ids, and the version that created them; new ones get ids from ``first`` on. All were changed
+    in ``version``.
+
+    Args:
+        fragment: Its row ids may end before its rows do; its row versions may be missing.
+        first: First row id that is free.
+        version: The version being made.
+        before: Fragments that the rows came from, to look up when they were created.
+
+    Returns:
+        The fragment, and how many new row ids it took.
+    """
+    known = fragment.row_id_sequence
+    if not isinstance(known, bytes):
+        return with_new_rows(fragment, first, version), fragment.physical_rows
+    num_moved = count_row_ids(known)
+    if num_moved > fragment.physical_rows:
+        raise InvalidInputError(f"a fragment of {fragment.physical_rows} rows comes with {num_moved} row ids")
+    moved = decode_row_ids(known, num_rows=num_moved)
+    added = fragment.physical_rows - len(moved)
+    ids = np.concatenate([moved, np.arange(first, first + added, dtype=np.uint64)])
+    created = fragment.created_at_version_sequence
+    if created is None:
+        versions = np.concatenate([_creation_versions(moved, before), np.full(added, version, np.uint64)])
+        created = encode_row_versions(versions)
+    return replace(
+        fragment,
+        row_id_sequence=encode_row_ids(ids) if added else known,
+        created_at_version_sequence=created,
+        last_updated_at_version_sequence=encode_row_version(version, num_rows=fragment.physical_rows),
+    ), added
+
+
+def with_changed_offsets(fragment: Fragment, offsets: bytes, version: int) -> Fragment:
+    """Say of some rows of a fragment that they were changed in ``version``.
+
+    Args:
+        fragment: With its row versions.
+        offsets: Row offsets, as a bitmap.
+        version: The version being made.
+    """
+    sequence = fragment.last_updated_at_version_sequence
+    if not isinstance(sequence, bytes):
+        return fragment
+    changed = decode_bitmap(offsets, f"changed rows of fragment {fragment.id}")
+    if changed and changed.max() >= fragment.physical_rows:
+        raise InvalidInputError(f"fragment {fragment.id} has no row offset {changed.max()}")
+    versions = decode_row_versions(sequence, num_rows=fragment.physical_rows).copy()
+    versions[np.fromiter(changed, np.int64, len(changed))] = version
+    return replace(fragment, last_updated_at_version_sequence=encode_row_versions(versions))
+
+
+def stamped(fragment: Fragment, version: int) -> Fragment:
+    """Say of all rows of a fragment that they were changed in ``version``."""
+    if isinstance(fragment.last_updated_at_version_sequence, RowLineageColumn):
+        return fragment
+    stamp = encode_row_version(version, num_rows=fragment.physical_rows)
+    return replace(fragment, last_updated_at_version_sequence=stamp)
+
+
+def check_row_lineage(fragments: Iterable[Fragment]) -> None:
+    """Refuse rewritten fragments that do not say which rows they hold.
+
+    Raises:
+        UnsupportedError: A sequence is missing.
+    """
+    for fragment in fragments:
+        sequences = (
+            fragment.row_id_sequence,
+            fragment.last_updated_at_version_sequence,
+            fragment.created_at_version_sequence,
+        )
+        if None in sequences:
+            raise UnsupportedError(
+                "on tables with stable row ids, rewritten fragments need their row ids and both row versions"
+            )
+
+
+def _creation_versions(ids: UInt64s, before: Sequence[Fragment]) -> UInt64s:
+    """The version that created each row, looked up in the fragments it may have come from."""
+    known_ids, known_versions = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    for fragment in before:
+        sequence, created = fragment.row_id_sequence, fragment.created_at_version_sequence
+        if not isinstance(sequence, bytes) or not isinstance(created, bytes):
+            raise UnsupportedError(f"fragment {fragment.id} keeps its row lineage in a data file")
+        known_ids.append(decode_row_ids(sequence, num_rows=fragment.physical_rows))
+        known_versions.append(decode_row_versions(created, num_rows=fragment.physical_rows))
+    all_ids, all_versions = np.concatenate(known_ids), np.concatenate(known_versions)
+    order = np.argsort(all_ids, kind="stable")
+    places = np.searchsorted(all_ids[order], ids)
+    found = places < len(order)
+    found[found] = all_ids[order[places[found]]] == ids[found]
+    if not found.all():
+        raise InvalidInputError(
+            f"row id {ids[~found][0]} was moved, but no fragment that the update changes or removes has it"
+        )
+    return all_versions[order[places]]
