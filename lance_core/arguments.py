@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.file_version import check_writable, resolve_version
 from lance_core.table.stage import FileLimits
 
 if TYPE_CHECKING:
@@ -14,12 +15,10 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_ROWS_PER_FILE = 1024 * 1024
 DEFAULT_MAX_BYTES_PER_FILE = 90 * 1024**3
-DEFAULT_STORAGE_VERSION = "2.2"
 DEFAULT_CONFLICT_RETRIES = 10
 DEFAULT_REPLACE_RETRIES = 50
 
 WRITE_MODES = ("create", "append", "overwrite")
-_STORAGE_VERSION_NAMES = {"stable": DEFAULT_STORAGE_VERSION}
 
 # Arguments of pylance that are only hints: whatever their value, the result is the same.
 _HINTS = frozenset(
@@ -119,9 +118,8 @@ def file_version(asked: str | None, existing: Snapshot | None) -> str:
     Raises:
         UnsupportedError: A version that lance_core does not write.
     """
-    chosen = _STORAGE_VERSION_NAMES.get(asked, asked) if asked is not None else None
-    if chosen is None:
-        chosen = DEFAULT_STORAGE_VERSION if existing is None else existing.manifest.data_storage_version
-    if chosen != DEFAULT_STORAGE_VERSION:
-        raise UnsupportedError(f"lance_core writes file version {DEFAULT_STORAGE_VERSION}, not {chosen}")
-    return chosen
+    if asked is None and existing is not None:
+        asked = existing.manifest.data_storage_version
+    chosen = resolve_version(asked)
+    check_writable(chosen)
+    return chosen.name

@@ -1,7 +1,8 @@
-"""Write one data file of version 2.2.
+"""Write one data file.
 
 Page buffers come first, each at a multiple of 64 bytes, then the file descriptor, the metadata of the columns, and the
-footer. Each column collects rows until a page is full; pages of different columns have independent bounds.
+footer. Each field collects rows until a page is full; what pages look like is the business of one module for each
+generation of the format: `lance_core.file.write_v2_1` and its likes.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lance_core.encoding.leaves import check_nulls, leaf_paths
-from lance_core.encoding.pages import encode_leaf
 from lance_core.errors import InvalidInputError
-from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, encode_column, encode_descriptor
+from lance_core.file.write_v2_0 import FieldWriterV20
+from lance_core.file.write_v2_1 import FieldWriterV21
+from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, encode_descriptor
 from lance_core.format.file_version import check_writable, resolve_version
 from lance_core.format.footer import Footer, encode_footer, encode_table
-from lance_core.format.page_layout import encode_layout
 
 if TYPE_CHECKING:
-    from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.values import Bytes
+    from lance_core.file.field_writer import FieldWriter
+    from lance_core.format.file_version import FileVersion
     from lance_core.format.schema import Field, Schema
     from lance_core.store.base import ObjectWriter
 
@@ -36,7 +37,7 @@ class WrittenDataFile:
     Attributes:
         num_rows: Rows.
         size: Bytes.
-        field_ids: Fields that have a column (leaves only).
+        field_ids: Fields that have a column: leaves; in version 2.0 lists and structs too.
         column_indices: Their columns, in the same order.
         major: Major version.
         minor: Minor version.
@@ -52,14 +53,35 @@ class WrittenDataFile:
 
 @dataclass(slots=True)
 class _Collected:
-    """Rows of one top-level field that wait for their page, and the pages of its leaves."""
+    """Rows of one top-level field that wait for their page."""
 
-    top: Field
-    paths: list[LeafPath]
-    pages: list[list[Page]]
+    writer: FieldWriter
     arrays: list[pa.Array] = field(default_factory=list)
     num_bytes: int = 0
-    num_rows: int = 0
+
+
+def check_schema(schema: Schema, *, version: str | None) -> None:
+    """Refuse what files of a version cannot hold, before anything is written.
+
+    Args:
+        schema: Fields to write.
+        version: Version of the format, by name; None for the default.
+
+    Raises:
+        UnsupportedError: A version or type that cannot be written; the message names it.
+    """
+    resolved = resolve_version(version)
+    check_writable(resolved)
+    for one in schema.fields:
+        _field_writer(one, resolved)
+
+
+def _field_writer(top: Field, version: FileVersion) -> FieldWriter:
+    match version.name:
+        case "2.0":
+            return FieldWriterV20(top)
+        case _:
+            return FieldWriterV21(top)
 
 
 class DataFileWriter:
@@ -80,10 +102,7 @@ class DataFileWriter:
         self._sink = sink
         self._schema = schema
         self._kinds = [one.type for one in schema.to_arrow()]
-        self._columns: list[_Collected] = []
-        for one in schema.fields:
-            paths = leaf_paths(one)
-            self._columns.append(_Collected(one, paths, [[] for _ in paths]))
+        self._columns = [_Collected(_field_writer(one, self._version)) for one in schema.fields]
         self._position = 0
         self._num_rows = 0
 
@@ -121,7 +140,7 @@ class DataFileWriter:
             for array, kind, name in zip(batch.columns, self._kinds, self._schema.names, strict=True)
         ]
         for array, column in zip(arrays, self._columns, strict=True):
-            check_nulls(column.top, array)
+            column.writer.check(array)
         for array, column in zip(arrays, self._columns, strict=True):
             self._collect(column, array)
         self._num_rows += batch.num_rows
@@ -131,7 +150,7 @@ class DataFileWriter:
         for column in self._columns:
             self._flush(column)
         descriptor = self._put(encode_descriptor(self._schema, self._num_rows))
-        columns = [encode_column(pages) for column in self._columns for pages in column.pages]
+        columns = [data for column in self._columns for data in column.writer.finish()]
         columns_start = self._position
         entries: list[tuple[int, int]] = []
         for data in columns:
@@ -147,17 +166,17 @@ class DataFileWriter:
             global_table_start=global_table_start,
             num_global_buffers=1,
             num_columns=len(columns),
-            major=self._version.major,
-            minor=self._version.minor,
+            major=self._version.footer[0],
+            minor=self._version.footer[1],
         )
         self._write(encode_footer(footer))
         self._sink.commit()
-        leaves = self._schema.leaves()
+        field_ids = tuple(identity for column in self._columns for identity in column.writer.field_ids)
         return WrittenDataFile(
             num_rows=self._num_rows,
             size=self._position,
-            field_ids=tuple(leaf.id for leaf in leaves),
-            column_indices=tuple(range(len(leaves))),
+            field_ids=field_ids,
+            column_indices=tuple(range(len(field_ids))),
             major=self._version.major,
             minor=self._version.minor,
         )
@@ -179,16 +198,9 @@ class DataFileWriter:
         """Write the rows that a column has collected."""
         if not column.arrays:
             return
-        array = column.arrays[0] if len(column.arrays) == 1 else pa.concat_arrays(column.arrays)
-        column.arrays, column.num_bytes = [], 0
-        for path, pages in zip(column.paths, column.pages, strict=True):
-            first_row = column.num_rows
-            for one in encode_leaf(path, array):
-                buffers = tuple(self._put(buffer) for buffer in one.page.buffers)
-                layout = encode_layout(one.page.layout)
-                pages.append(Page(buffers=buffers, num_rows=one.num_rows, first_row=first_row, layout=layout))
-                first_row += one.num_rows
-        column.num_rows += len(array)
+        arrays, column.arrays, column.num_bytes = column.arrays, [], 0
+        for array in _joined(arrays):
+            column.writer.write(array, self._put)
 
     def _put(self, data: bytes | Bytes) -> tuple[int, int]:
         """Write a buffer where one may begin; its position and size."""
@@ -204,6 +216,16 @@ class DataFileWriter:
         if size:
             self._sink.write(data)
             self._position += size
+
+
+def _joined(arrays: list[pa.Array]) -> list[pa.Array]:
+    """Arrays as one, unless their dictionaries have too many values together."""
+    if len(arrays) == 1:
+        return arrays
+    try:
+        return [pa.concat_arrays(arrays)]
+    except pa.ArrowInvalid:
+        return arrays
 
 
 def _conform(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:

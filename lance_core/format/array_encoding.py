@@ -25,6 +25,7 @@ MAX_ITEMS = 1 << 48
 """More items in one page are taken for damage."""
 
 _SCHEMES = {"": None, "none": None, "lz4": Compression.LZ4, "zstd": Compression.ZSTD}
+_SCHEME_NAMES = {Compression.LZ4: "lz4", Compression.ZSTD: "zstd"}
 _WORDS = (8, 16, 32, 64)
 
 
@@ -100,9 +101,10 @@ class Fsst:
 
 @dataclass(frozen=True, slots=True)
 class PackedStruct:
-    """The fields of a struct, row by row."""
+    """The fields of a struct, row by row; how each is encoded follows from its type, ``inner`` is only written."""
 
     buffer: int
+    inner: tuple[Flat, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,64 @@ ArrayEncoding: TypeAlias = (
     | FastLanes
     | FixedSizeBinary
 )
+
+
+def encode_array_encoding(encoding: ArrayEncoding) -> bytes:
+    """The serialized Any of a page's encoding; those that no writer uses are left out.
+
+    Raises:
+        UnsupportedError: Such an encoding.
+    """
+    wrapped = AnyMessage(type_url="/" + _TYPE_NAME, value=_encode(encoding).SerializeToString(deterministic=True))
+    return wrapped.SerializeToString(deterministic=True)
+
+
+def _encode(encoding: ArrayEncoding) -> pb.ArrayEncoding:
+    match encoding:
+        case Flat():
+            return _without_nulls(_encode_flat(encoding))
+        case AllNulls():
+            return pb.ArrayEncoding(nullable=pb.Nullable(all_nulls=pb.Nullable.AllNull()))
+        case SomeNulls():
+            values = _encode(encoding.values)
+            inner = values.nullable.no_nulls.values if values.HasField("nullable") else values
+            some = pb.Nullable.SomeNull(validity=_encode_flat(encoding.validity), values=inner)
+            return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=some))
+        case FixedSizeList():
+            lists = pb.FixedSizeList(dimension=encoding.dimension, items=_encode(encoding.items))
+            return _without_nulls(pb.ArrayEncoding(fixed_size_list=lists))
+        case ListOffsets():
+            ends = _encode(encoding.ends)
+            adjustment = encoding.null_adjustment
+            lists = pb.List(offsets=ends, null_offset_adjustment=adjustment, num_items=encoding.num_items)
+            return pb.ArrayEncoding(list=lists)
+        case StructHeader():
+            return pb.ArrayEncoding(struct=pb.SimpleStruct())
+        case Binary():
+            ends, data = _encode(encoding.ends), _encode_flat(encoding.data)
+            strings = pb.Binary(indices=ends, bytes=data, null_adjustment=encoding.null_adjustment)
+            return pb.ArrayEncoding(binary=strings)
+        case Dictionary():
+            indices, items = _encode(encoding.indices), _encode(encoding.items)
+            words = pb.Dictionary(indices=indices, items=items, num_dictionary_items=encoding.num_items)
+            return pb.ArrayEncoding(dictionary=words)
+        case PackedStruct():
+            buffer = pb.Buffer(buffer_index=encoding.buffer)
+            packed = pb.PackedStruct(inner=[_encode(one) for one in encoding.inner], buffer=buffer)
+            return pb.ArrayEncoding(packed_struct=packed)
+        case _:
+            raise UnsupportedError(f"pages of {type(encoding).__name__} are not written")
+
+
+def _encode_flat(flat: Flat) -> pb.ArrayEncoding:
+    message = pb.Flat(bits_per_value=flat.bits, buffer=pb.Buffer(buffer_index=flat.buffer))
+    if flat.compression is not None:
+        message.compression.scheme = _SCHEME_NAMES[flat.compression]
+    return pb.ArrayEncoding(flat=message)
+
+
+def _without_nulls(values: pb.ArrayEncoding) -> pb.ArrayEncoding:
+    return pb.ArrayEncoding(nullable=pb.Nullable(no_nulls=pb.Nullable.NoNull(values=values)))
 
 
 def decode_array_encoding(data: bytes) -> ArrayEncoding:

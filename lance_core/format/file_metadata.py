@@ -22,6 +22,8 @@ PAD_BYTE = b"H"
 
 # Any{type_url="/lance.encodings.ColumnEncoding", value=ColumnEncoding{values: Empty}}: the same for all columns.
 _COLUMN_ENCODING = b"\x0a\x1f/lance.encodings.ColumnEncoding\x12\x02\x0a\x00"
+# Likewise with ColumnEncoding{blob: Blob{inner: ColumnEncoding{values: Empty}}}.
+_BLOB_ENCODING = b"\x0a\x1f/lance.encodings.ColumnEncoding\x12\x06\x1a\x04\x0a\x02\x0a\x00"
 MAX_ROWS = 2**48
 """More rows in one file are taken for damage."""
 
@@ -43,10 +45,16 @@ class Page:
     layout: bytes
 
 
-def encode_column(pages: list[Page]) -> bytes:
-    """The ColumnMetadata of a column."""
+def encode_column(pages: list[Page], *, is_blob: bool = False) -> bytes:
+    """The ColumnMetadata of a column.
+
+    Args:
+        pages: Its pages.
+        is_blob: True if pages only tell where the values are (version 2.0).
+    """
+    encoding = _BLOB_ENCODING if is_blob else _COLUMN_ENCODING
     message = file2_pb2.ColumnMetadata(
-        encoding=file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=_COLUMN_ENCODING)),
+        encoding=file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=encoding)),
         pages=[
             file2_pb2.ColumnMetadata.Page(
                 buffer_offsets=[position for position, _ in page.buffers],

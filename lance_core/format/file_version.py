@@ -36,10 +36,15 @@ class FileVersion:
     is_readable: bool
     is_writable: bool
 
+    @property
+    def footer(self) -> tuple[int, int]:
+        """Major and minor version that are written into footers."""
+        return (0, 3) if self.name == "2.0" else (self.major, self.minor)
+
 
 _VERSIONS = (
     FileVersion("0.1", 0, 2, is_readable=True, is_writable=False),
-    FileVersion("2.0", 2, 0, is_readable=True, is_writable=False),
+    FileVersion("2.0", 2, 0, is_readable=True, is_writable=True),
     FileVersion("2.1", 2, 1, is_readable=True, is_writable=False),
     FileVersion("2.2", 2, 2, is_readable=True, is_writable=True),
     FileVersion("2.3", 2, 3, is_readable=False, is_writable=False),

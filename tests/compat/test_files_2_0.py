@@ -237,8 +237,10 @@ def test_tables_of_mixed_versions_and_deletions_by_both(tmp_path):
     assert theirs.count_rows() == ours.count_rows() < 50
     assert _plain(ours.to_table()) == _plain(theirs.to_table())
     assert _plain(ours.to_table(filter="id > 15")) == _plain(theirs.to_table(filter="id > 15"))
-    with pytest.raises(UnsupportedError, match=r"2\.0"):
-        lance_core.write_dataset(table, place, mode="append")
+    lance_core.write_dataset(table, place, mode="append")
+    ours, theirs = lance_core.dataset(place), lance.dataset(place)
+    assert {file.file_minor_version for file in ours.get_fragments()[-1].metadata.files} == {0}
+    assert _plain(ours.to_table()) == _plain(theirs.to_table())
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4", "none", "fsst"])

@@ -26,7 +26,7 @@ from lance_core.encoding.physical.memory import (
     view_buffer,
 )
 from lance_core.encoding.values import VariableValues
-from lance_core.errors import CorruptDataError
+from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.encodings import Compression
 
 if TYPE_CHECKING:
@@ -200,6 +200,26 @@ def _decode(codec: str, data: Bytes, size: int) -> Bytes:
 
 
 _CODECS = {Compression.LZ4: ("lz4_raw", "<u4"), Compression.ZSTD: ("zstd", "<u8")}
+
+
+def compress_block(compression: Compression, data: Bytes, level: int | None = None) -> Bytes:
+    """One block with its length in front.
+
+    Args:
+        compression: Codec.
+        data: At least one byte.
+        level: Effort; None for the codec's own choice.
+
+    Raises:
+        InvalidInputError: The codec has no such level.
+    """
+    name, length_type = _CODECS[compression]
+    try:
+        codec = pa.Codec(name) if level is None else pa.Codec(name, compression_level=level)
+    except (ValueError, pa.ArrowException) as error:
+        raise InvalidInputError(f"{name} has no compression level {level}") from error
+    packed = codec.compress(pa.py_buffer(data), asbytes=True)
+    return np.frombuffer(np.array([len(data)], length_type).tobytes() + packed, np.uint8)
 
 
 def compress_chunks(compression: Compression, chunks: Chunks) -> Chunks:

@@ -1,0 +1,57 @@
+"""Write fields of files since version 2.1: only leaves have columns, each with the structure of all its ancestors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lance_core.encoding.leaves import check_nulls, leaf_paths
+from lance_core.encoding.pages import encode_leaf
+from lance_core.format.file_metadata import Page, encode_column
+from lance_core.format.page_layout import encode_layout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lance_core.file.field_writer import Put
+    from lance_core.format.schema import Field
+
+
+class FieldWriterV21:
+    """One top-level field; see `lance_core.file.field_writer.FieldWriter`.
+
+    Args:
+        field: The field.
+
+    Raises:
+        UnsupportedError: A type that cannot be written.
+    """
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+        self._paths = leaf_paths(field)
+        self._pages: list[list[Page]] = [[] for _ in self._paths]
+        self._num_rows = 0
+
+    @property
+    def field_ids(self) -> tuple[int, ...]:
+        """The leaves."""
+        return tuple(path.leaf.id for path in self._paths)
+
+    def check(self, array: pa.Array) -> None:
+        """Nulls where there must be none."""
+        check_nulls(self._field, array)
+
+    def write(self, array: pa.Array, put: Put) -> None:
+        """Write rows as pages of each leaf; the pages of different leaves may have other bounds."""
+        for path, pages in zip(self._paths, self._pages, strict=True):
+            first_row = self._num_rows
+            for one in encode_leaf(path, array):
+                buffers = tuple(put(buffer) for buffer in one.page.buffers)
+                layout = encode_layout(one.page.layout)
+                pages.append(Page(buffers=buffers, num_rows=one.num_rows, first_row=first_row, layout=layout))
+                first_row += one.num_rows
+        self._num_rows += len(array)
+
+    def finish(self) -> list[bytes]:
+        """The metadata of each leaf's column."""
+        return [encode_column(pages) for pages in self._pages]
