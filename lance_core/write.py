@@ -17,9 +17,10 @@ from lance_core.errors import DatasetAlreadyExistsError
 from lance_core.format.operations import Append, Overwrite
 from lance_core.fragment import FragmentMetadata, to_metadata
 from lance_core.store.open import open_store
-from lance_core.table.change import new_transaction, removing_staged
+from lance_core.table.change import removing_staged
 from lance_core.table.commit import commit
 from lance_core.table.naming import naming
+from lance_core.table.redo import new_transaction
 from lance_core.table.snapshot import find_snapshot
 from lance_core.table.stage import stage_data
 

@@ -16,10 +16,12 @@ from lance_core.fragment import FragmentMetadata, from_metadata
 from lance_core.methods.reading import make_plan
 from lance_core.table.change import delete_rows, removing_staged, replace_rows
 from lance_core.table.naming import naming
+from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, CommitOptions, commit_options
 from lance_core.table.stage import stage_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
 
     import pyarrow as pa
     from pyarrow.compute import Expression
@@ -33,6 +35,7 @@ def delete(
     predicate: str | Expression,
     *,
     conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+    retry_timeout: timedelta = DEFAULT_RETRY_TIMEOUT,
     transaction_properties: Mapping[str, str] | None = None,
     commit_message: str | None = None,
 ) -> dict[str, int]:
@@ -41,19 +44,15 @@ def delete(
     Args:
         predicate: SQL text or pyarrow expression.
         conflict_retries: How often to work it out anew when another commit touched the same fragments.
+        retry_timeout: Time after which it is not worked out anew.
         transaction_properties: Text for the history.
         commit_message: More of it.
 
     Returns:
         ``{"num_deleted_rows": n}``.
     """
-    dataset.snapshot, num_rows = delete_rows(
-        dataset.snapshot,
-        predicate,
-        conflict_retries=conflict_retries,
-        properties=transaction_properties,
-        message=commit_message,
-    )
+    options = commit_options(conflict_retries, retry_timeout, properties=transaction_properties, message=commit_message)
+    dataset.snapshot, num_rows = delete_rows(dataset.snapshot, predicate, options)
     return {"num_deleted_rows": num_rows}
 
 
@@ -99,15 +98,11 @@ def replace_where(
         table = snapshot.manifest.schema
         staged, _ = stage_data(snapshot.store, data, schema, table=table, limits=limits, data_storage_version=version)
     added = staged if given is None else given
+    options = CommitOptions(
+        conflict_retries=conflict_retries, properties=transaction_properties, message=commit_message
+    )
     with removing_staged(snapshot.store, staged):
-        dataset.snapshot, num_rows = replace_rows(
-            snapshot,
-            predicate,
-            added,
-            conflict_retries=conflict_retries,
-            properties=transaction_properties,
-            message=commit_message,
-        )
+        dataset.snapshot, num_rows = replace_rows(snapshot, predicate, added, options)
     return {"num_deleted_rows": num_rows, "num_inserted_rows": sum(one.physical_rows for one in added)}
 
 

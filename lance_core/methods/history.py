@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.format.operations import Restore
 from lance_core.operations import Transaction, from_inner
-from lance_core.table.change import new_transaction
 from lance_core.table.commit import commit
+from lance_core.table.redo import new_transaction
 from lance_core.table.snapshot import list_versions, open_snapshot
 from lance_core.table.snapshot import read_transaction as load_transaction
 from lance_core.table.statistics import version_summary

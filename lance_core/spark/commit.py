@@ -23,6 +23,7 @@ from lance_core.store.open import open_store
 from lance_core.table.change import replace_rows
 from lance_core.table.commit import commit
 from lance_core.table.predicate import make_predicate
+from lance_core.table.redo import CommitOptions
 from lance_core.table.snapshot import open_snapshot, read_transaction
 from lance_core.table.stage import remove_staged
 
@@ -192,7 +193,9 @@ def _commit(
     if plan.kind == "replace":
         snapshot = open_snapshot(store, plan.read_version)
         condition, retries = options.replace_where or "", DEFAULT_REPLACE_RETRIES
-        done, _ = replace_rows(snapshot, condition, fragments, conflict_retries=retries, properties=properties)
+        done, _ = replace_rows(
+            snapshot, condition, fragments, CommitOptions(conflict_retries=retries, properties=properties)
+        )
         return done
     files = tuple(fragments)
     operation = Append(fragments=files) if plan.kind == "append" else Overwrite(fragments=files, schema=plan.fields)

@@ -7,37 +7,35 @@ happen are removed, files of one whose fate is unknown stay.
 
 from __future__ import annotations
 
-import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError
+from lance_core.errors import CommitOutcomeUnknownError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.operations import Delete, Update
 from lance_core.format.paths import deletion_file_path
-from lance_core.format.transaction import COMMIT_MESSAGE_KEY, Transaction
-from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.rebase import write_deletions
+from lance_core.table.redo import commit_work
 from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.table.scan import matching_offsets
 from lance_core.table.scan_plan import plan_filter
-from lance_core.table.snapshot import open_snapshot
 from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from pyarrow.compute import Expression
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.operations import Operation
     from lance_core.store.base import Store
+    from lance_core.table.redo import CommitOptions
     from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
 
@@ -64,23 +62,6 @@ class _Mark:
     before: Fragment
     after: Fragment | None
     num_rows: int
-
-
-def new_transaction(
-    read_version: int,
-    operation: Operation,
-    *,
-    properties: Mapping[str, str] | None,
-    message: str | None,
-) -> Transaction:
-    """A transaction with an identity of its own."""
-    text = {COMMIT_MESSAGE_KEY: message} if message is not None else {}
-    return Transaction(
-        read_version=read_version,
-        uuid=str(uuid.uuid4()),
-        operation=operation,
-        transaction_properties={**(properties or {}), **text},
-    )
 
 
 @contextmanager
@@ -155,22 +136,31 @@ class Marker:
         return _Mark(before=fragment, after=after, num_rows=len(found))
 
 
-def delete_rows(
-    snapshot: Snapshot,
-    condition: str | Expression,
-    *,
-    conflict_retries: int,
-    properties: Mapping[str, str] | None = None,
-    message: str | None = None,
-) -> tuple[Snapshot, int]:
+@dataclass(slots=True, kw_only=True)
+class _MarkWork:
+    """Mark the rows that match, then make an operation of that."""
+
+    marker: Marker
+    operation: Callable[[MarkedRows], Operation]
+    sees_new_rows: bool = False
+    num_rows: int = 0
+
+    def prepare(self, snapshot: Snapshot) -> Operation:
+        marked = self.marker.mark(snapshot)
+        self.num_rows = marked.num_rows
+        return self.operation(marked)
+
+    def forget(self) -> None:
+        self.marker.forget()
+
+
+def delete_rows(snapshot: Snapshot, condition: str | Expression, options: CommitOptions) -> tuple[Snapshot, int]:
     """Delete the rows that match a condition.
 
     Args:
         snapshot: Version to begin with.
         condition: SQL text or pyarrow expression.
-        conflict_retries: How often to work it out anew when another commit touched the same fragments.
-        properties: Transaction properties.
-        message: Commit message.
+        options: How to commit.
 
     Returns:
         The new version, and how many rows were deleted.
@@ -186,19 +176,12 @@ def delete_rows(
             predicate=str(condition),
         )
 
-    return _redo(
-        snapshot, condition, operation, conflict_retries=conflict_retries, properties=properties, message=message
-    )
+    work = _MarkWork(marker=Marker(store=snapshot.store, condition=condition), operation=operation)
+    return commit_work(snapshot, work, options), work.num_rows
 
 
 def replace_rows(
-    snapshot: Snapshot,
-    condition: str | Expression,
-    fragments: Sequence[Fragment],
-    *,
-    conflict_retries: int,
-    properties: Mapping[str, str] | None = None,
-    message: str | None = None,
+    snapshot: Snapshot, condition: str | Expression, fragments: Sequence[Fragment], options: CommitOptions
 ) -> tuple[Snapshot, int]:
     """Delete the rows that match a condition and add staged fragments, in one commit; otherwise as `delete_rows`.
 
@@ -213,46 +196,9 @@ def replace_rows(
             new_fragments=tuple(fragments),
         )
 
-    return _redo(
-        snapshot,
-        condition,
-        operation,
-        conflict_retries=conflict_retries,
-        properties=properties,
-        message=message,
-        sees_new_rows=True,
-    )
-
-
-def _redo(
-    snapshot: Snapshot,
-    condition: str | Expression,
-    operation: Callable[[MarkedRows], Operation],
-    *,
-    conflict_retries: int,
-    properties: Mapping[str, str] | None,
-    message: str | None,
-    sees_new_rows: bool = False,
-) -> tuple[Snapshot, int]:
-    store = snapshot.store
-    marker = Marker(store=store, condition=condition)
-    retries_left = conflict_retries
-    try:
-        while True:
-            marked = marker.mark(snapshot)
-            transaction = new_transaction(snapshot.version, operation(marked), properties=properties, message=message)
-            try:
-                return commit(store, transaction, read=snapshot, sees_new_rows=sees_new_rows), marked.num_rows
-            except CommitConflictError as error:
-                if not error.is_retryable or not retries_left:
-                    raise
-            retries_left -= 1
-            snapshot = open_snapshot(store)
-    except CommitOutcomeUnknownError:
-        raise
-    except BaseException:
-        marker.forget()
-        raise
+    marker = Marker(store=snapshot.store, condition=condition)
+    work = _MarkWork(marker=marker, operation=operation, sees_new_rows=True)
+    return commit_work(snapshot, work, options), work.num_rows
 
 
 def _remove_deletion_files(store: Store, marks: Iterable[_Mark]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
-from lance_core.table import change
+from lance_core.table import change, redo
 
 N = 1000
 ROWS = pa.table({"id": range(N), "day": [i // 100 for i in range(N)]})
@@ -29,7 +29,7 @@ def files(dataset, folder):
 
 def before_first_commit(monkeypatch, action):
     """Let something happen after the work is done and before it is committed, once."""
-    real = change.commit
+    real = redo.commit
     done = []
 
     def racing(*args, **kwargs):
@@ -38,7 +38,7 @@ def before_first_commit(monkeypatch, action):
             action()
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(change, "commit", racing)
+    monkeypatch.setattr(redo, "commit", racing)
 
 
 def test_delete_marks_rows_and_drops_empty_fragments(dataset):
@@ -218,7 +218,7 @@ def test_files_stay_when_the_outcome_is_unknown(dataset, monkeypatch):
     def unknown(*_args, **_kwargs):
         raise CommitOutcomeUnknownError("the store is silent")
 
-    monkeypatch.setattr(change, "commit", unknown)
+    monkeypatch.setattr(redo, "commit", unknown)
     with pytest.raises(CommitOutcomeUnknownError):
         dataset.replace_where("day = 3", pa.table({"id": [5000], "day": [3]}))
     assert len(files(dataset, "data")) == 5

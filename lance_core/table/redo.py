@@ -1,0 +1,152 @@
+"""Work that depends on a version: do it, commit it, and do it again when another commit came in between.
+
+Files of work that certainly did not happen are removed, files of work whose fate is unknown stay.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError
+from lance_core.format.transaction import COMMIT_MESSAGE_KEY, Transaction
+from lance_core.table.commit import commit
+from lance_core.table.runtime import SYSTEM_RUNTIME
+from lance_core.table.snapshot import open_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_core.format.operations import Operation
+    from lance_core.table.runtime import Runtime
+    from lance_core.table.snapshot import Snapshot
+
+
+DEFAULT_RETRY_TIMEOUT = timedelta(seconds=30)
+
+
+class Work(Protocol):
+    """A change that is worked out on one version."""
+
+    sees_new_rows: bool
+    """It depends on which rows there are, not only on those it changes."""
+
+    def prepare(self, snapshot: Snapshot) -> Operation:
+        """Work it out on a version and write the files it needs; what was written before is used again or removed."""
+        ...
+
+    def forget(self) -> None:
+        """Remove the files written so far."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOptions:
+    """How a change is committed.
+
+    Attributes:
+        conflict_retries: How often to work it out anew when another commit touched what it relies on.
+        retry_timeout_s: Seconds after which it is not worked out anew.
+        properties: Transaction properties.
+        message: Commit message.
+    """
+
+    conflict_retries: int
+    retry_timeout_s: float = float("inf")
+    properties: Mapping[str, str] | None = None
+    message: str | None = None
+
+
+def commit_options(
+    conflict_retries: int,
+    retry_timeout: timedelta = DEFAULT_RETRY_TIMEOUT,
+    *,
+    properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+) -> CommitOptions:
+    """The options as users give them.
+
+    Raises:
+        InvalidInputError: A number below 0.
+    """
+    if conflict_retries < 0:
+        raise InvalidInputError(f"conflict_retries must be at least 0, not {conflict_retries}")
+    return CommitOptions(
+        conflict_retries=conflict_retries,
+        retry_timeout_s=retry_timeout.total_seconds(),
+        properties=properties,
+        message=message,
+    )
+
+
+def new_transaction(
+    read_version: int,
+    operation: Operation,
+    *,
+    properties: Mapping[str, str] | None,
+    message: str | None,
+) -> Transaction:
+    """A transaction with an identity of its own."""
+    text = {COMMIT_MESSAGE_KEY: message} if message is not None else {}
+    return Transaction(
+        read_version=read_version,
+        uuid=str(uuid.uuid4()),
+        operation=operation,
+        transaction_properties={**(properties or {}), **text},
+    )
+
+
+def commit_work(
+    snapshot: Snapshot, work: Work, options: CommitOptions, *, runtime: Runtime = SYSTEM_RUNTIME
+) -> Snapshot:
+    """Do work on a version and commit it; do it again on the newest version as long as other commits get in the way.
+
+    Args:
+        snapshot: Version to begin with.
+        work: What to do; it keeps what was found out on the version that was committed.
+        options: How to commit.
+        runtime: Clock, waiting and chance.
+
+    Returns:
+        The version made.
+
+    Raises:
+        CommitConflictError: Other commits got in the way each time, or one that cannot be reconciled did.
+        CommitOutcomeUnknownError: The store leaves open whether the commit landed; the files stay.
+    """
+    deadline_s = runtime.monotonic_s() + options.retry_timeout_s
+    retries_left = options.conflict_retries
+    while True:
+        transaction = _prepared(snapshot, work, options)
+        try:
+            return commit(snapshot.store, transaction, read=snapshot, sees_new_rows=work.sees_new_rows, runtime=runtime)
+        except CommitOutcomeUnknownError:
+            raise
+        except CommitConflictError as error:
+            if not error.is_retryable or not retries_left or runtime.monotonic_s() > deadline_s:
+                work.forget()
+                raise
+        except Exception:
+            work.forget()
+            raise
+        retries_left -= 1
+        snapshot = _newest(snapshot, work)
+
+
+def _prepared(snapshot: Snapshot, work: Work, options: CommitOptions) -> Transaction:
+    try:
+        operation = work.prepare(snapshot)
+    except BaseException:
+        work.forget()
+        raise
+    return new_transaction(snapshot.version, operation, properties=options.properties, message=options.message)
+
+
+def _newest(snapshot: Snapshot, work: Work) -> Snapshot:
+    try:
+        return open_snapshot(snapshot.store)
+    except BaseException:
+        work.forget()
+        raise
