@@ -20,6 +20,7 @@ from lance_core.file.nodes import LIST_TYPES
 from lance_core.format.array_encoding import StructHeader, encode_array_encoding
 from lance_core.format.encodings import Compression
 from lance_core.format.file_metadata import Page, encode_column
+from lance_core.format.schema import logical_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +100,11 @@ class _Leaf:
 
     def write(self, array: pa.Array, put: Put) -> None:
         page = PageBuffers(self.compression, self.level)
-        self.column.add(encode_values(array, page), page.buffers, len(array), put)
+        try:
+            encoding = encode_values(array, page)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"field {self.column.owner.name!r}: {error.message}") from error
+        self.column.add(encoding, page.buffers, len(array), put)
 
     def finish(self) -> Iterator[bytes]:
         yield encode_column(self.column.pages)
@@ -268,6 +273,8 @@ def _check_leaf(one: Field, kind: pa.DataType) -> None:
         inner = inner.value_type
     if pa.types.is_dictionary(inner):
         inner = inner.value_type
+        if ":" in logical_type_of(inner, one.name):  # pylance 14.0.2 takes the text of such a type for another
+            raise UnsupportedError(f"field {one.name!r}: a dictionary of {inner}; write its values instead")
     is_plain = not pa.types.is_nested(inner) and not pa.types.is_dictionary(inner)
     if not is_plain or (pa.types.is_fixed_size_binary(inner) and not inner.byte_width):
         raise UnsupportedError(f"field {one.name!r}: files of version 2.0 cannot hold {kind}; use version 2.2")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lance_core.file.writer import DataFileWriter
+from lance_core.file.writer import DataFileWriter, check_schema
 from lance_core.format.fragment import DataFile, Fragment
 from lance_core.format.paths import data_file_path
 from lance_core.table.ingest import fit_batch, fit_schema, new_schema, read_input
@@ -114,8 +114,10 @@ def stage_fragments(
         One fragment with id 0 for each file; none if there are no rows.
 
     Raises:
+        UnsupportedError: A type that files of this version cannot hold; nothing was written.
         InvalidInputError: Data that does not fit; all files of this call are removed again.
     """
+    check_schema(fields, version=data_storage_version)
     staging = _Staging(store=store, fields=fields, version=data_storage_version, new_uuid=new_uuid)
     try:
         for batch in batches:
