@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+from botocore.session import get_session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,16 @@ class S3Service:
     def create_bucket(self, bucket):
         with urlopen(Request(f"{self.endpoint}/{bucket}", method="PUT"), timeout=30) as answer:  # noqa: S310 - ours
             assert answer.status == 200
+
+    def dynamo_client(self):
+        options = {key.removeprefix("aws_"): value for key, value in self.storage_options.items()}
+        return get_session().create_client(
+            "dynamodb",
+            region_name=options["region"],
+            endpoint_url=self.endpoint,
+            aws_access_key_id=options["access_key_id"],
+            aws_secret_access_key=options["secret_access_key"],
+        )
 
     def _post(self, what, content):
         request = Request(f"{self.endpoint}/_test/{what}", json.dumps(content).encode(), method="POST")  # noqa: S310
@@ -101,6 +112,47 @@ def s3(s3_service):
     return S3Bucket(endpoint=s3_service.endpoint, uri=f"s3://{bucket}")
 
 
+@pytest.fixture
+def dynamo(s3):
+    """The service with a new bucket and a new DynamoDB table: `dynamo.at("folder/t.lance")` is an address."""
+    table = f"table-{uuid.uuid4().hex}"
+    s3.dynamo_client().create_table(
+        TableName=table,
+        KeySchema=[
+            {"AttributeName": "base_uri", "KeyType": "HASH"},
+            {"AttributeName": "version", "KeyType": "RANGE"},
+        ],
+        AttributeDefinitions=[
+            {"AttributeName": "base_uri", "AttributeType": "S"},
+            {"AttributeName": "version", "AttributeType": "N"},
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    s3.requests()
+    return DynamoBucket(endpoint=s3.endpoint, uri=s3.uri, table=table)
+
+
 @dataclass(frozen=True, kw_only=True)
 class S3Bucket(S3Service):
     uri: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamoBucket(S3Bucket):
+    table: str
+
+    @property
+    def storage_options(self):
+        return {**super().storage_options, "dynamodb_endpoint": self.endpoint}
+
+    def at(self, path):
+        return f"s3+ddb://{self.uri[5:]}/{path}?ddbTableName={self.table}"
+
+    def rows(self, path):
+        """What the table says of a dataset: version to (path, committer)."""
+        found = self.dynamo_client().query(
+            TableName=self.table,
+            KeyConditionExpression="base_uri = :base",
+            ExpressionAttributeValues={":base": {"S": path}},
+        )["Items"]
+        return {int(row["version"]["N"]): (row["path"]["S"], row["committer"]["S"]) for row in found}

@@ -1,7 +1,8 @@
-"""An S3 service for tests: moto behind a lock, which fails on demand and writes down what it was asked.
+"""An S3 and DynamoDB service for tests: moto behind a lock, which fails on demand and writes down what it was asked.
 
 moto looks whether an object exists and then writes it, so that of two writers with a condition both may win; the lock
-makes it keep the promise. Prints its address, and ends when its standard input does.
+makes it keep the promise. Prints its address, and ends when its standard input does. The path of a request to
+DynamoDB ends in its operation.
 
     POST /_test/faults   JSON list of {"method", "contains", "mode", "skip", "times"}; replaces the earlier ones
     POST /_test/requests answers with the requests since the last time, as JSON list of [method, path]
@@ -32,6 +33,7 @@ class Service:
         with self.lock:
             if path.startswith("/_test/"):
                 return self.control(path, body, start_response)
+            path += environ.get("HTTP_X_AMZ_TARGET", "")
             query = environ.get("QUERY_STRING", "")
             self.requests.append((environ["REQUEST_METHOD"], f"{path}?{query}" if query else path))
             return self.answer(environ, start_response, self.mode(*self.requests[-1]))

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 
@@ -46,6 +48,20 @@ class ObjectReader(Protocol):
 
     def close(self) -> None:
         """Release the handle; buffers already returned stay valid."""
+        ...
+
+
+@runtime_checkable
+class MappedReader(Protocol):
+    """An object that lies in memory as a whole, or looks as if it did."""
+
+    @property
+    def mapped(self) -> pa.Buffer:
+        """The whole object; nothing is read before it is looked at."""
+        ...
+
+    def announce(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], /) -> None:
+        """Ask for ranges that are about to be looked at, without waiting for them."""
         ...
 
 

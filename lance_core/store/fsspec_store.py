@@ -1,51 +1,84 @@
-"""Datasets on any file system that fsspec knows, for reading.
+"""Datasets on any file system that fsspec knows.
 
 fsspec promises no atomic creation: its generic way is to look whether a file exists and then to write it, so that two
-writers can both win. Nothing is written through it.
+writers can both win. adlfs (Azure, ``If-None-Match``) and gcsfs (Google Cloud, ``ifGenerationMatch=0``) do it right;
+each account or service is put to the test before it is trusted, because one that does not know the condition ignores
+it. Nothing is written through other file systems, unless a table elsewhere decides who wins
+(`lance_core.store.external_manifest`).
 """
 
 from __future__ import annotations
 
 import os
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from functools import lru_cache
+from io import BytesIO
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lance_core.errors import InvalidInputError, NotFoundError, UnsafeStoreError, UnsupportedError
+from lance_core.errors import InvalidInputError, LanceError, NotFoundError, UnsafeStoreError, UnsupportedError
 from lance_core.store.base import ObjectInfo
+from lance_core.store.fsspec_options import (
+    AZURE_SCHEMES,
+    EXTRAS,
+    GOOGLE_SCHEMES,
+    file_system_arguments,
+    without_secrets,
+)
 from lance_core.store.paths import check_path
 from lance_core.store.range_reader import RangeReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from lance_core.store.base import ObjectWriter
+    import pyarrow as pa
 
 _MAX_FILE_SYSTEMS = 16
+_MAX_MEMORY = 16 << 20
+_THREADS = 8
+_TEMPORARY_PREFIX = ".tmp_"
+_MODIFIED_KEYS = ("last_modified", "LastModified", "mtime", "updated")
+
+
+class WriteRule(Enum):
+    """What may be written, and how."""
+
+    NOTHING = "nothing"
+    CONDITIONAL = "conditional"
+    """Everything: objects appear as a whole, and can be created on condition that they are absent."""
+    ARBITRATED = "arbitrated"
+    """Everything, but the store cannot be asked to create an object exclusively."""
+
+
+def write_rule(scheme: str) -> WriteRule:
+    """What is known of a file system."""
+    return WriteRule.CONDITIONAL if scheme in AZURE_SCHEMES | GOOGLE_SCHEMES else WriteRule.NOTHING
 
 
 class FsspecStore:
-    """A dataset that can be read, and not written.
+    """A dataset on a file system of fsspec.
 
     Args:
         uri: Address of the dataset.
         scheme: What comes before ``://`` in it.
-        options: Arguments of the fsspec file system.
+        options: Storage options.
+        rule: What may be written.
 
     Raises:
         UnsupportedError: fsspec has no such file system, or needs another package for it.
     """
 
-    def __init__(self, *, uri: str, scheme: str, options: Mapping[str, Any]) -> None:
-        from fsspec import get_filesystem_class  # noqa: PLC0415 slow to import
-
-        try:
-            get_filesystem_class(scheme)
-        except (ImportError, ValueError) as error:
-            raise UnsupportedError(f"{scheme}:// addresses cannot be opened: {error}", path=uri) from error
+    def __init__(self, *, uri: str, scheme: str, options: Mapping[str, Any], rule: WriteRule) -> None:
+        _check_scheme(uri, scheme)
         self._uri = uri
         self._scheme = scheme
-        self._options = tuple(sorted(options.items()))
+        self._options = file_system_arguments(scheme, options)
+        self._rule = rule
 
     def __repr__(self) -> str:
         return f"FsspecStore({self._uri!r})"
@@ -55,96 +88,277 @@ class FsspecStore:
         """Address of the dataset."""
         return self._uri
 
+    # ------------------------------------------------------------------------------------------------------- reading
+
     def reader(self, path: str, /) -> RangeReader:
         """Open a file."""
-        files, name = self._files(path)
-        try:
-            size: int = files.size(name)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise self._not_found(path) from error
+        with self._using(path) as (connection, name):
+            size: int = connection.files.size(name)
 
         def fetch(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-            files, name = self._files(path)  # of the process that reads
-            starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-            return files.cat_ranges([name] * len(ranges), starts, ends, on_error="raise")
+            with self._using(path) as (connection, name):  # of the process that reads
+                starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+                return connection.files.cat_ranges([name] * len(ranges), starts, ends, on_error="raise")
 
         return RangeReader(fetch, path=f"{self._uri}/{path}", size=size)
 
     def get(self, path: str, /) -> bytes:
         """Read a whole file."""
-        files, name = self._files(path)
-        try:
-            return files.cat_file(name)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise self._not_found(path) from error
+        with self._using(path) as (connection, name):
+            return bytes(connection.files.cat_file(name))
 
     def names(self, folder: str, /) -> list[str]:
         """Names of files and folders in a folder."""
-        files, name = self._files(folder)
         try:
-            found: list[str] = files.ls(name, detail=False)
-        except (FileNotFoundError, NotADirectoryError):
+            with self._using(folder) as (connection, name):
+                found: list[str] = connection.files.ls(name, detail=False)
+        except NotFoundError:
             return []
         return [one.rstrip("/").rpartition("/")[2] for one in found if one.rstrip("/") != name]
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All files below a folder."""
-        files, name = self._files(prefix)
-        found: dict[str, dict[str, Any]] = files.find(name, detail=True)
-        for address, info in found.items():
-            if address != name:
-                below = address.removeprefix(name).lstrip("/")
-                modified: datetime = files.modified(address)
-                aware = modified if modified.tzinfo else modified.replace(tzinfo=UTC)
-                yield ObjectInfo(path=f"{prefix}/{below}", size=info["size"], modified=aware)
+        with self._using(prefix) as (connection, name):
+            found: dict[str, dict[str, Any]] = connection.files.find(name, detail=True)
+            for address, info in found.items():
+                if address != name:
+                    below = address.removeprefix(name).lstrip("/")
+                    modified = _modified(connection.files, address, info)
+                    yield ObjectInfo(path=f"{prefix}/{below}", size=info["size"], modified=modified)
 
-    def writer(self, path: str, /) -> ObjectWriter:
-        """Refuse to write."""
-        self._refuse(path)
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def writer(self, path: str, /) -> FsspecWriter:
+        """Begin a file."""
+        self._check_writable(path)
+        return FsspecWriter(self, path)
 
     def put(self, path: str, data: bytes, /) -> None:
-        """Refuse to write."""
-        del data
-        self._refuse(path)
+        """Write a whole file."""
+        self.put_through(path, lambda files, name: files.pipe_file(name, data))
 
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
-        """Refuse to write."""
-        del data
-        self._refuse(path)
+        """Create a file; False if it exists.
+
+        Raises:
+            UnsafeStoreError: The file system or the service cannot do that.
+            ConnectionError: Whether the file was created is unknown.
+        """
+        self._check_writable(path)
+        if self._rule is WriteRule.ARBITRATED:
+            self._refuse("create files exclusively")
+        self._check_conditions()
+        return self._create(path, data)
 
     def delete(self, paths: Sequence[str], /) -> None:
-        """Refuse to delete."""
+        """Delete files; those that are gone already are no error."""
         for path in paths:
-            self._refuse(path)
+            self._check_writable(path)
+        if len(paths) == 1:
+            self._delete(paths[0])
+            return
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(self._delete, paths))
 
-    def _refuse(self, path: str) -> NoReturn:
+    def put_through(self, path: str, write: Callable[[Any, str], None]) -> None:
+        """Let ``write`` make a file, given the file system and a name in it; the file appears as a whole."""
+        self._check_writable(path)
+        if self._rule is WriteRule.CONDITIONAL:
+            with self._using(path) as (connection, name):
+                write(connection.files, name)
+            return
+        temporary = f"{path.rpartition('/')[0]}/{_TEMPORARY_PREFIX}{uuid.uuid4().hex}".lstrip("/")
+        with self._using(temporary) as (connection, name), self._using(path) as (_, final):
+            connection.files.makedirs(final.rpartition("/")[0], exist_ok=True)
+            write(connection.files, name)
+            connection.files.mv(name, final)
+
+    def _delete(self, path: str) -> None:
+        with suppress(NotFoundError), self._using(path) as (connection, name):
+            connection.files.rm_file(name)
+
+    def _create(self, path: str, data: bytes) -> bool:
+        with self._using(path) as (connection, name):
+            try:
+                connection.files.pipe_file(name, data, mode="create")
+                return True
+            except FileExistsError:
+                pass
+            except TypeError as error:
+                raise UnsafeStoreError(
+                    f"the installed package for {self._scheme}:// cannot create files exclusively; install a newer one",
+                    path=self._uri,
+                ) from error
+        # Packages repeat requests whose answer got lost, so that it may be our own file that is there.
+        try:
+            return self.get(path) == data
+        except NotFoundError as error:
+            raise ConnectionError(f"{self._uri}/{path} was there, and is gone") from error
+
+    def _check_conditions(self) -> None:
+        """Put the service to the test; once for each address and process."""
+        with self._using("x") as (connection, _):
+            if connection.is_trusted:
+                return
+        path = f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+        try:
+            is_safe = self._create(path, b"may be deleted") and not self._create(path, b"is refused")
+            is_safe = is_safe and self.get(path) == b"may be deleted"
+        finally:
+            with suppress(OSError):
+                self.delete([path])
+        if not is_safe:
+            raise UnsafeStoreError(
+                "this service ignores the condition that an object must not exist, so that two writers could "
+                "overwrite each other's commits; nothing was committed. Use a service that knows it, or the storage "
+                "option manifest_store",
+                path=self._uri,
+            )
+        connection.is_trusted = True
+
+    def _check_writable(self, path: str) -> None:
         check_path(path)
+        if self._rule is WriteRule.NOTHING:
+            self._refuse("be written")
+
+    def _refuse(self, what: str) -> NoReturn:
         raise UnsafeStoreError(
-            f"{self._scheme}:// can be read, but not written: its file system offers no atomic creation that "
-            "lance_core knows, so that two writers could overwrite each other's commits",
+            f"{self._scheme}:// can be read, but not {what}: its file system offers no atomic creation that "
+            "lance_core knows, so that two writers could overwrite each other's commits. The storage option "
+            "manifest_store names a table that decides instead",
             path=self._uri,
         )
 
-    def _files(self, path: str) -> tuple[Any, str]:
-        """The file system of this process, and a path in it."""
-        check_path(path)
-        files, root = _file_system(self._uri, self._options, os.getpid())
-        return files, f"{root.rstrip('/')}/{path}"
+    # ----------------------------------------------------------------------------------------------------- connection
 
-    def _not_found(self, path: str) -> NotFoundError:
-        return NotFoundError("there is no such file", path=f"{self._uri}/{path}")
+    @contextmanager
+    def _using(self, path: str) -> Generator[tuple[_Connection, str]]:
+        """The connection of this process, and a path in it; errors are those of this package and of Python."""
+        check_path(path)
+        try:
+            connection = _connection(self._uri, _Options(self._options), os.getpid())
+            yield connection, f"{connection.root.rstrip('/')}/{path}"
+        except (LanceError, FileExistsError, TypeError):
+            raise
+        except Exception as error:  # noqa: BLE001 - packages raise errors of their own
+            raise _translated(error, f"{self._uri}/{path}", self._options) from None
+
+
+class FsspecWriter:
+    """A file that appears when it is finished; until then it is in memory, or in a temporary file if it is large.
+
+    Args:
+        store: Where it will appear.
+        path: Under which name.
+    """
+
+    def __init__(self, store: FsspecStore, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._size = 0
+        self._memory = BytesIO()
+        self._file: Any = None
+
+    def write(self, data: bytes | memoryview | pa.Buffer) -> None:
+        """Append bytes."""
+        view = memoryview(data).cast("B")
+        self._size += len(view)
+        if self._file is None and self._memory.tell() + len(view) > _MAX_MEMORY:
+            self._file = NamedTemporaryFile(prefix="lance_core_")  # noqa: SIM115 closed by commit or abort
+            self._file.write(self._memory.getbuffer())
+            self._memory = BytesIO()
+        (self._memory if self._file is None else self._file).write(view)
+
+    def commit(self) -> int:
+        """Let the file appear and return its size in bytes."""
+        if self._file is None:
+            self._store.put(self._path, self._memory.getvalue())
+        else:
+            self._file.flush()
+            local = self._file.name
+            self._store.put_through(self._path, lambda files, name: files.put_file(local, name))
+        self.abort()
+        return self._size
+
+    def abort(self) -> None:
+        """Drop what was written; nothing happens after ``commit``."""
+        self._memory = BytesIO()
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A file system, where the dataset lies in it, and whether its service keeps its promises."""
+
+    files: Any
+    root: str
+    is_trusted: bool = False
+
+
+class _Options(dict[str, Any]):
+    """Options that can be the key of a cache, and show nothing."""
+
+    def __hash__(self) -> int:  # type: ignore[override] a dict that nobody changes
+        return hash(tuple(sorted((name, repr(value)) for name, value in self.items())))
+
+    def __repr__(self) -> str:
+        return "(options)"
 
 
 @lru_cache(maxsize=_MAX_FILE_SYSTEMS)
-def _file_system(uri: str, options: tuple[tuple[str, Any], ...], process: int) -> tuple[Any, str]:
-    """File system and path; one for each process, because connections do not survive a fork."""
+def _connection(uri: str, options: _Options, process: int) -> _Connection:
+    """One for each process, because connections do not survive a fork."""
     from fsspec import url_to_fs  # noqa: PLC0415 slow to import
 
     del process  # only part of the key
     try:
         # An old listing hides versions.
-        return url_to_fs(uri, skip_instance_cache=True, use_listings_cache=False, **dict(options))
+        files, root = url_to_fs(uri, skip_instance_cache=True, use_listings_cache=False, **options)
     except TypeError as error:
-        raise InvalidInputError(f"storage options that the file system does not take: {error}", path=uri) from error
+        message = without_secrets(str(error), options)
+        raise InvalidInputError(f"storage options that the file system does not take: {message}", path=uri) from None
     except ImportError as error:
         raise UnsupportedError(f"the file system cannot be used: {error}", path=uri) from error
+    except ValueError as error:
+        message = without_secrets(str(error), options)
+        raise InvalidInputError(f"the file system cannot be opened: {message}", path=uri) from None
+    return _Connection(files, root)
+
+
+def _check_scheme(uri: str, scheme: str) -> None:
+    from fsspec import get_filesystem_class  # noqa: PLC0415 slow to import
+
+    try:
+        get_filesystem_class(scheme)
+    except (ImportError, ValueError) as error:
+        extra = EXTRAS.get(scheme)
+        advice = f": pip install 'lance-dagster[{extra}]'" if extra else ""
+        raise UnsupportedError(f"{scheme}:// addresses cannot be opened: {error}{advice}", path=uri) from error
+
+
+def _translated(error: Exception, path: str, options: Mapping[str, Any]) -> Exception:
+    """An error of this package or of Python that repeats no secrets."""
+    status = getattr(error, "status_code", None) or getattr(error, "code", None)
+    message = without_secrets(f"{path}: {type(error).__name__}: {error}", options)
+    if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)) or status == 404:
+        return NotFoundError("there is no such file", path=path)
+    if isinstance(error, PermissionError) or status in {401, 403}:
+        return PermissionError(message)
+    if isinstance(error, TimeoutError):
+        return TimeoutError(message)
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+        return OSError(error.errno, message) if error.errno is not None else OSError(message)
+    return ConnectionError(message)
+
+
+def _modified(files: Any, address: str, info: Mapping[str, Any]) -> datetime:
+    """When a file was written, UTC."""
+    known = next((info[key] for key in _MODIFIED_KEYS if info.get(key)), None)
+    modified = files.modified(address) if known is None else known
+    if isinstance(modified, (int, float)):
+        return datetime.fromtimestamp(modified, UTC)
+    if isinstance(modified, str):
+        modified = datetime.fromisoformat(modified)
+    return modified if modified.tzinfo else modified.replace(tzinfo=UTC)

@@ -13,9 +13,9 @@ import os
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime
-from threading import Lock
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import NotFoundError
@@ -25,8 +25,14 @@ from lance_core.store.paths import check_path
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
+
+    Int64s = npt.NDArray[np.int64]
+
 _TEMPORARY_PREFIX = ".tmp_"
 _BUFFER_SIZE = 1 << 20
+_NEAR = 1 << 15
+"""Ranges with less between them are announced to the kernel as one."""
 
 
 class LocalStore:
@@ -116,6 +122,12 @@ class LocalStore:
         return os.path.join(self._root, path)
 
 
+def _will_need(descriptor: int, start: int, size: int) -> None:
+    """Ask the kernel to fetch bytes; where it cannot be asked, they come when they are looked at."""
+    if size and hasattr(os, "posix_fadvise"):  # no size would mean all that follows
+        os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_WILLNEED)
+
+
 class LocalReader:
     """A file mapped into memory: what is read is a view, not a copy. May be shared by threads.
 
@@ -134,12 +146,26 @@ class LocalReader:
             raise NotFoundError("there is no such file", path=path) from error
         self._size: int = self._file.size()
         self._path = path
-        self._lock = Lock()
+        self._mapped = self._whole()
 
     @property
     def size(self) -> int:
         """Bytes in the file."""
         return self._size
+
+    @property
+    def mapped(self) -> pa.Buffer:
+        """The whole file."""
+        return self._mapped
+
+    def announce(self, starts: Int64s, ends: Int64s, /) -> None:
+        """Let the kernel fetch ranges, without waiting."""
+        if self._file.closed or not len(starts):
+            return
+        low, high = _merged(starts, ends)
+        descriptor = self._file.fileno()
+        for start, size in zip(low.tolist(), (high - low).tolist(), strict=True):
+            _will_need(descriptor, start, size)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
         """Views of half-open byte ranges.
@@ -152,16 +178,31 @@ class LocalReader:
                 raise NotFoundError(
                     f"bytes {start} to {end} are not in the file of {self._size} bytes", path=self._path
                 )
-        return [self._view(start, end - start) for start, end in ranges]
+        if not self._file.closed:
+            descriptor = self._file.fileno()
+            for start, end in ranges:
+                _will_need(descriptor, start, end - start)
+        return [self._mapped.slice(start, end - start) for start, end in ranges]
 
     def close(self) -> None:
         """Let go of the file; it stays mapped as long as views of it exist."""
         self._file.close()
 
-    def _view(self, start: int, size: int) -> pa.Buffer:
-        with self._lock:
-            self._file.seek(start)
-            return self._file.read_buffer(size)  # also asks the kernel to fetch it, without waiting
+    def _whole(self) -> pa.Buffer:
+        if not self._size:
+            return pa.py_buffer(b"")
+        # Arrow asks the kernel to fetch all that it gives out, so it gives out one byte, which keeps the mapping alive.
+        self._file.seek(0)
+        first = self._file.read_buffer(1)
+        return pa.foreign_buffer(first.address, self._size, base=first)
+
+
+def _merged(starts: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
+    """Ranges that lie close together as one."""
+    order = np.argsort(starts, kind="stable")
+    starts, reach = starts[order], np.maximum.accumulate(ends[order])
+    breaks = np.flatnonzero(starts[1:] - reach[:-1] > _NEAR) + 1
+    return starts[np.append(0, breaks)], reach[np.append(breaks - 1, len(reach) - 1)]
 
 
 class LocalWriter:

@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError
 from lance_core.store.local import LocalStore
 from lance_core.store.paths import check_path
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lance_core.store.s3 import S3Store
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_MANIFEST_STORE = "manifest_store"
+_TABLE_NAME = "ddbTableName"
 
 
 def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
@@ -29,34 +31,84 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
         uri: A path (relative to the working directory, or below ``~/``) or an address:
 
             - ``file://``
-            - ``s3://bucket/path`` (also ``s3a://``): S3 and services like it; needs s3fs
+            - ``s3://bucket/path`` (also ``s3a://``): S3 and services like it; needs the extra ``s3``
+            - ``s3+ddb://bucket/path?ddbTableName=table``: the same, but a DynamoDB table decides who commits a version
+              (as in pylance; storage option ``dynamodb_endpoint`` or ``DYNAMODB_ENDPOINT`` for another service)
+            - ``az://container/path`` (also ``abfs://``): Azure; needs the extra ``azure``
+            - ``gs://bucket/path``: Google Cloud Storage; needs the extra ``gcs``
             - ``memory://name``: this process only
-            - others that fsspec knows (``gs://``, ``az://``, ``https://``, ...): for reading
+            - others that fsspec knows (``https://``, ``sftp://``, ...): for reading; with ``manifest_store`` also for
+              writing
         storage_options: Settings of the storage service: for S3 see `lance_core.store.s3_options.S3Options`, for
-            fsspec the arguments of its file system. The local file system and memory have none and ignore them.
+            fsspec the arguments of its file system, for Azure and Google Cloud also pylance's names for them. The
+            local file system and memory have none and ignore them. With every address,
+            ``manifest_store="sqlite:///absolute/path.db"`` lets an SQLite file decide who commits a version; all
+            writers must name the same file, and be on one machine.
 
     Raises:
         UnsupportedError: There is no store for this kind of address, or a package is missing for it.
         InvalidInputError: Not an address, or wrong storage options.
     """
     address = os.fspath(uri)
+    options = dict(storage_options or {})
+    table = options.pop(_MANIFEST_STORE, None)
     found = _SCHEME.match(address)
     scheme = "" if found is None else found[1].lower()
+    if scheme == "s3+ddb":
+        return _open_dynamodb(address, options, table)
+    store = _open_plain(address, scheme, options, is_arbitrated=table is not None)
+    return store if table is None else _with_sqlite(store, table)
+
+
+def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitrated: bool) -> Store:
     match scheme:
         case "":
             return LocalStore(_absolute(address))
         case "file":
             return LocalStore(_path_of(address))
         case "s3" | "s3a":
-            return _open_s3(address, storage_options)
+            return _open_s3(address, options)
         case "memory":
             return _open_memory(address)
-        case "s3+ddb":
-            raise UnsupportedError("lance_core cannot use s3+ddb:// (commits through DynamoDB) yet", path=address)
         case _:
-            from lance_core.store.fsspec_store import FsspecStore  # noqa: PLC0415 rarely needed
+            from lance_core.store.fsspec_store import FsspecStore, WriteRule, write_rule  # noqa: PLC0415 rarely needed
 
-            return FsspecStore(uri=address.rstrip("/"), scheme=scheme, options=storage_options or {})
+            rule = write_rule(scheme)
+            if is_arbitrated and rule is WriteRule.NOTHING:
+                rule = WriteRule.ARBITRATED
+            return FsspecStore(uri=address.rstrip("/"), scheme=scheme, options=options, rule=rule)
+
+
+def _with_sqlite(store: Store, table: str) -> Store:
+    """The same store; a table in an SQLite file decides who commits a version."""
+    from lance_core.store.external_manifest import ExternalManifestStore  # noqa: PLC0415 rarely needed
+    from lance_core.store.sqlite_table import SqliteTable  # noqa: PLC0415 likewise
+
+    path = unquote(table.removeprefix("sqlite://"))
+    if not table.startswith("sqlite:///") or "\0" in path or path.endswith("/"):
+        raise InvalidInputError("storage option manifest_store is like 'sqlite:///absolute/path.db'", path=store.uri)
+    return ExternalManifestStore(store, SqliteTable(path), base=store.uri)
+
+
+def _open_dynamodb(address: str, options: dict[str, str], table: str | None) -> Store:
+    from lance_core.store.dynamodb import DynamoTable  # noqa: PLC0415 rarely needed
+    from lance_core.store.external_manifest import ExternalManifestStore  # noqa: PLC0415 likewise
+    from lance_core.store.s3_options import check_endpoint, parse_s3_options  # noqa: PLC0415 likewise
+
+    if table is not None:
+        raise InvalidInputError("s3+ddb:// names a table already; storage option manifest_store names another")
+    place, _, query = address.partition("?")
+    names = parse_qs(query)
+    if list(names) != [_TABLE_NAME] or len(names[_TABLE_NAME]) != 1:
+        raise InvalidInputError(f"an s3+ddb:// address ends in ?{_TABLE_NAME}=..., and in nothing else", path=place)
+    endpoints = {name: options.pop(name) for name in list(options) if name.lower() == "dynamodb_endpoint"}
+    endpoint = next(iter(endpoints.values()), None)
+    store = _open_s3(f"s3://{place.partition('://')[2]}", options)
+    parsed = parse_s3_options(options)
+    check_endpoint(endpoint, parsed, "dynamodb_endpoint")
+    name = names[_TABLE_NAME][0]
+    uri = f"s3+ddb://{store.uri.partition('://')[2]}?{_TABLE_NAME}={quote(name, safe='')}"
+    return ExternalManifestStore(store, DynamoTable(name, parsed, endpoint=endpoint), base=store.root, uri=uri)
 
 
 def _path_of(address: str) -> str:

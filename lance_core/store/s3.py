@@ -4,8 +4,6 @@ An object is created exclusively by a PUT with the condition ``If-None-Match: *`
 answer gets lost (by aiohttp even if botocore is told not to), so that the answer "it exists already" may be about our
 own object: every exclusive PUT carries a mark of its own among the object's metadata, and who loses looks whose mark it
 is. Services that do not know the condition ignore it silently, so each is put to the test before it is trusted.
-
-Not supported: several datasets that share a DynamoDB table (``s3+ddb://``).
 """
 
 from __future__ import annotations
@@ -65,6 +63,11 @@ class S3Store:
     def uri(self) -> str:
         """Address of the dataset."""
         return self._uri
+
+    @property
+    def root(self) -> str:
+        """Key of the dataset in its bucket."""
+        return self._root
 
     @property
     def client(self) -> S3Client:

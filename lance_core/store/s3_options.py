@@ -91,12 +91,17 @@ def parse_s3_options(options: Mapping[str, str] | None) -> S3Options:
 def _check(options: S3Options) -> None:
     if (options.access_key_id is None) != (options.secret_access_key is None):
         raise InvalidInputError("storage options access_key_id and secret_access_key come together")
-    if options.endpoint is None:
+    check_endpoint(options.endpoint, options, "endpoint")
+
+
+def check_endpoint(endpoint: str | None, options: S3Options, name: str) -> None:
+    """Refuse what is no address of a service, and one without encryption if that was not asked for."""
+    if endpoint is None:
         return
-    if not options.endpoint.lower().startswith(("http://", "https://")):
-        raise InvalidInputError("storage option 'endpoint' is an address with http:// or https://")
-    if options.endpoint.lower().startswith("http://") and not options.allow_http:
-        raise InvalidInputError("the endpoint is not encrypted; set storage option allow_http to 'true' to allow that")
+    if not endpoint.lower().startswith(("http://", "https://")):
+        raise InvalidInputError(f"storage option {name!r} is an address with http:// or https://")
+    if endpoint.lower().startswith("http://") and not options.allow_http:
+        raise InvalidInputError(f"the {name} is not encrypted; set storage option allow_http to 'true' to allow that")
 
 
 def _bool(text: str) -> bool:

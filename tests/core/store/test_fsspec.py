@@ -1,5 +1,8 @@
 """File systems of fsspec, for which its local one stands."""
 
+import sys
+
+import fsspec
 import pyarrow as pa
 import pytest
 
@@ -80,9 +83,14 @@ def test_datasets(tmp_path):
     assert dataset.latest_version == 1
 
 
-@pytest.mark.parametrize(("uri", "package"), [("gs://b/x", "gcsfs"), ("abfs://c/x", "adlfs"), ("az://c/x", "adlfs")])
-def test_missing_packages_are_named(uri, package):
-    with pytest.raises(UnsupportedError, match=package):
+@pytest.mark.parametrize(("uri", "extra"), [("gs://b/x", "gcs"), ("abfs://c/x", "azure"), ("az://c/x", "azure")])
+def test_missing_packages_are_named(uri, extra, monkeypatch):
+    for package in ("gcsfs", "adlfs"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for name, known in list(fsspec.registry.items()):
+        if known.__module__.startswith(("gcsfs", "adlfs")):
+            monkeypatch.delitem(fsspec.registry.target, name)
+    with pytest.raises(UnsupportedError, match=rf"pip install 'lance-dagster\[{extra}\]'"):
         open_store(uri)
 
 

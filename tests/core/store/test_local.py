@@ -123,10 +123,9 @@ def test_relative_addresses(tmp_path, monkeypatch):
     assert open_store("~/t").uri == str(tmp_path / "t")
 
 
-@pytest.mark.parametrize("uri", ["gs://b/x", "az://c/x", "s3+ddb://b/x", "zz://h/x"])
-def test_other_schemes_are_named(uri):
-    with pytest.raises(UnsupportedError, match=uri.split(":")[0].replace("+", r"\+")):
-        open_store(uri)
+def test_other_schemes_are_named():
+    with pytest.raises(UnsupportedError, match="zz"):
+        open_store("zz://h/x")
 
 
 @pytest.mark.parametrize(

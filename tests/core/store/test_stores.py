@@ -11,11 +11,21 @@ from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
+@pytest.fixture(params=["local", "memory", "s3", "s3+ddb", "s3+sqlite", "fsspec+sqlite"])
 def store(request, tmp_path):
-    if request.param == "s3":
-        s3 = request.getfixturevalue("s3")
-        return open_store(f"{s3.uri}/data set ü", s3.storage_options)
+    sqlite = {"manifest_store": f"sqlite://{tmp_path}/versions.db"}
+    match request.param:
+        case "s3":
+            s3 = request.getfixturevalue("s3")
+            return open_store(f"{s3.uri}/data set ü", s3.storage_options)
+        case "s3+ddb":
+            dynamo = request.getfixturevalue("dynamo")
+            return open_store(dynamo.at("data set ü"), dynamo.storage_options)
+        case "s3+sqlite":
+            s3 = request.getfixturevalue("s3")
+            return open_store(f"{s3.uri}/data set ü", {**s3.storage_options, **sqlite})
+        case "fsspec+sqlite":
+            return open_store(f"local://{tmp_path}/data set ü", sqlite)
     return LocalStore(str(tmp_path / "data set ü")) if request.param == "local" else MemoryStore()
 
 
@@ -61,6 +71,30 @@ def test_exactly_one_of_many_wins(store):
         thread.join()
     assert len(wins) == 50
     assert all(store.get(f"v/{key}") == b"%d" % writer for key, writer in wins)
+
+
+def test_manifests_have_one_winner_and_are_listed(store):
+    wins = []
+    paths = [f"_versions/{2**64 - 1 - version:020d}.manifest" for version in range(1, 11)]
+    barrier = threading.Barrier(4)
+
+    def race(writer):
+        for path in paths:
+            barrier.wait()
+            if store.put_if_absent(path, b"%d" % writer):
+                wins.append((path, writer))
+
+    threads = [threading.Thread(target=race, args=(writer,)) for writer in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(path for path, _ in wins) == sorted(paths)
+    assert all(store.get(path) == b"%d" % writer for path, writer in wins)
+    assert sorted(f"_versions/{name}" for name in store.names("_versions")) == sorted(paths)
+    store.delete(paths[:3])
+    assert not any(store.put_if_absent(path, b"x") for path in paths[3:])
+    assert sorted(f"_versions/{name}" for name in store.names("_versions")) == sorted(paths[3:])
 
 
 def test_reader_returns_ranges_in_order(store):
