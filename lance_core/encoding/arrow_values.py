@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.physical.memory import gather, starts_of
-from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
+from lance_core.encoding.physical.packed_struct import split_rows
+from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -17,12 +18,17 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.repdef import Mask
-    from lance_core.encoding.values import Bytes, Values
+    from lance_core.encoding.values import Bytes, LeafValues, Values
 
 _WORDS: dict[int, npt.DTypeLike] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 MAX_INT32 = 2**31 - 1
 _FEW_STRINGS = 1 << 8
 """Up to so many, numpy finds strings faster than Arrow."""
+
+
+def is_fieldless(kind: pa.DataType) -> bool:
+    """True for a struct without fields, which has neither values nor nulls."""
+    return pa.types.is_struct(kind) and kind.num_fields == 0
 
 
 def offset_dtype(kind: pa.DataType) -> npt.DTypeLike | None:
@@ -79,6 +85,54 @@ def to_values(array: pa.Array) -> Values:
     return VariableValues(offsets - offsets[0] if begin else offsets, buffer_view(data, np.uint8)[begin:end])
 
 
+def leaf_values(array: pa.Array, name: str) -> LeafValues | None:
+    """The values of a leaf array of any type that a column can have; None if the type has no values.
+
+    Raises:
+        InvalidInputError: Null in a field of a packed struct.
+    """
+    kind = array.type
+    if pa.types.is_null(kind) or is_fieldless(kind):
+        return None
+    if pa.types.is_struct(kind):
+        return _struct_to_values(array, name)
+    return _dictionary_to_values(array) if pa.types.is_dictionary(kind) else to_values(array)
+
+
+def _struct_to_values(array: pa.StructArray, name: str) -> StructValues:
+    is_null = null_mask(array)
+    children: list[Values] = []
+    for index in range(array.type.num_fields):
+        child = array.field(index)
+        inner = null_mask(child)
+        if inner is not None and bool(inner.any() if is_null is None else (inner & ~is_null).any()):
+            inside = f"{name}.{array.type.field(index).name}"
+            raise InvalidInputError(f"field {inside!r}: packed structs cannot hold nulls of single fields")
+        if pa.types.is_fixed_size_list(child.type) and is_null is not None:
+            child = child.fill_null(pa.scalar([0] * child.type.list_size, child.type))
+        children.append(to_values(child))
+    return StructValues(tuple(children))
+
+
+def _dictionary_to_values(array: pa.DictionaryArray) -> DictionaryValues:
+    """Indices and items; items that are null stay in the dictionary, their places are null already."""
+    items = array.dictionary
+    indices = array.indices.fill_null(0)
+    return DictionaryValues(FixedValues(_fixed_to_values(indices)), to_values(items))
+
+
+def dictionary_without_nulls(array: pa.Array) -> pa.Array:
+    """The same array of dictionary type; places that point to a null of the dictionary are null themselves."""
+    if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:
+        return array
+    indices = np.asarray(array.indices.fill_null(0)).astype(np.int64)
+    is_null = np.asarray(array.dictionary.is_null())[indices] | np.asarray(array.is_null())
+    kept = array.dictionary.drop_null()
+    places = np.cumsum(np.asarray(array.dictionary.is_valid())) - 1
+    moved = pa.array(np.where(is_null, 0, places[indices]), mask=is_null).cast(array.type.index_type)
+    return pa.DictionaryArray.from_arrays(moved, kept)
+
+
 def _no_bools() -> Mask:
     return np.empty(0, np.bool_)
 
@@ -99,7 +153,7 @@ def _list_to_values(array: pa.FixedSizeListArray) -> FixedListValues:
     return FixedListValues(dimension, to_values(items), None if is_null is None else ~is_null)
 
 
-def from_values(values: Values | None, kind: pa.DataType, validity: Mask | None, length: int) -> pa.Array:
+def from_values(values: LeafValues | None, kind: pa.DataType, validity: Mask | None, length: int) -> pa.Array:
     """A leaf array.
 
     Args:
@@ -112,6 +166,8 @@ def from_values(values: Values | None, kind: pa.DataType, validity: Mask | None,
         CorruptDataError: The values are not such as the type needs.
         InvalidInputError: More bytes than 32-bit offsets can tell.
     """
+    if is_fieldless(kind):
+        return pa.Array.from_buffers(kind, length, [None], children=[])
     if values is None or pa.types.is_null(kind):
         return pa.nulls(length, kind)
     if len(values) != length:
@@ -122,8 +178,60 @@ def from_values(values: Values | None, kind: pa.DataType, validity: Mask | None,
             return _list_from_values(values, kind, bitmap)
         case VariableValues():
             return _strings_from_values(values, kind, bitmap)
+        case FixedValues() if pa.types.is_struct(kind):
+            return _struct_from_values(StructValues(tuple(split_rows(values, _widths(kind)))), kind, bitmap)
         case FixedValues():
             return _fixed_from_values(values.data, kind, bitmap)
+        case StructValues():
+            return _struct_from_values(values, kind, bitmap)
+        case DictionaryValues():
+            return _dictionary_from_values(values, kind, bitmap)
+
+
+def _widths(kind: pa.StructType) -> list[int]:
+    """Bytes of each field of fixed width.
+
+    Raises:
+        CorruptDataError: A field of another kind.
+    """
+    try:
+        return [kind.field(index).type.bit_width // 8 for index in range(kind.num_fields)]
+    except ValueError as error:
+        raise CorruptDataError(f"a page has structs of fixed width for {kind}") from error
+
+
+def _struct_from_values(values: StructValues, kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
+    if not pa.types.is_struct(kind) or kind.num_fields != len(values.children):
+        raise CorruptDataError(f"a page has packed structs of {len(values.children)} fields for {kind}")
+    children = [
+        from_values(child, kind.field(index).type, None, len(values)) for index, child in enumerate(values.children)
+    ]
+    return pa.Array.from_buffers(kind, len(values), [bitmap], children=children)
+
+
+def _dictionary_from_values(values: DictionaryValues, kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
+    """A dictionary array; an item that occurs in the dictionaries of several pages is left once."""
+    if not pa.types.is_dictionary(kind):
+        raise CorruptDataError(f"a page has a dictionary for {kind}")
+    items = from_values(values.items, kind.value_type, None, len(values.items))
+    places: npt.NDArray[Any] = values.indices.data
+    if len(values) and int(places.max()) >= len(items):
+        raise CorruptDataError(f"an index points beyond {len(items)} items of a dictionary")
+    if values.may_repeat:
+        once = items.dictionary_encode()
+        if len(once.dictionary) < len(items):
+            items, places = once.dictionary, np.asarray(once.indices).take(places)
+    if len(items) > _max_index(kind.index_type) + 1:
+        raise InvalidInputError(f"{len(items)} items are too many for {kind}; ask for smaller batches")
+    dtype = np.dtype(kind.index_type.to_pandas_dtype())
+    indices = pa.Array.from_buffers(
+        kind.index_type, len(places), [bitmap, pa.py_buffer(np.ascontiguousarray(places.astype(dtype, copy=False)))]
+    )
+    return pa.DictionaryArray.from_arrays(indices, items, safe=False)
+
+
+def _max_index(kind: pa.DataType) -> int:
+    return int(np.iinfo(kind.to_pandas_dtype()).max)
 
 
 def _fixed_from_values(data: npt.NDArray[Any], kind: pa.DataType, bitmap: pa.Buffer | None) -> pa.Array:
@@ -185,6 +293,19 @@ def join_values(parts: Sequence[Values]) -> Values:
     if len(data) <= MAX_INT32:
         offsets = offsets.astype(strings[0].offsets.dtype)
     return VariableValues(offsets, data)
+
+
+def slice_leaf(values: LeafValues | None, start: int, end: int) -> LeafValues | None:
+    """Some consecutive values of a page; views as in `slice_values`."""
+    match values:
+        case None:
+            return None
+        case StructValues(children):
+            return StructValues(tuple(slice_values(child, start, end) for child in children))
+        case DictionaryValues(indices, items):
+            return DictionaryValues(FixedValues(indices.data[start:end]), items)
+        case _:
+            return slice_values(values, start, end)
 
 
 def slice_values(values: Values, start: int, end: int) -> Values:

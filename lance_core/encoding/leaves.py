@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import buffer_view, null_mask, pack_bits, unpack_bits
+from lance_core.encoding.arrow_values import (
+    buffer_view,
+    dictionary_without_nulls,
+    is_fieldless,
+    null_mask,
+    pack_bits,
+    unpack_bits,
+)
 from lance_core.encoding.physical.memory import aranges
 from lance_core.encoding.shred import Nesting, build_levels
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +42,11 @@ class LeafPath:
 
     Attributes:
         fields: From the top-level field to the leaf.
+        items_per_row: Entries of each row, lists not counted: the product of the sizes of fixed-size lists of structs.
     """
 
     fields: tuple[Field, ...]
+    items_per_row: int = 1
 
     @property
     def leaf(self) -> Field:
@@ -49,6 +58,11 @@ class LeafPath:
         """Layers of the leaf's levels."""
         return len(self.fields)
 
+    @property
+    def dimensions(self) -> list[int] | None:
+        """For each layer, from the leaf outwards, the size of fixed-size lists of structs, else 1; None without."""
+        return None if self.items_per_row == 1 else [one.struct_list_size or 1 for one in reversed(self.fields)]
+
 
 def is_list_field(field: Field) -> bool:
     """True for fields whose layer is a list layer."""
@@ -56,35 +70,12 @@ def is_list_field(field: Field) -> bool:
 
 
 def leaf_paths(field: Field) -> list[LeafPath]:
-    """The paths to all leaves at or below a top-level field, in column order.
-
-    Raises:
-        UnsupportedError: A type that this version cannot read or write.
-    """
-    check_supported(field)
+    """The paths to all leaves at or below a top-level field, in column order."""
     if field.is_leaf:
         return [LeafPath((field,))]
-    return [LeafPath((field, *path.fields)) for child in field.children for path in leaf_paths(child)]
-
-
-def check_supported(field: Field) -> None:
-    """Raise UnsupportedError, naming it, for a type that this version cannot read or write."""
-    text = field.logical_type
-    what = None
-    if text.startswith("dict:"):
-        what = "dictionary type"
-    elif text.startswith("fixed_size_list:struct:"):
-        what = "fixed-size list of structs"
-    elif field.is_packed:
-        what = "packed struct"
-    elif field.extension_name == "lance.blob.v2" or "lance-encoding:blob" in field.metadata or text == "blob":
-        what = "blob column"
-    elif text == "json":
-        what = "json"
-    elif text == "struct" and not field.children:
-        what = "struct without fields"
-    if what is not None:
-        raise UnsupportedError(f"field {field.name!r}: {what} is not supported in data files yet")
+    size = field.struct_list_size or 1
+    inner = [path for child in field.children for path in leaf_paths(child)]
+    return [LeafPath((field, *path.fields), size * path.items_per_row) for path in inner]
 
 
 def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
@@ -102,6 +93,7 @@ def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
     lists_left = sum(map(is_list_field, path.fields))
     is_below_nullable = False
     for field, child in zip(path.fields, (*path.fields[1:], None), strict=True):
+        array = dictionary_without_nulls(array)
         is_null = null_mask(array)
         if is_list_field(field):
             is_null = _either(is_null, masked)
@@ -114,8 +106,14 @@ def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
         # pylance 14.0.2 fails to join pages of a struct above a list if only some of them declare it nullable.
         is_nullable = child is not None and lists_left > 0 and field.nullable
         is_below_nullable = is_below_nullable or is_nullable
-        nestings.append(Nesting(length=len(array), is_null=is_null, is_nullable=is_nullable))
-        if child is not None:
+        size = 0 if child is None else field.struct_list_size
+        # pylance 14.0.2 likewise fails to join pages of fixed-size lists of structs.
+        is_nullable = is_nullable or (field.nullable and path.items_per_row > 1)
+        nestings.append(Nesting(length=len(array), is_null=is_null, is_nullable=is_nullable, dimension=size or 1))
+        if size:
+            array = array.values.slice(array.offset * size, len(array) * size)
+            masked = None  # no lists below
+        elif child is not None:
             masked = _either(masked, is_null)
             array = array.field(field.children.index(child))
     return build_levels(nestings), array
@@ -159,6 +157,8 @@ def check_nulls(field: Field, array: pa.Array) -> None:
     """Raise InvalidInputError if a field that is not nullable holds nulls (those inside null parents do not count)."""
     if not field.nullable and array.null_count:
         raise InvalidInputError(f"field {field.name!r} is not nullable, but {array.null_count} of its values are null")
+    if is_fieldless(array.type) and array.null_count:
+        raise InvalidInputError(f"field {field.name!r}: a struct without fields cannot be null")
     if field.is_leaf or all(one.nullable for one in field.walk()):
         return
     is_null = null_mask(array)
@@ -166,9 +166,12 @@ def check_nulls(field: Field, array: pa.Array) -> None:
         _, items = list_items(array, is_null)
         check_nulls(field.children[0], items)
         return
+    size = field.struct_list_size
     for index, child in enumerate(field.children):
         if not all(one.nullable for one in child.walk()):
-            inside = array.field(index)
+            if size and is_null is not None:
+                is_null = np.repeat(is_null, size)
+            inside = array.values.slice(array.offset * size, len(array) * size) if size else array.field(index)
             check_nulls(child, inside if is_null is None else inside.filter(pa.array(~is_null)))
 
 
@@ -188,6 +191,10 @@ def path_array(path: LeafPath, slots: Sequence[Slots], leaf: pa.Array) -> pa.Arr
         field, slot = path.fields[index], slots[len(path.fields) - 1 - index]
         bitmap = None if slot.validity is None else pack_bits(slot.validity)
         inner = pa.field(path.fields[index + 1].name, array.type)
+        if field.struct_list_size:
+            kind = pa.list_(inner, field.struct_list_size)
+            array = pa.Array.from_buffers(kind, slot.length, [bitmap], children=[array])
+            continue
         if slot.offsets is None:
             array = pa.Array.from_buffers(pa.struct([inner]), slot.length, [bitmap], children=[array])
             continue
@@ -229,6 +236,11 @@ def join_leaves(field: Field, kind: pa.DataType, arrays: Sequence[pa.Array]) -> 
         child = join_leaves(field.children[0], child_kind, parts)
         buffers = [_bitmap(first), pa.py_buffer(offsets)]
         return pa.Array.from_buffers(kind, length, buffers, null_count=first.null_count, children=[child])
+    if field.struct_list_size:
+        size = field.struct_list_size
+        parts = [array.values.slice(array.offset * size, length * size) for array in arrays]
+        child = join_leaves(field.children[0], kind.value_type, parts)
+        return pa.Array.from_buffers(kind, length, [_bitmap(first)], null_count=first.null_count, children=[child])
     children: list[pa.Array] = []
     taken = 0
     for index, one in enumerate(field.children):

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from lance_core.encoding import choose
-from lance_core.encoding.arrow_values import slice_values, to_values
+from lance_core.encoding.arrow_values import is_fieldless, leaf_values, slice_leaf
 from lance_core.encoding.leaves import shred
+from lance_core.encoding.physical import packed_struct
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
 from lance_core.encoding.structural import constant, full_zip, mini_block
 from lance_core.encoding.structural.page import Decoded
-from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
+from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import InvalidInputError
+from lance_core.format.page_layout import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
+
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.structural.page import EncodedPage
-    from lance_core.encoding.values import Int64s, Values
+    from lance_core.encoding.values import Int64s, LeafValues, Values
 
 MAX_CHUNK_LEVELS = 2**16 - 1
 _LEVEL_BIT_BUDGET = 2**17
@@ -55,8 +58,10 @@ def encode_leaf(path: LeafPath, array: pa.Array) -> Iterator[RowsPage]:
         InvalidInputError: A row that no page can hold.
     """
     levels, leaf = shred(path, array)
-    values = None if pa.types.is_null(leaf.type) else to_values(leaf)
-    decoded = Decoded(levels=levels, values=values, num_slots=len(leaf))
+    if is_fieldless(leaf.type):
+        yield RowsPage(len(array), constant.encode_null(Levels((Layer.NULLABLE_ITEM,), None, None)))
+        return
+    decoded = Decoded(levels=levels, values=leaf_values(leaf, path.leaf.name), num_slots=len(leaf))
     for num_rows, part, is_giant in _split(decoded, len(array)):
         yield RowsPage(num_rows, _encode(part, leaf.type, path.leaf.name, is_giant=is_giant))
 
@@ -86,7 +91,7 @@ def _split(decoded: Decoded, num_rows: int) -> Iterator[tuple[int, Decoded, bool
         low, high = int(slots[begin]), int(slots[end])
         part = Decoded(
             levels=Levels(levels.layers, levels.rep[begin:end], levels.definition[begin:end]),
-            values=None if decoded.values is None else _rebased(decoded.values, low, high),
+            values=_rebased(decoded.values, low, high),
             num_slots=high - low,
         )
         yield following - row, part, end - begin > budget
@@ -98,9 +103,9 @@ def _level_budget(levels: Levels) -> int:
     return min(MAX_CHUNK_LEVELS, _LEVEL_BIT_BUDGET // max(1, bits))
 
 
-def _rebased(values: Values, start: int, end: int) -> Values:
+def _rebased(values: LeafValues | None, start: int, end: int) -> LeafValues | None:
     """Some consecutive values; strings begin at offset 0."""
-    part = slice_values(values, start, end)
+    part = slice_leaf(values, start, end)
     if isinstance(part, VariableValues):
         first, last = int(part.offsets[0]), int(part.offsets[-1])
         return VariableValues(part.offsets - part.offsets[0], part.data[first:last])
@@ -112,6 +117,11 @@ def _encode(decoded: Decoded, kind: pa.DataType, name: str, *, is_giant: bool) -
     is_valid = None if levels.definition is None else levels.definition == 0
     if values is None or not decoded.num_slots or (is_valid is not None and not is_valid.any()):
         return constant.encode_null(levels)
+    if isinstance(values, StructValues):
+        return _encode_struct(decoded, values, name, is_giant=is_giant)
+    if isinstance(values, DictionaryValues):
+        _check_chunks(name, "dictionary type", is_giant=is_giant)
+        return mini_block.encode(decoded, (values.indices, values.items))
     num_levels = 0 if constant.is_cheap(levels) else decoded.num_slots
     if num_levels <= _MAX_CHEAP_LEVELS:
         value = constant.single_value(values, _null_slots(levels))
@@ -123,6 +133,21 @@ def _encode(decoded: Decoded, kind: pa.DataType, name: str, *, is_giant: bool) -
     if built is None and _is_large(values):
         return full_zip.encode(decoded)
     return mini_block.encode(decoded, built)
+
+
+def _encode_struct(decoded: Decoded, values: StructValues, name: str, *, is_giant: bool) -> EncodedPage:
+    """A packed struct: in chunks if all its fields have a fixed width."""
+    fixed = packed_struct.encode_fixed(values)
+    if fixed is None:
+        return full_zip.encode(decoded)
+    _check_chunks(name, "packed struct", is_giant=is_giant)
+    bits, rows = fixed
+    return mini_block.encode(replace(decoded, values=rows), None, packed_bits=bits)
+
+
+def _check_chunks(name: str, what: str, *, is_giant: bool) -> None:
+    if is_giant:
+        raise InvalidInputError(f"field {name!r}: a row with more than {MAX_CHUNK_LEVELS} lists of {what}")
 
 
 def _null_slots(levels: Levels) -> Mask | None:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.encoding.physical import bitpack, byte_stream_split, fixed_size_list, flat, fsst, general, rle, variable
+from lance_core.encoding.physical import (
+    bitpack,
+    byte_stream_split,
+    fixed_size_list,
+    flat,
+    fsst,
+    general,
+    packed_struct,
+    rle,
+    variable,
+)
 from lance_core.encoding.physical.memory import check_chunks, starts_of
 from lance_core.encoding.values import Chunks, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
@@ -21,14 +31,16 @@ from lance_core.format.encodings import (
     General,
     InlineBitpacking,
     OutOfLineBitpacking,
+    PackedStruct,
     Rle,
     Variable,
+    VariablePackedStruct,
 )
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.encoding.values import Bytes, Int64s, StructValues, Values
     from lance_core.format.encodings import Encoding
 
 
@@ -80,6 +92,8 @@ def _decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
             return byte_stream_split.decode_chunks(encoding.bits, chunks)
         case FixedSizeList():
             return fixed_size_list.decode_chunks(encoding, chunks)
+        case PackedStruct():
+            return _decode_chunks(encoding.values, chunks)
         case General():
             return _decode_chunks(encoding.values, general.decompress_chunks(encoding.compression, chunks))
         case _:
@@ -127,6 +141,8 @@ def _decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: 
             return _decode_points(encoding.values, plain, chunk_of, index)
         case FixedSizeList():
             return fixed_size_list.decode_points(encoding, chunks, chunk_of, index)
+        case PackedStruct():
+            return _decode_points(encoding.values, chunks, chunk_of, index)
         case _:
             return None
 
@@ -214,6 +230,13 @@ def decode_strings(encoding: Encoding, values: VariableValues) -> VariableValues
             return decode_strings(encoding.values, general.decompress_values(encoding.compression, values))
         case _:
             raise _unsupported(encoding, "full-zip values of variable width")
+
+
+def decode_variable_zip(encoding: Encoding, values: VariableValues) -> VariableValues | StructValues:
+    """Full-zip values of variable width: strings, or packed structs; errors as in `decode_strings`."""
+    if isinstance(encoding, VariablePackedStruct):
+        return packed_struct.decode_variable(encoding, values, decode_strings, decode_fixed_zip)
+    return decode_strings(encoding, values)
 
 
 def decode_fixed_zip(encoding: Encoding, rows: Bytes, *, boolean: bool = False) -> Values:

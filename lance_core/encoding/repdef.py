@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.errors import CorruptDataError
+from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.page_layout import Layer, Layers
 
 if TYPE_CHECKING:
@@ -185,22 +185,27 @@ def widen(levels: Levels, layers: Layers, num_entries: int) -> Levels:
     return Levels(layers, levels.rep, table[levels.definition])
 
 
-def unravel(levels: Levels, num_slots: int) -> list[Slots]:
+def unravel(levels: Levels, num_slots: int, dimensions: Sequence[int] | None = None) -> list[Slots]:
     """Turn levels into validity and offsets.
 
     Args:
         levels: Checked levels of whole rows.
         num_slots: Value slots.
+        dimensions: For each layer how many slots of the layer inside each of its own has, which is 1 but for
+            fixed-size lists of structs; None if it is 1 for all.
 
     Returns:
         One entry for each layer, from the leaf outwards.
 
     Raises:
         CorruptDataError: The levels do not have as many visible entries as there are value slots.
+        UnsupportedError: Lists around or in fixed-size lists of structs.
     """
     rep, definition = levels.rep, levels.definition
     if rep is None:
-        return _unravel_items(levels.layers, definition, num_slots)
+        return _unravel_items(levels.layers, definition, num_slots, dimensions or [1] * len(levels.layers))
+    if dimensions is not None:
+        raise UnsupportedError("lists around or in fixed-size lists of structs are not supported")
     layers = levels.layers
     numbers = level_numbers(layers)
     lists_below = _lists_below(layers)
@@ -225,16 +230,23 @@ def unravel(levels: Levels, num_slots: int) -> list[Slots]:
     return slots
 
 
-def _unravel_items(layers: Layers, definition: LevelArray | None, num_slots: int) -> list[Slots]:
-    """No lists: every entry has a slot in every layer."""
-    if definition is None:
-        return [Slots(num_slots, None)] * len(layers)
-    if len(definition) != num_slots:
+def _unravel_items(
+    layers: Layers, definition: LevelArray | None, num_slots: int, dimensions: Sequence[int]
+) -> list[Slots]:
+    """No lists: every entry has a slot in every layer, but for fixed-size lists, whose first item tells of all."""
+    if definition is not None and len(definition) != num_slots:
         raise CorruptDataError(f"there are {len(definition)} levels for {num_slots} values")
     slots: list[Slots] = []
     consumed = 0
-    for layer in layers:
-        slots.append(Slots(num_slots, _up_to(definition, consumed) if layer is Layer.NULLABLE_ITEM else None))
+    for layer, dimension in zip(layers, dimensions, strict=True):
+        if num_slots % dimension:
+            raise CorruptDataError(f"{num_slots} structs do not fill lists of {dimension}")
+        num_slots //= dimension
+        validity = None
+        if definition is not None:
+            definition = definition[::dimension]
+            validity = _up_to(definition, consumed) if layer is Layer.NULLABLE_ITEM else None
+        slots.append(Slots(num_slots, validity))
         consumed += _NUM_LEVELS[layer]
     return slots
 

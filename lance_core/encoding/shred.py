@@ -25,12 +25,14 @@ class Nesting:
         is_null: Shape (length,), None if nothing is null. For a list, also True below a null struct.
         sizes: Shape (length,) for a list: items, 0 where null; None for an item layer.
         is_nullable: Declare the layer nullable even if nothing is null.
+        dimension: Slots of the next layer in each slot of this one; more than 1 for fixed-size lists of structs.
     """
 
     length: int
     is_null: Mask | None
     sizes: Int64s | None = None
     is_nullable: bool = False
+    dimension: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ def build_levels(nestings: Sequence[Nesting]) -> Levels:
     for one, (null, empty) in zip(nestings, reversed(numbers), strict=True):
         if one.sizes is None:
             _mark_null_items(entries, one.is_null, null)
+            entries = _multiply(entries, one.dimension)
         else:
             entries = _expand(entries, one, lists_left, null, empty)
             lists_left -= 1
@@ -71,6 +74,14 @@ def _layer_of(one: Nesting) -> Layer:
     empty = one.sizes == 0
     has_empty = bool(empty.any() if one.is_null is None else (empty & ~one.is_null).any())
     return list_layer(has_null=has_null, has_empty=has_empty)
+
+
+def _multiply(entries: _Entries, dimension: int) -> _Entries:
+    """An entry for each item of fixed-size lists; there are no other lists around or in them."""
+    if dimension == 1:
+        return entries
+    definition = None if entries.definition is None else np.repeat(entries.definition, dimension)
+    return replace(entries, count=entries.count * dimension, definition=definition)
 
 
 def _mark_null_items(entries: _Entries, is_null: Mask | None, level: int) -> None:

@@ -64,6 +64,42 @@ class FixedListValues:
 Values: TypeAlias = "FixedValues | VariableValues | FixedListValues"
 
 
+@dataclass(frozen=True, slots=True)
+class StructValues:
+    """Structs whose fields share one column; nulls of the fields are not stored.
+
+    Attributes:
+        children: Values of each field, all of the same number.
+    """
+
+    children: tuple[Values, ...]
+
+    def __len__(self) -> int:
+        return len(self.children[0])
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryValues:
+    """Values as places in a dictionary, for columns whose Arrow type is one.
+
+    Attributes:
+        indices: Place of each value; any for a null.
+        items: The dictionary.
+        may_repeat: True if an item may stand in the dictionary twice: it was put together from those of several pages.
+    """
+
+    indices: FixedValues
+    items: Values
+    may_repeat: bool = False
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+LeafValues: TypeAlias = "Values | StructValues | DictionaryValues"
+"""What a page can hold; a codec holds `Values`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunks:
     """Value buffers of a run of mini-block chunks that share one encoding.

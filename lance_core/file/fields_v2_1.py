@@ -85,7 +85,8 @@ class ContentV21:
         """A column, with what is known about its pages."""
         layouts, indexes = self._known.setdefault(number, ({}, {}))
         first_rows = starts_of(np.array([page.num_rows for page in pages[number]], np.int64))
-        return Column(path, path.leaf.to_arrow().type, pages[number], first_rows, layouts, indexes)
+        kind = path.leaf.to_arrow().type
+        return Column(path, kind, pa.types.is_dictionary(kind), pages[number], first_rows, layouts, indexes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ class _LeavesReader:
 
     def forget(self, row: int) -> None:
         for column in self.columns:
-            for number in [known for known in column.indexes if column.first_rows[known + 1] <= row]:
+            last = row * column.path.items_per_row
+            for number in [known for known in column.indexes if column.first_rows[known + 1] <= last]:
                 del column.indexes[number]
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from lance_core.encoding.arrow_values import buffer_view, join_values
-from lance_core.encoding.physical.memory import starts_of
-from lance_core.encoding.plans import bridge, join, places_in, split_rows
+from lance_core.encoding.physical.memory import aranges, gather_windows, starts_of
+from lance_core.encoding.plans import Spots, split_rows
 from lance_core.encoding.structural import chunk_table, constant, full_zip, mini_block
-from lance_core.encoding.structural.page import pick, to_arrow
+from lance_core.encoding.structural.page import cut, pick, to_arrow
 from lance_core.errors import CorruptDataError
 from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, decode_layout
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.leaves import LeafPath
-    from lance_core.encoding.plans import Plan, Ranges, Rows
+    from lance_core.encoding.plans import Found, Plan, Ranges, Rows
     from lance_core.encoding.structural.chunk_table import ChunkSelection, ChunkTable
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.file_metadata import Page
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _MAX_GROUP_BYTES = 1 << 25
 _MAX_GROUP_ITEMS = 1 << 12
 """Items of dictionaries of several pages that are put together."""
+
+_NOWHERE = Spots(np.empty(0, np.int64), np.empty(0, np.int64))
 
 _MAX_JOINED = 8
 _SPARSE = 8
@@ -72,11 +74,12 @@ def _join_indexes(indexes: Sequence[MiniBlockIndex]) -> MiniBlockIndex:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One leaf in one file.
+    """One leaf in one file; in fixed-size lists of structs each item counts as a row.
 
     Attributes:
         path: The leaf.
         kind: Its Arrow type.
+        is_dictionary: True if that is a dictionary type.
         pages: Its pages.
         first_rows: Shape (pages + 1,): first row of each page, and the end.
         layouts: Layouts of pages, as far as they were needed.
@@ -86,6 +89,7 @@ class Column:
 
     path: LeafPath
     kind: pa.DataType
+    is_dictionary: bool
     pages: tuple[Page, ...]
     first_rows: Int64s
     layouts: dict[int, PageLayout] = field(default_factory=dict)
@@ -94,8 +98,8 @@ class Column:
 
     @property
     def num_rows(self) -> int:
-        """Rows in all pages."""
-        return int(self.first_rows[-1])
+        """Top-level rows in all pages."""
+        return int(self.first_rows[-1]) // self.path.items_per_row
 
     def layout(self, number: int) -> PageLayout:
         """The layout of a page; decoded when it is first asked for."""
@@ -141,10 +145,19 @@ def _parts(column: Column, rows: Rows) -> Iterator[Part]:
         CorruptDataError: The column ends before the last row.
     """
     last = rows.stop if isinstance(rows, range) else int(rows[-1]) + 1
-    if last > column.num_rows:
+    if last > column.first_rows[-1]:
         raise CorruptDataError(f"field {column.path.leaf.name!r} has {column.num_rows} rows in this file, not {last}")
     for number, inside in split_rows(column.first_rows, rows):
         yield Part(number, column.pages[number], column.layout(number), inside)
+
+
+def _items(rows: Rows, per_row: int) -> Rows:
+    """The items of fixed-size lists, for rows."""
+    if per_row == 1:
+        return rows
+    if isinstance(rows, range):
+        return range(rows.start * per_row, rows.stop * per_row)
+    return aranges(rows * per_row, np.full(len(rows), per_row))
 
 
 def plan_rows(column: Column, rows: Rows) -> Plan:
@@ -157,19 +170,14 @@ def plan_rows(column: Column, rows: Rows) -> Plan:
     Returns:
         Arrays (`page.to_arrow`) that hold the rows one after the other.
     """
-    parts = list(_parts(column, rows))
+    parts = list(_parts(column, _items(rows, column.path.items_per_row)))
     wanted = [_index_ranges(column, part) for part in parts]
     buffers = yield [one for ranges in wanted for one in ranges]
     found = iter(buffers)
     indexes = [[buffer_view(next(found), np.uint8) for _ in ranges] for ranges in wanted]
     groups = list(_group(column, parts, indexes))
-    buffers = yield [one for group in groups for one in group.ranges]
-    found = iter(buffers)
-    arrays: list[pa.Array] = []
-    for group in groups:
-        memory = join([next(found) for _ in group.ranges])
-        arrays.append(group.decode(memory))
-    return arrays
+    memories = yield [group.spots for group in groups]
+    return [group.decode(found) for group, found in zip(groups, memories, strict=True)]
 
 
 def _index_ranges(column: Column, part: Part) -> Ranges:
@@ -195,46 +203,56 @@ class _MiniBlockGroup:
     column: Column
     index: MiniBlockIndex
     selection: ChunkSelection
-    ranges: Ranges
+    spots: Spots
 
-    def decode(self, memory: Bytes) -> pa.Array:
+    def decode(self, found: Found) -> pa.Array:
         index, selection = self.index, self.selection
         table, chunks, rows = index.table, selection.chunks, selection.rows
         run = mini_block.ChunkRun(
             layouts=index.layouts,
             bounds=np.searchsorted(chunks, index.bounds),
-            starts=places_in(self.ranges, table.starts[chunks]),
+            starts=found.places(table.starts[chunks]),
             sizes=table.sizes[chunks],
             counts=table.counts[chunks],
             is_cut=selection.is_cut,
             dictionary=index.dictionary,
         )
+        keeps_dictionary = self.column.is_dictionary
         if not isinstance(rows, range) or len(rows) * _SPARSE < selection.num_rows:
-            decoded = mini_block.decode(memory, run, rows=np.asarray(rows))
+            decoded = mini_block.decode(found.memory, run, rows=np.asarray(rows), keeps_dictionary=keeps_dictionary)
             return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
-        decoded = mini_block.decode(memory, run, rows=None)
+        decoded = mini_block.decode(found.memory, run, rows=None, keeps_dictionary=keeps_dictionary)
+        if self.column.path.items_per_row > 1:  # chunks may begin inside of a row
+            decoded = cut(decoded, rows)
+            return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
         return pick(to_arrow(decoded, self.column.path, self.column.kind, selection.num_rows), rows)
 
 
 @dataclass(frozen=True, slots=True)
 class _FullZipGroup:
-    """Rows of one full-zip page."""
+    """Rows of one full-zip page: where each of them starts and ends, or how they follow each other."""
 
     column: Column
     part: Part
     layout: FullZipLayout
     bounds: tuple[Int64s, Int64s] | None
-    ranges: Ranges
+    spots: Spots
 
-    def decode(self, memory: Bytes) -> pa.Array:
+    def decode(self, found: Found) -> pa.Array:
         count = len(self.part.rows)
         is_boolean = str(self.column.kind) == "bool"
         if self.bounds is None:
+            start, size = int(found.places(self.spots.starts)[0]), int(self.spots.ends[0] - self.spots.starts[0])
+            memory = found.memory[start : start + size]
             decoded = full_zip.decode_even(self.layout, memory, count, is_boolean=is_boolean)
+        elif full_zip.has_index(self.layout):
+            starts = found.places(self.bounds[0])
+            ends = starts + (self.bounds[1] - self.bounds[0])
+            decoded = full_zip.decode_rows(self.layout, found.memory, starts, ends, is_boolean=is_boolean)
         else:
-            # The memory holds the rows and nothing else.
-            ends = starts_of(self.bounds[1] - self.bounds[0])
-            decoded = full_zip.decode_rows(self.layout, memory, ends[:-1], ends[1:], is_boolean=is_boolean)
+            step = full_zip.stride(self.layout)
+            rows = gather_windows(found.memory, found.places(self.bounds[0]), step).reshape(-1)
+            decoded = full_zip.decode_even(self.layout, rows, count, is_boolean=is_boolean)
         return to_arrow(decoded, self.column.path, self.column.kind, count)
 
 
@@ -246,10 +264,10 @@ class _ConstantGroup:
     part: Part
     layout: ConstantLayout
     buffers: list[Bytes]
-    ranges: Ranges
+    spots: Spots
 
-    def decode(self, memory: Bytes) -> pa.Array:
-        del memory  # there is no data beyond the index
+    def decode(self, found: Found) -> pa.Array:
+        del found  # there is no data beyond the index
         rows = self.part.rows
         whole = range(int(rows[0]), int(rows[-1]) + 1)
         decoded = constant.decode(
@@ -285,7 +303,7 @@ def _group(column: Column, parts: list[Part], indexes: list[list[Bytes]]) -> Ite
         yield (
             _full_zip_group(column, part, layout, index)
             if isinstance(layout, FullZipLayout)
-            else _ConstantGroup(column, part, layout, index, [])
+            else _ConstantGroup(column, part, layout, index, _NOWHERE)
         )
     if waiting:
         yield _mini_block_group(column, waiting)
@@ -339,28 +357,28 @@ def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
                 column.joined.clear()
             column.joined[numbers] = index
     selection = chunk_table.select_rows(index.table, wanted)
-    return _MiniBlockGroup(column, index, selection, bridge(*chunk_table.byte_ranges(index.table, selection.chunks)))
+    spots = Spots(*chunk_table.byte_ranges(index.table, selection.chunks))
+    return _MiniBlockGroup(column, index, selection, spots)
 
 
 def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: list[Bytes]) -> _FullZipGroup:
+    base, size = part.page.buffers[0]
     if index:
         width = full_zip.index_width(part.page.buffers[1][1], part.page.num_rows)
-        starts, ends = full_zip.row_ranges(index, part.rows, width, part.page.buffers[0][1])
-        return _FullZipGroup(column, part, layout, (starts, ends), _touching(part, starts, ends))
+        starts, ends = full_zip.row_ranges(index, part.rows, width, size)
+        bounds = (starts + base, ends + base)
+        return _FullZipGroup(column, part, layout, bounds, _touching(*bounds))
     step = full_zip.stride(layout)
-    if step * part.page.num_rows > part.page.buffers[0][1]:
-        raise CorruptDataError(f"a page of {part.page.buffers[0][1]} bytes cannot hold {part.page.num_rows} rows")
+    if step * part.page.num_rows > size:
+        raise CorruptDataError(f"a page of {size} bytes cannot hold {part.page.num_rows} rows")
     if isinstance(part.rows, range):
-        return _FullZipGroup(
-            column, part, layout, None, [part.range_of(0, part.rows.start * step, part.rows.stop * step)]
-        )
-    return _FullZipGroup(column, part, layout, None, _touching(part, part.rows * step, (part.rows + 1) * step))
+        ends = np.array([part.rows.start, part.rows.stop]) * step + base
+        return _FullZipGroup(column, part, layout, None, Spots(ends[:1], ends[1:]))
+    bounds = (part.rows * step + base, (part.rows + 1) * step + base)
+    return _FullZipGroup(column, part, layout, bounds, _touching(*bounds))
 
 
-def _touching(part: Part, starts: Int64s, ends: Int64s) -> Ranges:
-    """Ranges of buffer 0; those that touch are joined."""
+def _touching(starts: Int64s, ends: Int64s) -> Spots:
+    """Ranges, those that touch joined."""
     breaks = np.flatnonzero(starts[1:] != ends[:-1])
-    base = part.page.buffers[0][0]
-    first = starts[np.append(0, breaks + 1)] + base
-    last = ends[np.append(breaks, len(ends) - 1)] + base
-    return list(zip(first.tolist(), last.tolist(), strict=True))
+    return Spots(starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)])

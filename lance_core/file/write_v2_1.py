@@ -8,6 +8,7 @@ from lance_core.encoding.leaves import check_nulls, leaf_paths
 from lance_core.encoding.pages import encode_leaf
 from lance_core.format.file_metadata import Page, encode_column
 from lance_core.format.page_layout import encode_layout
+from lance_core.format.type_support import check_writable_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,12 +22,14 @@ class FieldWriterV21:
 
     Args:
         field: The field.
+        version: File version, by name.
 
     Raises:
         UnsupportedError: A type that cannot be written.
     """
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: Field, *, version: str) -> None:
+        check_writable_type(field, version)
         self._field = field
         self._paths = leaf_paths(field)
         self._pages: list[list[Page]] = [[] for _ in self._paths]
@@ -48,7 +51,9 @@ class FieldWriterV21:
             for one in encode_leaf(path, array):
                 buffers = tuple(put(buffer) for buffer in one.page.buffers)
                 layout = encode_layout(one.page.layout)
-                pages.append(Page(buffers=buffers, num_rows=one.num_rows, first_row=first_row, layout=layout))
+                # Page.length counts the items of fixed-size lists of structs, Page.priority the rows.
+                num_items = one.num_rows * path.items_per_row
+                pages.append(Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout))
                 first_row += one.num_rows
         self._num_rows += len(array)
 

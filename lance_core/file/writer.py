@@ -81,7 +81,7 @@ def _field_writer(top: Field, version: FileVersion) -> FieldWriter:
         case "2.0":
             return FieldWriterV20(top)
         case _:
-            return FieldWriterV21(top)
+            return FieldWriterV21(top, version=version.name)
 
 
 class DataFileWriter:

@@ -100,6 +100,36 @@ class FixedSizeList:
     values: Encoding
 
 
+@dataclass(frozen=True, slots=True)
+class PackedStruct:
+    """Structs as rows of bytes: fields of ``bits`` each, stored as one value."""
+
+    bits: tuple[int, ...]
+    values: Flat
+
+
+@dataclass(frozen=True, slots=True)
+class PackedField:
+    """One field of `VariablePackedStruct`.
+
+    Attributes:
+        values: How the bytes of each value are encoded.
+        bits_per_value: Width of a field of fixed width, else None.
+        bits_per_length: Width of the length in front of each value of a field of variable width, else None.
+    """
+
+    values: Encoding
+    bits_per_value: int | None
+    bits_per_length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class VariablePackedStruct:
+    """Structs as rows of bytes, with fields of fixed and of variable width."""
+
+    fields: tuple[PackedField, ...]
+
+
 Encoding = (
     Flat
     | Variable
@@ -111,6 +141,8 @@ Encoding = (
     | Fsst
     | General
     | FixedSizeList
+    | PackedStruct
+    | VariablePackedStruct
 )
 
 _SCHEMES = {
@@ -153,6 +185,19 @@ def encode_encoding(encoding: Encoding) -> pb.CompressiveEncoding:
                 items_per_value=dimension, has_validity=has_validity, values=encode_encoding(values)
             )
             return pb.CompressiveEncoding(fixed_size_list=fixed)
+        case PackedStruct(bits, values):
+            packed = pb.PackedStruct(bits_per_value=bits, values=encode_encoding(values))
+            return pb.CompressiveEncoding(packed_struct=packed)
+        case VariablePackedStruct(fields):
+            packed_fields = [_encode_packed_field(one) for one in fields]
+            return pb.CompressiveEncoding(variable_packed_struct=pb.VariablePackedStruct(fields=packed_fields))
+
+
+def _encode_packed_field(one: PackedField) -> pb.VariablePackedStruct.FieldEncoding:
+    value = encode_encoding(one.values)
+    if one.bits_per_value is not None:
+        return pb.VariablePackedStruct.FieldEncoding(value=value, bits_per_value=one.bits_per_value)
+    return pb.VariablePackedStruct.FieldEncoding(value=value, bits_per_length=one.bits_per_length)
 
 
 def decode_encoding(message: pb.CompressiveEncoding, depth: int = 0) -> Encoding:
@@ -200,10 +245,33 @@ def decode_encoding(message: pb.CompressiveEncoding, depth: int = 0) -> Encoding
             if fixed.items_per_value == 0:
                 raise CorruptDataError("fixed-size list of no items")
             return FixedSizeList(fixed.items_per_value, fixed.has_validity, decode_encoding(fixed.values, depth + 1))
+        case "packed_struct":
+            return _decode_packed(message.packed_struct)
+        case "variable_packed_struct":
+            fields = message.variable_packed_struct.fields
+            return VariablePackedStruct(tuple(_decode_packed_field(one, depth) for one in fields))
         case None:
             raise CorruptDataError("a page layout lacks an encoding or has one that is unknown")
         case _:
             raise UnsupportedError(f"encoding {kind} is not supported")
+
+
+def _decode_packed(message: pb.PackedStruct) -> PackedStruct:
+    bits = tuple(message.bits_per_value)
+    if not bits or any(one == 0 or one % 8 for one in bits):
+        raise UnsupportedError("packed structs with fields that are not whole bytes are not supported")
+    return PackedStruct(bits, Flat(_flat_bits(message.values, (sum(bits),), "packed struct")))
+
+
+def _decode_packed_field(message: pb.VariablePackedStruct.FieldEncoding, depth: int) -> PackedField:
+    values = decode_encoding(message.value, depth + 1)
+    if message.WhichOneof("layout") == "bits_per_value":
+        if message.bits_per_value == 0 or message.bits_per_value % 8:
+            raise CorruptDataError(f"a packed struct has a field of {message.bits_per_value} bits")
+        return PackedField(values, message.bits_per_value, None)
+    if message.bits_per_length not in (32, 64):
+        raise CorruptDataError(f"a packed struct has lengths of {message.bits_per_length} bits")
+    return PackedField(values, None, message.bits_per_length)
 
 
 def _decode_general(message: pb.General, depth: int) -> General:

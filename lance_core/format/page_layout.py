@@ -3,12 +3,12 @@
 Source: message ``PageLayout`` of package ``lance.encodings21``, wrapped in a ``google.protobuf.Any`` (file versions 2.1
 and 2.2). ``layers`` go from the leaf outwards.
 
-Not supported: blob layouts, the planar and sparse layouts of file version 2.3.
+Not supported: the planar and sparse layouts of file version 2.3.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -62,6 +62,7 @@ class MiniBlockLayout:
         has_repetition_index: True if the last buffer is a repetition index.
         num_items: Values that have a slot.
         has_large_chunk: True for 32-bit chunk words and buffer sizes (2.2).
+        blob_layers: Layers of the blobs that the values describe (``BlobLayout``), None for other values.
     """
 
     rep: Encoding | None
@@ -74,6 +75,7 @@ class MiniBlockLayout:
     has_repetition_index: bool
     num_items: int
     has_large_chunk: bool
+    blob_layers: Layers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,9 @@ def encode_layout(layout: PageLayout) -> bytes:
     match layout:
         case MiniBlockLayout():
             message = pb.PageLayout(mini_block_layout=_encode_mini_block(layout))
+            if layout.blob_layers is not None:
+                layers = _encode_layers(layout.blob_layers)
+                message = pb.PageLayout(blob_layout=pb.BlobLayout(inner_layout=message, layers=layers))
         case FullZipLayout():
             message = pb.PageLayout(full_zip_layout=_encode_full_zip(layout))
         case ConstantLayout():
@@ -163,10 +168,21 @@ def decode_layout(data: bytes) -> PageLayout:
             return _decode_full_zip(message.full_zip_layout)
         case "constant_layout":
             return _decode_constant(message.constant_layout)
+        case "blob_layout":
+            return _decode_blob(message.blob_layout)
         case None:
             raise CorruptDataError("a page has no layout or one that is unknown")
         case _:
             raise UnsupportedError(f"pages with {kind.replace('_', ' ')} are not supported")
+
+
+def _decode_blob(message: pb.BlobLayout) -> MiniBlockLayout:
+    if message.inner_layout.WhichOneof("layout") != "mini_block_layout":
+        raise UnsupportedError("blobs whose descriptions are not in mini-blocks are not supported")
+    inner = _decode_mini_block(message.inner_layout.mini_block_layout)
+    if inner.layers != (Layer.ALL_VALID_ITEM,) or inner.definition is not None or inner.rep is not None:
+        raise UnsupportedError("descriptions of blobs with levels of their own are not supported")
+    return replace(inner, blob_layers=_decode_layers(message.layers))
 
 
 def _encode_mini_block(layout: MiniBlockLayout) -> pb.MiniBlockLayout:

@@ -28,6 +28,8 @@ MAX_TYPE_LENGTH = 2000
 
 EXTENSION_NAME_KEY = "ARROW:extension:name"
 EXTENSION_METADATA_KEY = "ARROW:extension:metadata"
+BLOB_EXTENSION = "lance.blob.v2"
+BLOB_KEY = "lance-encoding:blob"
 _PACKED_KEYS = ("lance-encoding:packed", "packed")
 
 _SIMPLE_TYPES: dict[str, pa.DataType] = {
@@ -106,9 +108,20 @@ class Field:
         return self.logical_type == "struct" and any(self.metadata.get(key) == b"true" for key in _PACKED_KEYS)
 
     @property
+    def is_blob(self) -> bool:
+        """True for a column whose values lie outside of its pages."""
+        return self.extension_name == BLOB_EXTENSION or self.metadata.get(BLOB_KEY) == b"true"
+
+    @property
     def is_leaf(self) -> bool:
         """True if data files hold a column for this field itself."""
-        return not self.children or self.is_packed or self.extension_name == "lance.blob.v2"
+        return not self.children or self.is_packed or self.is_blob
+
+    @property
+    def struct_list_size(self) -> int:
+        """Items of a fixed-size list of structs; 0 for all other fields."""
+        text = self.logical_type
+        return _number(text[len(_STRUCT_LIST) :], self) if text.startswith(_STRUCT_LIST) else 0
 
     def walk(self) -> Iterator[Field]:
         """This field and all below it, depth first."""

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding import registry
-from lance_core.encoding.physical import fixed_size_list, flat
+from lance_core.encoding.physical import fixed_size_list, flat, packed_struct
 from lance_core.encoding.physical.memory import empty, gather, gather_words, starts_of
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
 from lance_core.encoding.structural.page import Decoded, EncodedPage
-from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
+from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Flat, Variable
 from lance_core.format.page_layout import FullZipLayout
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.repdef import Mask
-    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.encoding.values import Bytes, Int64s, LeafValues
     from lance_core.format.encodings import Encoding
 
 _FEW_ROWS = 16
@@ -178,7 +178,7 @@ def decode_rows(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int6
         values = registry.decode_fixed_zip(layout.values, rows, boolean=is_boolean)
     else:
         raw = VariableValues(starts_of(sizes), gather(memory, payloads, sizes))
-        values = registry.decode_strings(layout.values, raw)
+        values = registry.decode_variable_zip(layout.values, raw)
     return Decoded(levels=levels, values=values, num_slots=len(payloads))
 
 
@@ -277,14 +277,12 @@ def encode(decoded: Decoded) -> EncodedPage:
     visible = None
     if levels.rep is not None and levels.definition is not None:
         visible = levels.definition <= max_visible_def(levels.layers)
-    encoding: Encoding
-    if isinstance(values, VariableValues):
+    strings, rows, encoding = _zippable(values)
+    if strings is not None:
         has_value = None if levels.definition is None else levels.definition == 0
-        data, sizes = _zip_strings(control, values, visible, has_value)
-        bits_per_value, bits_per_offset = None, values.offsets.dtype.itemsize * 8
-        encoding = Variable(bits_per_offset)
+        data, sizes = _zip_strings(control, strings, visible, has_value)
+        bits_per_value, bits_per_offset = None, strings.offsets.dtype.itemsize * 8
     else:
-        rows, encoding = _fixed_rows(values)
         data, sizes = _zip_rows(control, rows, visible)
         bits_per_value, bits_per_offset = rows.shape[1] * 8, None
     layout = FullZipLayout(
@@ -301,6 +299,19 @@ def encode(decoded: Decoded) -> EncodedPage:
     if has_index(layout):
         buffers.append(_encode_index(levels, sizes))
     return EncodedPage(layout=layout, buffers=buffers)
+
+
+def _zippable(values: LeafValues | None) -> tuple[VariableValues | None, Bytes, Encoding]:
+    """Values of variable width, or rows of bytes (the other is none or empty), and how they are encoded."""
+    match values:
+        case StructValues():
+            encoding, strings = packed_struct.encode_variable(values)
+            return strings, np.empty((0, 0), np.uint8), encoding
+        case VariableValues():
+            return values, np.empty((0, 0), np.uint8), Variable(values.offsets.dtype.itemsize * 8)
+        case _:
+            rows, encoding = _fixed_rows(values)
+            return None, rows, encoding
 
 
 def _control_words(levels: Levels) -> Bytes | None:
@@ -322,7 +333,7 @@ def _def_bits(levels: Levels) -> int:
     return 0 if levels.definition is None else max_def(levels.layers).bit_length()
 
 
-def _fixed_rows(values: Values | None) -> tuple[Bytes, Encoding]:
+def _fixed_rows(values: LeafValues | None) -> tuple[Bytes, Encoding]:
     """Shape (n, bytes per value): validity bits of the items, then the items."""
     match values:
         case FixedValues(data):

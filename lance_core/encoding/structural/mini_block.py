@@ -26,10 +26,11 @@ from lance_core.encoding import choose, registry
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.physical.memory import aranges, empty, gather_windows, starts_of
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, widen
+from lance_core.encoding.structural import blob
 from lance_core.encoding.structural.chunk_table import encode_repetition_index, encode_words
 from lance_core.encoding.structural.level_points import decode_level_points
 from lance_core.encoding.structural.page import Decoded, EncodedPage
-from lance_core.encoding.values import Chunks, FixedValues
+from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues
 from lance_core.errors import CorruptDataError
 from lance_core.format.page_layout import MiniBlockLayout
 
@@ -81,6 +82,7 @@ def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
         and (ours.rep is None) == (theirs.rep is None)
         and (ours.definition is None) == (theirs.definition is None)
         and ours.has_large_chunk == theirs.has_large_chunk
+        and ours.blob_layers == theirs.blob_layers
     )
 
 
@@ -91,13 +93,14 @@ def decode_dictionary(layout: MiniBlockLayout, data: Bytes) -> Values | None:
     return registry.decode_block(layout.dictionary, data, layout.num_dictionary_items)
 
 
-def decode(memory: Bytes, run: ChunkRun, *, rows: Int64s | None) -> Decoded:
+def decode(memory: Bytes, run: ChunkRun, *, rows: Int64s | None, keeps_dictionary: bool = False) -> Decoded:
     """Decode chunks.
 
     Args:
         memory: Holds all chunks.
         run: The chunks.
         rows: Which of the rows that the chunks hold are wanted, None for all.
+        keeps_dictionary: Return places in dictionaries as such.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
@@ -122,8 +125,11 @@ def decode(memory: Bytes, run: ChunkRun, *, rows: Int64s | None) -> Decoded:
         if rows is not None:
             levels, positions = _pick_levels(levels, rows)
     values = registry.decode_chunks(layout.values, chunks) if positions is None else _pick(layout, chunks, positions)
+    if layout.blob_layers is not None:
+        return blob.describe(layout.blob_layers, values)
     if layout.dictionary is not None:
-        values = _look_up(values, run, positions)
+        found = _look_up(values, run, positions)
+        values = found if keeps_dictionary else take_values(found.items, found.indices.data)
     return Decoded(levels=levels, values=values, num_slots=len(values))
 
 
@@ -173,12 +179,12 @@ def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
     return take_values(registry.decode_chunks(layout.values, chunks), positions) if points is None else points
 
 
-def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> Values:
-    """The items that indices point to, each page's into its own dictionary."""
+def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> DictionaryValues:
+    """Places in all dictionaries laid end to end, for indices into the dictionary of each page."""
     if run.dictionary is None or not isinstance(indices, FixedValues):
         raise CorruptDataError("a dictionary page without dictionary or without indices")
     if len(run.layouts) == 1:
-        return take_values(run.dictionary, indices.data)
+        return DictionaryValues(indices, run.dictionary)
     bounds = starts_of(run.counts)[run.bounds]
     if positions is None:
         page_of = np.repeat(np.arange(len(run.layouts)), np.diff(bounds))
@@ -188,7 +194,7 @@ def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> Values
     items: Int64s = indices.data.astype(np.int64)
     if (items >= num_items[page_of]).any() or (items < 0).any():
         raise CorruptDataError("an index points beyond the dictionary of its page")
-    return take_values(run.dictionary, items + starts_of(num_items)[page_of])
+    return DictionaryValues(FixedValues(items + starts_of(num_items)[page_of]), run.dictionary, may_repeat=True)
 
 
 def _read_headers(
@@ -253,20 +259,28 @@ def _join_levels(run: ChunkRun, rep: LevelArray | None, definition: LevelArray |
     return Levels(layers, rep, np.concatenate(parts))
 
 
-def encode(decoded: Decoded, dictionary: tuple[FixedValues, Values] | None) -> EncodedPage:
+def encode(
+    decoded: Decoded, dictionary: tuple[FixedValues, Values] | None, *, packed_bits: tuple[int, ...] | None = None
+) -> EncodedPage:
     """Encode a page of file version 2.2.
 
     Args:
         decoded: Levels and values, at least one of them.
         dictionary: The same values as indices and items, None to write them as they are.
+        packed_bits: Bits of each field, if the values are packed structs.
 
     Raises:
         InvalidInputError: More levels in a chunk than it can hold; the page must be split.
     """
     levels, values = decoded.levels, decoded.values
-    if values is None:
+    if dictionary is not None:
+        values = dictionary[0]
+    if values is None or isinstance(values, (StructValues, DictionaryValues)):
         raise ValueError("a mini-block page needs values")
-    encoding, chunks = choose.encode_chunks(values if dictionary is None else dictionary[0])
+    if packed_bits is not None and isinstance(values, FixedValues):
+        encoding, chunks = choose.encode_packed(values, packed_bits)
+    else:
+        encoding, chunks = choose.encode_chunks(values)
     items = None if dictionary is None else choose.encode_dictionary(dictionary[1])
     bounds = _level_bounds(levels, chunks.counts)
     rep = None if levels.rep is None else choose.encode_level_chunks(levels.rep, bounds)

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import from_values
+from lance_core.encoding.arrow_values import from_values, is_fieldless, slice_leaf
 from lance_core.encoding.leaves import path_array
-from lance_core.encoding.repdef import check_levels, unravel
-from lance_core.errors import CorruptDataError
+from lance_core.encoding.repdef import Levels, Slots, check_levels, unravel
+from lance_core.errors import CorruptDataError, UnsupportedError
 
 if TYPE_CHECKING:
     from lance_core.encoding.leaves import LeafPath
-    from lance_core.encoding.repdef import Levels
-    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.encoding.values import Bytes, Int64s, LeafValues
     from lance_core.format.page_layout import PageLayout
 
 
@@ -31,7 +30,7 @@ class Decoded:
     """
 
     levels: Levels
-    values: Values | None
+    values: LeafValues | None
     num_slots: int
 
 
@@ -55,22 +54,35 @@ def to_arrow(decoded: Decoded, path: LeafPath, kind: pa.DataType, num_rows: int)
         decoded: Rows of the leaf.
         path: The leaf.
         kind: Arrow type of the leaf.
-        num_rows: Rows that must come out.
+        num_rows: Rows that must come out; in fixed-size lists of structs, items.
 
     Raises:
         CorruptDataError: Levels, values and rows do not fit each other.
     """
+    if is_fieldless(kind):  # pylance 14.0.2 writes one layer, and "all null" for what is not
+        slots = [Slots(decoded.num_slots, None)] * path.num_layers
+        return path_array(path, slots, from_values(None, kind, None, decoded.num_slots))
     if len(decoded.levels.layers) != path.num_layers:
         raise CorruptDataError(
             f"field {path.leaf.name!r}: a page has {len(decoded.levels.layers)} layers, the schema {path.num_layers}"
         )
     check_levels(decoded.levels)
-    slots = unravel(decoded.levels, decoded.num_slots)
+    slots = unravel(decoded.levels, decoded.num_slots, path.dimensions)
     leaf = from_values(decoded.values, kind, slots[0].validity, decoded.num_slots)
     array = path_array(path, slots, leaf)
-    if len(array) != num_rows:
+    if len(array) * path.items_per_row != num_rows:
         raise CorruptDataError(f"field {path.leaf.name!r}: a page holds {len(array)} rows instead of {num_rows}")
     return array
+
+
+def cut(decoded: Decoded, rows: range) -> Decoded:
+    """Some consecutive entries of a leaf without lists."""
+    levels = decoded.levels
+    if levels.rep is not None:
+        raise UnsupportedError("lists around or in fixed-size lists of structs are not supported")
+    definition = None if levels.definition is None else levels.definition[rows.start : rows.stop]
+    values = slice_leaf(decoded.values, rows.start, rows.stop)
+    return Decoded(levels=Levels(levels.layers, None, definition), values=values, num_slots=len(rows))
 
 
 def pick(array: pa.Array, rows: range | Int64s) -> pa.Array:

@@ -241,7 +241,12 @@ def test_other_versions_are_refused_by_name(data_file, version):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(pa.dictionary(pa.int8(), pa.string()), "dictionary"), (pa.list_(pa.struct([("a", pa.int8())]), 2), "structs")],
+    [
+        (pa.dictionary(pa.int8(), pa.timestamp("s")), "dictionary of timestamp"),
+        (pa.list_(pa.list_(pa.struct([("a", pa.int8())]), 2)), "structs inside of a list"),
+        (pa.list_(pa.struct([("a", pa.list_(pa.int8()))]), 2), "structs that hold lists"),
+        (pa.struct([("a", pa.struct([]))]), "without fields inside"),
+    ],
 )
 def test_types_without_support_are_refused_by_name(data_file, kind, name):
     with pytest.raises(UnsupportedError, match=name):
