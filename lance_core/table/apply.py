@@ -375,6 +375,13 @@ def _with_mixed_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> M
     )
 
 
+def common_file_version(fragments: Iterable[Fragment]) -> str | None:
+    """The file version of all files of some fragments; None if there are several or none."""
+    versions = {_file_version(file) for fragment in fragments for file in fragment.files}
+    versions = {LEGACY_FILE_VERSION if version.startswith("0") else version for version in versions}
+    return versions.pop() if len(versions) == 1 else None
+
+
 def _file_version(file: DataFile) -> str:
     numbers = (file.file_major_version, file.file_minor_version)
     # lance 0.15 and 0.16 called version 2.0 by its first number

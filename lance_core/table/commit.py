@@ -37,7 +37,7 @@ from lance_core.format.paths import (
     transaction_path,
 )
 from lance_core.store.base import ObjectSizes
-from lance_core.table.apply import apply, empty_manifest, with_fragment_ids
+from lance_core.table.apply import apply, common_file_version, empty_manifest, with_fragment_ids
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
 from lance_core.table.rebase import covers_deletions, rebase_deletions
@@ -234,9 +234,10 @@ class _Committer:
                 "there is none here",
                 path=self.store.uri,
             )
+        version = self.data_storage_version or common_file_version(self.operation.fragments)
         return empty_manifest(
             self.operation.schema,
-            data_storage_version=self.data_storage_version or DEFAULT_DATA_STORAGE_VERSION,
+            data_storage_version=version or DEFAULT_DATA_STORAGE_VERSION,
             enable_stable_row_ids=self.enable_stable_row_ids,
         )
 
