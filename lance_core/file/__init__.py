@@ -7,6 +7,7 @@ from lance_core.file.api import (
     LanceFileMetadata,
     LanceFileReader,
     LanceFileStatistics,
+    LanceFileWriter,
     LancePageMetadata,
     ReaderResults,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "LanceFileMetadata",
     "LanceFileReader",
     "LanceFileStatistics",
+    "LanceFileWriter",
     "LancePageMetadata",
     "ReaderResults",
 ]

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
 from lance_core.file.reader import DataFileReader
+from lance_core.file.writer import PAGE_BYTES, DataFileWriter, check_schema
+from lance_core.format.schema import Schema
 from lance_core.store.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
 
     from lance_core.file.outline import FileOutline
-    from lance_core.store.base import Store
+    from lance_core.store.base import ObjectWriter, Store
 
 DEFAULT_BATCH_ROWS = 1024
 
@@ -235,6 +239,107 @@ class LanceFileReader:
     def num_rows(self) -> int:
         """Rows in the file."""
         return self._reader.num_rows
+
+
+class LanceFileWriter:
+    """A data file being written; nobody sees it before `close`.
+
+    As a context manager it closes the file, or drops it if there was an error.
+
+    Args:
+        path: Path or address of the file; an existing one is replaced.
+        schema: Arrow schema; that of the first batch if None.
+        data_cache_bytes: Bytes of Arrow data of all columns together that are collected before pages are written.
+        version: Version of the format: ``2.0``, ``2.1`` or ``2.2``; the default if None.
+        storage_options: Settings of the storage service.
+        max_page_bytes: Bytes of Arrow data that make a page of one column.
+
+    Raises:
+        UnsupportedError: A version or type that cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        schema: pa.Schema | None = None,
+        *,
+        data_cache_bytes: int | None = None,
+        version: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        max_page_bytes: int | None = None,
+    ) -> None:
+        self._store, self._name = _place(path, storage_options)
+        self._sink: ObjectWriter | None = None
+        self._version = version
+        self._cache_bytes = data_cache_bytes
+        self._page_bytes = max_page_bytes
+        self._writer = None if schema is None else self._begin(schema)
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        elif not self._closed:
+            self._closed = True
+            if self._sink is not None:
+                self._sink.abort()
+
+    def write_batch(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Add rows.
+
+        Raises:
+            InvalidInputError: They do not fit the schema; none of them was taken.
+        """
+        if self._writer is None:
+            self._writer = self._begin(batch.schema)
+        table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
+        for one in table.to_batches():
+            self._writer.write(one)
+
+    def add_schema_metadata(self, key: str, value: str) -> None:
+        """Add metadata to the schema of the file; needs a schema or a batch first."""
+        self._begun().add_schema_metadata(key, value.encode())
+
+    def add_global_buffer(self, data: bytes) -> int:
+        """Add bytes of your own to the file; needs a schema or a batch first.
+
+        Returns:
+            Index for `LanceFileReader.read_global_buffer`.
+        """
+        return self._begun().add_global_buffer(data)
+
+    def close(self) -> int | None:
+        """Finish the file.
+
+        Returns:
+            Rows in the file; None if it was closed before.
+
+        Raises:
+            InvalidInputError: There is neither a schema nor a batch.
+        """
+        if self._closed:
+            return None
+        written = self._begun().finish()
+        self._closed = True
+        return written.num_rows
+
+    def _begin(self, schema: pa.Schema) -> DataFileWriter:
+        cached = PAGE_BYTES if self._cache_bytes is None else self._cache_bytes // max(1, len(schema))
+        page_bytes = max(1, min(cached, self._page_bytes or cached))
+        fields = Schema.from_arrow(schema)
+        check_schema(fields, version=self._version)
+        self._sink = self._store.writer(self._name)
+        return DataFileWriter(self._sink, fields, version=self._version, page_bytes=page_bytes)
+
+    def _begun(self) -> DataFileWriter:
+        if self._writer is None:
+            raise InvalidInputError("the file has no schema yet: give one, or write a batch first")
+        return self._writer
 
 
 def _columns(outline: FileOutline) -> list[LanceColumnMetadata]:

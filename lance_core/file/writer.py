@@ -7,7 +7,7 @@ generation of the format: `lance_core.file.write_v2_1` and its likes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -91,12 +91,15 @@ class DataFileWriter:
         sink: Receives the bytes.
         schema: Fields with their ids.
         version: Version of the format, by name; None for the default.
+        page_bytes: Bytes of Arrow data that make a page of one top-level field; `PAGE_BYTES` if None.
 
     Raises:
         UnsupportedError: A version or type that cannot be written; nothing was written.
     """
 
-    def __init__(self, sink: ObjectWriter, schema: Schema, *, version: str | None = "2.2") -> None:
+    def __init__(
+        self, sink: ObjectWriter, schema: Schema, *, version: str | None = None, page_bytes: int | None = None
+    ) -> None:
         self._version = resolve_version(version)
         check_writable(self._version)
         self._sink = sink
@@ -105,6 +108,8 @@ class DataFileWriter:
         self._columns = [_Collected(_field_writer(one, self._version)) for one in schema.fields]
         self._position = 0
         self._num_rows = 0
+        self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes
+        self._global_buffers: list[tuple[int, int]] = []
 
     @property
     def num_rows(self) -> int:
@@ -145,6 +150,15 @@ class DataFileWriter:
             self._collect(column, array)
         self._num_rows += batch.num_rows
 
+    def add_schema_metadata(self, key: str, value: bytes) -> None:
+        """Add metadata to the schema that the file holds."""
+        self._schema = replace(self._schema, metadata={**self._schema.metadata, key: value})
+
+    def add_global_buffer(self, data: bytes) -> int:
+        """Add bytes that belong to the file as a whole; their index among the global buffers."""
+        self._global_buffers.append(self._put(data))
+        return len(self._global_buffers)
+
     def finish(self) -> WrittenDataFile:
         """Write what is left and the metadata, and commit the sink."""
         for column in self._columns:
@@ -159,12 +173,12 @@ class DataFileWriter:
         column_table_start = self._position
         self._write(encode_table(entries))
         global_table_start = self._position
-        self._write(encode_table([descriptor]))
+        self._write(encode_table([descriptor, *self._global_buffers]))
         footer = Footer(
             column_metadata_start=columns_start,
             column_table_start=column_table_start,
             global_table_start=global_table_start,
-            num_global_buffers=1,
+            num_global_buffers=1 + len(self._global_buffers),
             num_columns=len(columns),
             major=self._version.footer[0],
             minor=self._version.footer[1],
@@ -186,12 +200,12 @@ class DataFileWriter:
         if not len(array):
             return
         num_bytes = max(1, array.nbytes)
-        step = max(1, len(array) * PAGE_BYTES // num_bytes)
+        step = max(1, len(array) * self._page_bytes // num_bytes)
         for start in range(0, len(array), step):
             part = array.slice(start, step)
             column.arrays.append(part)
             column.num_bytes += num_bytes * len(part) // len(array)
-            if column.num_bytes >= PAGE_BYTES * 3 // 4:
+            if column.num_bytes >= self._page_bytes * 3 // 4:
                 self._flush(column)
 
     def _flush(self, column: _Collected) -> None:

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.errors import InvalidInputError, NotFoundError
-from lance_core.file import LanceFileReader
+from lance_core.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lance_core.file import LanceFileReader, LanceFileWriter
 
 ROWS = pa.table(
     {
@@ -68,3 +68,45 @@ def test_what_is_not_there_is_named(path, tmp_path):
         LanceFileReader(tmp_path / "none.lance")
     with pytest.raises(InvalidInputError, match="does not name a file"):
         LanceFileReader(f"{tmp_path}/")
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.2"])
+def test_written_files_hold_rows_metadata_and_foreign_bytes(tmp_path, version):
+    path = tmp_path / "x.lance"
+    with LanceFileWriter(path, version=version) as writer:
+        writer.write_batch(ROWS)
+        writer.write_batch(ROWS.to_batches()[0])
+        assert not path.exists()
+        assert [writer.add_global_buffer(one) for one in (b"first", b"second")] == [1, 2]
+        writer.add_schema_metadata("made by", "us")
+    reader = LanceFileReader(path)
+    assert reader.read_all().to_table().equals(pa.concat_tables([ROWS, ROWS]))
+    assert [reader.read_global_buffer(number) for number in (1, 2)] == [b"first", b"second"]
+    assert reader.metadata().schema.metadata == {b"made by": b"us"}
+
+
+def test_pages_are_as_large_as_asked_for(tmp_path):
+    with LanceFileWriter(tmp_path / "x", ROWS.schema, data_cache_bytes=30_000) as writer:
+        writer.write_batch(ROWS)
+    (ids, *_) = LanceFileReader(tmp_path / "x").metadata().columns
+    assert len(ids.pages) >= 4
+    assert LanceFileReader(tmp_path / "x").read_all().to_table() == ROWS
+
+
+def test_files_that_fail_leave_nothing(tmp_path):
+    writer = LanceFileWriter(tmp_path / "x", ROWS.schema)
+    writer.write_batch(ROWS)
+    with pytest.raises(InvalidInputError, match="other"), writer:
+        writer.write_batch(pa.table({"other": [1]}))
+    with pytest.raises(InvalidInputError, match="no schema"):
+        LanceFileWriter(tmp_path / "x").close()
+    with pytest.raises(UnsupportedError, match="map"):
+        LanceFileWriter(tmp_path / "x", pa.schema([("m", pa.map_(pa.string(), pa.int8()))]), version="2.0")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_closing_twice_is_no_harm(tmp_path):
+    writer = LanceFileWriter(tmp_path / "x", ROWS.schema)
+    assert writer.close() == 0
+    assert writer.close() is None
+    assert LanceFileReader(tmp_path / "x").num_rows() == 0
