@@ -15,7 +15,7 @@ import pyarrow as pa
 from lance_core.encoding.legacy.pages import read_list_page, read_page
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.v2_0.arrays import dictionary_array
-from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.file.nodes import LIST_TYPES, open_field
 from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
 from lance_core.format.legacy_file import (
@@ -219,6 +219,9 @@ class _Opener:
     def is_packed(self, field: Field) -> bool:
         del field  # there were none yet
         return False
+
+    def count_empty(self, field: Field) -> int:
+        raise UnsupportedError(f"field {field.name!r}: structs without fields leave no trace in files of version 0.1")
 
     def _pages(self, field: Field) -> _Pages:
         if field.id not in self.tables:

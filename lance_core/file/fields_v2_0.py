@@ -130,6 +130,9 @@ class _Opener:
     def is_packed(self, field: Field) -> bool:
         return field.is_packed
 
+    def count_empty(self, field: Field) -> int:
+        return int(self._column(field).first_rows[-1])
+
     def _column(self, field: Field) -> _Column:
         if field.id not in self.columns:
             raise InvalidInputError(f"field {field.name!r} has no column in this file")

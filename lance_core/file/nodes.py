@@ -88,6 +88,10 @@ class Opener(Protocol):
         """True for a struct whose children share its column."""
         ...
 
+    def count_empty(self, field: Field, /) -> int:
+        """How many structs a field without fields has."""
+        ...
+
 
 def open_field(field: Field, opener: Opener) -> _Node:
     """A field and all below it.
@@ -102,7 +106,7 @@ def open_field(field: Field, opener: Opener) -> _Node:
     if field.logical_type in LIST_TYPES:
         return _List(field.name, kind, opener.offsets(field, kind), open_field(field.children[0], opener))
     if field.logical_type == "struct" and not field.children:
-        raise UnsupportedError(f"field {field.name!r}: struct without fields is not supported in data files yet")
+        return _EmptyStruct(kind, opener.count_empty(field))
     if field.logical_type == "struct" and not opener.is_packed(field):
         return _Struct(kind, tuple(open_field(child, opener) for child in field.children))
     if field.children and not opener.is_packed(field):
@@ -171,6 +175,30 @@ class _Struct:
 
 
 @dataclass(frozen=True, slots=True)
+class _EmptyStruct:
+    """A struct without fields, of which only the number is known."""
+
+    kind: pa.DataType
+    num_rows: int
+
+    @property
+    def widths(self) -> list[float]:
+        return [1.0]
+
+    def plan(self, rows: Rows) -> Plan:
+        if len(rows):
+            _check_rows(self.num_rows, rows)
+        yield []
+        return [struct_array(self.kind, len(rows), [])]
+
+    def fresh(self) -> _EmptyStruct:
+        return self
+
+    def forget(self, row: int) -> None:
+        del row  # nothing is known of pages
+
+
+@dataclass(frozen=True, slots=True)
 class _List:
     """Lists; the column holds where they end, the items are a field of their own."""
 
@@ -222,7 +250,7 @@ class _List:
         del row
 
 
-_Node: TypeAlias = _Leaf | _Struct | _List
+_Node: TypeAlias = _Leaf | _Struct | _EmptyStruct | _List
 
 
 def _check_rows(num_rows: int, rows: Rows) -> None:

@@ -229,6 +229,8 @@ def fit_array(array: pa.Array, field: Field, path: str) -> pa.Array:
 
 
 def _fit_struct(array: pa.StructArray, field: Field, path: str) -> pa.Array:
+    if not field.children:
+        return array  # without columns Arrow would not know how long it is
     given = {one.name: index for index, one in enumerate(array.type)}
     valid = array.is_valid()
     columns = []
