@@ -72,10 +72,10 @@ def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:
         UnsupportedError: SQL that is not supported; the message names it.
     """
     if isinstance(condition, str):
-        from lance_core.table.sql import parse_sql  # noqa: PLC0415 the SQL parser is slow to import
+        from lance_core.table.sql import parse_condition  # noqa: PLC0415 the SQL parser is slow to import
 
-        columns, evaluate, asks = parse_sql(condition, schema)
-        return Predicate(text=condition, columns=columns, evaluate=evaluate, asks=asks)
+        columns, term, asks = parse_condition(condition, schema)
+        return Predicate(text=condition, columns=columns, evaluate=term.evaluate, asks=asks)
     return _from_expression(condition, schema)
 
 

@@ -1,7 +1,8 @@
-"""SQL predicates to evaluators over record batches.
+"""SQL to evaluators over record batches: conditions, and expressions that give values.
 
-Parsed with sqlglot: identifiers bare, in backticks or in double quotes; text in single quotes. Names are matched
-exactly first, then without regard to case. What is not listed in the tables below is refused by name.
+Parsed with sqlglot: identifiers bare or in backticks, text in single or double quotes, as in the native
+implementation. Names are matched exactly first, then without regard to case. What is not listed in the tables below
+and in the modules of functions is refused by name.
 """
 
 from __future__ import annotations
@@ -12,83 +13,158 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import sqlglot
 from sqlglot import expressions as exp
-from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
+from sqlglot.parser import Parser
+from sqlglot.tokens import Tokenizer
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.table import pruning
 from lance_core.table import sql_terms as terms
-from lance_core.table.sql_terms import Term, literal_term, pc
+from lance_core.table import sql_text as text
+from lance_core.table.sql_arithmetic import arithmetic, integer_literal, negated
+from lance_core.table.sql_choices import CHOICE_FUNCTIONS, case, simple_case
+from lance_core.table.sql_lists import LIST_FUNCTIONS, element, field, make_array
+from lance_core.table.sql_numbers import NUMBER_FUNCTIONS
+from lance_core.table.sql_terms import Term, literal_term
+from lance_core.table.sql_times import TIME_FUNCTIONS, date_part
+from lance_core.table.sql_types import cast, is_any_list, parse_time, pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lance_core.table.pruning import Condition
-    from lance_core.table.sql_terms import Datum
 
 Node: TypeAlias = Any
 """A node of sqlglot's tree; its attributes depend on its class."""
 
-
-class _PredicateDialect(DuckDB):
-    """DuckDB's SQL with backticks as in Spark."""
-
-    class Tokenizer(DuckDB.Tokenizer):
-        IDENTIFIERS = ['"', "`"]  # noqa: RUF012 the base class declares it so
+_FUNCTIONS = {**CHOICE_FUNCTIONS, **NUMBER_FUNCTIONS, **text.TEXT_FUNCTIONS, **TIME_FUNCTIONS, **LIST_FUNCTIONS}
+_KEPT_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 
-def parse_sql(text: str, schema: pa.Schema) -> tuple[tuple[str, ...], Callable[[pa.RecordBatch], Datum], Condition]:
+class _LanceSql(Dialect):
+    """SQL whose functions are all called by their names."""
+
+    class Tokenizer(Tokenizer):
+        IDENTIFIERS = ["`"]  # noqa: RUF012 the base class declares it so
+        QUOTES = ["'", '"']  # noqa: RUF012 likewise
+        HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012 likewise
+
+    class Parser(Parser):
+        FUNCTIONS = {}  # noqa: RUF012 likewise
+        FUNCTION_PARSERS = {  # noqa: RUF012 likewise
+            name: parse for name, parse in Parser.FUNCTION_PARSERS.items() if name in _KEPT_SYNTAX
+        }
+
+
+def parse_condition(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term, Condition]:
     """Translate one SQL condition.
 
     Args:
-        text: What would stand after ``WHERE``.
+        sql: What would stand after ``WHERE``.
         schema: All columns that may be named.
 
     Returns:
-        The columns it reads (dotted paths inside structs), a function from record batch to boolean array or scalar,
-        and what is asked of single columns.
+        The columns it reads (dotted paths inside structs), a boolean term, and what is asked of single columns.
 
     Raises:
         InvalidInputError: Syntax, an unknown column, types that do not fit, no boolean result.
         UnsupportedError: A construct that is not supported; the message names it.
     """
-    try:
-        parsed = [one for one in sqlglot.parse(text, dialect=_PredicateDialect) if one is not None]
-    except SqlglotError as error:
-        raise InvalidInputError(f"cannot parse the predicate {text!r}: {_first_line(error)}") from error
-    if len(parsed) != 1:
-        raise InvalidInputError(f"a predicate is one SQL condition, not {len(parsed)}: {text!r}")
+    columns, term = _translate(sql, schema, "predicate")
+    if not pa.types.is_boolean(term.type):
+        raise InvalidInputError(f"predicate {sql!r}: it gives {term.type}, not a boolean")
+    return columns, term, term.asks
+
+
+def parse_value(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term]:
+    """Translate one SQL expression.
+
+    Args:
+        sql: What could stand in a list of columns.
+        schema: All columns that may be named.
+
+    Returns:
+        The columns it reads (dotted paths inside structs), and its term; errors as in `parse_condition`.
+    """
+    columns, term = _translate(sql, schema, "expression")
+    if term.literal is not None and pa.types.is_timestamp(term.type):
+        # alone a time is one of microseconds without a zone, whatever it was ready to become next to a column
+        value = cast(term.literal, pa.timestamp("us"))
+        term = Term(type=value.type, evaluate=lambda _: value, nullable=not value.is_valid)
+    return columns, term
+
+
+def _translate(sql: str, schema: pa.Schema, what: str) -> tuple[tuple[str, ...], Term]:
+    if len(sql) > _MAX_LENGTH:
+        raise InvalidInputError(f"{what} of {len(sql)} characters; {_MAX_LENGTH} are allowed")
     translator = _Translator(schema)
     try:
-        term = _condition(translator.term(parsed[0]))
+        node = _parse(sql, what)
+        if what == "expression":
+            _refuse_match(node)
+        term = translator.term(node, strict=True)
+    except SqlglotError as error:
+        raise InvalidInputError(f"cannot parse the {what} {sql!r}: {str(error).splitlines()[0]}") from error
+    except RecursionError as error:
+        raise InvalidInputError(f"{what} is nested too deeply: {sql[:100]!r}...") from error
     except (InvalidInputError, UnsupportedError) as error:
-        raise type(error)(f"predicate {text!r}: {error.message}") from error
-    return tuple(dict.fromkeys(translator.columns)), term.evaluate, term.asks
+        raise type(error)(f"{what} {sql!r}: {error.message}") from error
+    return tuple(dict.fromkeys(translator.columns)), term
 
 
-def _condition(term: Term) -> Term:
-    if not pa.types.is_boolean(term.type):
-        raise InvalidInputError(f"it gives {term.type}, not a boolean")
-    return term
+def _parse(sql: str, what: str) -> Node:
+    parsed = [one for one in sqlglot.parse(sql, dialect=_LanceSql) if one is not None]
+    if len(parsed) != 1:
+        raise InvalidInputError(f"one SQL {_WORDS[what]} is needed, there are {len(parsed)}")
+    return parsed[0]
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
+_MAX_LENGTH = 1 << 22
+_WORDS = {"predicate": "condition", "expression": "expression"}
 
 
 class _Translator:
-    """Turns the nodes of one condition into terms and remembers the columns they read."""
+    """Turns the nodes of one text into terms and remembers the columns they read."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.columns: list[str] = []
 
-    def term(self, node: Node) -> Term:
-        """The term of a node; UnsupportedError names a node without a translation."""
+    def term(self, node: Node, *, strict: bool = False) -> Term:
+        """The term of a node.
+
+        Args:
+            node: The node.
+            strict: Nothing but AND, OR and NOT stands around it; then a literal takes the type of the column it meets.
+
+        Raises:
+            UnsupportedError: There is no translation; the message names the node.
+        """
+        if isinstance(node, exp.Anonymous):
+            if not strict:
+                _refuse_match(node)
+            return self.call(node)
+        outer = _OUTER_RULES.get(type(node))
+        if outer is not None:
+            return outer(self, node, strict)
         rule = _RULES.get(type(node))
         if rule is None:
-            raise UnsupportedError(f"{_name(node)} is not supported in predicates: {node.sql(_PredicateDialect)}")
+            raise UnsupportedError(f"{_name(node)} is not supported: {node.sql(_LanceSql)}")
         return rule(self, node)
+
+    def call(self, node: Node) -> Term:
+        """A function by its name."""
+        name = str(node.this).lower()
+        known = _FUNCTIONS.get(name)
+        if known is None:
+            near = difflib.get_close_matches(name, _FUNCTIONS, n=3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            raise UnsupportedError(f"function {name} is not supported{hint}")
+        fewest, most, build = known
+        if not fewest <= len(node.expressions) <= most:
+            raise InvalidInputError(f"{name} does not take {len(node.expressions)} arguments")
+        return build([self.term(one) for one in node.expressions])
 
     def pair(self, node: Node) -> tuple[Term, Term]:
         """Both operands of a binary node."""
@@ -97,12 +173,13 @@ class _Translator:
     def column(self, path: Sequence[str]) -> Term:
         """The column or struct field at a path of names."""
         top = _match(path[0], self.schema.names)
-        names, kind = [top], self.schema.field(top).type
+        names, arrow = [top], self.schema.field(top)
         for name in path[1:]:
-            if not pa.types.is_struct(kind):
-                raise InvalidInputError(f"{'.'.join(names)} is {kind}, it has no field {name!r}")
-            names.append(_match(name, [kind.field(i).name for i in range(kind.num_fields)]))
-            kind = kind.field(names[-1]).type
+            if not pa.types.is_struct(arrow.type):
+                raise InvalidInputError(f"{'.'.join(names)} is {arrow.type}, it has no field {name!r}")
+            names.append(_match(name, [one.name for one in arrow.type]))
+            inner = arrow.type.field(names[-1])
+            arrow = inner.with_nullable(inner.nullable or arrow.nullable)
         self.columns.append(".".join(names))
 
         def read(batch: pa.RecordBatch) -> pa.Array:
@@ -111,7 +188,12 @@ class _Translator:
                 values = pc.struct_field(values, name)
             return values
 
-        return terms.column_term(".".join(names), kind, read)
+        return terms.column_term(".".join(names), arrow, read)
+
+
+def _refuse_match(node: Node) -> None:
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "regexp_match":
+        raise UnsupportedError("regexp_match other than as a condition; use regexp_like")
 
 
 def _match(name: str, known: Sequence[str]) -> str:
@@ -121,56 +203,48 @@ def _match(name: str, known: Sequence[str]) -> str:
     if len(folded) == 1:
         return folded[0]
     near = difflib.get_close_matches(name, known, n=3) or known[:20]
-    raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(near)}? (text stands in single quotes)")
+    raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(near)}? (text stands in quotes)")
 
 
 def _name(node: Node) -> str:
-    return f"function {node.this}" if isinstance(node, exp.Anonymous) else node.key.upper()
+    return node.key.upper()
 
 
-def _path(node: Node) -> list[str]:
+def _path(node: Node) -> list[str] | None:
+    """The steps of a column's path; None if the node is something else."""
     if isinstance(node, exp.Column):
         return [part.name for part in node.parts]
     if isinstance(node, exp.Dot):
-        return [*_path(node.this), node.expression.name]
+        above = _path(node.this)
+        return None if above is None else [*above, node.expression.name]
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1 and node.expressions[0].is_string:
-        return [*_path(node.this), node.expressions[0].name]
-    raise UnsupportedError(f"{_name(node)} is not supported in predicates: {node.sql(_PredicateDialect)}")
+        above = _path(node.this)
+        return None if above is None else [*above, node.expressions[0].name]
+    return None
 
 
 def _column(self: _Translator, node: Node) -> Term:
-    return self.column(_path(node))
+    path = _path(node)
+    if path is not None:
+        return self.column(path)
+    inner = self.term(node.this)
+    if isinstance(node, exp.Dot):
+        return field(inner, node.expression.name)
+    if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
+        raise UnsupportedError(f"{_name(node)} is not supported: {node.sql(_LanceSql)}")
+    index = self.term(node.expressions[0])
+    if is_any_list(inner.type):
+        return element((inner, index))
+    return field(inner, text.written(index, "[]"))
 
 
 def _literal(_: _Translator, node: Node) -> Term:
     if node.is_string:
         return literal_term(pa.scalar(node.name))
     try:
-        whole = int(node.name)
+        return literal_term(integer_literal(int(node.name)))
     except ValueError:
         return literal_term(pa.scalar(float(node.name)))
-    return literal_term(_integer(whole))
-
-
-def _integer(value: int) -> pa.Scalar:
-    try:
-        return pa.scalar(value, pa.int64() if value < 2**63 else pa.uint64())
-    except (OverflowError, pa.ArrowInvalid) as error:
-        raise InvalidInputError(f"{value} does not fit into 64 bits") from error
-
-
-def _negate(self: _Translator, node: Node) -> Term:
-    inner = self.term(node.this)
-    if inner.literal is not None and (pa.types.is_integer(inner.type) or pa.types.is_floating(inner.type)):
-        value = -inner.literal.as_py()
-        return literal_term(pa.scalar(value) if isinstance(value, float) else _integer(value))
-    if pa.types.is_unsigned_integer(inner.type):
-        raise UnsupportedError(f"the negative of {inner.type}")
-    return terms.apply(pc.negate, (inner,), "-")
-
-
-def _not(self: _Translator, node: Node) -> Term:
-    return terms.not_(self.term(node.this))
 
 
 def _is(self: _Translator, node: Node) -> Term:
@@ -178,110 +252,152 @@ def _is(self: _Translator, node: Node) -> Term:
     value = self.term(node.this)
     if isinstance(wanted, exp.Null):
         asks = pruning.IsNull(value.path) if value.path else pruning.UNKNOWN
-        return terms.apply(pc.is_null, (value,), "IS NULL", asks)
+        found = terms.apply(pc.is_null, (value,), "IS NULL", asks)
+        return Term(type=found.type, evaluate=found.evaluate, asks=asks, nullable=False)
     if isinstance(wanted, exp.Boolean):
         pair = (terms.boolean(value, "IS"), self.term(wanted))
         asks = pruning.FillNull(value.asks if wanted.this else pruning.Not(value.asks), value=False)
         return terms.apply(lambda a, b: pc.fill_null(pc.equal(a, b), False), pair, "IS", asks)  # noqa: FBT003 a value
-    raise UnsupportedError(f"IS {wanted.sql(_PredicateDialect)} is not supported in predicates")
+    raise UnsupportedError(f"IS {wanted.sql(_LanceSql)} is not supported")
 
 
-def _between(self: _Translator, node: Node) -> Term:
+def _between(self: _Translator, node: Node, strict: bool) -> Term:
     value, low, high = (self.term(node.args[name]) for name in ("this", "low", "high"))
-    return terms.and_(terms.compare("greater_equal", value, low), terms.compare("less_equal", value, high))
+    return terms.and_(
+        terms.compare("greater_equal", value, low, strict=strict),
+        terms.compare("less_equal", value, high, strict=strict),
+    )
 
 
-def _in(self: _Translator, node: Node) -> Term:
+def _in(self: _Translator, node: Node, strict: bool) -> Term:
     if not node.expressions:
         raise UnsupportedError("IN needs a list of values; a subquery or an empty list is not supported")
-    return terms.is_in(self.term(node.this), [self.term(one) for one in node.expressions])
+    return terms.is_in(self.term(node.this), [self.term(one) for one in node.expressions], strict=strict)
 
 
 def _like(self: _Translator, node: Node) -> Term:
-    value, pattern = self.pair(node)
+    mark = None
+    if isinstance(node, exp.Escape):
+        mark, node = node.expression.name, node.this
     word = _name(node)
-    if pattern.literal is None:
-        raise UnsupportedError(f"{word} with a pattern that is not written in the predicate")
-    if not (pa.types.is_string(value.type) or pa.types.is_large_string(value.type)):
-        raise InvalidInputError(f"{word} needs text, not {value.type}")
-    if pa.types.is_null(pattern.type):
-        return literal_term(pa.scalar(None, pa.bool_()))
-    text, fold = terms.cast_literal(pattern.literal, pa.string()).as_py(), isinstance(node, exp.ILike)
-    asks = pruning.UNKNOWN if fold or not value.path else _like_condition(value.path, text)
-    found = terms.apply(lambda values: pc.match_like(values, text, ignore_case=fold), (value,), word, asks)
+    if not isinstance(node, (exp.Like, exp.ILike)):
+        raise UnsupportedError(f"ESCAPE after {word}")
+    found = text.like(word, *self.pair(node), fold=isinstance(node, exp.ILike), escape=mark)
     return terms.not_(found) if node.args.get("negate") else found
 
 
-def _like_condition(path: str, pattern: str) -> Condition:
-    """A pattern begins with what stands before the first wildcard or escape."""
-    prefix = pattern[: min((pattern.index(mark) for mark in "%_\\" if mark in pattern), default=len(pattern))]
-    return pruning.Prefix(path, prefix, is_exact=pattern == prefix + "%")
-
-
 def _cast(self: _Translator, node: Node) -> Term:
-    wanted = node.args["to"]
-    target = _CAST_TYPES.get(wanted.this)
-    if target is None or wanted.expressions:
-        raise UnsupportedError(f"CAST to {wanted.sql()} is not supported in predicates")
+    target = _cast_type(node.args["to"])
     inner = self.term(node.this)
     if inner.literal is None:
-        return terms.apply(lambda values: pc.cast(values, target), (inner,), f"CAST to {target}")
+        return terms.apply(lambda values: cast(values, target), (inner,), f"CAST to {target}")
     try:
-        if pa.types.is_timestamp(target) and pa.types.is_string(inner.type):
-            return literal_term(_parse_timestamp(inner.literal.as_py()))
-        value = inner.literal.cast(target)
+        if pa.types.is_timestamp(target) and pa.types.is_string(inner.type) and not node.args["to"].expressions:
+            value = _written_time(inner.literal.as_py())
+        else:
+            value = cast(inner.literal, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(f"{inner.literal.as_py()!r} is no {target}") from error
     # days and times have no other way to be written, so they still take the type of what they meet
-    return literal_term(value) if pa.types.is_temporal(target) else Term(type=target, evaluate=lambda _: value)
+    if pa.types.is_temporal(target):
+        return literal_term(value)
+    return Term(type=target, evaluate=lambda _: value, nullable=not value.is_valid)
 
 
-def _parse_timestamp(text: str) -> pa.Scalar:
+def _cast_type(wanted: Node) -> pa.DataType:
+    numbers = [int(one.name) for one in wanted.expressions]
+    if wanted.this in _TIME_TYPES and len(numbers) == 1:
+        unit = _TIME_UNITS.get(numbers[0])
+        if unit is not None:
+            return pa.timestamp(unit)
+    if wanted.this is _TYPE.DECIMAL and len(numbers) == 2:
+        if not 0 <= numbers[1] <= numbers[0] <= 38 or not numbers[0]:
+            raise InvalidInputError(f"DECIMAL({numbers[0]}, {numbers[1]}): up to 38 digits")
+        return pa.decimal128(*numbers)
+    target = _CAST_TYPES.get(wanted.this)
+    if target is None or numbers:
+        raise UnsupportedError(f"CAST to {wanted.sql()} is not supported")
+    return target
+
+
+_TIME_UNITS = {0: "s", 3: "ms", 6: "us", 9: "ns"}
+
+
+def _written_time(value: str) -> pa.Scalar:
     """Microseconds if that is enough, else nanoseconds; with a zone only if the text has an offset."""
+    parse_time(value)
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
         try:
-            return pa.scalar(text).cast(kind)
+            return pa.scalar(value).cast(kind)
         except pa.ArrowInvalid:
             continue
-    raise InvalidInputError(f"{text!r} is no timestamp; write it as 'YYYY-MM-DD hh:mm:ss'")
+    raise InvalidInputError(f"{value!r} is no timestamp; write it as 'YYYY-MM-DD hh:mm:ss'")
 
 
-def _text_match(self: _Translator, node: Node) -> Term:
-    value, part = self.pair(node)
-    word = _name(node)
-    if part.literal is None or not pa.types.is_string(part.type):
-        raise UnsupportedError(f"{word} with a second argument that is not text written in the predicate")
-    kernel, text = _TEXT_MATCHES[type(node)], part.literal.as_py()
-    is_prefix = isinstance(node, exp.StartsWith) and value.path
-    asks = pruning.Prefix(value.path, text, is_exact=True) if is_prefix else pruning.UNKNOWN
-    return terms.apply(lambda values: kernel(values, text), (value,), word, asks)
+def _hex(_: _Translator, node: Node) -> Term:
+    try:
+        return literal_term(pa.scalar(bytes.fromhex(node.name)))
+    except ValueError as error:
+        raise InvalidInputError(f"x'{node.name}' is no hexadecimal text") from error
 
 
-def _coalesce(self: _Translator, node: Node) -> Term:
-    first = self.term(node.this)
-    rest = [terms.unify(first, self.term(one))[1] for one in node.expressions]
-    return terms.apply(pc.coalesce, (first, *rest), "COALESCE")
+def _case(self: _Translator, node: Node) -> Term:
+    branches = [(self.term(one.this), self.term(one.args["true"])) for one in node.args["ifs"]]
+    default = node.args.get("default")
+    otherwise = None if default is None else self.term(default)
+    if node.this is None:
+        return case(branches, otherwise)
+    return simple_case(self.term(node.this), branches, otherwise)
 
 
-def _compare(name: str) -> Callable[[_Translator, Node], Term]:
-    return lambda self, node: terms.compare(name, *self.pair(node))
+def _if(self: _Translator, node: Node) -> Term:
+    otherwise = node.args.get("false")
+    branch = (self.term(node.this), self.term(node.args["true"]))
+    return case([branch], None if otherwise is None else self.term(otherwise))
 
 
-def _arithmetic(symbol: str) -> Callable[[_Translator, Node], Term]:
-    return lambda self, node: terms.arithmetic(symbol, *self.pair(node))
+def _trim(self: _Translator, node: Node) -> Term:
+    given = [self.term(node.this)]
+    if node.expression is not None:
+        given.append(self.term(node.expression))
+    return text.trim(str(node.args.get("position") or "BOTH").upper(), given)
 
 
-def _unary(kernel: Callable[[Datum], Datum]) -> Callable[[_Translator, Node], Term]:
-    return lambda self, node: terms.apply(kernel, (self.term(node.this),), _name(node))
+def _substring(self: _Translator, node: Node) -> Term:
+    numbers = [node.args.get("start") or exp.Literal.number(1)]
+    if node.args.get("length") is not None:
+        numbers.append(node.args["length"])
+    return text.substring([self.term(node.this), *(self.term(one) for one in numbers)])
 
 
-_TEXT_MATCHES: dict[type[Any], Callable[[Datum, str], Datum]] = {
-    exp.StartsWith: pc.starts_with,
-    exp.EndsWith: pc.ends_with,
-    exp.Contains: pc.match_substring,
-}
+def _compare(name: str) -> Callable[[_Translator, Node, bool], Term]:
+    return lambda self, node, strict: terms.compare(name, *self.pair(node), strict=strict)
+
+
+def _arithmetic(symbol: str) -> Callable[[_Translator, Node, bool], Term]:
+    return lambda self, node, strict: arithmetic(symbol, *self.pair(node), strict=strict)
+
+
+def _logic(rule: Callable[[Term, Term], Term]) -> Callable[[_Translator, Node, bool], Term]:
+    """A chain of ANDs or ORs, however long, without going deeper for each."""
+
+    def build(self: _Translator, node: Node, strict: bool) -> Term:
+        kind, pending, found = type(node), [node], None
+        while pending:
+            one = pending.pop()
+            if type(one) is kind:
+                pending += [one.expression, one.this]
+                continue
+            term = self.term(one, strict=strict)
+            found = term if found is None else rule(found, term)
+        assert found is not None  # noqa: S101 a binary node has two sides
+        return found
+
+    return build
+
 
 _TYPE = exp.DataType.Type
+_TIME_TYPES = (_TYPE.TIMESTAMP, _TYPE.TIMESTAMPNTZ, _TYPE.DATETIME)
 _CAST_TYPES: dict[Any, pa.DataType] = {
     _TYPE.BOOLEAN: pa.bool_(),
     _TYPE.TINYINT: pa.int8(),
@@ -296,49 +412,54 @@ _CAST_TYPES: dict[Any, pa.DataType] = {
     _TYPE.DOUBLE: pa.float64(),
     _TYPE.TEXT: pa.string(),
     _TYPE.VARCHAR: pa.string(),
+    _TYPE.BINARY: pa.binary(),
     _TYPE.DATE: pa.date32(),
-    _TYPE.TIMESTAMP: pa.timestamp("us"),
-    _TYPE.TIMESTAMPNTZ: pa.timestamp("us"),
+    **dict.fromkeys(_TIME_TYPES, pa.timestamp("us")),
 }
 
-_RULES: dict[type[Any], Callable[[_Translator, Node], Term]] = {
-    exp.Column: _column,
-    exp.Dot: _column,
-    exp.Bracket: _column,
-    exp.Literal: _literal,
-    exp.Boolean: lambda _, node: literal_term(pa.scalar(bool(node.this))),
-    exp.Null: lambda _self, _node: literal_term(pa.scalar(None)),
-    exp.Paren: lambda self, node: self.term(node.this),
-    exp.Neg: _negate,
-    exp.Not: _not,
-    exp.And: lambda self, node: terms.and_(*self.pair(node)),
-    exp.Or: lambda self, node: terms.or_(*self.pair(node)),
+_OUTER_RULES: dict[type[Any], Callable[[_Translator, Node, bool], Term]] = {
+    exp.Paren: lambda self, node, strict: self.term(node.this, strict=strict),
+    exp.Not: lambda self, node, strict: terms.not_(self.term(node.this, strict=strict)),
+    exp.And: _logic(terms.and_),
+    exp.Or: _logic(terms.or_),
     exp.EQ: _compare("equal"),
     exp.NEQ: _compare("not_equal"),
     exp.LT: _compare("less"),
     exp.LTE: _compare("less_equal"),
     exp.GT: _compare("greater"),
     exp.GTE: _compare("greater_equal"),
-    exp.NullSafeNEQ: lambda self, node: terms.distinct(*self.pair(node)),
-    exp.NullSafeEQ: lambda self, node: terms.not_(terms.distinct(*self.pair(node))),
-    exp.Is: _is,
+    exp.NullSafeNEQ: lambda self, node, strict: terms.distinct(*self.pair(node), strict=strict),
+    exp.NullSafeEQ: lambda self, node, strict: terms.not_(terms.distinct(*self.pair(node), strict=strict)),
     exp.In: _in,
     exp.Between: _between,
-    exp.Like: _like,
-    exp.ILike: _like,
-    exp.StartsWith: _text_match,
-    exp.EndsWith: _text_match,
-    exp.Contains: _text_match,
-    exp.Cast: _cast,
-    exp.Coalesce: _coalesce,
     exp.Add: _arithmetic("+"),
     exp.Sub: _arithmetic("-"),
     exp.Mul: _arithmetic("*"),
     exp.Div: _arithmetic("/"),
     exp.Mod: _arithmetic("%"),
-    exp.IsNan: _unary(pc.is_nan),
-    exp.Lower: _unary(pc.utf8_lower),
-    exp.Upper: _unary(pc.utf8_upper),
-    exp.Length: _unary(pc.utf8_length),
-    exp.Abs: _unary(pc.abs),
+}
+"""Nodes below which a literal can still meet a column directly."""
+
+_RULES: dict[type[Any], Callable[[_Translator, Node], Term]] = {
+    exp.Column: _column,
+    exp.Dot: _column,
+    exp.Bracket: _column,
+    exp.Literal: _literal,
+    exp.HexString: _hex,
+    exp.Boolean: lambda _, node: literal_term(pa.scalar(bool(node.this))),
+    exp.Null: lambda _self, _node: literal_term(pa.scalar(None)),
+    exp.Neg: lambda self, node: negated(self.term(node.this)),
+    exp.Is: _is,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _like,
+    exp.Cast: _cast,
+    exp.Case: _case,
+    exp.If: _if,
+    exp.DPipe: lambda self, node: text.joined(*self.pair(node)),
+    exp.Trim: _trim,
+    exp.Substring: _substring,
+    exp.StrPosition: lambda self, node: text.position((self.term(node.this), self.term(node.args["substr"]))),
+    exp.Extract: lambda self, node: date_part(node.this.name, self.term(node.expression)),
+    exp.Array: lambda self, node: make_array([self.term(one) for one in node.expressions]),
 }

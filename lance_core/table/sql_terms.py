@@ -1,32 +1,28 @@
-"""Typed parts of SQL predicates and what the operators mean.
+"""Typed parts of SQL and what comparisons and logic mean.
 
-The meaning is that of the native implementation's filters (DataFusion): three-valued logic; a literal takes the type
-of the column it is compared with or the comparison is refused; among floats NaN equals NaN and is larger than every
-number; integer division cuts off.
+The meaning is that of the native implementation (DataFusion): three-valued logic; a literal takes the type of the
+column it is compared with or the comparison is refused; among floats NaN equals NaN and is larger than every number.
 """
 
 from __future__ import annotations
 
-import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.table import pruning
 from lance_core.table.pruning import UNKNOWN, Unknown
+from lance_core.table.sql_types import UTC_NAMES, coerce, comparison_type, kind_of, pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lance_core.table.pruning import Condition
-
-pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
-Datum: TypeAlias = Any
-"""An Arrow array, or an Arrow scalar that stands for all rows."""
+    from lance_core.table.sql_types import Datum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +35,7 @@ class Term:
         literal: The value, if it was written in the text and has not been given a type by its context yet.
         path: Name or dotted path, if the value is that of a column; else empty.
         asks: What a boolean value asks of single columns, for `lance_core.table.pruning`.
+        nullable: False if it is never null.
     """
 
     type: pa.DataType
@@ -46,20 +43,21 @@ class Term:
     literal: pa.Scalar | None = None
     path: str = ""
     asks: Condition = UNKNOWN
+    nullable: bool = True
 
 
 def literal_term(value: pa.Scalar) -> Term:
     """A value written in the text."""
     is_answer = pa.types.is_boolean(value.type) or pa.types.is_null(value.type)
     asks = pruning.Constant(value.as_py()) if is_answer else UNKNOWN
-    return Term(type=value.type, evaluate=lambda _: value, literal=value, asks=asks)
+    return Term(type=value.type, evaluate=lambda _: value, literal=value, asks=asks, nullable=not value.is_valid)
 
 
-def column_term(path: str, kind: pa.DataType, read: Callable[[pa.RecordBatch], Datum]) -> Term:
+def column_term(path: str, field: pa.Field, read: Callable[[pa.RecordBatch], Datum]) -> Term:
     """The values of a column."""
-    is_answer = pa.types.is_boolean(kind)
+    is_answer = pa.types.is_boolean(field.type)
     asks = pruning.Comparison(path, "equal", pa.scalar(True)) if is_answer else UNKNOWN  # noqa: FBT003 a value
-    return Term(type=kind, evaluate=read, path=path, asks=asks)
+    return Term(type=field.type, evaluate=read, path=path, asks=asks, nullable=field.nullable)
 
 
 def apply(
@@ -71,7 +69,7 @@ def apply(
     """Call a kernel on the values of some terms; its result type is found on empty input.
 
     Args:
-        function: Kernel.
+        function: Kernel; at least one of its arguments is an array.
         terms: Its arguments.
         what: Its name for the error message.
         asks: What the answer asks of single columns.
@@ -81,7 +79,10 @@ def apply(
     """
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
-        return function(*(term.evaluate(batch) for term in terms))
+        values = [term.evaluate(batch) for term in terms]
+        if all(isinstance(one, pa.Scalar) for one in values):
+            return function(*(pa.repeat(one, 1) for one in values))[0]
+        return function(*values)
 
     empty = [pa.array([], term.type) for term in terms]
     try:
@@ -89,7 +90,16 @@ def apply(
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         types = ", ".join(str(term.type) for term in terms)
         raise InvalidInputError(f"{what} does not take {types}") from error
-    return Term(type=kind, evaluate=evaluate, asks=asks)
+    return Term(type=kind, evaluate=evaluate, asks=asks, nullable=any(term.nullable for term in terms))
+
+
+def converted(term: Term, target: pa.DataType) -> Term:
+    """The term with an implicit cast."""
+    if term.type.equals(target):
+        return term
+    if pa.types.is_null(term.type):
+        return literal_term(pa.scalar(None, target))
+    return apply(lambda values: coerce(values, target), (term,), f"conversion to {target}")
 
 
 def boolean(term: Term, what: str) -> Term:
@@ -99,19 +109,6 @@ def boolean(term: Term, what: str) -> Term:
     if not pa.types.is_boolean(term.type):
         raise InvalidInputError(f"{what} needs a boolean, not {term.type}")
     return term
-
-
-def _kind(one: pa.DataType) -> str:
-    is_type = pa.types
-    if is_type.is_integer(one) or is_type.is_floating(one) or is_type.is_decimal(one):
-        return "number"
-    if is_type.is_string(one) or is_type.is_large_string(one):
-        return "text"
-    if is_type.is_binary(one) or is_type.is_large_binary(one) or is_type.is_fixed_size_binary(one):
-        return "binary"
-    if is_type.is_date(one) or is_type.is_timestamp(one):
-        return "day or time"
-    return "boolean" if is_type.is_boolean(one) else str(one)
 
 
 def cast_literal(value: pa.Scalar, target: pa.DataType) -> pa.Scalar:
@@ -125,13 +122,17 @@ def cast_literal(value: pa.Scalar, target: pa.DataType) -> pa.Scalar:
     if pa.types.is_date(target) and pa.types.is_timestamp(value.type):
         return value  # a cast would cut off the time of day; the kernels compare days with times
     fraction_lost = pa.types.is_integer(target) and pa.types.is_floating(value.type)
-    if _kind(value.type) != _kind(target) or fraction_lost:
+    if kind_of(value.type) != kind_of(target) or fraction_lost:
         raise InvalidInputError(f"{_show(value)} ({value.type}) cannot be compared with {target}{_hint(value, target)}")
     try:
         if pa.types.is_timestamp(target):
             return _cast_timestamp(value, target)
+        if pa.types.is_decimal(target):
+            return pa.scalar(
+                Decimal(repr(value.as_py()) if pa.types.is_floating(value.type) else value.as_py()), target
+            )
         return value.cast(target, safe=not pa.types.is_floating(target))
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, ArithmeticError) as error:
         raise InvalidInputError(f"{_show(value)} does not fit into {target}") from error
 
 
@@ -140,7 +141,7 @@ def _show(value: pa.Scalar) -> str:
 
 
 def _hint(value: pa.Scalar, target: pa.DataType) -> str:
-    if pa.types.is_string(value.type) and _kind(target) == "day or time":
+    if pa.types.is_string(value.type) and kind_of(target) == "day or time":
         word = "date" if pa.types.is_date(target) else "timestamp"
         return f"; write {word} {value.as_py()!r}"
     return ""
@@ -149,7 +150,7 @@ def _hint(value: pa.Scalar, target: pa.DataType) -> str:
 def _cast_timestamp(value: pa.Scalar, target: pa.DataType) -> pa.Scalar:
     """Literals without an offset are local time of the column's zone; days and offsets need a zone of UTC."""
     is_local = pa.types.is_timestamp(value.type) and value.type.tz is None
-    if not is_local and target.tz not in (None, "UTC", "+00:00", "Z"):
+    if not is_local and target.tz not in (None, *UTC_NAMES):
         what = "an offset" if pa.types.is_timestamp(value.type) else "no time of day"
         raise UnsupportedError(f"a literal with {what} compared with {target}")
     if not pa.types.is_timestamp(value.type):
@@ -159,23 +160,37 @@ def _cast_timestamp(value: pa.Scalar, target: pa.DataType) -> pa.Scalar:
     return value.cast(target)
 
 
-def unify(left: Term, right: Term) -> tuple[Term, Term]:
-    """Make two sides comparable; a literal takes the type of the other side.
+def unify(left: Term, right: Term, *, strict: bool = True) -> tuple[Term, Term]:
+    """Make two sides comparable.
+
+    Args:
+        left: One side.
+        right: The other.
+        strict: A literal takes the type of the column it meets, or is refused.
 
     Raises:
         InvalidInputError: Different kinds of values.
     """
-    if left.literal is not None and right.literal is None:
-        return literal_term(cast_literal(left.literal, right.type)), right
-    if right.literal is not None and left.literal is None:
-        return left, literal_term(cast_literal(right.literal, left.type))
+    for side, other in ((left, right), (right, left)):
+        if side.literal is None or other.literal is not None:
+            continue
+        if pa.types.is_floating(side.type) and pa.types.is_decimal(other.type):
+            exact = literal_term(pa.scalar(Decimal(repr(side.literal.as_py()))))
+            return (exact, other) if side is left else (other, exact)
+        if (strict and other.path) or pa.types.is_null(side.type) or not _is_comparable(side.type, other.type):
+            fitted = literal_term(cast_literal(side.literal, other.type))
+            return (fitted, other) if side is left else (other, fitted)
     if pa.types.is_null(left.type):
         return literal_term(pa.scalar(None, right.type)), right
     if pa.types.is_null(right.type):
         return left, literal_term(pa.scalar(None, left.type))
-    if _kind(left.type) != _kind(right.type):
+    if not _is_comparable(left.type, right.type):
         raise InvalidInputError(f"{left.type} cannot be compared with {right.type}")
     return left, right
+
+
+def _is_comparable(left: pa.DataType, right: pa.DataType) -> bool:
+    return kind_of(left) == kind_of(right)
 
 
 _MIRRORED = {"equal": "equal", "not_equal": "not_equal", "less": "greater", "greater": "less"} | {
@@ -184,22 +199,27 @@ _MIRRORED = {"equal": "equal", "not_equal": "not_equal", "less": "greater", "gre
 }
 
 
-def compare(name: str, left: Term, right: Term) -> Term:
-    """A comparison by the name of its Arrow kernel, null if a side is null.
+def compare(name: str, left: Term, right: Term, *, strict: bool = True) -> Term:
+    """A comparison by the name of its Arrow kernel, null if a side is null; ``strict`` as in `unify`.
 
     Raises:
         InvalidInputError: Sides that cannot be compared.
         UnsupportedError: A type without order, such as a list.
     """
-    left, right = unify(left, right)
+    left, right = unify(left, right, strict=strict)
     if pa.types.is_nested(left.type) or pa.types.is_nested(right.type):
         raise UnsupportedError(f"comparing values of type {left.type}")
-    asks = _comparison(name, left, right)
-    is_float = pa.types.is_floating(left.type) or pa.types.is_floating(right.type)
-    if not is_float:
-        return apply(getattr(pc, name), (left, right), name, asks)
-    if left.literal is not None:
+    if left.literal is not None and right.literal is None:
         name, left, right = _MIRRORED[name], right, left
+    asks = _comparison(name, left, right)
+    common = comparison_type(left.type, right.type)
+    common = pa.float32() if pa.types.is_float16(common) else common  # Arrow compares no halves
+    left, right = (
+        replace(converted(left, common), literal=None),
+        replace(converted(right, common), literal=right.literal),
+    )
+    if not pa.types.is_floating(common):
+        return apply(getattr(pc, name), (left, right), name, asks)
     if right.literal is None:
         return apply(_FLOAT_COMPARISONS[name], (left, right), name)
     kernel = getattr(pc, name)
@@ -210,13 +230,13 @@ def compare(name: str, left: Term, right: Term) -> Term:
 
 def _comparison(name: str, left: Term, right: Term) -> Condition:
     """What a comparison asks, if it is one of a column with a literal."""
-    if left.literal is not None:
-        name, left, right = _MIRRORED[name], right, left
     if right.literal is None:
         return UNKNOWN
     if not right.literal.is_valid:
         return pruning.Constant(None)
-    return pruning.Comparison(left.path, name, right.literal) if left.path else UNKNOWN
+    is_number = kind_of(left.type) == "number"
+    is_known = bool(left.path) and (not is_number or right.type.equals(left.type))
+    return pruning.Comparison(left.path, name, right.literal) if is_known else UNKNOWN
 
 
 def _float_greater(a: Datum, b: Datum) -> Datum:
@@ -237,14 +257,14 @@ _FLOAT_COMPARISONS: dict[str, Callable[[Datum, Datum], Datum]] = {
 }
 
 
-def distinct(left: Term, right: Term) -> Term:
+def distinct(left: Term, right: Term, *, strict: bool = True) -> Term:
     """``IS DISTINCT FROM``: as ``!=``, but null is a value like any other."""
-    unequal = compare("not_equal", left, right)
+    unequal = compare("not_equal", left, right, strict=strict)
     return apply(
         lambda different, a, b: pc.if_else(
             pc.or_(pc.is_null(a), pc.is_null(b)), pc.not_equal(pc.is_null(a), pc.is_null(b)), different
         ),
-        (unequal, *unify(left, right)),
+        (unequal, *unify(left, right, strict=strict)),
         "IS DISTINCT FROM",
         _distinction(unequal, left, right),
     )
@@ -257,12 +277,13 @@ def _distinction(unequal: Term, left: Term, right: Term) -> Condition:
     return UNKNOWN if isinstance(unequal.asks, Unknown) else pruning.FillNull(unequal.asks, value=True)
 
 
-def is_in(value: Term, options: Sequence[Term]) -> Term:
+def is_in(value: Term, options: Sequence[Term], *, strict: bool = True) -> Term:
     """``IN``: true if an option is equal, else null if the value or an option is null, else false."""
     literals = [option.literal for option in options]
     known = [one for one in literals if one is not None]
-    if value.literal is not None or len(known) < len(options) or pa.types.is_floating(value.type):
-        return reduce(or_, (compare("equal", value, option) for option in options))
+    is_plain = value.literal is None and not pa.types.is_floating(value.type) and (strict and value.path)
+    if not is_plain or len(known) < len(options):
+        return reduce(or_, (compare("equal", value, option, strict=strict) for option in options))
     if pa.types.is_nested(value.type):
         raise UnsupportedError(f"IN over values of type {value.type}")
     given = [cast_literal(one, value.type) for one in known]
@@ -292,35 +313,3 @@ def or_(left: Term, right: Term) -> Term:
 def not_(term: Term) -> Term:
     """The opposite; null stays null."""
     return apply(pc.invert, (boolean(term, "NOT"),), "NOT", pruning.Not(term.asks))
-
-
-def _remainder(a: Datum, b: Datum) -> Datum:
-    return pc.subtract(a, pc.multiply(pc.divide(a, b), b))
-
-
-_ARITHMETIC: dict[str, Callable[[Datum, Datum], Datum]] = {
-    "+": pc.add,
-    "-": pc.subtract,
-    "*": pc.multiply,
-    "/": pc.divide,
-    "%": _remainder,
-}
-
-
-def arithmetic(symbol: str, left: Term, right: Term) -> Term:
-    """``+ - * / %`` on numbers.
-
-    Raises:
-        InvalidInputError: A side is no number.
-        UnsupportedError: Remainder of floats.
-    """
-    for side in (left, right):
-        if _kind(side.type) != "number" and not pa.types.is_null(side.type):
-            raise InvalidInputError(f"{symbol} needs numbers, not {side.type}")
-    if symbol == "%" and any(pa.types.is_floating(side.type) for side in (left, right)):
-        raise UnsupportedError("the remainder (%) of floating-point numbers")
-    if left.literal is not None and right.literal is not None and symbol in "+-*":
-        fold = {"+": operator.add, "-": operator.sub, "*": operator.mul}[symbol]
-        if pa.types.is_integer(left.type) and pa.types.is_integer(right.type):
-            return literal_term(pa.scalar(fold(left.literal.as_py(), right.literal.as_py())))
-    return apply(_ARITHMETIC[symbol], (left, right), symbol)

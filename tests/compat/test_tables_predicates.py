@@ -56,19 +56,24 @@ z = timestamp '2020-01-01 05:00:00+00:00' | ny = timestamp '2020-01-01 00:00:00'
 seconds = timestamp '1970-01-01 00:00:01' | seconds > date '1970-01-01' | cast(seconds as date) = date '1970-01-01'
 t between timestamp '2020-01-01 00:00:00' and timestamp '2021-01-01 00:00:00'
 st.x = 1 | st['x'] = 1 | `st`.`y` like 'p%' | st.x is null | st is null | st is not null | l is null
+s || 'z' = 'xz' | date_trunc('day', t) = timestamp '2020-01-01' | z = t | regexp_match(s, 'x') | s = "x" | "s" = 's'
+array_has(l, 2) | l[1] = 1 | array_has(l, i) | array_length(l) = 0
+regexp_like(s, '^[xy]') and not regexp_match(s, 'y')
+f % 2 = 1.5 | lower(s) in ('x', 'yy') | (i + 1) > 2.5 | abs(i) between 1 and 3.5 | date_part('year', d) >= 2021
+cast(i as decimal(10, 2)) / 4 = 0.25 | u = i | z > d | coalesce(st.y, 'none') = 'none' | nullif(i, 2) is null
 _rowid = 1 | _rowaddr in (1, 2) | n = 1; | n = 1 -- a comment
 """
 
 REFUSED_BY_BOTH = """
 nope = 1 | st.nope = 1 | i = 'x' | i = 1.5 | i = 1.0 | i = 2147483648 | u = -1 | s = 1 | b = 1 | d = '2020-01-01'
 t > '2020-01-01' | i in (1, 'x') | i | not s | n = 1 and 1 | i > 1 and | foo(i) = 1 | i in (select 1) | i & 1 = 1
-case when b then true else false end | exists (select 1) | n / 0 = 1 | cast(s as int) = 1 | (i, n) = (1, 1) | NULL
+exists (select 1) | n / 0 = 1 | cast(s as int) = 1 | (i, n) = (1, 1) | NULL
 """
 
 # What pylance can and lance_core refuses by name, rather than give another answer.
 ONLY_PYLANCE = """
-s || 'z' = 'xz' | date_trunc('day', t) = timestamp '2020-01-01' | t < now() | s like s | l = [1] | z = t
-s like 'X' escape '!' | regexp_match(s, 'x') | ny >= date '2021-01-01' | ny = timestamp '2020-01-01 05:00:00+00:00'
+t < now() | s like s | l = [1]
+s like 'X' escape '!' | ny >= date '2021-01-01' | ny = timestamp '2020-01-01 05:00:00+00:00'
 seconds = timestamp '1970-01-01 00:00:01.5'
 """
 

@@ -1,0 +1,344 @@
+"""Types of SQL values: what two sides become when they meet, and what ``CAST`` does.
+
+The rules are those of the native implementation (DataFusion), measured: arithmetic and comparisons have a common type
+of their own, ``CAST`` cuts off fractions, rounds decimals half away from zero, and fails where a value does not fit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from lance_core.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
+Datum: TypeAlias = Any
+"""An Arrow array, or an Arrow scalar that stands for all rows."""
+
+_is = pa.types
+UTC_NAMES = ("UTC", "+00:00", "Z")
+_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+_SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_WIDE_INTEGER = pa.decimal128(20, 0)
+
+
+def kind_of(one: pa.DataType) -> str:
+    """Values of one kind can be compared."""
+    if is_number(one):
+        return "number"
+    if is_text(one):
+        return "text"
+    if _is.is_binary(one) or _is.is_large_binary(one) or _is.is_fixed_size_binary(one):
+        return "binary"
+    if _is.is_date(one) or _is.is_timestamp(one):
+        return "day or time"
+    return "boolean" if _is.is_boolean(one) else str(one)
+
+
+def is_number(one: pa.DataType) -> bool:
+    """True for integers, floats and decimals."""
+    return bool(_is.is_integer(one) or _is.is_floating(one) or _is.is_decimal(one))
+
+
+def is_text(one: pa.DataType) -> bool:
+    """True for text of either offset size."""
+    return bool(_is.is_string(one) or _is.is_large_string(one))
+
+
+def is_any_list(one: pa.DataType) -> bool:
+    """True for lists of every kind."""
+    return bool(_is.is_list(one) or _is.is_large_list(one) or _is.is_fixed_size_list(one))
+
+
+def decimal_for(one: pa.DataType) -> pa.DataType:
+    """The decimal type that holds an integer type."""
+    return pa.decimal128(_INTEGER_DIGITS[one.bit_width], 0) if _is.is_integer(one) else one
+
+
+def arithmetic_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """What both numbers become before they are added; None if decimals keep their own types."""
+    if left.equals(right) or (_is.is_integer(left) and _is.is_integer(right)):
+        return left if left.equals(right) else _integer_type(left, right)
+    floats = [one for one in (left, right) if _is.is_floating(one)]
+    return max(floats, key=lambda one: one.bit_width) if floats else None
+
+
+def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """What both sides become before they are compared; they are of one kind.
+
+    Raises:
+        UnsupportedError: Decimals with floats, of which one would lose digits.
+    """
+    if is_number(left) and is_number(right):
+        if any(map(_is.is_decimal, (left, right))):
+            if any(map(_is.is_floating, (left, right))):
+                raise UnsupportedError(f"comparing {left} with {right}; CAST one of them")
+            return _wider_decimal(decimal_for(left), decimal_for(right))
+        return arithmetic_type(left, right) or left
+    if left.equals(right):
+        return left
+    if is_text(left):
+        return pa.large_string()
+    if kind_of(left) == "binary":
+        return pa.large_binary()
+    return _timestamp_type(left, right)
+
+
+def _integer_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    if _is.is_signed_integer(left) == _is.is_signed_integer(right):
+        return max(left, right, key=lambda one: one.bit_width)
+    unsigned, signed = (right, left) if _is.is_signed_integer(left) else (left, right)
+    width = max(2 * unsigned.bit_width, signed.bit_width)
+    return _SIGNED[width] if width <= 64 else _WIDE_INTEGER
+
+
+def _wider_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    if whole + scale <= 38:
+        return pa.decimal128(whole + scale, scale)
+    if whole + scale <= 76:
+        return pa.decimal256(whole + scale, scale)
+    raise UnsupportedError(f"comparing {left} with {right}")
+
+
+_UNITS = ("s", "ms", "us", "ns")
+
+
+def _timestamp_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Days and times meet as times of the finer unit; a zone other than UTC meets only itself."""
+    both = (left, right)
+    if not all(map(_is.is_temporal, both)):
+        raise UnsupportedError(f"comparing {left} with {right}")
+    if all(map(_is.is_date, both)):
+        return pa.date64()
+    units = [one.unit for one in both if _is.is_timestamp(one)]
+    zones = {one.tz if _is.is_timestamp(one) else None for one in both}
+    if len(zones) > 1 and any(zone not in (None, *UTC_NAMES) for zone in zones):
+        raise UnsupportedError(f"comparing {left} with {right}")
+    zone = next((one for one in zones if one is not None), None)
+    return pa.timestamp(max(units, key=_UNITS.index), zone)
+
+
+def coerce(values: Datum, target: pa.DataType) -> Datum:
+    """An implicit cast, which only ever loses digits of floats."""
+    if values.type.equals(target):
+        return values
+    if _is.is_timestamp(values.type) and _is.is_timestamp(target) and values.type.tz != target.tz:
+        return pc.cast(pc.cast(values, pa.timestamp(values.type.unit)), target)  # both are UTC or without a zone
+    if _is.is_date(values.type) and _is.is_timestamp(target) and target.tz is not None:
+        return pc.cast(pc.cast(values, pa.timestamp(target.unit)), target)
+    if _is.is_float16(target) and not _is.is_float32(values.type):
+        values = pc.cast(values, pa.float32(), safe=False)
+    if _is.is_decimal(target) and _is.is_integer(values.type):
+        values = pc.cast(values, pa.decimal128(20, 0))
+    return pc.cast(values, target, safe=not _is.is_floating(target))
+
+
+def element_at(lists: pa.Array, number: int) -> pa.Array:
+    """One item of each list, counted from 1, or backwards from -1; null if there is no such item."""
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
+    ends = np.cumsum(lengths)
+    is_there = (lengths >= abs(number)) & (number != 0)
+    index = ends - lengths + number - 1 if number > 0 else ends + number
+    flat = pc.list_flatten(lists)
+    if not len(flat):
+        return pa.nulls(len(lists), flat.type)
+    return flat.take(pa.array(np.where(is_there, index, 0), mask=~is_there))
+
+
+# ------------------------------------------------------------------------------------------------------------ CAST
+
+
+def cast(values: Datum, target: pa.DataType) -> Datum:
+    """What ``CAST`` makes of values.
+
+    Args:
+        values: Array or scalar.
+        target: The type wanted.
+
+    Raises:
+        pa.ArrowInvalid: A value does not fit.
+        UnsupportedError: There is no such cast here.
+    """
+    source = values.type
+    if source.equals(target):
+        return values
+    if _is.is_null(source):
+        return pc.cast(values, target)
+    if isinstance(values, pa.Scalar):
+        return cast(pa.array([values.as_py()], source) if not values.is_valid else pa.repeat(values, 1), target)[0]
+    for is_source, is_target, rule in _CASTS:
+        if is_source(source) and is_target(target):
+            return rule(values, target)
+    raise UnsupportedError(f"CAST of {source} to {target}")
+
+
+def _plain(values: pa.Array, target: pa.DataType) -> pa.Array:
+    return pc.cast(values, target)
+
+
+def _loose(values: pa.Array, target: pa.DataType) -> pa.Array:
+    return coerce(values, target) if _is.is_float16(target) else pc.cast(values, target, safe=False)
+
+
+def _float_to_integer(values: pa.Array, target: pa.DataType) -> pa.Array:
+    return pc.cast(pc.trunc(_wide_float(values)), target)
+
+
+def _wide_float(values: pa.Array) -> pa.Array:
+    return pc.cast(values, pa.float32()) if _is.is_float16(values.type) else values
+
+
+def _decimal_to_integer(values: pa.Array, target: pa.DataType) -> pa.Array:
+    return pc.cast(pc.trunc(values), target)
+
+
+def _decimal_to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
+    if values.type.scale > target.scale:
+        values = pc.round(values, ndigits=target.scale, round_mode="half_towards_infinity")
+    return pc.cast(values, target)
+
+
+def _integer_to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
+    return pc.cast(pc.cast(values, pa.decimal128(20, 0)), target)
+
+
+def _float_to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Scaled as a float and then rounded half away from zero: 0.15 to one digit is 0.2."""
+    scaled = pc.round(
+        pc.multiply(pc.cast(values, pa.float64()), 10.0**target.scale), round_mode="half_towards_infinity"
+    )
+    whole = pc.cast(scaled, pa.int64())
+    if pc.any(pc.greater(pc.abs(scaled), 10.0**target.precision - 1)).as_py():
+        raise pa.ArrowInvalid(f"a value does not fit into {target}")
+    low = np.asarray(pc.fill_null(whole, 0))
+    parts = np.stack([low, low >> 63], axis=1)
+    return pa.Array.from_buffers(target, len(values), [_validity(values), pa.py_buffer(parts)])
+
+
+def _validity(values: pa.Array) -> pa.Buffer | None:
+    return None if not values.null_count else pc.is_valid(values).buffers()[1]
+
+
+def _to_boolean(values: pa.Array, _: pa.DataType) -> pa.Array:
+    return pc.not_equal(values, pa.scalar(0, values.type))
+
+
+def _ticks(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Days, or units since 1970, as a number."""
+    wide = pa.int32() if _is.is_date32(values.type) else pa.int64()
+    return cast(values.view(wide), target)
+
+
+def _from_ticks(values: pa.Array, target: pa.DataType) -> pa.Array:
+    return pc.cast(values, pa.int32() if _is.is_date32(target) else pa.int64()).view(target)
+
+
+def _to_time(values: pa.Array, target: pa.DataType) -> pa.Array:
+    source = values.type
+    zones = {one.tz for one in (source, target) if _is.is_timestamp(one) and one.tz not in UTC_NAMES}
+    if zones - {None}:
+        raise UnsupportedError(f"CAST of {source} to {target}")
+    if _is.is_timestamp(source) and source.tz is not None:
+        values = pc.cast(values, pa.timestamp(source.unit))
+    if _is.is_timestamp(target) and target.tz is not None:
+        values = pc.cast(values, pa.timestamp(target.unit), safe=False)
+    return pc.cast(values, target, safe=False)
+
+
+def _float_to_text(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """The shortest digits that give the value back; fixed notation for what is neither large nor tiny."""
+    show = np.dtype(values.type.to_pandas_dtype()).type
+    found = [None if one is None else _float_text(show(one)) for one in values.to_pylist()]
+    return pa.array(found, target)
+
+
+def _float_text(value: Any) -> str:
+    if not np.isfinite(value):
+        return "NaN" if np.isnan(value) else ("inf" if value > 0 else "-inf")
+    is_single = value.dtype.itemsize < 8
+    digits, exponent = np.format_float_scientific(value, unique=True, trim="-").split("e")
+    power, smallest, largest = int(exponent), -6 if is_single else -5, 13 if is_single else 16
+    if smallest <= power < largest:
+        return np.format_float_positional(value, unique=True, trim="0")
+    return f"{digits}e{power}"
+
+
+def _time_to_text(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """ISO 8601 with 0, 3, 6 or 9 digits of a second."""
+    if values.type.tz not in (None, *UTC_NAMES):
+        raise UnsupportedError(f"CAST of {values.type} to {target}")
+    text = pc.cast(pc.cast(values, pa.timestamp(values.type.unit)), pa.string())
+    text = pc.replace_substring_regex(text, r"^(\S+) (.*)$", r"\1T\2")
+    text = pc.replace_substring_regex(text, r"\.000000000$|\.000000$|\.000$", "")
+    text = pc.replace_substring_regex(text, r"\.(\d{3})(000000|000)$", r".\1")
+    text = pc.replace_substring_regex(text, r"\.(\d{6})000$", r".\1")
+    return pc.cast(text if values.type.tz is None else pc.binary_join_element_wise(text, "Z", ""), target)
+
+
+def _text_to_time(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """With an offset or without one; what is finer than the unit is cut off."""
+    distinct = {one: parse_time(one) for one in pc.unique(values).to_pylist() if one is not None}
+    found = pa.array([None if one is None else distinct[one] for one in values.to_pylist()], pa.timestamp("ns"))
+    return pc.cast(found, target, safe=False)
+
+
+def parse_time(text: str) -> Any:
+    """A scalar of nanoseconds without a zone, in UTC if the text has an offset.
+
+    Raises:
+        pa.ArrowInvalid: It is no time.
+    """
+    for kind in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
+        try:
+            return pa.scalar(text).cast(kind).cast(pa.timestamp("ns"))
+        except pa.ArrowInvalid:
+            continue
+    raise pa.ArrowInvalid(f"{text!r} is no timestamp; write it as 'YYYY-MM-DD hh:mm:ss'")
+
+
+def _is_binary(one: pa.DataType) -> bool:
+    return kind_of(one) == "binary"
+
+
+def _is_utc_date_or_time(one: pa.DataType) -> bool:
+    return bool(_is.is_date(one) or _is.is_timestamp(one))
+
+
+_CASTS: tuple[
+    tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool], Callable[[pa.Array, pa.DataType], pa.Array]],
+    ...,
+] = (
+    (is_text, is_text, _plain),
+    (is_text, _is_binary, _plain),
+    (_is_binary, is_text, _plain),
+    (_is_binary, _is_binary, _plain),
+    (is_text, _is.is_timestamp, _text_to_time),
+    (is_text, lambda one: bool(_is.is_date(one) or _is.is_boolean(one) or is_number(one)), _plain),
+    (_is.is_integer, _is.is_integer, _plain),
+    (_is.is_integer, _is.is_floating, _loose),
+    (_is.is_integer, _is.is_decimal, _integer_to_decimal),
+    (lambda one: bool(_is.is_integer(one) or _is.is_boolean(one)), is_text, _plain),
+    (_is.is_integer, _is_utc_date_or_time, _from_ticks),
+    (_is.is_floating, _is.is_integer, _float_to_integer),
+    (_is.is_floating, _is.is_floating, _loose),
+    (_is.is_floating, _is.is_decimal, _float_to_decimal),
+    (_is.is_floating, is_text, _float_to_text),
+    (lambda one: bool(_is.is_integer(one) or _is.is_float32(one) or _is.is_float64(one)), _is.is_boolean, _to_boolean),
+    (_is.is_decimal, _is.is_integer, _decimal_to_integer),
+    (_is.is_decimal, _is.is_floating, _loose),
+    (_is.is_decimal, _is.is_decimal, _decimal_to_decimal),
+    (_is.is_decimal, is_text, _plain),
+    (_is.is_boolean, is_number, _plain),
+    (_is.is_date, is_text, _plain),
+    (_is.is_timestamp, is_text, _time_to_text),
+    (_is_utc_date_or_time, _is.is_integer, _ticks),
+    (_is_utc_date_or_time, _is_utc_date_or_time, _to_time),
+)
