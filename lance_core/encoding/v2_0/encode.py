@@ -161,8 +161,8 @@ def _encode_strings(array: pa.Array, page: PageBuffers) -> Binary:
 
 
 def _index_strings(array: pa.Array, page: PageBuffers) -> Dictionary | None:
-    """A dictionary for few different strings; only types with 32-bit offsets, pylance 14.0.2 reads no others."""
-    if len(array) < _MIN_DICTIONARY_ROWS or offset_dtype(array.type) != np.int32:
+    """A dictionary for few different strings; pylance 14.0.2 takes the items for text with 32-bit offsets."""
+    if len(array) < _MIN_DICTIONARY_ROWS or array.type != pa.string():
         return None
     if len(array) > _SAMPLE_ROWS and len(array.slice(0, _SAMPLE_ROWS).dictionary_encode().dictionary) > _MAX_ITEMS:
         return None
