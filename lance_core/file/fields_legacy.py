@@ -66,7 +66,7 @@ class ContentLegacy:
 
     def column_numbers(self) -> dict[int, int]:
         """Rows of the page table of the file's own fields, by field id."""
-        fields = [field for _, field in fields_with_columns(self.descriptor()[0], inner=True)]
+        fields = [field for _, field in fields_with_columns(self.descriptor()[0], inner=True, packed=False)]
         first = min((field.id for field in fields), default=0)
         return {field.id: field.id - first for field in fields}
 
@@ -74,7 +74,7 @@ class ContentLegacy:
         """What the file is made of. Pages do not tell where they end: each is taken to reach to the next thing."""
         numbers = self.column_numbers()
         tables = self._read_tables(numbers.values())
-        fields = list(fields_with_columns(self.descriptor()[0], inner=True))
+        fields = list(fields_with_columns(self.descriptor()[0], inner=True, packed=False))
         places = np.unique(np.concatenate([tables[number][:, 0] for number in numbers.values()] or [np.empty(0)]))
         ends = np.append(places[1:], self._metadata.page_table_position)
         columns = tuple(

@@ -72,20 +72,22 @@ class FileOutline:
     num_data_bytes: int
 
 
-def fields_with_columns(schema: Schema, *, inner: bool) -> Iterator[tuple[str, Field]]:
+def fields_with_columns(schema: Schema, *, inner: bool, packed: bool = True) -> Iterator[tuple[str, Field]]:
     """The fields that have a column of their own, with their dotted paths, in the order of columns.
 
     Args:
         schema: Schema of the file.
         inner: True for versions in which lists and structs have columns too (0.1 and 2.0).
+        packed: False for the version that knows no packed structs (0.1).
     """
     for top in schema.fields:
-        yield from _walk(top, top.name, inner=inner)
+        yield from _walk(top, top.name, inner=inner, packed=packed)
 
 
-def _walk(field: Field, path: str, *, inner: bool) -> Iterator[tuple[str, Field]]:
-    if field.is_leaf or inner:
+def _walk(field: Field, path: str, *, inner: bool, packed: bool) -> Iterator[tuple[str, Field]]:
+    is_leaf = field.is_leaf and (packed or not field.is_packed)
+    if is_leaf or inner:
         yield path, field
-    if not field.is_leaf:
+    if not is_leaf:
         for child in field.children:
-            yield from _walk(child, f"{path}.{child.name}", inner=inner)
+            yield from _walk(child, f"{path}.{child.name}", inner=inner, packed=packed)
