@@ -213,8 +213,7 @@ class DataFileWriter:
         if not column.arrays:
             return
         arrays, column.arrays, column.num_bytes = column.arrays, [], 0
-        for array in _joined(arrays):
-            column.writer.write(array, self._put)
+        column.writer.write(_joined(arrays), self._put)
 
     def _put(self, data: bytes | Bytes) -> tuple[int, int]:
         """Write a buffer where one may begin; its position and size."""
@@ -232,14 +231,18 @@ class DataFileWriter:
             self._position += size
 
 
-def _joined(arrays: list[pa.Array]) -> list[pa.Array]:
-    """Arrays as one, unless their dictionaries have too many values together."""
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    """Arrays as one.
+
+    Raises:
+        InvalidInputError: Their dictionaries have too many values together; pylance 14.0.2 could not read them.
+    """
     if len(arrays) == 1:
-        return arrays
+        return arrays[0]
     try:
-        return [pa.concat_arrays(arrays)]
-    except pa.ArrowInvalid:
-        return arrays
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(f"batches of {arrays[0].type} do not fit together: {error}") from error
 
 
 def _conform(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
