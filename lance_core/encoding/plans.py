@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -26,7 +27,48 @@ Rows: TypeAlias = "range | Int64s"
 """Ascending row numbers: consecutive ones as range, others as array without repetition."""
 
 Ranges: TypeAlias = list[tuple[int, int]]
-Steps: TypeAlias = Generator[Ranges, "list[pa.Buffer]", _T]
+
+
+@dataclass(frozen=True, slots=True)
+class Spots:
+    """Many ranges that are wanted in one memory, answered with `Found`.
+
+    Attributes:
+        starts: Shape (n,): positions in the file.
+        ends: Shape (n,).
+    """
+
+    starts: Int64s
+    ends: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Memory that holds `Spots`: the whole file if it is mapped, else what was read of it.
+
+    Attributes:
+        memory: Bytes.
+        starts: Shape (m,), ascending: positions in the file of the m ranges of which the memory consists; None for the
+            whole file.
+        shifts: Shape (m,): from positions in the file to those in the memory.
+    """
+
+    memory: Bytes
+    starts: Int64s | None = None
+    shifts: Int64s | None = None
+
+    def places(self, positions: Int64s) -> Int64s:
+        """Where positions of the file, all inside of the ranges that were asked for, lie in the memory."""
+        if self.starts is None or self.shifts is None:
+            return positions
+        if len(self.starts) == 1:
+            return positions + self.shifts[0]
+        return positions + self.shifts[self.starts.searchsorted(positions, side="right") - 1]
+
+
+Steps: TypeAlias = Generator["Sequence[tuple[int, int] | Spots]", "list[Any]", _T]
+"""Asks for ranges, which are answered with buffers (`pa.Buffer`), and for `Spots`."""
+
 Plan: TypeAlias = Steps["list[pa.Array]"]
 
 # Bytes that are read along although nobody wants them.
@@ -38,9 +80,9 @@ _GAP_SHARE = 0.25  # likewise, as part of the bytes wanted
 def together(plans: Sequence[Steps[_T]]) -> Steps[list[_T]]:
     """Run plans in step, one read for all of them at each."""
     results: dict[int, _T] = {}
-    waiting: list[tuple[int, Steps[_T], Ranges]] = []
+    waiting: list[tuple[int, Steps[_T], Sequence[tuple[int, int] | Spots]]] = []
 
-    def advance(number: int, plan: Steps[_T], buffers: list[pa.Buffer] | None) -> None:
+    def advance(number: int, plan: Steps[_T], buffers: list[Any] | None) -> None:
         try:
             ranges = next(plan) if buffers is None else plan.send(buffers)
         except StopIteration as stop:
@@ -102,6 +144,27 @@ def places_in(ranges: Ranges, positions: Int64s) -> Int64s:
     starts = np.array([start for start, _ in ranges], np.int64)
     shifts = starts_of(np.array([end - start for start, end in ranges], np.int64))[:-1] - starts
     return positions + shifts[np.searchsorted(starts, positions, side="right") - 1]
+
+
+def spot_ranges(spots: Spots) -> Ranges:
+    """What to read for spots, ascending."""
+    starts, ends = spots.starts, spots.ends
+    if (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    return bridge(starts, ends)
+
+
+def found_in(ranges: Ranges, buffers: Sequence[pa.Buffer]) -> Found:
+    """What was read for spots.
+
+    Args:
+        ranges: From `spot_ranges`.
+        buffers: One for each.
+    """
+    starts = np.array([start for start, _ in ranges], np.int64)
+    sizes = np.array([end - start for start, end in ranges], np.int64)
+    return Found(join(buffers), starts, starts_of(sizes)[:-1] - starts)
 
 
 def join(buffers: Sequence[pa.Buffer]) -> Bytes:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from lance_core.encoding.plans import Found, Spots, found_in, spot_ranges
+from lance_core.errors import CorruptDataError
+from lance_core.store.base import MappedReader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from lance_core.encoding.plans import Ranges, Steps
@@ -27,6 +35,7 @@ class FileBytes:
         self._source = source
         self._tail_start = max(0, source.size - TAIL_SIZE)
         self.tail: pa.Buffer = source.read_ranges([(self._tail_start, source.size)])[0]
+        self._mapped = source if isinstance(source, MappedReader) else None
 
     @property
     def size(self) -> int:
@@ -45,8 +54,32 @@ class FileBytes:
     def run(self, steps: Steps[_T]) -> _T:
         """Read what a decoder asks for, until it has its result."""
         try:
-            ranges = next(steps)
+            wanted = next(steps)
             while True:
-                ranges = steps.send(self._source.read_ranges(ranges))
+                wanted = steps.send(self._answer(wanted))
         except StopIteration as stop:
             return stop.value
+
+    def _answer(self, wanted: Sequence[tuple[int, int] | Spots]) -> list[Any]:
+        """Buffers for ranges, memory for spots; all in one read."""
+        if self._mapped is not None:
+            spots = [one for one in wanted if isinstance(one, Spots)]
+            ranges = [one for one in wanted if not isinstance(one, Spots)]
+            read = iter(self._source.read_ranges(ranges) if ranges else [])
+            found = self._find(self._mapped, spots) if spots else None
+            return [found if isinstance(one, Spots) else next(read) for one in wanted]
+        lists = [spot_ranges(one) if isinstance(one, Spots) else [one] for one in wanted]
+        read = iter(self._source.read_ranges([one for ranges in lists for one in ranges]))
+        parts = [[next(read) for _ in ranges] for ranges in lists]
+        return [
+            found_in(ranges, buffers) if isinstance(one, Spots) else buffers[0]
+            for one, ranges, buffers in zip(wanted, lists, parts, strict=True)
+        ]
+
+    def _find(self, source: MappedReader, spots: Sequence[Spots]) -> Found:
+        starts = spots[0].starts if len(spots) == 1 else np.concatenate([one.starts for one in spots])
+        ends = spots[0].ends if len(spots) == 1 else np.concatenate([one.ends for one in spots])
+        if len(starts) and (starts.min() < 0 or ends.max() > self.size or (ends < starts).any()):
+            raise CorruptDataError(f"a page reaches beyond the end of the file of {self.size} bytes")
+        source.announce(starts, ends)
+        return Found(np.frombuffer(source.mapped, np.uint8))
