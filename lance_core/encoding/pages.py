@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.encoding import choose
 from lance_core.encoding.arrow_values import is_fieldless, leaf_values, slice_leaf
+from lance_core.encoding.choose_dictionary import build_dictionary
+from lance_core.encoding.choose_strings import paying_codec
 from lance_core.encoding.leaves import shred
 from lance_core.encoding.physical import packed_struct
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.structural.page import EncodedPage
     from lance_core.encoding.values import Int64s, LeafValues, Values
@@ -35,6 +37,8 @@ LARGE_VALUE_BYTES = 256
 """Values from this size on are zipped with their levels, so that one can be read without its neighbours."""
 
 _HUGE_VALUE_BYTES = 1 << 20
+_MAX_CHUNKED_BYTES = 1 << 12
+"""Mean size up to which strings that a codec makes much smaller stand in chunks."""
 _MAX_CHEAP_LEVELS = 1024
 _MAX_DICTIONARY_VALUE_BYTES = 1 << 12
 
@@ -47,23 +51,24 @@ class RowsPage:
     page: EncodedPage
 
 
-def encode_leaf(path: LeafPath, array: pa.Array) -> Iterator[RowsPage]:
+def encode_leaf(path: LeafPath, array: pa.Array, options: PageOptions) -> Iterator[RowsPage]:
     """Encode one leaf of some rows.
 
     Args:
         path: The leaf.
         array: At least one row of the top-level field.
+        options: How to write, from `page_options`.
 
     Raises:
         InvalidInputError: A row that no page can hold.
     """
     levels, leaf = shred(path, array)
     if is_fieldless(leaf.type):
-        yield RowsPage(len(array), constant.encode_null(Levels((Layer.NULLABLE_ITEM,), None, None)))
+        yield RowsPage(len(array), constant.encode_null(Levels((Layer.NULLABLE_ITEM,), None, None), options))
         return
     decoded = Decoded(levels=levels, values=leaf_values(leaf, path.leaf.name), num_slots=len(leaf))
     for num_rows, part, is_giant in _split(decoded, len(array)):
-        yield RowsPage(num_rows, _encode(part, leaf.type, path.leaf.name, is_giant=is_giant))
+        yield RowsPage(num_rows, _encode(part, leaf.type, path.leaf.name, options, is_giant=is_giant))
 
 
 def _split(decoded: Decoded, num_rows: int) -> Iterator[tuple[int, Decoded, bool]]:
@@ -112,37 +117,46 @@ def _rebased(values: LeafValues | None, start: int, end: int) -> LeafValues | No
     return part
 
 
-def _encode(decoded: Decoded, kind: pa.DataType, name: str, *, is_giant: bool) -> EncodedPage:
+def _encode(decoded: Decoded, kind: pa.DataType, name: str, options: PageOptions, *, is_giant: bool) -> EncodedPage:
     levels, values = decoded.levels, decoded.values
     is_valid = None if levels.definition is None else levels.definition == 0
     if values is None or not decoded.num_slots or (is_valid is not None and not is_valid.any()):
-        return constant.encode_null(levels)
+        return constant.encode_null(levels, options)
     if isinstance(values, StructValues):
-        return _encode_struct(decoded, values, name, is_giant=is_giant)
+        return _encode_struct(decoded, values, name, options, is_giant=is_giant)
     if isinstance(values, DictionaryValues):
         _check_chunks(name, "dictionary type", is_giant=is_giant)
-        return mini_block.encode(decoded, (values.indices, values.items))
+        return _in_chunks(mini_block.encode(decoded, (values.indices, values.items), options), name)
     num_levels = 0 if constant.is_cheap(levels) else decoded.num_slots
-    if num_levels <= _MAX_CHEAP_LEVELS:
+    if options.has_large_chunks and num_levels <= _MAX_CHEAP_LEVELS:
         value = constant.single_value(values, _null_slots(levels))
         if value is not None:
             return constant.encode_single(levels, value, kind)
     if is_giant:
-        return _encode_giant(decoded, name)
-    built = None if _mean_bytes(values) > _MAX_DICTIONARY_VALUE_BYTES else choose.build_dictionary(values)
-    if built is None and _is_large(values):
-        return full_zip.encode(decoded)
-    return mini_block.encode(decoded, built)
+        return _encode_giant(decoded, name, options)
+    built = None if _mean_bytes(values) > _MAX_DICTIONARY_VALUE_BYTES else build_dictionary(values, options)
+    if built is None and _is_zipped(values, options):
+        return full_zip.encode(_as_whole_bytes(decoded), options)
+    page = mini_block.encode(decoded, built, options)
+    return full_zip.encode(decoded, options) if page is None else page
 
 
-def _encode_struct(decoded: Decoded, values: StructValues, name: str, *, is_giant: bool) -> EncodedPage:
+def _encode_struct(
+    decoded: Decoded, values: StructValues, name: str, options: PageOptions, *, is_giant: bool
+) -> EncodedPage:
     """A packed struct: in chunks if all its fields have a fixed width."""
     fixed = packed_struct.encode_fixed(values)
     if fixed is None:
-        return full_zip.encode(decoded)
+        return full_zip.encode(decoded, options)
     _check_chunks(name, "packed struct", is_giant=is_giant)
     bits, rows = fixed
-    return mini_block.encode(replace(decoded, values=rows), None, packed_bits=bits)
+    return _in_chunks(mini_block.encode(replace(decoded, values=rows), None, options, packed_bits=bits), name)
+
+
+def _in_chunks(page: EncodedPage | None, name: str) -> EncodedPage:
+    if page is None:
+        raise InvalidInputError(f"field {name!r}: values too large for the chunks of file version 2.1")
+    return page
 
 
 def _check_chunks(name: str, what: str, *, is_giant: bool) -> None:
@@ -161,15 +175,20 @@ def _null_slots(levels: Levels) -> Mask | None:
     return is_null if is_null.any() else None
 
 
-def _encode_giant(decoded: Decoded, name: str) -> EncodedPage:
+def _encode_giant(decoded: Decoded, name: str, options: PageOptions) -> EncodedPage:
     """One row with more levels than a chunk can count."""
     values = decoded.values
-    if isinstance(values, FixedValues) and values.data.dtype == np.bool_:
-        as_bytes = FixedValues(values.data.view(np.uint8))
-        return full_zip.encode(Decoded(levels=decoded.levels, values=as_bytes, num_slots=decoded.num_slots))
     if isinstance(values, FixedListValues) and _item_bits(values) == 1:
         raise InvalidInputError(f"field {name!r}: a row with more than {MAX_CHUNK_LEVELS} lists of booleans")
-    return full_zip.encode(decoded)
+    return full_zip.encode(_as_whole_bytes(decoded), options)
+
+
+def _as_whole_bytes(decoded: Decoded) -> Decoded:
+    """Full-zip pages hold booleans as bytes."""
+    values = decoded.values
+    if not isinstance(values, FixedValues) or values.data.dtype != np.bool_:
+        return decoded
+    return replace(decoded, values=FixedValues(values.data.view(np.uint8)))
 
 
 def _item_bits(values: FixedListValues) -> int:
@@ -191,16 +210,22 @@ def _mean_bytes(values: Values) -> float:
             return 0.0
 
 
-def _is_large(values: Values) -> bool:
+def _is_zipped(values: Values, options: PageOptions) -> bool:
+    """Whether values stand one by one instead of in chunks."""
+    if options.structural_encoding is not None:
+        return options.structural_encoding == "fullzip" and not _is_bit_list(values)
     match values:
         case VariableValues(offsets, _):
             lengths: Int64s = np.diff(offsets)
-            return _mean_bytes(values) >= LARGE_VALUE_BYTES or int(lengths.max()) >= _HUGE_VALUE_BYTES
+            mean = _mean_bytes(values)
+            if mean < LARGE_VALUE_BYTES or int(lengths.max()) >= _HUGE_VALUE_BYTES:
+                return mean >= LARGE_VALUE_BYTES or int(lengths.max()) >= _HUGE_VALUE_BYTES
+            # A chunk of some values under zstd is far smaller than each of them under it.
+            return mean > _MAX_CHUNKED_BYTES or options.compression is not None or paying_codec(values) is None
         case FixedValues():
             return _mean_bytes(values) >= LARGE_VALUE_BYTES
         case FixedListValues():
-            # pylance 14.0.2 cannot read full-zip lists of booleans with null items, or of odd length.
-            if _item_bits(values) == 1:
+            if _is_bit_list(values):
                 return False
             lists: Values = values
             count = 1
@@ -208,3 +233,8 @@ def _is_large(values: Values) -> bool:
                 count *= lists.dimension
                 lists = lists.items
             return count * _item_bits(values) // 8 >= LARGE_VALUE_BYTES
+
+
+def _is_bit_list(values: Values) -> bool:
+    """Lists of booleans; pylance 14.0.2 cannot read them in full-zip pages with null items, or of odd length."""
+    return isinstance(values, FixedListValues) and _item_bits(values) == 1

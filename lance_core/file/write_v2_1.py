@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lance_core.encoding.leaves import check_nulls, leaf_paths
+from lance_core.encoding.options import page_options
 from lance_core.encoding.pages import encode_leaf
 from lance_core.format.file_metadata import Page, encode_column
 from lance_core.format.page_layout import encode_layout
@@ -26,12 +27,14 @@ class FieldWriterV21:
 
     Raises:
         UnsupportedError: A type that cannot be written.
+        InvalidInputError: Metadata that asks for something that does not exist.
     """
 
     def __init__(self, field: Field, *, version: str) -> None:
         check_writable_type(field, version)
         self._field = field
         self._paths = leaf_paths(field)
+        self._options = [page_options(path, version) for path in self._paths]
         self._pages: list[list[Page]] = [[] for _ in self._paths]
         self._num_rows = 0
 
@@ -46,9 +49,9 @@ class FieldWriterV21:
 
     def write(self, array: pa.Array, put: Put) -> None:
         """Write rows as pages of each leaf; the pages of different leaves may have other bounds."""
-        for path, pages in zip(self._paths, self._pages, strict=True):
+        for path, options, pages in zip(self._paths, self._options, self._pages, strict=True):
             first_row = self._num_rows
-            for one in encode_leaf(path, array):
+            for one in encode_leaf(path, array, options):
                 buffers = tuple(put(buffer) for buffer in one.page.buffers)
                 layout = encode_layout(one.page.layout)
                 # Page.length counts the items of fixed-size lists of structs, Page.priority the rows.

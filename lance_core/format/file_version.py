@@ -45,7 +45,7 @@ class FileVersion:
 _VERSIONS = (
     FileVersion("0.1", 0, 2, is_readable=True, is_writable=False),
     FileVersion("2.0", 2, 0, is_readable=True, is_writable=True),
-    FileVersion("2.1", 2, 1, is_readable=True, is_writable=False),
+    FileVersion("2.1", 2, 1, is_readable=True, is_writable=True),
     FileVersion("2.2", 2, 2, is_readable=True, is_writable=True),
     FileVersion("2.3", 2, 3, is_readable=False, is_writable=False),
 )

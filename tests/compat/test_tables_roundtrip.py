@@ -216,8 +216,8 @@ def test_indexed_tables_stay_right(tmp_path):
     assert lance_core.dataset(place).count_rows("id = 7") == theirs.count_rows("id = 7")
 
 
-@pytest.mark.parametrize(("version", "is_readable"), [("0.1", True), ("2.0", True), ("2.1", True), ("2.3", False)])
-def test_other_file_versions_are_read_or_refused_by_name(tmp_path, version, is_readable):
+@pytest.mark.parametrize(("version", "is_readable"), [("0.1", True), ("2.3", False)])
+def test_file_versions_that_cannot_be_written_are_refused_by_name(tmp_path, version, is_readable):
     place = tmp_path / "t"
     table = pa.table({"id": range(100), "text": [f"t{i}" for i in range(100)]})
     lance.write_dataset(table, str(place), data_storage_version=version, max_rows_per_file=40)
@@ -238,6 +238,28 @@ def test_other_file_versions_are_read_or_refused_by_name(tmp_path, version, is_r
             change()
         assert str(place) in str(caught.value)
     assert {one: one.read_bytes() for one in place.rglob("*") if one.is_file()} == before
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_tables_keep_their_file_version(tmp_path, version):
+    place = str(tmp_path / "t")
+    table = pa.table({"id": range(100), "text": [f"t{i}" for i in range(100)]})
+    lance.write_dataset(table, place, data_storage_version=version, max_rows_per_file=40)
+    dataset = lance_core.write_dataset(table, place, mode="append")
+    dataset.optimize.compact_files()
+    theirs = lance.dataset(place)
+    assert theirs.data_storage_version == dataset.data_storage_version == version
+    versions = {
+        (one.file_major_version, one.file_minor_version) for f in theirs.get_fragments() for one in f.data_files()
+    }
+    assert versions == {tuple(map(int, version.split(".")))}
+    lance.write_dataset(table, place, mode="append")
+    check_equal(place)
+    assert lance_core.dataset(place).count_rows() == 300
+    other = "2.2" if version == "2.1" else "2.1"
+    dataset = lance_core.write_dataset(table, place, mode="overwrite", data_storage_version=other)
+    assert dataset.data_storage_version == lance.dataset(place).data_storage_version == other
+    check_equal(place)
 
 
 def test_settings_travel(tmp_path):

@@ -104,7 +104,7 @@ def test_modes(tmp_path):
         ({"session": object()}, UnsupportedError, "session"),
         ({"nonsense": 1}, InvalidInputError, "nonsense"),
         ({"max_rows_per_file": 0}, InvalidInputError, "max_rows_per_file"),
-        ({"data_storage_version": "2.1"}, UnsupportedError, "2.1"),
+        ({"data_storage_version": "2.3"}, UnsupportedError, "2.3"),
     ],
 )
 def test_wrong_arguments_write_nothing(tmp_path, arguments, error, words):

@@ -66,11 +66,13 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     return distinct if distinct * 2 <= len(sample) else None
 
 
-def build(values: FixedValues | VariableValues) -> tuple[FixedValues, FixedValues | VariableValues] | None:
-    """Indices (uint32) and items, or None if there are too many distinct values to pay."""
+def build(
+    values: FixedValues | VariableValues, *, most: int
+) -> tuple[FixedValues, FixedValues | VariableValues] | None:
+    """Indices (uint32) and items, or None if there are more than ``most`` distinct values."""
     encoded = to_arrow(values).dictionary_encode()
     num_items = len(encoded.dictionary)
-    if num_items > min(len(values) // 2, MAX_ITEMS):
+    if num_items > min(most, MAX_ITEMS):
         return None
     indices = view_buffer(encoded.indices.buffers()[1])[: len(values) * 4].view("<u4")
     return FixedValues(indices), _from_arrow(encoded.dictionary, values)

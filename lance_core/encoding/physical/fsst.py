@@ -1,8 +1,6 @@
-"""Fsst: strings as codes of a table of up to 255 symbols of 1 to 8 bytes. Read only.
+"""Fsst: strings as codes of a table of up to 255 symbols of 1 to 8 bytes (`symbol_table`).
 
-Symbol table, 2312 bytes: count (u8), terminator (u8), suffix limit (u8), switch (u8), ``TSSF``; 8 bytes for each
-symbol; one length byte for each symbol; zeros. Switch 0: the data is not compressed. Code 255: the next byte stands for
-itself.
+Code 255: the next byte stands for itself. A code never stands for bytes of two values.
 Source: message ``Fsst``.
 """
 
@@ -13,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.physical.memory import empty, view_buffer
+from lance_core.encoding.physical import symbol_table
+from lance_core.encoding.physical.memory import empty, starts_of, view_buffer
+from lance_core.encoding.physical.symbol_table import LITERAL, parse_table
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
 
@@ -22,34 +22,52 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.values import Bytes, Int64s
 
-TABLE_BYTES = 2312
-_MAGIC = b"TSSF"
 _ESCAPE = 255
-_SYMBOL_BYTES = 8
 _PAIRS_PAY_AT = 1 << 17
 """Codes from which on a table of all pairs, which takes about a millisecond, pays."""
 _BLOCK_CODES = 1 << 22
 """Codes that are looked up at once; they stand for at most 32 MiB of text. Even, so that pairs stay whole."""
+_TEXTS_AT_ONCE = 1 << 16
+"""Values that are encoded at once: bounds the memory that it takes."""
 
 
-def parse_table(table: bytes) -> list[bytes] | None:
-    """Symbols of a table; None if its data is not compressed.
+def encode(values: VariableValues) -> tuple[bytes | None, VariableValues]:
+    """Choose symbols for some values and encode them.
 
-    Raises:
-        CorruptDataError: Wrong size, magic or lengths.
+    Returns:
+        The table on disk, and the codes; None and the values themselves if the codes would not be smaller.
     """
-    if len(table) != TABLE_BYTES or table[4:8] != _MAGIC:
-        raise CorruptDataError(f"FSST symbol table of {len(table)} bytes without its magic number")
-    count, switch = table[0], table[3]
-    if switch not in (0, 1):
-        raise CorruptDataError(f"FSST symbol table with switch {switch}")
-    if switch == 0:
-        return None
-    ends = 8 + count * _SYMBOL_BYTES
-    lengths = table[ends : ends + count]
-    if any(not 1 <= length <= _SYMBOL_BYTES for length in lengths):
-        raise CorruptDataError("FSST symbol with a length outside of 1 to 8")
-    return [table[at : at + length] for at, length in zip(range(8, ends, _SYMBOL_BYTES), lengths, strict=True)]
+    starts = values.offsets[:-1].astype(np.int64)
+    sizes = np.diff(values.offsets).astype(np.int64)
+    total = int(values.offsets[-1] - values.offsets[0])
+    if not total:
+        return None, values
+    table = symbol_table.train(values.data, starts, sizes)
+    parts: list[Bytes] = []
+    code_sizes: list[Int64s] = []
+    for low in range(0, len(sizes), _TEXTS_AT_ONCE):
+        part = slice(low, low + _TEXTS_AT_ONCE)
+        texts = symbol_table.cut(values.data, starts[part], sizes[part])
+        codes, lengths = _to_codes(*symbol_table.take_apart(table, texts))
+        parts.append(codes)
+        code_sizes.append(np.diff(starts_of(lengths)[texts.firsts]))
+    bounds: npt.NDArray[Any] = starts_of(np.concatenate(code_sizes))
+    if int(bounds[-1]) + symbol_table.TABLE_BYTES >= total:
+        return None, values
+    dtype: np.dtype[Any] = values.offsets.dtype
+    return symbol_table.encode_table(table.symbols), VariableValues(bounds.astype(dtype), np.concatenate(parts))
+
+
+def _to_codes(tokens: npt.NDArray[np.uint16], counts: Int64s) -> tuple[Bytes, Int64s]:
+    """Tokens as bytes, and how many bytes each piece takes."""
+    is_literal = tokens >= LITERAL
+    literals = np.flatnonzero(is_literal)
+    codes: Bytes = tokens.astype(np.uint8)
+    if len(literals) == 0:
+        return codes, counts
+    bounds = starts_of(counts)
+    before = literals.searchsorted(bounds)
+    return np.insert(codes, literals, np.uint8(_ESCAPE)), np.diff(bounds + before)
 
 
 def decode(table: bytes, values: VariableValues) -> VariableValues:

@@ -21,7 +21,6 @@ from lance_core.encoding.physical.memory import (
     check_sizes,
     gather,
     gather_words,
-    join_ranges,
     starts_of,
     view_buffer,
 )
@@ -202,6 +201,19 @@ def _decode(codec: str, data: Bytes, size: int) -> Bytes:
 _CODECS = {Compression.LZ4: ("lz4_raw", "<u4"), Compression.ZSTD: ("zstd", "<u8")}
 
 
+def _codec(compression: Compression, level: int | None) -> pa.Codec:
+    name = _CODECS[compression][0]
+    try:
+        return pa.Codec(name, compression_level=stored_level(compression, level))
+    except (ValueError, pa.ArrowException) as error:
+        raise InvalidInputError(f"{name} has no compression level {level}") from error
+
+
+def stored_level(compression: Compression, level: int | None) -> int | None:
+    """The level that matters: LZ4 has none."""
+    return level if compression is Compression.ZSTD else None
+
+
 def compress_block(compression: Compression, data: Bytes, level: int | None = None) -> Bytes:
     """One block with its length in front.
 
@@ -213,28 +225,13 @@ def compress_block(compression: Compression, data: Bytes, level: int | None = No
     Raises:
         InvalidInputError: The codec has no such level.
     """
-    name, length_type = _CODECS[compression]
-    try:
-        codec = pa.Codec(name) if level is None else pa.Codec(name, compression_level=level)
-    except (ValueError, pa.ArrowException) as error:
-        raise InvalidInputError(f"{name} has no compression level {level}") from error
-    packed = codec.compress(pa.py_buffer(data), asbytes=True)
-    return np.frombuffer(np.array([len(data)], length_type).tobytes() + packed, np.uint8)
+    packed = _codec(compression, level).compress(pa.py_buffer(data), asbytes=True)
+    return np.frombuffer(np.array([len(data)], _CODECS[compression][1]).tobytes() + packed, np.uint8)
 
 
-def compress_chunks(compression: Compression, chunks: Chunks) -> Chunks:
+def compress_chunks(compression: Compression, chunks: Chunks, *, level: int | None = None) -> Chunks:
     """The same chunks with their first value buffer compressed."""
-    name, length_type = _CODECS[compression]
-    codec, source = pa.Codec(name), pa.py_buffer(chunks.buffers[0])
-    pieces = [
-        codec.compress(source.slice(start, size), asbytes=True)
-        for start, size in zip(chunks.starts[0].tolist(), chunks.sizes[0].tolist(), strict=True)
-    ]
-    lengths = chunks.sizes[0].astype(length_type)
-    data, bounds = join_ranges(
-        (lengths.view(np.uint8), np.arange(len(pieces) + 1) * lengths.dtype.itemsize),
-        (np.frombuffer(b"".join(pieces), np.uint8), starts_of(np.array([len(piece) for piece in pieces], np.int64))),
-    )
+    data, bounds = _compress(compression, chunks.buffers[0], chunks.starts[0], chunks.sizes[0], level)
     return replace(
         chunks,
         buffers=(data, *chunks.buffers[1:]),
@@ -243,12 +240,40 @@ def compress_chunks(compression: Compression, chunks: Chunks) -> Chunks:
     )
 
 
+def compress_values(compression: Compression, values: VariableValues, *, level: int | None = None) -> VariableValues:
+    """Values compressed one by one; empty ones stay empty."""
+    offsets = values.offsets.astype(np.int64)
+    sizes = np.diff(offsets)
+    filled = np.flatnonzero(sizes)
+    if len(filled) == 0:
+        return values
+    data, bounds = _compress(compression, values.data, offsets[:-1][filled], sizes[filled], level)
+    sizes[filled] = np.diff(bounds)
+    ends: npt.NDArray[Any] = starts_of(sizes)
+    if ends[-1] < 1 << 31:
+        ends = ends.astype(values.offsets.dtype)
+    return VariableValues(ends, data)
+
+
+def _compress(
+    compression: Compression, memory: Bytes, starts: Int64s, sizes: Int64s, level: int | None
+) -> tuple[Bytes, Int64s]:
+    """Ranges compressed one by one, each behind its length, and where each of them starts."""
+    codec, source = _codec(compression, level), pa.py_buffer(memory)
+    head = np.dtype(_CODECS[compression][1])
+    pieces: list[bytes] = []
+    for start, size, length in zip(starts.tolist(), sizes.tolist(), sizes.astype(head), strict=True):
+        pieces += (length.tobytes(), codec.compress(source.slice(start, size), asbytes=True))
+    packed = np.array([head.itemsize + len(piece) for piece in pieces[1::2]], np.int64)
+    return np.frombuffer(b"".join(pieces), np.uint8), starts_of(packed)
+
+
 def sampled_ratio(compression: Compression, chunks: Chunks, samples: int) -> float:
     """What compression leaves of the first value buffers, judged by some chunks spread over all of them."""
-    name, length_type = _CODECS[compression]
-    codec, source = pa.Codec(name), pa.py_buffer(chunks.buffers[0])
+    codec, source = _codec(compression, None), pa.py_buffer(chunks.buffers[0])
     chosen = np.unique(np.linspace(0, len(chunks.counts) - 1, samples).astype(np.int64))
     starts, sizes = chunks.starts[0, chosen], chunks.sizes[0, chosen]
     ranges = zip(starts.tolist(), sizes.tolist(), strict=True)
-    after = sum(np.dtype(length_type).itemsize + codec.compress(source.slice(start, n)).size for start, n in ranges)
+    head = np.dtype(_CODECS[compression][1]).itemsize
+    after = sum(head + codec.compress(source.slice(start, size)).size for start, size in ranges)
     return after / max(1, int(sizes.sum()))

@@ -67,11 +67,11 @@ class ChunkSelection:
     rows: range | Int64s
 
 
-def encode_words(sizes: Int64s, counts: Int64s) -> Bytes:
-    """Chunk metadata of file version 2.2; sizes are multiples of 8, counts powers of two but for the last."""
+def encode_words(sizes: Int64s, counts: Int64s, *, is_large: bool) -> Bytes:
+    """Chunk metadata; sizes are multiples of 8, counts powers of two but for the last."""
     logs = np.log2(counts).astype(np.int64)
     logs[-1:] = 0
-    return (((sizes // _UNIT - 1) << _LOG_BITS) | logs).astype("<u4").view(np.uint8)
+    return (((sizes // _UNIT - 1) << _LOG_BITS) | logs).astype("<u4" if is_large else "<u2").view(np.uint8)
 
 
 def decode_words(words: Bytes, *, is_large: bool, num_items: int, data_size: int) -> tuple[Int64s, Int64s]:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding import choose, registry
+from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import offset_dtype
+from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.physical.memory import gather
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
 from lance_core.encoding.structural.page import Decoded, EncodedPage
@@ -34,6 +35,7 @@ from lance_core.format.page_layout import ConstantLayout, Layer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.encodings import Encoding
@@ -190,10 +192,12 @@ def _single_string(starts: Int64s, ends: Int64s, data: Bytes) -> Bytes | None:
     return value if (gather(data, starts, ends - starts).reshape(len(starts), -1) == value).all() else None
 
 
-def encode_null(levels: Levels) -> EncodedPage:
+def encode_null(levels: Levels, options: PageOptions) -> EncodedPage:
     """A page in which every value is null, or hidden behind null and empty lists."""
     if levels.layers == (Layer.NULLABLE_ITEM,):
         return EncodedPage(layout=ConstantLayout(layers=levels.layers), buffers=[])
+    if not options.has_large_chunks:
+        return EncodedPage(layout=ConstantLayout(layers=levels.layers), buffers=_raw(levels))
     try:
         rep, definition = _pack(levels.rep), _pack(levels.definition)
     except InvalidInputError:  # too many levels for one block of the writer
@@ -211,7 +215,7 @@ def encode_null(levels: Levels) -> EncodedPage:
 def _pack(levels: LevelArray | None) -> tuple[Encoding | None, Bytes]:
     if levels is None:
         return None, np.empty(0, np.uint8)
-    encoding, chunks = choose.encode_level_chunks(levels, np.array([0, len(levels)]))
+    encoding, chunks = encode_level_chunks(levels, np.array([0, len(levels)]))
     start, size = int(chunks.starts[0, 0]), int(chunks.sizes[0, 0])
     return encoding, chunks.buffers[0][start : start + size]
 

@@ -21,18 +21,20 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding import registry
+from lance_core.encoding.choose_strings import encode_zipped
 from lance_core.encoding.physical import fixed_size_list, flat, packed_struct
 from lance_core.encoding.physical.memory import empty, gather, gather_words, starts_of
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
 from lance_core.encoding.structural.page import Decoded, EncodedPage
 from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Flat, Variable
+from lance_core.format.encodings import Flat
 from lance_core.format.page_layout import FullZipLayout
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Bytes, Int64s, LeafValues
     from lance_core.format.encodings import Encoding
@@ -266,18 +268,19 @@ def _walk_slowly(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int
     )
 
 
-def encode(decoded: Decoded) -> EncodedPage:
+def encode(decoded: Decoded, options: PageOptions) -> EncodedPage:
     """Encode a page.
 
     Args:
         decoded: Levels and values, at least one of them; no booleans.
+        options: How to write.
     """
     levels, values = decoded.levels, decoded.values
     control = _control_words(levels)
     visible = None
     if levels.rep is not None and levels.definition is not None:
         visible = levels.definition <= max_visible_def(levels.layers)
-    strings, rows, encoding = _zippable(values)
+    strings, rows, encoding = _zippable(values, options)
     if strings is not None:
         has_value = None if levels.definition is None else levels.definition == 0
         data, sizes = _zip_strings(control, strings, visible, has_value)
@@ -301,14 +304,15 @@ def encode(decoded: Decoded) -> EncodedPage:
     return EncodedPage(layout=layout, buffers=buffers)
 
 
-def _zippable(values: LeafValues | None) -> tuple[VariableValues | None, Bytes, Encoding]:
+def _zippable(values: LeafValues | None, options: PageOptions) -> tuple[VariableValues | None, Bytes, Encoding]:
     """Values of variable width, or rows of bytes (the other is none or empty), and how they are encoded."""
     match values:
         case StructValues():
             encoding, strings = packed_struct.encode_variable(values)
             return strings, np.empty((0, 0), np.uint8), encoding
         case VariableValues():
-            return values, np.empty((0, 0), np.uint8), Variable(values.offsets.dtype.itemsize * 8)
+            encoding, encoded = encode_zipped(values, options)
+            return encoded, np.empty((0, 0), np.uint8), encoding
         case _:
             rows, encoding = _fixed_rows(values)
             return None, rows, encoding

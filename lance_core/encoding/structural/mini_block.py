@@ -22,8 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from lance_core.encoding import choose, registry
+from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
+from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_packed
+from lance_core.encoding.choose_dictionary import encode_dictionary
+from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.physical.memory import aranges, empty, gather_windows, starts_of
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, widen
 from lance_core.encoding.structural import blob
@@ -37,6 +40,7 @@ from lance_core.format.page_layout import MiniBlockLayout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.encodings import Encoding
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 PAD_BYTE = 0xFE
+_MAX_SMALL_CHUNK = 1 << 15
+_LEAST_VALUES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,14 +266,22 @@ def _join_levels(run: ChunkRun, rep: LevelArray | None, definition: LevelArray |
 
 
 def encode(
-    decoded: Decoded, dictionary: tuple[FixedValues, Values] | None, *, packed_bits: tuple[int, ...] | None = None
-) -> EncodedPage:
-    """Encode a page of file version 2.2.
+    decoded: Decoded,
+    dictionary: tuple[FixedValues, Values] | None,
+    options: PageOptions,
+    *,
+    packed_bits: tuple[int, ...] | None = None,
+) -> EncodedPage | None:
+    """Encode a page.
 
     Args:
         decoded: Levels and values, at least one of them.
         dictionary: The same values as indices and items, None to write them as they are.
+        options: How to write.
         packed_bits: Bits of each field, if the values are packed structs.
+
+    Returns:
+        The page; None if two values are too large for a chunk of file version 2.1.
 
     Raises:
         InvalidInputError: More levels in a chunk than it can hold; the page must be split.
@@ -277,33 +291,94 @@ def encode(
         values = dictionary[0]
     if values is None or isinstance(values, (StructValues, DictionaryValues)):
         raise ValueError("a mini-block page needs values")
-    if packed_bits is not None and isinstance(values, FixedValues):
-        encoding, chunks = choose.encode_packed(values, packed_bits)
-    else:
-        encoding, chunks = choose.encode_chunks(values)
-    items = None if dictionary is None else choose.encode_dictionary(dictionary[1])
-    bounds = _level_bounds(levels, chunks.counts)
-    rep = None if levels.rep is None else choose.encode_level_chunks(levels.rep, bounds)
-    definition = None if levels.definition is None else choose.encode_level_chunks(levels.definition, bounds)
-    words, data = _assemble(bounds, [one[1] for one in (rep, definition) if one is not None], chunks)
-    buffers = [words, data]
+    parts = _encode_parts(levels, values, options, packed_bits)
+    if parts is None:
+        return None
+    items = None if dictionary is None else encode_dictionary(dictionary[1], options)
+    buffers = [encode_words(parts.sizes, parts.counts, is_large=options.has_large_chunks), parts.data]
     if items is not None:
         buffers.append(items[1])
     if levels.rep is not None:
-        buffers.append(encode_repetition_index(levels.rep, bounds, max_rep(levels.layers)))
+        buffers.append(encode_repetition_index(levels.rep, parts.bounds, max_rep(levels.layers)))
     layout = MiniBlockLayout(
-        rep=None if rep is None else rep[0],
-        definition=None if definition is None else definition[0],
-        values=encoding,
+        rep=parts.rep,
+        definition=parts.definition,
+        values=parts.values,
         dictionary=None if items is None else items[0],
         num_dictionary_items=0 if dictionary is None else len(dictionary[1]),
         layers=levels.layers,
-        num_buffers=len(chunks.buffers),
+        num_buffers=registry.num_buffers(parts.values),
         has_repetition_index=levels.rep is not None,
         num_items=decoded.num_slots,
-        has_large_chunk=True,
+        has_large_chunk=options.has_large_chunks,
     )
     return EncodedPage(layout=layout, buffers=buffers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """The chunks of a page being written.
+
+    Attributes:
+        rep: Encoding of the repetition levels.
+        definition: Encoding of the definition levels.
+        values: Encoding of the values.
+        bounds: Shape (chunks + 1,): first level of each chunk, and the end.
+        counts: Values in each chunk.
+        sizes: Bytes of each chunk.
+        data: The chunks.
+    """
+
+    rep: Encoding | None
+    definition: Encoding | None
+    values: Encoding
+    bounds: Int64s
+    counts: Int64s
+    sizes: Int64s
+    data: Bytes
+
+
+def _encode_parts(
+    levels: Levels, values: Values, options: PageOptions, packed_bits: tuple[int, ...] | None
+) -> _Parts | None:
+    """Encode chunks, fewer values in each until all are as small as they must be."""
+    max_values = MAX_CHUNK_VALUES
+    while True:
+        if packed_bits is not None and isinstance(values, FixedValues):
+            encoding, chunks = encode_packed(values, packed_bits, options, max_values)
+        else:
+            encoding, chunks = encode_chunks(values, options, max_values=max_values)
+        bounds = _level_bounds(levels, chunks.counts)
+        rep = None if levels.rep is None else encode_level_chunks(levels.rep, bounds)
+        definition = None if levels.definition is None else encode_level_chunks(levels.definition, bounds)
+        level_chunks = [one[1] for one in (rep, definition) if one is not None]
+        sizes = _chunk_sizes(level_chunks, chunks, options)
+        if options.has_large_chunks or int(sizes.max()) <= _MAX_SMALL_CHUNK:
+            return _Parts(
+                rep=None if rep is None else rep[0],
+                definition=None if definition is None else definition[0],
+                values=encoding,
+                bounds=bounds,
+                counts=chunks.counts,
+                sizes=sizes,
+                data=_assemble(bounds, level_chunks, chunks, options),
+            )
+        max_values = int(chunks.counts[0]) // 2
+        if max_values < _LEAST_VALUES:
+            return None
+
+
+def _header_bytes(level_chunks: list[Chunks], chunks: Chunks, options: PageOptions) -> list[int]:
+    """Bytes of the size of each buffer."""
+    return [2] * len(level_chunks) + [4 if options.has_large_chunks else 2] * len(chunks.buffers)
+
+
+def _chunk_sizes(level_chunks: list[Chunks], chunks: Chunks, options: PageOptions) -> Int64s:
+    header = _pad8(2 + sum(_header_bytes(level_chunks, chunks, options)))
+    sizes = np.full(len(chunks.counts), header, np.int64)
+    for one in level_chunks:
+        sizes += _pad8(one.sizes[0])
+    return sizes + _pad8(chunks.sizes).sum(axis=0)
 
 
 def _level_bounds(levels: Levels, counts: Int64s) -> Int64s:
@@ -318,10 +393,10 @@ def _level_bounds(levels: Levels, counts: Int64s) -> Int64s:
     return bounds
 
 
-def _assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks) -> tuple[Bytes, Bytes]:
-    """Chunk metadata and chunks."""
+def _assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks, options: PageOptions) -> Bytes:
+    """The chunks end to end."""
     sources = [*level_chunks, *[_one_buffer(chunks, index) for index in range(len(chunks.buffers))]]
-    widths = [2] * len(level_chunks) + [4] * len(chunks.buffers)
+    widths = _header_bytes(level_chunks, chunks, options)
     header = np.full((len(chunks.counts), _pad8(2 + sum(widths))), PAD_BYTE, np.uint8)
     header[:, :2] = _as_bytes(np.diff(bounds), 2)
     sizes = np.full(len(chunks.counts), header.shape[1], np.int64)
@@ -338,7 +413,7 @@ def _assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks) -> tup
     out[starts[:-1, None] + np.arange(header.shape[1])] = header
     for source, place in zip(sources, places, strict=True):
         _scatter(out, starts[:-1] + place, source)
-    return encode_words(sizes, chunks.counts), out
+    return out
 
 
 def _one_buffer(chunks: Chunks, index: int) -> Chunks:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lance_core.encoding import choose, registry
+from lance_core.encoding import choose, choose_dictionary, choose_levels, registry
+from lance_core.encoding.options import PageOptions
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.encodings import (
@@ -110,25 +111,38 @@ def test_points_are_what_all_the_chunks_hold_there(as_page, assert_same, values,
         assert_same(points, pick(values, positions))
 
 
+forced = st.builds(
+    PageOptions,
+    version=st.sampled_from(["2.1", "2.2"]),
+    compression=st.sampled_from([None, "lz4", "zstd", "fsst", "none"]),
+    compression_level=st.sampled_from([None, 1, 9]),
+    rle_threshold=st.sampled_from([None, 0.0, 0.5, 1.0]),
+    bss=st.sampled_from(["on", "off", "auto"]),
+    minichunk_size=st.sampled_from([None, 1, 1000, 1 << 20]),
+)
+
+
 @some
-@given(st.one_of(fixed_values(), strings(), wide, booleans), st.sampled_from([Compression.LZ4, Compression.ZSTD]))
-def test_compression_on_demand_reads_back(as_page, assert_same, values, compression):
-    encoding, chunks = choose.encode_chunks(values, compression=compression)
-    plain, plain_chunks = choose.encode_chunks(values, compression="none")
-    assert not isinstance(plain, General)
-    assert chunks.sizes.sum() <= plain_chunks.sizes.sum()
+@given(st.one_of(fixed_values(), strings(), lists(), wide, booleans), forced, st.sampled_from([8, 256, 4096]))
+def test_whatever_is_asked_for_reads_back(as_page, assert_same, values, options, max_values):
+    encoding, chunks = choose.encode_chunks(values, options, max_values=max_values)
+    assert all(1 < count <= max_values and count & (count - 1) == 0 for count in chunks.counts[:-1].tolist())
     if len(values):
         assert_same(registry.decode_chunks(encoding, as_page(chunks)), values)
+    plain, plain_chunks = choose.encode_chunks(values, PageOptions(compression="none"))
+    assert plain_chunks.sizes.sum() == len(values) == 0 or isinstance(plain, Flat | Variable | FixedSizeList)
+    if isinstance(encoding, General):
+        assert encoding.compression.name.lower() == options.compression or options.compression is None
 
 
 @some
 @given(st.one_of(fixed_values(), strings(), wide))
 def test_dictionaries_read_back(assert_same, values):
-    built = choose.build_dictionary(values)
+    built = choose_dictionary.build_dictionary(values)
     if built is None:
         return
     indices, items = built
-    encoding, block = choose.encode_dictionary(items)
+    encoding, block = choose_dictionary.encode_dictionary(items)
     assert_same(registry.decode_block(encoding, block, len(items)), items)
     assert indices.data.dtype == np.uint32
     if isinstance(values, FixedValues):
@@ -148,7 +162,7 @@ def test_dictionaries_read_back(assert_same, values):
 def test_levels_read_back(as_page, size, share, highest, step):
     levels = ((rng(size).random(size) < share) * highest).astype(np.uint16)
     bounds = np.append(np.arange(0, size, step), size)
-    encoding, chunks = choose.encode_level_chunks(levels, bounds)
+    encoding, chunks = choose_levels.encode_level_chunks(levels, bounds)
     assert np.array_equal(chunks.counts, np.diff(bounds))
     assert (chunks.sizes < 1 << 16).all()
     assert np.array_equal(registry.decode_level_chunks(encoding, as_page(chunks)), levels)
@@ -161,7 +175,7 @@ def test_levels_read_back(as_page, size, share, highest, step):
 
 def test_chunks_without_levels_between_others():
     levels = np.array([1, 0, 1], np.uint16)
-    encoding, chunks = choose.encode_level_chunks(levels, np.array([0, 0, 2, 2, 3]))
+    encoding, chunks = choose_levels.encode_level_chunks(levels, np.array([0, 0, 2, 2, 3]))
     assert registry.decode_level_chunks(encoding, chunks).tolist() == [1, 0, 1]
 
 
@@ -196,7 +210,7 @@ def test_long_values_are_compressed_where_packing_fails():
     cheap = np.repeat(rng().random(300), 3).view("<u8")[rng(1).integers(0, 900, 20_000)]
     assert encoding_of(prices) == Flat(64)
     assert encoding_of(cheap) == General(Compression.LZ4, Flat(64))
-    assert choose.encode_chunks(FixedValues(cheap), compression="none")[0] == Flat(64)
+    assert choose.encode_chunks(FixedValues(cheap), PageOptions(compression="none"))[0] == Flat(64)
 
 
 def test_choices_for_lists():
@@ -209,23 +223,25 @@ def test_choices_for_levels():
     few[::500] = 1
     many = (rng().random(10_000) < 0.3).astype(np.uint16)
     bounds = np.array([0, 4096, 8192, 10_000])
-    assert choose.encode_level_chunks(few, bounds)[0] == Rle(16)
-    assert choose.encode_level_chunks(many, bounds)[0] == OutOfLineBitpacking(16, 1)
-    assert choose.encode_level_chunks(many[:10], np.array([0, 10]))[0] == Flat(16)
+    assert choose_levels.encode_level_chunks(few, bounds)[0] == Rle(16)
+    assert choose_levels.encode_level_chunks(many, bounds)[0] == OutOfLineBitpacking(16, 1)
+    assert choose_levels.encode_level_chunks(many[:10], np.array([0, 10]))[0] == Flat(16)
 
 
 def test_choices_for_dictionaries(strings):
     repeated = strings([b"alpha", b"beta", b"gamma delta"] * 500)
-    indices, items = choose.build_dictionary(repeated)
+    indices, items = choose_dictionary.build_dictionary(repeated)
     assert len(items) == 3
     assert indices.data[:4].tolist() == [0, 1, 2, 0]
-    assert choose.build_dictionary(strings([str(i).encode() for i in range(3000)])) is None
-    assert choose.build_dictionary(strings([b"a"] * 50)) is None
+    assert choose_dictionary.build_dictionary(strings([str(i).encode() for i in range(3000)])) is None
+    assert choose_dictionary.build_dictionary(strings([b"a"] * 50)) is None
     far = FixedValues(rng().integers(0, 1 << 63, 50).astype("<u8")[rng(1).integers(0, 50, 5000)])
-    assert len(choose.build_dictionary(far)[1]) == 50
-    assert choose.build_dictionary(FixedValues(np.arange(5000, dtype="<u8") % 50)) is None  # packing is as good
-    assert choose.build_dictionary(FixedValues(np.repeat(far.data[:50], 100))) is None  # runs are better
-    assert choose.build_dictionary(FixedValues(far.data.astype("<u4"))) is None
+    assert len(choose_dictionary.build_dictionary(far)[1]) == 50
+    assert (
+        choose_dictionary.build_dictionary(FixedValues(np.arange(5000, dtype="<u8") % 50)) is None
+    )  # packing is as good
+    assert choose_dictionary.build_dictionary(FixedValues(np.repeat(far.data[:50], 100))) is None  # runs are better
+    assert choose_dictionary.build_dictionary(FixedValues(far.data.astype("<u4"))) is None
 
 
 def test_strings_need_not_start_at_offset_zero(strings, items):
@@ -233,7 +249,7 @@ def test_strings_need_not_start_at_offset_zero(strings, items):
     values = VariableValues(whole.offsets[1:], whole.data)
     encoding, chunks = choose.encode_chunks(values)
     assert items(registry.decode_chunks(encoding, chunks)) == [b"one", b"two", b"three"]
-    encoding, block = choose.encode_dictionary(values)
+    encoding, block = choose_dictionary.encode_dictionary(values)
     assert items(registry.decode_block(encoding, block, 3)) == [b"one", b"two", b"three"]
 
 
@@ -253,15 +269,10 @@ def test_input_with_strides(assert_same):
 
 def test_too_many_levels_for_one_chunk():
     levels = rng().integers(0, 1 << 16, 65_000).astype(np.uint16)
-    encoding, block = choose.encode_levels(levels)
+    encoding, block = choose_levels.encode_levels(levels)
     assert np.array_equal(registry.decode_block(encoding, block, 65_000).data, levels)
     with pytest.raises(InvalidInputError, match="split the page"):
-        choose.encode_level_chunks(levels, np.array([0, 65_000]))
-
-
-def test_other_versions_are_refused():
-    with pytest.raises(UnsupportedError, match=r"2\.1"):
-        choose.encode_chunks(FixedValues(np.zeros(3, "<u4")), version="2.1")
+        choose_levels.encode_level_chunks(levels, np.array([0, 65_000]))
 
 
 def test_lists_of_strings_are_refused(strings):

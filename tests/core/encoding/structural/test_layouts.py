@@ -185,14 +185,16 @@ def _check_selection(table, rep, bounds, rows):
         assert found == [row] * int((numbers == row).sum())
 
 
-def test_chunk_words():
-    sizes, counts = np.array([16, 1 << 20, 8]), np.array([2, 4096, 7])
-    words = chunk_table.encode_words(sizes, counts)
-    starts, found = chunk_table.decode_words(words, is_large=True, num_items=4105, data_size=1 << 21)
+@pytest.mark.parametrize(("is_large", "largest"), [(True, 1 << 20), (False, 1 << 15)])
+def test_chunk_words_of_both_sizes(is_large, largest):
+    sizes, counts = np.array([16, largest, 8]), np.array([2, 4096, 7])
+    words = chunk_table.encode_words(sizes, counts, is_large=is_large)
+    assert len(words) == (12 if is_large else 6)
+    starts, found = chunk_table.decode_words(words, is_large=is_large, num_items=4105, data_size=1 << 21)
     assert np.diff(starts).tolist() == sizes.tolist()
     assert found.tolist() == counts.tolist()
     for bad in ({"num_items": 4000, "data_size": 1 << 21}, {"num_items": 4105, "data_size": 100}):
         with pytest.raises(CorruptDataError):
-            chunk_table.decode_words(words, is_large=True, **bad)
+            chunk_table.decode_words(words, is_large=is_large, **bad)
     with pytest.raises(CorruptDataError):
-        chunk_table.decode_words(words[:5], is_large=True, num_items=3, data_size=1 << 21)
+        chunk_table.decode_words(words[:5], is_large=is_large, num_items=3, data_size=1 << 21)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lance_core.encoding import registry
-from lance_core.encoding.choose import encode_level_chunks
+from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.structural.level_points import decode_level_points
 from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError

@@ -1,0 +1,96 @@
+"""Whether values become places in a dictionary, and how its items are stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.choose import sampled_runs
+from lance_core.encoding.options import CODECS, PageOptions
+from lance_core.encoding.physical import bitpack, dictionary, flat, general, variable
+from lance_core.encoding.physical.memory import one_buffer
+from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
+from lance_core.errors import UnsupportedError
+from lance_core.format.encodings import Compression, Flat, General, Variable
+
+if TYPE_CHECKING:
+    from lance_core.encoding.values import Bytes, Values
+    from lance_core.format.encodings import Encoding
+
+_BLOCK_LZ4_PAYS = 0.75
+_MIN_COMPRESSED_BYTES = 1 << 12
+_WORD_BITS = 64
+_FREE = PageOptions()
+
+
+def encode_dictionary(items: Values, options: PageOptions = _FREE) -> tuple[Encoding, Bytes]:
+    """Encode the items of a dictionary as one block.
+
+    Args:
+        items: Values of fixed or variable width.
+        options: How to write.
+
+    Raises:
+        UnsupportedError: Items of another kind.
+    """
+    match items:
+        case FixedValues():
+            encoding, block = Flat(flat.bits_of(items)), flat.to_bytes(items.data)
+        case VariableValues():
+            encoding, block = Variable(items.offsets.dtype.itemsize * 8), variable.encode_block(items)
+        case FixedListValues():
+            raise UnsupportedError("dictionary of fixed-size lists")
+    asked, level = options.dict_values_compression, options.dict_values_compression_level
+    if asked == "none" or (asked is None and len(block) < _MIN_COMPRESSED_BYTES):
+        return encoding, block
+    codec, pays = (Compression.LZ4, _BLOCK_LZ4_PAYS) if asked is None else (CODECS[asked], 1.0)
+    chunk = one_buffer(block, np.array([0, len(block)]), np.array([len(items)], np.int64))
+    compressed = general.compress_chunks(codec, chunk, level=level).buffers[0]
+    if len(compressed) > len(block) * pays:
+        return encoding, block
+    return General(codec, encoding, general.stored_level(codec, level)), compressed
+
+
+def build_dictionary(
+    values: Values, options: PageOptions = _FREE
+) -> tuple[FixedValues, FixedValues | VariableValues] | None:
+    """Split values into indices and items if that saves bytes.
+
+    Args:
+        values: Any values; only strings and values of 8 bytes and more are considered.
+        options: How to write.
+
+    Returns:
+        Indices (uint32) and items, or None.
+    """
+    if isinstance(values, FixedListValues) or (isinstance(values, FixedValues) and flat.bits_of(values) < _WORD_BITS):
+        return None
+    distinct = dictionary.sampled_distinct(values)
+    if distinct is None or distinct * options.dict_divisor > len(values):
+        return None
+    most = _plain_bytes(values) * options.dict_size_ratio
+    if _index_bytes(len(values), distinct) > most:
+        return None
+    built = dictionary.build(values, most=len(values) // options.dict_divisor)
+    if built is None:
+        return None
+    _, items = built
+    item_bytes = items.data.nbytes + (items.offsets.nbytes if isinstance(items, VariableValues) else 0)
+    return built if _index_bytes(len(values), len(items)) + item_bytes <= most else None
+
+
+def _index_bytes(count: int, distinct: int) -> float:
+    """Bytes of packed indices."""
+    return count * max(1, (distinct - 1).bit_length()) / 8
+
+
+def _plain_bytes(values: FixedValues | VariableValues) -> float:
+    """Bytes without dictionary, by the cheapest guess: packed integers or runs, strings with 2 bytes of offset."""
+    if isinstance(values, VariableValues):
+        return int(values.offsets[-1] - values.offsets[0]) + 2 * len(values)
+    data = values.data
+    if data.ndim > 1 or len(data) == 0:
+        return data.nbytes
+    packed = bitpack.inline_bytes(values, bitpack.inline_widths(values))
+    return min(data.nbytes, packed, sampled_runs(data) * (data.dtype.itemsize + 1))

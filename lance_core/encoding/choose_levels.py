@@ -1,0 +1,66 @@
+"""Which encoding repetition and definition levels get."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.choose import may_have_runs
+from lance_core.encoding.physical import bitpack, rle
+from lance_core.encoding.physical.memory import one_buffer
+from lance_core.encoding.values import FixedValues
+from lance_core.errors import InvalidInputError
+from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Chunks, Int64s
+    from lance_core.format.encodings import Encoding
+
+_MAX_LEVEL_BYTES = (1 << 16) - 1  # u16 in the chunk header
+_LEVEL_RUNS_PAY = 0.5
+"""Runs are slower to read; they are taken if they leave at most this part of the bytes."""
+
+
+def encode_level_chunks(levels: npt.NDArray[np.uint16], bounds: Int64s) -> tuple[Encoding, Chunks]:
+    """Encode repetition or definition levels, each chunk's as a block, all in one encoding.
+
+    Args:
+        levels: Shape (n,).
+        bounds: Shape (chunks + 1,): where each chunk's levels start, and where the last ones end.
+
+    Returns:
+        The encoding, and one buffer for each chunk, of at most 65535 bytes.
+
+    Raises:
+        InvalidInputError: A chunk has more levels than its buffer can hold in any encoding; the page must be split.
+    """
+    return _encode_levels(levels, bounds, _MAX_LEVEL_BYTES)
+
+
+def encode_levels(levels: npt.NDArray[np.uint16]) -> tuple[Encoding, Bytes]:
+    """Encode any number of levels as one block (constant pages)."""
+    encoding, chunks = _encode_levels(levels, np.array([0, len(levels)], np.int64), 1 << 62)
+    return encoding, chunks.buffers[0][: int(chunks.sizes[0, 0])]
+
+
+def _encode_levels(levels: npt.NDArray[np.uint16], bounds: Int64s, max_bytes: int) -> tuple[Encoding, Chunks]:
+    counts = np.diff(bounds)
+    width = max(1, int(levels.max()).bit_length()) if len(levels) else 1
+    packed_sizes, _ = bitpack.out_of_line_bytes(counts, 16, width)
+    candidates: list[tuple[Encoding, Int64s]] = [(Flat(16), counts * 2), (OutOfLineBitpacking(16, width), packed_sizes)]
+    fitting = [(int(sizes.sum()), encoding) for encoding, sizes in candidates if (sizes <= max_bytes).all()]
+    best = min(fitting, key=lambda pair: pair[0])[0] if fitting else 1 << 62
+    if may_have_runs(levels, best):
+        runs = rle.find_runs(levels, bounds)
+        chunks = rle.encode_blocks(runs, counts)
+        if len(chunks.buffers[0]) <= best * _LEVEL_RUNS_PAY and (chunks.sizes <= max_bytes).all():
+            return Rle(16), chunks
+    if not fitting:
+        raise InvalidInputError(f"{int(counts.max())} levels in one chunk; split the page")
+    encoding = min(fitting, key=lambda pair: pair[0])[1]
+    if isinstance(encoding, Flat):
+        return encoding, one_buffer(np.ascontiguousarray(levels).view(np.uint8), bounds * 2, counts)
+    return encoding, bitpack.encode_out_of_line(FixedValues(levels), bounds, width)

@@ -1,0 +1,145 @@
+"""Which encoding strings get, in mini-block chunks and one by one.
+
+Codecs are judged by samples. LZ4 costs next to nothing to read. zstd finds much more, the more the larger a chunk is,
+while a single value costs as much to read as its whole chunk. FSST reads single values for nothing, but to write it
+takes several times as long as all the rest, so that it is written only if the field asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.physical import fsst, general, variable
+from lance_core.encoding.physical.memory import chunk_counts, fitting_count, one_buffer, starts_of
+from lance_core.encoding.values import Chunks, VariableValues
+from lance_core.format.encodings import Compression, Fsst, General, Variable
+
+if TYPE_CHECKING:
+    from lance_core.encoding.options import PageOptions
+    from lance_core.encoding.values import Int64s
+    from lance_core.format.encodings import Encoding
+
+_PLAIN_CHUNK_BYTES = 1 << 14
+_ZSTD_CHUNK_BYTES = 1 << 15
+_FSST_CHUNK_BYTES = 1 << 13
+_MAX_PLAIN_CHUNK_BYTES = {"2.1": 1 << 14, "2.2": 1 << 24}
+_MIN_COMPRESSED_BYTES = 1 << 12
+_MIN_ZIPPED_BYTES = 1 << 15
+_LZ4_PAYS = 0.75
+_ZSTD_PAYS = 0.8
+"""zstd must leave at most this part of what LZ4 or nothing leaves."""
+_SAMPLE_BYTES = 1 << 14
+_MAX_SAMPLES = 6
+_SAMPLED_PART = 1 / 24
+
+
+def encode_strings(values: VariableValues, options: PageOptions, max_values: int) -> tuple[Encoding, Chunks]:
+    """Encode strings as mini-block chunks.
+
+    Args:
+        values: Any number of values.
+        options: How to write.
+        max_values: Values in a chunk at most.
+    """
+    plain = Variable(values.offsets.dtype.itemsize * 8)
+    if options.compression == "fsst":
+        table, codes = fsst.encode(values)
+        if table is None:
+            return plain, _chunks(values, _PLAIN_CHUNK_BYTES, options, max_values)
+        return Fsst(table, plain), _chunks(codes, _FSST_CHUNK_BYTES, options, max_values)
+    codec = options.codec
+    if options.compression is None and int(values.offsets[-1]) >= _MIN_COMPRESSED_BYTES:
+        codec = paying_codec(values)
+    target = _ZSTD_CHUNK_BYTES if codec is Compression.ZSTD else _PLAIN_CHUNK_BYTES
+    chunks = _chunks(values, target, options, max_values)
+    if codec is None:
+        return plain, chunks
+    compressed = general.compress_chunks(codec, chunks, level=options.compression_level)
+    if len(compressed.buffers[0]) >= len(chunks.buffers[0]):
+        return plain, chunks
+    return General(codec, plain, general.stored_level(codec, options.compression_level)), compressed
+
+
+def _chunks(values: VariableValues, target: int, options: PageOptions, max_values: int) -> Chunks:
+    if options.minichunk_size is not None:
+        target = min(options.minichunk_size, _MAX_PLAIN_CHUNK_BYTES[options.version])
+    mean = _bytes_a_value(values)
+    return variable.encode_chunks(values, chunk_counts(len(values), fitting_count(mean, target, most=max_values)))
+
+
+def _bytes_a_value(values: VariableValues) -> float:
+    """Mean bytes of a value and its offset."""
+    return int(values.offsets[-1] - values.offsets[0]) / max(1, len(values)) + values.offsets.dtype.itemsize
+
+
+def paying_codec(values: VariableValues) -> Compression | None:
+    """The codec that strings should be compressed with in chunks, if any, judged by a sample."""
+    ratios = _sampled_ratios(values)
+    if ratios[Compression.ZSTD] <= _ZSTD_PAYS * min(1.0, ratios[Compression.LZ4]):
+        return Compression.ZSTD
+    return Compression.LZ4 if ratios[Compression.LZ4] <= _LZ4_PAYS else None
+
+
+def _sampled_ratios(values: VariableValues) -> dict[Compression, float]:
+    """What each codec leaves of chunks, judged by some spread over all values."""
+    total = int(values.offsets[-1] - values.offsets[0]) + values.offsets.nbytes
+    count = fitting_count(_bytes_a_value(values), _SAMPLE_BYTES, least=1, most=len(values))
+    wanted = max(1, min(_MAX_SAMPLES, int(total * _SAMPLED_PART) // _SAMPLE_BYTES))
+    firsts = np.unique(np.linspace(0, max(0, len(values) - count), wanted).astype(np.int64))
+    parts = [_part(values, first, count) for first in firsts.tolist()]
+    chunks = [variable.encode_chunks(part, np.array([len(part)])) for part in parts]
+    bounds = starts_of(np.array([len(one.buffers[0]) for one in chunks], np.int64))
+    memory = np.concatenate([one.buffers[0] for one in chunks])
+    sample = one_buffer(memory, bounds, np.array([len(part) for part in parts], np.int64))
+    return {codec: general.sampled_ratio(codec, sample, wanted) for codec in (Compression.LZ4, Compression.ZSTD)}
+
+
+def _part(values: VariableValues, first: int, count: int) -> VariableValues:
+    offsets = values.offsets[first : first + count + 1]
+    begin, end = int(offsets[0]), int(offsets[-1])
+    return VariableValues(offsets - offsets[0], values.data[begin:end])
+
+
+def encode_zipped(values: VariableValues, options: PageOptions) -> tuple[Encoding, VariableValues]:
+    """Encode strings one by one for a full-zip page.
+
+    Args:
+        values: The values; those of nulls are empty.
+        options: How to write.
+
+    Returns:
+        The encoding, and what stands for each value.
+    """
+    plain = Variable(values.offsets.dtype.itemsize * 8)
+    if options.compression == "none":
+        return plain, values
+    if options.compression == "fsst":
+        table, codes = fsst.encode(values)
+        return (plain, values) if table is None else (Fsst(table, plain), codes)
+    # pylance 14.0.2 cannot read LZ4 here, and writes zstd where LZ4 is asked for.
+    level = options.compression_level if options.compression == "zstd" else None
+    if options.codec is None and not _pays_one_by_one(values):
+        return plain, values
+    compressed = general.compress_values(Compression.ZSTD, values, level=level)
+    if int(compressed.offsets[-1]) >= int(values.offsets[-1]):
+        return plain, values
+    return General(Compression.ZSTD, plain, level), compressed
+
+
+def _pays_one_by_one(values: VariableValues) -> bool:
+    """Whether zstd makes single values so much smaller that it should be used; judged by some values."""
+    sizes: Int64s = np.diff(values.offsets).astype(np.int64)
+    filled = np.flatnonzero(sizes)
+    if int(sizes.sum()) < _MIN_ZIPPED_BYTES:
+        return False
+    wanted = min(_MAX_SAMPLES, len(filled))
+    chosen = filled[np.linspace(0, len(filled) - 1, wanted).astype(np.int64)]
+    sample = Chunks(
+        buffers=(values.data,),
+        starts=values.offsets[chosen].astype(np.int64)[None, :],
+        sizes=np.minimum(sizes[chosen], _SAMPLE_BYTES)[None, :],
+        counts=np.ones(wanted, np.int64),
+    )
+    return general.sampled_ratio(Compression.ZSTD, sample, wanted) <= _LZ4_PAYS

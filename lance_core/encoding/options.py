@@ -1,0 +1,139 @@
+"""How the pages of one column are to be written: the version of the file, and what the field's metadata asks for.
+
+Keys and their meaning are pylance's: ``lance-encoding:compression`` and the others of `_KEYS`. They are read from the
+leaf that has the column, but for ``structural-encoding``, which is read from the top-level field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from lance_core.errors import InvalidInputError
+from lance_core.format.encodings import Compression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lance_core.encoding.leaves import LeafPath
+    from lance_core.format.schema import Field
+
+PREFIX = "lance-encoding:"
+
+
+CODECS: dict[str, Compression] = {"lz4": Compression.LZ4, "zstd": Compression.ZSTD}
+_MIN_LEVEL, _MAX_LEVEL = -131072, 22
+_MAX_MINI_CHUNK = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageOptions:
+    """How to write pages; None leaves the choice to the data.
+
+    Attributes:
+        version: str of the file.
+        compression: Codec for values that the data's own encoding leaves; "none" stores values as they are.
+        compression_level: Level for zstd.
+        rle_threshold: Runs may be at most this part of the values for run-length encoding.
+        bss: Split values into planes of bytes before a codec that was asked for.
+        dict_divisor: A dictionary may have at most one item for so many values.
+        dict_size_ratio: Part of the bytes that a dictionary may leave at most.
+        dict_values_compression: Codec for the items of dictionaries.
+        dict_values_compression_level: Its level.
+        structural_encoding: Layout of pages.
+        minichunk_size: Bytes that a chunk of strings aims at.
+    """
+
+    version: str = "2.2"
+    compression: Literal["lz4", "zstd", "fsst", "none"] | None = None
+    compression_level: int | None = None
+    rle_threshold: float | None = None
+    bss: Literal["on", "off", "auto"] = "auto"
+    dict_divisor: int = 2
+    dict_size_ratio: float = 0.8
+    dict_values_compression: Literal["lz4", "zstd", "none"] | None = None
+    dict_values_compression_level: int | None = None
+    structural_encoding: Literal["miniblock", "fullzip"] | None = None
+    minichunk_size: int | None = None
+
+    @property
+    def has_large_chunks(self) -> bool:
+        """True if chunks may be larger than 32 KiB, and constants other than null."""
+        return self.version != "2.1"
+
+    @property
+    def codec(self) -> Compression | None:
+        """The codec that was asked for, if one was."""
+        return None if self.compression is None else CODECS.get(self.compression)
+
+
+def page_options(path: LeafPath, version: str) -> PageOptions:
+    """The options of one column.
+
+    Args:
+        path: The leaf that has the column.
+        version: str of the file.
+
+    Raises:
+        InvalidInputError: A value that means nothing; the message names field, key, value and what is allowed.
+    """
+    given: dict[str, Any] = {}
+    for key, parse in _KEYS.items():
+        field = path.fields[0] if key == "structural-encoding" else path.leaf
+        value = field.metadata.get(PREFIX + key)
+        if value is not None:
+            given[key.replace("-", "_")] = parse(field, key, value.decode("utf-8", "replace"))
+    return PageOptions(version=version, **given)
+
+
+def _refuse(field: Field, key: str, value: str, allowed: str) -> InvalidInputError:
+    return InvalidInputError(f"field {field.name!r}: metadata {PREFIX + key!r} is {value!r}; allowed: {allowed}")
+
+
+def _one_of(*words: str) -> Callable[[Field, str, str], str]:
+    def parse(field: Field, key: str, value: str) -> str:
+        if value not in words:
+            raise _refuse(field, key, value, ", ".join(words))
+        return value
+
+    return parse
+
+
+def _whole(low: int, high: int) -> Callable[[Field, str, str], int]:
+    def parse(field: Field, key: str, value: str) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise _refuse(field, key, value, f"whole numbers from {low} to {high}")
+        return number
+
+    return parse
+
+
+def _part(*, may_be_zero: bool) -> Callable[[Field, str, str], float]:
+    def parse(field: Field, key: str, value: str) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if not 0.0 <= number <= 1.0 or (number == 0 and not may_be_zero):  # also refuses what is not a number
+            raise _refuse(field, key, value, f"numbers from 0 to 1{'' if may_be_zero else ', but not 0'}")
+        return number
+
+    return parse
+
+
+_KEYS: dict[str, Callable[[Field, str, str], Any]] = {
+    "compression": _one_of("zstd", "lz4", "fsst", "none"),
+    "compression-level": _whole(_MIN_LEVEL, _MAX_LEVEL),
+    "rle-threshold": _part(may_be_zero=True),
+    "bss": _one_of("off", "on", "auto"),
+    "dict-divisor": _whole(1, 1 << 31),
+    "dict-size-ratio": _part(may_be_zero=False),
+    "dict-values-compression": _one_of("lz4", "zstd", "none"),
+    "dict-values-compression-level": _whole(_MIN_LEVEL, _MAX_LEVEL),
+    "structural-encoding": _one_of("miniblock", "fullzip"),
+    "minichunk-size": _whole(1, _MAX_MINI_CHUNK),
+}
