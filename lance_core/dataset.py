@@ -180,6 +180,8 @@ class LanceDataset:
 
     delete = changing.delete
     replace_where = changing.replace_where
+    update = changing.update
+    merge_insert = changing.merge_insert
     commit = staticmethod(committing.commit)
     update_config = settings.update_config
     update_metadata = settings.update_metadata

@@ -13,14 +13,16 @@ from lance_core.arguments import (
     file_version,
 )
 from lance_core.fragment import FragmentMetadata, from_metadata
+from lance_core.merge_insert import MergeInsertBuilder
 from lance_core.methods.reading import make_plan
 from lance_core.table.change import delete_rows, removing_staged, replace_rows
 from lance_core.table.naming import naming
-from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, CommitOptions, commit_options
+from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, CommitOptions, commit_options, commit_work
 from lance_core.table.stage import stage_data
+from lance_core.table.update import UpdateWork
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
     import pyarrow as pa
@@ -54,6 +56,67 @@ def delete(
     options = commit_options(conflict_retries, retry_timeout, properties=transaction_properties, message=commit_message)
     dataset.snapshot, num_rows = delete_rows(dataset.snapshot, predicate, options)
     return {"num_deleted_rows": num_rows}
+
+
+def update(  # noqa: PLR0917 positional as in pylance
+    dataset: LanceDataset,
+    updates: Mapping[str, str],
+    where: str | Expression | None = None,
+    conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+    retry_timeout: timedelta = DEFAULT_RETRY_TIMEOUT,
+    data_storage_version: str | None = None,
+    *,
+    transaction_properties: Mapping[str, str] | None = None,
+    commit_message: str | None = None,
+) -> dict[str, int]:
+    """Give rows new values; this object moves to the new version.
+
+    Updated rows move to new fragments at the end of the table.
+
+    Args:
+        updates: For each column to change, an SQL expression over the old values of the row. Its value is converted
+            to the column's type.
+        where: Rows to update: SQL text or pyarrow expression; all rows if None.
+        conflict_retries: How often to work it out anew when another commit touched the same rows.
+        retry_timeout: Time after which it is not worked out anew.
+        data_storage_version: File version of new files; that of the dataset if None.
+        transaction_properties: Text for the history.
+        commit_message: More of it.
+
+    Returns:
+        ``{"num_rows_updated": n}``.
+
+    Raises:
+        InvalidInputError: Unknown columns, expressions or values that do not fit; nothing is left behind.
+        CommitConflictError: Other commits got in the way each time.
+    """
+    snapshot = dataset.snapshot
+    options = commit_options(conflict_retries, retry_timeout, properties=transaction_properties, message=commit_message)
+    with naming(snapshot.store):
+        version = file_version(data_storage_version, snapshot)
+    work = UpdateWork(
+        updates=dict(updates),
+        condition=where,
+        limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
+        data_storage_version=version,
+    )
+    dataset.snapshot = commit_work(snapshot, work, options)
+    return {"num_rows_updated": work.num_rows}
+
+
+def merge_insert(dataset: LanceDataset, on: str | Iterable[str] | None = None) -> MergeInsertBuilder:
+    """Update, insert and delete rows by their keys, in one commit.
+
+    Example:
+        ``dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(new_rows)``
+
+    Args:
+        on: Columns that make up the key; None for the primary key that the schema declares.
+
+    Raises:
+        InvalidInputError: No key, or unknown columns.
+    """
+    return MergeInsertBuilder(dataset, on)
 
 
 def replace_where(

@@ -30,8 +30,10 @@ DEFAULT_RETRY_TIMEOUT = timedelta(seconds=30)
 class Work(Protocol):
     """A change that is worked out on one version."""
 
-    sees_new_rows: bool
-    """It depends on which rows there are, not only on those it changes."""
+    @property
+    def sees_new_rows(self) -> bool:
+        """Whether it depends on which rows there are, not only on those it changes."""
+        ...
 
     def prepare(self, snapshot: Snapshot) -> Operation:
         """Work it out on a version and write the files it needs; what was written before is used again or removed."""

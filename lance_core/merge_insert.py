@@ -1,0 +1,252 @@
+"""Update, insert and delete rows by their keys; names and arguments as in pylance."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from lance_core.arguments import (
+    DEFAULT_CONFLICT_RETRIES,
+    DEFAULT_MAX_BYTES_PER_FILE,
+    DEFAULT_MAX_ROWS_PER_FILE,
+    file_limits,
+    file_version,
+)
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.operations import Transaction, from_inner
+from lance_core.table.ingest import read_input
+from lance_core.table.merge import MergeWork
+from lance_core.table.merge_plan import (
+    MergeOptions,
+    WhenMatched,
+    WriteMode,
+    check_does_something,
+    find_keys,
+    plan_merge,
+)
+from lance_core.table.naming import naming
+from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, commit_options, commit_work, new_transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import timedelta
+
+    import pyarrow as pa
+
+    from lance_core.dataset import LanceDataset
+    from lance_core.table.merge_plan import MergePlan
+
+
+class MergeInsertBuilder:
+    """A merge of a source into a dataset; `LanceDataset.merge_insert` makes one.
+
+    Each method changes the builder and returns it; the last of the ``when_matched_...`` methods counts. Rows whose key
+    has a null are in no other table: they never match.
+
+    Args:
+        dataset: Target.
+        on: Columns that make up the key; None for the primary key that the schema declares.
+    """
+
+    def __init__(self, dataset: LanceDataset, on: str | Iterable[str] | None = None) -> None:
+        names = (on,) if isinstance(on, str) else tuple(on or ())
+        self._dataset = dataset
+        self._options = MergeOptions(on=names or None)
+        self._conflict_retries = DEFAULT_CONFLICT_RETRIES
+        self._retry_timeout = DEFAULT_RETRY_TIMEOUT
+        self._version: str | None = None
+        self._properties: Mapping[str, str] | None = None
+        self._message: str | None = None
+        with naming(dataset.snapshot.store):
+            find_keys(self._options.on, dataset.lance_schema)
+
+    # --------------------------------------------------------------------------------------------------- what to do
+
+    def when_matched_update_all(self, condition: str | None = None) -> MergeInsertBuilder:
+        """Update rows that are in both with the values of the source; columns that it lacks keep theirs.
+
+        Args:
+            condition: Update only rows for which this is true: SQL text, in which ``source.`` and ``target.`` stand
+                before the names of columns.
+        """
+        return self._with(matched=WhenMatched.UPDATE, condition=condition)
+
+    def when_matched_delete(self) -> MergeInsertBuilder:
+        """Delete rows that are in both; the source needs the columns of the key only."""
+        return self._with(matched=WhenMatched.DELETE, condition=None)
+
+    def when_matched_fail(self) -> MergeInsertBuilder:
+        """Do nothing at all, and raise InvalidInputError, if a row is in both."""
+        return self._with(matched=WhenMatched.FAIL, condition=None)
+
+    def when_not_matched_insert_all(self) -> MergeInsertBuilder:
+        """Add rows that are only in the source; columns that it lacks are null."""
+        return self._with(inserts=True)
+
+    def when_not_matched_by_source_delete(self, expr: str | None = None) -> MergeInsertBuilder:
+        """Delete rows that are only in the target.
+
+        Args:
+            expr: Delete only rows for which this is true: SQL text over columns of the target.
+        """
+        return self._with(deletes_others=True, delete_condition=expr)
+
+    # ----------------------------------------------------------------------------------------------------- how to do it
+
+    def conflict_retries(self, max_retries: int) -> MergeInsertBuilder:
+        """How often to work it out anew when other commits get in the way; 10 if not set."""
+        commit_options(max_retries)
+        self._conflict_retries = max_retries
+        return self
+
+    def retry_timeout(self, timeout: timedelta) -> MergeInsertBuilder:
+        """Time after which it is not worked out anew; 30 seconds if not set."""
+        self._retry_timeout = timeout
+        return self
+
+    def write_mode(self, mode: str) -> MergeInsertBuilder:
+        """How updated rows are written.
+
+        Args:
+            mode: ``rewrite_rows``, also chosen by ``auto``: whole rows move to new fragments; its cost grows with the
+                rows. ``rewrite_columns``: fragments with matching rows get the source's columns in new files, which
+                have all their rows; for a source that lacks wide columns, and updates only.
+        """
+        try:
+            chosen = WriteMode(mode)
+        except ValueError:
+            names = ", ".join(one.value for one in WriteMode)
+            raise InvalidInputError(f"the write mode is {names}, not {mode!r}") from None
+        return self._with(write_mode=chosen)
+
+    def data_storage_version(self, version: str) -> MergeInsertBuilder:
+        """File version of new files; that of the dataset if not set."""
+        self._version = version
+        return self
+
+    def use_index(self, use_index: bool) -> MergeInsertBuilder:
+        """Accepted: lance_core reads the columns of the key in any case."""
+        del use_index
+        return self
+
+    def target_bases(self, bases: Sequence[str]) -> MergeInsertBuilder:
+        """Not supported: new files lie in the dataset's own place."""
+        raise UnsupportedError(f"target_bases of merge_insert ({', '.join(bases)})")
+
+    def target_all_bases(self, include_primary: bool = True) -> MergeInsertBuilder:
+        """Not supported: new files lie in the dataset's own place."""
+        raise UnsupportedError(f"target_all_bases of merge_insert (include_primary={include_primary})")
+
+    def mark_sstables_as_compacted(self, sstables: Sequence[Any]) -> MergeInsertBuilder:
+        """Not supported: lance_core keeps no write-ahead log."""
+        raise UnsupportedError(f"mark_sstables_as_compacted of merge_insert ({len(sstables)} tables)")
+
+    def commit_message(self, message: str) -> MergeInsertBuilder:
+        """Text for the history. Not in pylance."""
+        self._message = message
+        return self
+
+    def transaction_properties(self, properties: Mapping[str, str]) -> MergeInsertBuilder:
+        """More text for the history. Not in pylance."""
+        self._properties = properties
+        return self
+
+    # ------------------------------------------------------------------------------------------------------------ do it
+
+    def execute(self, data_obj: Any, *, schema: pa.Schema | None = None) -> dict[str, int]:
+        """Merge; the dataset moves to the version made.
+
+        Args:
+            data_obj: The source, as for `lance_core.write_dataset`; it is held in memory. It may lack columns.
+            schema: Arrow schema to convert it to.
+
+        Returns:
+            ``{"num_inserted_rows": n, "num_updated_rows": n, "num_deleted_rows": n}``.
+
+        Raises:
+            InvalidInputError: Data that does not fit; several rows of the source for one of the target; a matching row
+                that must not be there. Nothing is left behind.
+            CommitConflictError: Other commits got in the way each time.
+        """
+        work = self._work(data_obj, schema)
+        options = commit_options(
+            self._conflict_retries, self._retry_timeout, properties=self._properties, message=self._message
+        )
+        self._dataset.snapshot = commit_work(self._dataset.snapshot, work, options)
+        return asdict(work.stats)
+
+    def execute_uncommitted(
+        self, data_obj: Any, *, schema: pa.Schema | None = None
+    ) -> tuple[Transaction, dict[str, int]]:
+        """Merge without committing; arguments and errors as in `execute`.
+
+        Returns:
+            The transaction for `LanceDataset.commit`, and the numbers. Rows that others add before it is committed are
+            not looked at.
+        """
+        work = self._work(data_obj, schema)
+        snapshot = self._dataset.snapshot
+        try:
+            operation = work.prepare(snapshot)
+        except BaseException:
+            work.forget()
+            raise
+        transaction = new_transaction(snapshot.version, operation, properties=self._properties, message=self._message)
+        return from_inner(transaction), asdict(work.stats)
+
+    def explain_plan(self, schema: pa.Schema | None = None, *, verbose: bool = False) -> str:
+        """What `execute` would do, for people.
+
+        Args:
+            schema: Arrow schema of the source; that of the dataset if None.
+            verbose: Accepted; there is one text.
+        """
+        del verbose
+        options = self._checked()
+        with naming(self._dataset.snapshot.store):
+            plan = plan_merge(options, self._dataset.lance_schema, schema or self._dataset.schema)
+        return _explained(plan, len(self._dataset.snapshot.manifest.fragments))
+
+    # ---------------------------------------------------------------------------------------------------------- parts
+
+    def _with(self, **changes: Any) -> MergeInsertBuilder:
+        self._options = replace(self._options, **changes)
+        return self
+
+    def _checked(self) -> MergeOptions:
+        check_does_something(self._options)
+        return self._options
+
+    def _work(self, data: Any, schema: pa.Schema | None) -> MergeWork:
+        snapshot = self._dataset.snapshot
+        options = self._checked()
+        with naming(snapshot.store):
+            stream = read_input(data, schema)
+            plan_merge(options, snapshot.manifest.schema, stream.schema)  # before the data is read
+            version = file_version(self._version, snapshot)
+        return MergeWork(
+            options=options,
+            stream=stream,
+            limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
+            data_storage_version=version,
+        )
+
+
+def _explained(plan: MergePlan, num_fragments: int) -> str:
+    options = plan.options
+    matched = options.matched.value + ("" if options.condition is None else f"If({options.condition})")
+    inserts = "InsertAll" if options.inserts else "DoNothing"
+    others = f"Delete({options.delete_condition or 'all'})" if options.deletes_others else "Keep"
+    on, rest, source = (", ".join(schema.names) for schema in (plan.on, plan.rest, plan.fields))
+    actions = f"when_matched={matched}, when_not_matched={inserts}, when_not_matched_by_source={others}"
+    written = "columns beside the old ones" if plan.rewrites_columns else "whole rows in new fragments"
+    lines = (
+        f"MergeInsert: on=[{on}], {actions}",
+        f"Write: {written}",
+        f"Take: target=[{rest}]",
+        f"HashJoin: on=[{on}]",
+        f"Source: in memory, columns=[{source}]",
+        f"Scan: target=[{on}], num_fragments={num_fragments}",
+    )
+    indents = (0, 1, 2, 3, 4, 4)
+    return "\n".join("  " * indent + line for indent, line in zip(indents, lines, strict=True))

@@ -1,0 +1,135 @@
+"""Which rows of a source have the same keys as rows of a table: a hash join with the source in memory.
+
+Keys are compared as pylance compares them: null equals nothing, floating-point numbers are equal if their bits are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Places = npt.NDArray[np.int64]
+
+_FLOAT_BITS = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """Rows with the same key.
+
+    Attributes:
+        target: Places in the target, ascending; a place stands once for each source row it meets.
+        source: Places in the source, of the same length.
+    """
+
+    target: Places
+    source: Places
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Pairs:
+        """Some of the pairs."""
+        return Pairs(target=self.target[keep], source=self.source[keep])
+
+    def repeated_target(self) -> int | None:
+        """The index of a pair whose target row met another source row just before; None if there is none."""
+        again = np.flatnonzero(self.target[1:] == self.target[:-1])
+        return int(again[0]) + 1 if len(again) else None
+
+
+class KeyJoin:
+    """The keys of a source, ready to be looked up.
+
+    Args:
+        columns: One column for each part of the key, all equally long.
+
+    Raises:
+        UnsupportedError: A type that cannot be a key.
+    """
+
+    def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
+        self._sets: list[pa.Array] = []
+        self._steps: list[Places] = []
+        codes: Places | None = None
+        for column in columns:
+            values = _comparable(column)
+            self._sets.append(values.drop_null().unique())
+            codes = self._combine(codes, _index_in(values, self._sets[-1]))
+        codes = np.empty(0, np.int64) if codes is None else codes
+        order = np.argsort(codes, kind="stable")
+        self._rows = order[np.searchsorted(codes[order], 0) :]
+        counts = np.bincount(codes[codes >= 0]) if len(self._rows) else np.empty(0, np.int64)
+        self._counts = counts
+        self._starts = np.cumsum(counts) - counts
+        self._is_unique = bool((counts <= 1).all())
+
+    def match(self, columns: Sequence[pa.ChunkedArray | pa.Array]) -> Pairs:
+        """Pairs of target rows, whose keys these are, and source rows."""
+        codes: Places | None = None
+        for number, (column, known) in enumerate(zip(columns, self._sets, strict=True)):
+            found = _index_in(_comparable(column), known)
+            codes = found if codes is None else self._step(codes, found, number - 1)
+        codes = np.empty(0, np.int64) if codes is None else codes
+        target = np.flatnonzero(codes >= 0)
+        hits = codes[target]
+        if self._is_unique:
+            return Pairs(target=target, source=self._rows[self._starts[hits]])
+        counts = self._counts[hits]
+        total = int(counts.sum())
+        within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        source = self._rows[np.repeat(self._starts[hits], counts) + within]
+        return Pairs(target=np.repeat(target, counts), source=source)
+
+    def _combine(self, codes: Places | None, found: Places) -> Places:
+        """Codes of the key so far together with the next column: dense again, so that they never overflow."""
+        if codes is None:
+            return found
+        width = len(self._sets[-1])
+        both = np.where((codes >= 0) & (found >= 0), codes * width + found, -1)
+        self._steps.append(np.unique(both[both >= 0]))
+        return self._step(codes, found, len(self._steps) - 1)
+
+    def _step(self, codes: Places, found: Places, number: int) -> Places:
+        known, width = self._steps[number], len(self._sets[number + 1])
+        both = np.where((codes >= 0) & (found >= 0), codes * width + found, -1)
+        places = np.minimum(np.searchsorted(known, both), max(len(known) - 1, 0))
+        return np.where(known[places] == both, places, -1) if len(known) else np.full(len(both), -1)
+
+
+def _comparable(column: pa.ChunkedArray | pa.Array) -> Any:
+    """The column in a type that Arrow can look up by its bytes."""
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+        column = column.cast(kind)
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_floating(kind):
+        return column.view(_FLOAT_BITS[kind.bit_width]) if isinstance(column, pa.Array) else _viewed(column, kind)
+    if pa.types.is_nested(kind):
+        raise UnsupportedError(f"a key of type {kind}; name columns that hold single values")
+    return column
+
+
+def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    bits = _FLOAT_BITS[kind.bit_width]
+    return pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)
+
+
+def _index_in(values: pa.ChunkedArray | pa.Array, known: pa.Array) -> Places:
+    """Place of each value among the known ones; -1 for others and for null."""
+    import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
+
+    functions: Any = pc  # they are made when the module is imported, type checkers do not see them
+    places = functions.index_in(values, value_set=known)
+    return functions.fill_null(places, -1).to_numpy().astype(np.int64)
