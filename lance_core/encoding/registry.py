@@ -20,7 +20,7 @@ from lance_core.encoding.physical import (
     rle,
     variable,
 )
-from lance_core.encoding.physical.memory import check_chunks, starts_of
+from lance_core.encoding.physical.memory import check_chunks
 from lance_core.encoding.values import Chunks, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import (
@@ -100,13 +100,14 @@ def _decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
             raise _unsupported(encoding, "a mini-block chunk")
 
 
-def decode_points(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values | None:
-    """Some values of mini-block chunks without decoding the others: ``decode_chunks(...)[positions]``.
+def decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> Values | None:
+    """Some values of mini-block chunks without decoding the others.
 
     Args:
         encoding: How all the chunks are encoded.
         chunks: The chunks, of one page or of several.
-        positions: Which values to return, counted over all chunks.
+        chunk_of: Shape (n,): the chunk of each value.
+        index: Shape (n,): which of the chunk's values it is.
 
     Returns:
         The values; None if this encoding can only be decoded chunk by chunk.
@@ -116,11 +117,9 @@ def decode_points(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Valu
         UnsupportedError: An encoding that cannot be read here.
     """
     check_chunks(chunks, num_buffers(encoding))
-    bounds = starts_of(chunks.counts)
-    if len(positions) and not 0 <= np.minimum.reduce(positions) <= np.maximum.reduce(positions) < bounds[-1]:
-        raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")
-    chunk_of = bounds.searchsorted(positions, side="right") - 1
-    return _decode_points(encoding, chunks, chunk_of, positions - bounds[chunk_of])
+    if (index < 0).any() or (index >= chunks.counts[chunk_of]).any():
+        raise CorruptDataError("values are wanted that their chunks do not hold")
+    return _decode_points(encoding, chunks, chunk_of, index)
 
 
 def _decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> Values | None:

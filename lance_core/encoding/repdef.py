@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.encoding.physical.memory import aranges
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.page_layout import Layer, Layers
 
@@ -183,6 +184,25 @@ def widen(levels: Levels, layers: Layers, num_entries: int) -> Levels:
         table[list(ours)] = theirs
     table[0] = 0
     return Levels(layers, levels.rep, table[levels.definition])
+
+
+def pick_levels(levels: Levels, rows: Int64s) -> tuple[Levels, Int64s]:
+    """The levels of some rows, and the positions of their values."""
+    rep, definition = levels.rep, levels.definition
+    if rep is None:
+        return Levels(levels.layers, None, None if definition is None else definition[rows]), rows
+    row_starts = np.append(np.flatnonzero(rep == max_rep(levels.layers)), len(rep))
+    if int(rows[-1]) + 1 >= len(row_starts):
+        raise CorruptDataError(f"chunks hold {len(row_starts) - 1} rows where the repetition index tells more")
+    begins = row_starts[rows]
+    entries = aranges(begins, row_starts[rows + 1] - begins)
+    if definition is None:
+        return Levels(levels.layers, rep[entries], None), entries
+    limit = max_visible_def(levels.layers)
+    picked = definition[entries]
+    slots = entries[picked <= limit]
+    slots = slots - np.flatnonzero(definition > limit).searchsorted(slots)
+    return Levels(levels.layers, rep[entries], picked), slots
 
 
 def unravel(levels: Levels, num_slots: int, dimensions: Sequence[int] | None = None) -> list[Slots]:

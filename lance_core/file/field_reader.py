@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from lance_core.encoding.plans import Plan, Rows
+    import pyarrow as pa
+
+    from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.file.outline import FileOutline
     from lance_core.format.schema import Schema
 
@@ -48,6 +50,10 @@ class Content(Protocol):
 
     def fields(self, projection: Schema, columns: Mapping[int, int], /) -> list[FieldReader]:
         """Open the fields of a projection; see `lance_core.file.reader.DataFileReader.scan`."""
+        ...
+
+    def plan(self, fields: Sequence[FieldReader], rows: Rows, /) -> Steps[list[list[pa.Array]]]:
+        """Read at least one row of each of these fields; see `FieldReader.plan`."""
         ...
 
     def column_numbers(self) -> dict[int, int]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lance_core.encoding.legacy.pages import read_list_page, read_page
 from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.arrays import dictionary_array
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.file.nodes import LIST_TYPES, open_field
@@ -28,7 +29,7 @@ from lance_core.format.legacy_file import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lance_core.encoding.plans import Rows, Steps
     from lance_core.encoding.v2_0.buffers import Buffers
@@ -102,6 +103,10 @@ class ContentLegacy:
             num_metadata_bytes=self._limit - start,
             num_data_bytes=start,
         )
+
+    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
+        """Read at least one row of each of these fields."""
+        return together([one.plan(rows) for one in fields])
 
     def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
         """Open the fields of a projection.

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.arrays import read_array, read_dictionary, read_items
 from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import read_ends
@@ -23,7 +24,7 @@ from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_arr
 from lance_core.format.notation import notation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lance_core.encoding.plans import Rows, Steps
     from lance_core.encoding.v2_0.ends import Spans
@@ -162,6 +163,10 @@ class ContentV20:
     def outline(self) -> FileOutline:
         """What the file is made of."""
         return self._container.outline(lambda layout: notation(decode_array_encoding(layout)), inner=True)
+
+    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
+        """Read at least one row of each of these fields."""
+        return together([one.plan(rows) for one in fields])
 
     def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
         """Open the fields of a projection.

@@ -14,14 +14,15 @@ from lance_core.encoding.plans import together
 from lance_core.errors import InvalidInputError
 from lance_core.file.outline import fields_with_columns
 from lance_core.file.plan import Column, plan_rows
+from lance_core.file.points import plan_points
 from lance_core.format.notation import notation
 from lance_core.format.page_layout import decode_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lance_core.encoding.leaves import LeafPath
-    from lance_core.encoding.plans import Plan, Rows
+    from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.file.container import Container
     from lance_core.file.field_reader import FieldReader
     from lance_core.file.outline import FileOutline
@@ -43,6 +44,7 @@ class ContentV21:
     def __init__(self, container: Container) -> None:
         self._container = container
         self._known: dict[int, tuple[dict[int, PageLayout], dict[int, MiniBlockIndex]]] = {}
+        self._kinds: dict[object, object] = {}
 
     def descriptor(self) -> tuple[Schema, int]:
         """Schema and number of rows."""
@@ -81,12 +83,21 @@ class ContentV21:
             for one, leaves in paths
         ]
 
+    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
+        """Read at least one row of each of these fields."""
+        readers = [one for one in fields if isinstance(one, _LeavesReader)]
+        if isinstance(rows, range):
+            return (yield from together([one.plan(rows) for one in readers]))
+        leaves = iter((yield from plan_points([column for one in readers for column in one.columns], rows)))
+        return [one.join([next(leaves) for _ in one.columns]) for one in readers]
+
     def _column(self, path: LeafPath, number: int, pages: Mapping[int, tuple[Page, ...]]) -> Column:
         """A column, with what is known about its pages."""
         layouts, indexes = self._known.setdefault(number, ({}, {}))
         first_rows = starts_of(np.array([page.num_rows for page in pages[number]], np.int64))
         kind = path.leaf.to_arrow().type
-        return Column(path, kind, pa.types.is_dictionary(kind), pages[number], first_rows, layouts, indexes)
+        is_dictionary = pa.types.is_dictionary(kind)
+        return Column(path, kind, is_dictionary, pages[number], first_rows, layouts, indexes, kinds=self._kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,10 @@ class _LeavesReader:
         return [_row_bytes(column) for column in self.columns]
 
     def plan(self, rows: Rows) -> Plan:
-        leaves = yield from together([plan_rows(column, rows) for column in self.columns])
+        return self.join((yield from together([plan_rows(column, rows) for column in self.columns])))
+
+    def join(self, leaves: list[list[pa.Array]]) -> list[pa.Array]:
+        """The field, from the arrays of its leaves."""
         if len(leaves) == 1:
             return [join_leaves(self.field, self.kind, [array]) for array in leaves[0]]
         whole = [arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) for arrays in leaves]

@@ -51,12 +51,14 @@ class MiniBlockIndex:
         bounds: Shape (pages + 1,): the first chunk of each page, and the end.
         table: Their chunks.
         dictionary: Items of their dictionaries, one after the other; None if they have none.
+        kind: The same object for pages of one file whose chunks can be decoded together.
     """
 
     layouts: tuple[MiniBlockLayout, ...]
     bounds: Int64s
     table: ChunkTable
     dictionary: Values | None
+    kind: object
 
 
 def _join_indexes(indexes: Sequence[MiniBlockIndex]) -> MiniBlockIndex:
@@ -69,7 +71,21 @@ def _join_indexes(indexes: Sequence[MiniBlockIndex]) -> MiniBlockIndex:
         bounds=starts_of(np.array([one.bounds[-1] for one in indexes])),
         table=chunk_table.join_tables([one.table for one in indexes]),
         dictionary=join_values(dictionaries) if dictionaries else None,
+        kind=indexes[0].kind,
     )
+
+
+def join_dictionaries(column: Column, numbers: tuple[int, ...]) -> Values:
+    """Items of the dictionaries of some pages, one after the other; what was joined last is kept."""
+    if len(numbers) > 1 and numbers not in column.dictionaries:
+        if len(column.dictionaries) >= _MAX_JOINED:
+            column.dictionaries.clear()
+        found = [column.indexes[number].dictionary for number in numbers]
+        column.dictionaries[numbers] = join_values([one for one in found if one is not None])
+    joined = column.indexes[numbers[0]].dictionary if len(numbers) == 1 else column.dictionaries[numbers]
+    if joined is None:
+        raise CorruptDataError("a dictionary page without dictionary")
+    return joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +101,8 @@ class Column:
         layouts: Layouts of pages, as far as they were needed.
         indexes: Indexes of mini-block pages, as far as they were read.
         joined: Indexes of the groups of pages that rows were picked from last.
+        dictionaries: Dictionaries of the groups of pages that rows were picked from last.
+        kinds: What pages of the file are alike in; shared by its columns.
     """
 
     path: LeafPath
@@ -95,11 +113,27 @@ class Column:
     layouts: dict[int, PageLayout] = field(default_factory=dict)
     indexes: dict[int, MiniBlockIndex] = field(default_factory=dict)
     joined: dict[tuple[int, ...], MiniBlockIndex] = field(default_factory=dict)
+    dictionaries: dict[tuple[int, ...], Values] = field(default_factory=dict)
+    kinds: dict[object, object] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
         """Top-level rows in all pages."""
         return int(self.first_rows[-1]) // self.path.items_per_row
+
+    def parts(self, rows: Rows) -> list[Part]:
+        """Rows of the column as rows of its pages; in fixed-size lists of structs items.
+
+        Raises:
+            CorruptDataError: The column ends before the last row.
+        """
+        last = rows.stop if isinstance(rows, range) else int(rows[-1]) + 1
+        if last > self.first_rows[-1]:
+            raise CorruptDataError(f"field {self.path.leaf.name!r} has {self.num_rows} rows in this file, not {last}")
+        return [
+            Part(number, self.pages[number], self.layout(number), inside)
+            for number, inside in split_rows(self.first_rows, rows)
+        ]
 
     def layout(self, number: int) -> PageLayout:
         """The layout of a page; decoded when it is first asked for."""
@@ -138,19 +172,6 @@ def _check_page(page: Page, layout: PageLayout) -> None:
         raise CorruptDataError(f"a page has {count} buffers, which does not fit its layout")
 
 
-def _parts(column: Column, rows: Rows) -> Iterator[Part]:
-    """Rows of a column as rows of its pages.
-
-    Raises:
-        CorruptDataError: The column ends before the last row.
-    """
-    last = rows.stop if isinstance(rows, range) else int(rows[-1]) + 1
-    if last > column.first_rows[-1]:
-        raise CorruptDataError(f"field {column.path.leaf.name!r} has {column.num_rows} rows in this file, not {last}")
-    for number, inside in split_rows(column.first_rows, rows):
-        yield Part(number, column.pages[number], column.layout(number), inside)
-
-
 def _items(rows: Rows, per_row: int) -> Rows:
     """The items of fixed-size lists, for rows."""
     if per_row == 1:
@@ -170,8 +191,8 @@ def plan_rows(column: Column, rows: Rows) -> Plan:
     Returns:
         Arrays (`page.to_arrow`) that hold the rows one after the other.
     """
-    parts = list(_parts(column, _items(rows, column.path.items_per_row)))
-    wanted = [_index_ranges(column, part) for part in parts]
+    parts = column.parts(_items(rows, column.path.items_per_row))
+    wanted = [index_ranges(column, part) for part in parts]
     buffers = yield [one for ranges in wanted for one in ranges]
     found = iter(buffers)
     indexes = [[buffer_view(next(found), np.uint8) for _ in ranges] for ranges in wanted]
@@ -180,7 +201,7 @@ def plan_rows(column: Column, rows: Rows) -> Plan:
     return [group.decode(found) for group, found in zip(groups, memories, strict=True)]
 
 
-def _index_ranges(column: Column, part: Part) -> Ranges:
+def index_ranges(column: Column, part: Part) -> Ranges:
     """Where it stands where the rows of a part are."""
     match part.layout:
         case MiniBlockLayout():
@@ -269,12 +290,10 @@ class _ConstantGroup:
     def decode(self, found: Found) -> pa.Array:
         del found  # there is no data beyond the index
         rows = self.part.rows
-        whole = range(int(rows[0]), int(rows[-1]) + 1)
         decoded = constant.decode(
-            self.layout, self.buffers, self.column.kind, num_rows=self.part.page.num_rows, rows=whole
+            self.layout, self.buffers, self.column.kind, num_rows=self.part.page.num_rows, rows=rows
         )
-        array = to_arrow(decoded, self.column.path, self.column.kind, len(whole))
-        return array if isinstance(rows, range) else pick(array, rows - whole.start)
+        return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
 
 
 _Group: TypeAlias = _MiniBlockGroup | _FullZipGroup | _ConstantGroup
@@ -314,6 +333,24 @@ def _mini_block(layout: PageLayout) -> MiniBlockLayout:
     return layout
 
 
+def load_index(column: Column, part: Part, buffers: Sequence[pa.Buffer]) -> None:
+    """Keep the index of a mini-block page.
+
+    Args:
+        column: The column.
+        part: Rows of the page.
+        buffers: What `index_ranges` asked for.
+    """
+    views = [buffer_view(one, np.uint8) for one in buffers]
+    column.indexes[part.number] = _mini_block_index(column, part, _mini_block(part.layout), views)
+
+
+def _kind(column: Column, layout: MiniBlockLayout) -> object:
+    key = (layout.values, layout.definition, layout.layers, layout.dictionary is None, layout.has_large_chunk)
+    key = (*key, layout.num_buffers, layout.rep)
+    return column.kinds.setdefault(key, key)
+
+
 def _mini_block_index(column: Column, part: Part, layout: MiniBlockLayout, buffers: list[Bytes]) -> MiniBlockIndex:
     position, size = part.page.buffers[1]
     starts, counts = chunk_table.decode_words(
@@ -333,6 +370,7 @@ def _mini_block_index(column: Column, part: Part, layout: MiniBlockLayout, buffe
         bounds=np.array([0, len(counts)]),
         table=chunk_table.page_table(starts, counts, rows, position=position, first_row=first_row),
         dictionary=mini_block.decode_dictionary(layout, buffers[1]) if layout.dictionary is not None else None,
+        kind=_kind(column, layout),
     )
 
 

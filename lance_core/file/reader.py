@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import settled
-from lance_core.encoding.plans import together
 from lance_core.encoding.structural.page import rows_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
@@ -40,6 +39,9 @@ WINDOW_BYTES = 1 << 26
 
 COLUMN_WINDOW_BYTES = 1 << 24
 """Decoded bytes of one column that a scan holds, unless one batch needs more."""
+
+_FEW_ROWS = 64
+"""Up to so many consecutive rows are picked one by one: the chunks that hold them hold many more."""
 
 
 class DataFileReader:
@@ -156,7 +158,8 @@ class DataFileReader:
             if rows[0] < 0:
                 raise InvalidInputError(f"there is no row {int(rows[0])}")
             self._check_end(wanted, int(rows[-1]) + 1)
-            dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if int(rows[-1]) - int(rows[0]) < len(rows) else rows
+            is_range = int(rows[-1]) - int(rows[0]) < len(rows) and len(rows) > _FEW_ROWS
+            dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
             arrays = [_slice(one, 0, len(rows)) for one in self._read(wanted, dense)]
             if places is not None:
                 arrays = [array.take(rows_array(places)) for array in arrays]
@@ -179,7 +182,7 @@ class DataFileReader:
 
     def _read(self, wanted: list[FieldReader], rows: Rows) -> list[list[pa.Array]]:
         """For each field its rows, in one or more arrays."""
-        return self._file.run(together([one.plan(rows) for one in wanted]))
+        return self._file.run(self._content.plan(wanted, rows))
 
     def _remembered(self, projection: Schema, columns: Mapping[int, int]) -> tuple[pa.Schema, list[FieldReader]]:
         """Arrow schema and columns of a projection; many calls in a row ask for the same."""

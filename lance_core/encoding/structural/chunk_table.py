@@ -34,20 +34,37 @@ class ChunkTable:
     """The chunks of one page, or of several that are read together.
 
     Attributes:
-        starts: Shape (chunks,): positions in the file.
-        sizes: Shape (chunks,): bytes.
-        counts: Shape (chunks,): values in each chunk.
-        first_rows: Shape (chunks,): the first row of the column that starts in the chunk or behind it.
-        num_rows: Shape (chunks,): rows that start in the chunk.
+        grid: Shape (5, chunks): `starts`, `sizes`, `counts`, `first_rows` and `num_rows`, picked at one go.
         has_preamble: Shape (chunks,): True if the chunk begins in the middle of a row; None without lists.
     """
 
-    starts: Int64s
-    sizes: Int64s
-    counts: Int64s
-    first_rows: Int64s
-    num_rows: Int64s
+    grid: Int64s
     has_preamble: Mask | None
+
+    @property
+    def starts(self) -> Int64s:
+        """Shape (chunks,): positions in the file."""
+        return self.grid[0]
+
+    @property
+    def sizes(self) -> Int64s:
+        """Shape (chunks,): bytes."""
+        return self.grid[1]
+
+    @property
+    def counts(self) -> Int64s:
+        """Shape (chunks,): values in each chunk."""
+        return self.grid[2]
+
+    @property
+    def first_rows(self) -> Int64s:
+        """Shape (chunks,): the first row of the column that starts in the chunk or behind it."""
+        return self.grid[3]
+
+    @property
+    def num_rows(self) -> Int64s:
+        """Shape (chunks,): rows that start in the chunk."""
+        return self.grid[4]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +165,13 @@ def page_table(
         first_row: Number of the page's first row.
     """
     first_rows, has_preamble = (starts_of(counts), None) if rows is None else rows
-    return ChunkTable(
-        starts=starts[:-1] + position,
-        sizes=starts[1:] - starts[:-1],
-        counts=counts,
-        first_rows=first_rows[:-1] + first_row,
-        num_rows=first_rows[1:] - first_rows[:-1],
-        has_preamble=None if has_preamble is None else has_preamble[:-1],
-    )
+    grid = np.empty((5, len(counts)), np.int64)
+    np.add(starts[:-1], position, out=grid[0])
+    np.subtract(starts[1:], starts[:-1], out=grid[1])
+    grid[2] = counts
+    np.add(first_rows[:-1], first_row, out=grid[3])
+    np.subtract(first_rows[1:], first_rows[:-1], out=grid[4])
+    return ChunkTable(grid=grid, has_preamble=None if has_preamble is None else has_preamble[:-1])
 
 
 def join_tables(tables: Sequence[ChunkTable]) -> ChunkTable:
@@ -164,11 +180,7 @@ def join_tables(tables: Sequence[ChunkTable]) -> ChunkTable:
         return tables[0]
     preambles = [one.has_preamble for one in tables if one.has_preamble is not None]
     return ChunkTable(
-        starts=np.concatenate([one.starts for one in tables]),
-        sizes=np.concatenate([one.sizes for one in tables]),
-        counts=np.concatenate([one.counts for one in tables]),
-        first_rows=np.concatenate([one.first_rows for one in tables]),
-        num_rows=np.concatenate([one.num_rows for one in tables]),
+        grid=np.concatenate([one.grid for one in tables], axis=1),
         has_preamble=np.concatenate(preambles) if preambles else None,
     )
 

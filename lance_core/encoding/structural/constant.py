@@ -26,7 +26,7 @@ from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.physical.memory import gather
-from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
+from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def, pick_levels
 from lance_core.encoding.structural.page import Decoded, EncodedPage
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
@@ -45,16 +45,16 @@ _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def decode(
-    layout: ConstantLayout, buffers: Sequence[Bytes], kind: pa.DataType, *, num_rows: int, rows: range
+    layout: ConstantLayout, buffers: Sequence[Bytes], kind: pa.DataType, *, num_rows: int, rows: range | Int64s
 ) -> Decoded:
-    """Decode some consecutive rows of a page.
+    """Decode some rows of a page.
 
     Args:
         layout: Layout of the page.
         buffers: All its buffers.
         kind: Arrow type of the leaf.
         num_rows: Rows of the page.
-        rows: Rows that are wanted.
+        rows: Rows that are wanted, ascending.
 
     Raises:
         CorruptDataError: Buffers that do not fit the layout.
@@ -73,8 +73,10 @@ def decode(
     return Decoded(levels=levels, values=values, num_slots=num_slots)
 
 
-def _cut(levels: Levels, rows: range) -> Levels:
-    """The levels of some consecutive rows."""
+def _cut(levels: Levels, rows: range | Int64s) -> Levels:
+    """The levels of some rows."""
+    if not isinstance(rows, range):
+        return pick_levels(levels, rows)[0]
     start, stop = rows.start, rows.stop
     if levels.rep is not None:
         starts = np.append(np.flatnonzero(levels.rep == max_rep(levels.layers)), len(levels.rep))

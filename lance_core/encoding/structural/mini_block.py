@@ -27,11 +27,10 @@ from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_packed
 from lance_core.encoding.choose_dictionary import encode_dictionary
 from lance_core.encoding.choose_levels import encode_level_chunks
-from lance_core.encoding.physical.memory import aranges, empty, gather_windows, starts_of
-from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, widen
+from lance_core.encoding.physical.memory import empty, gather_windows, starts_of
+from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, pick_levels, widen
 from lance_core.encoding.structural import blob
 from lance_core.encoding.structural.chunk_table import encode_repetition_index, encode_words
-from lance_core.encoding.structural.level_points import decode_level_points
 from lance_core.encoding.structural.page import Decoded, EncodedPage
 from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues
 from lance_core.errors import CorruptDataError
@@ -114,7 +113,7 @@ def decode(memory: Bytes, run: ChunkRun, *, rows: Int64s | None, keeps_dictionar
     layout, counts = run.layouts[0], run.counts
     if any(registry.num_buffers(layout.values) != one.num_buffers for one in run.layouts):
         raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
-    num_levels, buffer_starts, buffer_sizes = _read_headers(memory, run.starts, run.sizes, layout)
+    num_levels, buffer_starts, buffer_sizes = read_headers(memory, run.starts, run.sizes, layout)
     num_short = (layout.rep is not None) + (layout.definition is not None)
     buffers = (memory,) * layout.num_buffers
     chunks = Chunks(buffers=buffers, starts=buffer_starts[num_short:], sizes=buffer_sizes[num_short:], counts=counts)
@@ -124,12 +123,9 @@ def decode(memory: Bytes, run: ChunkRun, *, rows: Int64s | None, keeps_dictionar
         Chunks(buffers=(memory,), starts=buffer_starts[at : at + 1], sizes=buffer_sizes[at : at + 1], counts=num_levels)
         for at in range(num_short)
     ]
-    levels = None if rows is None else _pick_definition(run, level_chunks, rows)
-    positions = rows
-    if levels is None:
-        levels = _decode_levels(run, level_chunks, num_levels if num_short else counts)
-        if rows is not None:
-            levels, positions = _pick_levels(levels, rows)
+    levels, positions = _decode_levels(run, level_chunks, num_levels if num_short else counts), rows
+    if rows is not None:
+        levels, positions = pick_levels(levels, rows)
     values = registry.decode_chunks(layout.values, chunks) if positions is None else _pick(layout, chunks, positions)
     if layout.blob_layers is not None:
         return blob.describe(layout.blob_layers, values)
@@ -149,39 +145,13 @@ def _decode_levels(run: ChunkRun, level_chunks: list[Chunks], num_levels: Int64s
     return _join_levels(run, rep, definition, num_levels)
 
 
-def _pick_definition(run: ChunkRun, level_chunks: list[Chunks], rows: Int64s) -> Levels | None:
-    """The levels of some rows, if that needs no others: without lists, in pages that are all alike."""
-    layout = run.layouts[0]
-    if layout.rep is not None or run.shared(lambda one: (one.definition, one.layers)) is None:
-        return None
-    if layout.definition is None:
-        return Levels(layout.layers, None, None)
-    definition = decode_level_points(layout.definition, level_chunks[0], rows)
-    return None if definition is None else Levels(layout.layers, None, definition)
-
-
-def _pick_levels(levels: Levels, rows: Int64s) -> tuple[Levels, Int64s]:
-    """The levels of some rows, and the positions of their values."""
-    rep, definition = levels.rep, levels.definition
-    if rep is None:
-        return Levels(levels.layers, None, None if definition is None else definition[rows]), rows
-    row_starts = np.append(np.flatnonzero(rep == max_rep(levels.layers)), len(rep))
-    if int(rows[-1]) + 1 >= len(row_starts):
-        raise CorruptDataError(f"chunks hold {len(row_starts) - 1} rows where the repetition index tells more")
-    begins = row_starts[rows]
-    entries = aranges(begins, row_starts[rows + 1] - begins)
-    if definition is None:
-        return Levels(levels.layers, rep[entries], None), entries
-    limit = max_visible_def(levels.layers)
-    picked = definition[entries]
-    slots = entries[picked <= limit]
-    slots = slots - np.flatnonzero(definition > limit).searchsorted(slots)
-    return Levels(levels.layers, rep[entries], picked), slots
-
-
 def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
     """Some of the values, if possible without decoding the others."""
-    points = registry.decode_points(layout.values, chunks, positions)
+    bounds = starts_of(chunks.counts)
+    if len(positions) and int(np.maximum.reduce(positions)) >= bounds[-1]:
+        raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")
+    chunk_of = bounds.searchsorted(positions, side="right") - 1
+    points = registry.decode_points(layout.values, chunks, chunk_of, positions - bounds[chunk_of])
     return take_values(registry.decode_chunks(layout.values, chunks), positions) if points is None else points
 
 
@@ -203,10 +173,14 @@ def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> Dictio
     return DictionaryValues(FixedValues(items + starts_of(num_items)[page_of]), run.dictionary, may_repeat=True)
 
 
-def _read_headers(
+def read_headers(
     memory: Bytes, starts: Int64s, sizes: Int64s, layout: MiniBlockLayout
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Levels per chunk, and position and size of each buffer: shape (buffers, chunks), levels first."""
+    """Levels per chunk, and position and size of each buffer: shape (buffers, chunks), levels first.
+
+    Raises:
+        CorruptDataError: A buffer leaves its chunk.
+    """
     num_short = (layout.rep is not None) + (layout.definition is not None)
     widths = [2] * num_short + [4 if layout.has_large_chunk else 2] * layout.num_buffers
     header_size = _pad8(2 + sum(widths))

@@ -24,6 +24,13 @@ SIZES = [0, 1, 2, 7, 1023, 1024, 1025, 4096, 9001]
 some = settings(derandomize=True, deadline=None, max_examples=80)
 
 
+def places(counts, positions):
+    """The chunk of each position, and which of its values it is."""
+    bounds = np.append(0, np.cumsum(np.clip(counts, 0, 1 << 32)))
+    chunk_of = np.clip(np.searchsorted(bounds, positions, side="right") - 1, 0, max(0, len(counts) - 1))
+    return chunk_of, positions - bounds[chunk_of]
+
+
 def rng(seed=0):
     return np.random.default_rng(seed)
 
@@ -104,7 +111,7 @@ def test_points_are_what_all_the_chunks_hold_there(as_page, assert_same, values,
     positions = rng(count).integers(0, len(values), count) if len(values) else np.empty(0, np.int64)
     positions = np.sort(positions) if in_order else positions
     encoding, chunks = choose.encode_chunks(values)
-    points = registry.decode_points(encoding, as_page(chunks), positions)
+    points = registry.decode_points(encoding, as_page(chunks), *places(chunks.counts, positions))
     if points is None:
         assert isinstance(encoding, Rle | General | FixedSizeList)
     else:

@@ -23,6 +23,13 @@ from lance_core.format.encodings import (
 )
 
 
+def places(counts, positions):
+    """The chunk of each position, and which of its values it is."""
+    bounds = np.append(0, np.cumsum(np.clip(counts, 0, 1 << 32)))
+    chunk_of = np.clip(np.searchsorted(bounds, positions, side="right") - 1, 0, max(0, len(counts) - 1))
+    return chunk_of, positions - bounds[chunk_of]
+
+
 def sample_pages():
     rng = np.random.default_rng(0)
     words = rng.integers(0, 1000, 3000).astype("<u4")
@@ -59,7 +66,7 @@ def decode_points(encoding, chunks):
     """Some of the values, or None if they were found to be damaged."""
     total = max(1, int(np.clip(chunks.counts, 0, 1 << 32).sum()))
     try:
-        return registry.decode_points(encoding, chunks, np.array([0, total // 2, total - 1]))
+        return registry.decode_points(encoding, chunks, *places(chunks.counts, np.array([0, total // 2, total - 1])))
     except (CorruptDataError, UnsupportedError):
         return None
 

@@ -11,36 +11,43 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
 
 
+def points(encoding, chunks, positions):
+    bounds = np.append(0, np.cumsum(chunks.counts))
+    chunk_of = np.searchsorted(bounds, positions, side="right") - 1
+    return decode_level_points(encoding, chunks, chunk_of, positions - bounds[chunk_of])
+
+
 def test_single_levels_of_runs():
     levels = np.repeat(np.arange(40) % 3, 300).astype(np.uint16)
     encoding, chunks = encode_level_chunks(levels, np.array([0, 4096, 8192, len(levels)]))
     assert isinstance(encoding, Rle)
     positions = np.array([0, 299, 300, 4095, 4096, 8191, 8192, len(levels) - 1])
-    assert decode_level_points(encoding, chunks, positions).tolist() == levels[positions].tolist()
+    assert points(encoding, chunks, positions).tolist() == levels[positions].tolist()
 
 
 @pytest.mark.parametrize("top", [1, 2, 5])
-@pytest.mark.parametrize("counts", [[5], [4096, 4096, 1000], [1024, 1024], [2048, 3]])
+@pytest.mark.parametrize("counts", [[5], [4096, 4096, 1000], [1024, 1024], [2048, 3], [1030]])
 def test_single_levels(counts, top):
     rng = np.random.default_rng(1)
     levels = rng.integers(0, top + 1, sum(counts)).astype(np.uint16)
     encoding, chunks = encode_level_chunks(levels, np.append(0, np.cumsum(counts)))
-    positions = np.unique(rng.integers(0, len(levels), 50))
-    found = decode_level_points(encoding, chunks, positions)
-    if found is not None:
-        assert (found == registry.decode_level_chunks(encoding, chunks)[positions]).all()
-    assert found is not None or isinstance(encoding, OutOfLineBitpacking)  # raw tails are left to others
+    positions = np.unique(np.append(rng.integers(0, len(levels), 50), len(levels) - 1))
+    assert (points(encoding, chunks, positions) == levels[positions]).all()
+    assert (points(encoding, chunks, positions) == registry.decode_level_chunks(encoding, chunks)[positions]).all()
 
 
-def test_what_must_be_decoded_whole():
+def test_damage_is_found():
     chunks = Chunks(
         buffers=(np.zeros(64, np.uint8),),
         starts=np.array([[0]]),
         sizes=np.array([[64]]),
-        counts=np.array([10]),
+        counts=np.array([40]),
     )
-    for encoding in (OutOfLineBitpacking(16, 0), None, Flat(32)):
-        assert decode_level_points(encoding, chunks, np.array([3])) is None
+    position = np.array([3])
+    assert points(OutOfLineBitpacking(16, 0), chunks, position).tolist() == [0]
+    for encoding in (OutOfLineBitpacking(16, 7), OutOfLineBitpacking(16, 17), Flat(16), Flat(32)):
+        with pytest.raises(CorruptDataError):
+            points(encoding, chunks, position)
     beyond = Chunks(buffers=chunks.buffers, starts=np.array([[8]]), sizes=chunks.sizes, counts=chunks.counts)
     with pytest.raises(CorruptDataError):
-        decode_level_points(Flat(16), beyond, np.array([3]))
+        points(Flat(16), beyond, position)

@@ -1,0 +1,95 @@
+"""Single values out of mini-block chunks without lists, whichever pages and columns they are of.
+
+The price of a numpy call is paid once for all columns that are encoded alike, not once for each: a table of 500
+columns has few encodings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding import registry
+from lance_core.encoding.arrow_values import take_values
+from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.structural.level_points import decode_level_points
+from lance_core.encoding.structural.mini_block import read_headers
+from lance_core.encoding.values import Chunks
+from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.encoding.repdef import LevelArray
+    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.format.page_layout import MiniBlockLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Wanted values and the chunks that hold them.
+
+    Attributes:
+        chunks: Shape (3, chunks): positions in the file, bytes and numbers of values; each chunk once.
+        chunk_of: Shape (n,): the chunk of each value.
+        index: Shape (n,): which of the chunk's values it is.
+    """
+
+    chunks: Int64s
+    chunk_of: Int64s
+    index: Int64s
+
+
+def find_points(grids: Sequence[Int64s], rows: Sequence[Int64s]) -> Points:
+    """The points of some rows.
+
+    Args:
+        grids: For each page what the chunk table says of the chunk of each row, shape (5, n); see `ChunkTable.grid`.
+        rows: For each page the ascending rows, shape (n,).
+    """
+    grid = grids[0] if len(grids) == 1 else np.concatenate(grids, axis=1)
+    wanted = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    index = wanted - grid[3]
+    is_new = np.empty(len(index), np.bool_)
+    is_new[:1] = True
+    np.not_equal(grid[0, 1:], grid[0, :-1], out=is_new[1:])
+    if is_new.all():
+        return Points(grid[:3], np.arange(len(index)), index)
+    return Points(grid[:3, is_new], np.cumsum(is_new) - 1, index)
+
+
+def decode_points(
+    memory: Bytes, starts: Int64s, points: Points, layout: MiniBlockLayout
+) -> tuple[LevelArray | None, Values]:
+    """Definition levels and values, or places in a dictionary.
+
+    Args:
+        memory: Holds the chunks.
+        starts: Shape (chunks,): where they lie in the memory.
+        points: What is wanted.
+        layout: Layout of the pages, none of which has lists.
+
+    Raises:
+        CorruptDataError: Chunks that do not fit their page.
+    """
+    if registry.num_buffers(layout.values) != layout.num_buffers:
+        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
+    counts = points.chunks[2]
+    num_levels, buffer_starts, buffer_sizes = read_headers(memory, starts, points.chunks[1], layout)
+    definition = None
+    first = 0
+    if layout.definition is not None:
+        if (num_levels != counts).any():
+            raise CorruptDataError("a chunk without lists has another number of levels than of values")
+        levels = Chunks(buffers=(memory,), starts=buffer_starts[:1], sizes=buffer_sizes[:1], counts=counts)
+        definition = decode_level_points(layout.definition, levels, points.chunk_of, points.index)
+        first = 1
+    buffers = (memory,) * layout.num_buffers
+    chunks = Chunks(buffers=buffers, starts=buffer_starts[first:], sizes=buffer_sizes[first:], counts=counts)
+    values = registry.decode_points(layout.values, chunks, points.chunk_of, points.index)
+    if values is None:
+        positions = starts_of(counts)[points.chunk_of] + points.index
+        values = take_values(registry.decode_chunks(layout.values, chunks), positions)
+    return definition, values
