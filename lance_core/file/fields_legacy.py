@@ -29,7 +29,7 @@ from lance_core.format.legacy_file import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lance_core.encoding.plans import Rows, Steps
     from lance_core.encoding.v2_0.buffers import Buffers
@@ -37,7 +37,23 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Int64s
     from lance_core.file.field_reader import FieldReader
     from lance_core.file.source import FileBytes
+    from lance_core.format.legacy_file import LegacyStatistics
     from lance_core.format.schema import Field, Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStatistics:
+    """What a file tells of the values of one field in each of its batches, as it was before nulls got lost.
+
+    Attributes:
+        null_count: Shape (batches,): nulls.
+        minimum: One value for each batch that none is less than, null if unknown; NaN does not count.
+        maximum: Likewise the other end.
+    """
+
+    null_count: Int64s
+    minimum: pa.Array
+    maximum: pa.Array
 
 
 class ContentLegacy:
@@ -131,6 +147,39 @@ class ContentLegacy:
         for number, data in zip(missing, self._file.fetch(ranges), strict=True):
             self._tables[number] = decode_page_table(data.to_pybytes(), limit=self._limit)
         return self._tables
+
+    @property
+    def batch_offsets(self) -> Int64s:
+        """Shape (batches + 1,): first row of each batch, and the number of rows."""
+        return self._metadata.batch_offsets
+
+    def statistics(self, fields: Collection[int]) -> dict[int, BatchStatistics]:
+        """Statistics of fields, by id; many have none."""
+        known = self._metadata.statistics
+        if known is None or len(self.batch_offsets) < 2:
+            return {}
+        return {one: self._statistics(known, known.fields[one]) for one in fields if one in known.fields}
+
+    def _statistics(self, known: LegacyStatistics, parts: tuple[Field, Field, Field]) -> BatchStatistics:
+        ranges = [known.entry_range(one) for one in parts]
+        if any(not 0 <= start < end <= self._limit for start, end in ranges):
+            raise CorruptDataError("the statistics lie outside the file", offset=known.page_table_position)
+        entries = [decode_page_table(one.to_pybytes(), limit=self._limit)[0] for one in self._file.fetch(ranges)]
+        rows = range(len(self.batch_offsets) - 1)
+        if any(int(entry[1]) != len(rows) for entry in entries):
+            raise CorruptDataError("the statistics are not those of the file's batches")
+        # Unknown bounds are stored as empty strings; old writers called them not nullable nevertheless.
+        null_count, minimum, maximum = self._file.run(
+            together(
+                [
+                    read_page(((int(entry[0]), self._limit - int(entry[0])),), rows, one.to_arrow().type, nullable=True)
+                    for one, entry in zip(parts, entries, strict=True)
+                ]
+            )
+        )
+        if null_count.type != pa.int64():
+            raise CorruptDataError(f"the numbers of nulls are {null_count.type}")
+        return BatchStatistics(null_count=null_count.to_numpy(), minimum=minimum, maximum=maximum)
 
     def _message(self, position: int) -> bytes:
         """A message with its size in front."""

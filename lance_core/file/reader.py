@@ -24,11 +24,12 @@ from lance_core.format.file_version import decode_footer_version
 from lance_core.format.footer import decode_version
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Collection, Generator, Iterator, Mapping
 
     from lance_core.encoding.plans import Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.field_reader import Content, FieldReader
+    from lance_core.file.fields_legacy import BatchStatistics
     from lance_core.file.outline import FileOutline
     from lance_core.format.file_version import FileVersion
     from lance_core.format.schema import Schema
@@ -101,6 +102,23 @@ class DataFileReader:
             if self._version.name == "0.1":
                 raise InvalidInputError("files of version 0.1 have no global buffers")
             return Container(self._file).global_buffer(number)
+
+    def batch_statistics(self, fields: Collection[int]) -> tuple[Int64s, dict[int, BatchStatistics]]:
+        """What the file itself tells of the values of fields; only files of version 0.1 do.
+
+        Args:
+            fields: Ids.
+
+        Returns:
+            Shape (batches + 1,), first row of each batch and the end; and the statistics that there are, by id.
+
+        Raises:
+            CorruptDataError: The file is damaged.
+        """
+        with self._blaming_file():
+            if not isinstance(self._content, ContentLegacy):
+                return np.array([0, self._described()[1]], np.int64), {}
+            return self._content.batch_offsets, self._content.statistics(fields)
 
     def scan(
         self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int

@@ -7,13 +7,18 @@
 
 Page table: for each field id from the file's first one on, and for each batch, i64 position and i64 length (rows; for
 lists, rows + 1); zeros for structs and for ids that are not there. Little-endian. Source: messages ``Metadata`` of
-package ``lance.file`` and ``Manifest`` of package ``lance.table``. Statistics are not read.
+package ``lance.file`` and ``Manifest`` of package ``lance.table``.
+
+Statistics, where there are any, are one more table of pages with a schema of its own: for each data field a struct
+named like the field's id, with the fields ``null_count``, ``min_value`` and ``max_value``; each page has one value for
+each batch.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +28,35 @@ from lance_core._proto import file_pb2, table_pb2
 from lance_core.errors import CorruptDataError
 from lance_core.format.schema import Schema, decode_fields
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_core.format.schema import Field
+
 _FOOTER = struct.Struct("<qHH4s")
 SIZE_BYTES = 4
 _ENTRY_BYTES = 16
+
+
+_STATISTICS = ("null_count", "min_value", "max_value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegacyStatistics:
+    """Where the statistics of a file lie (message ``Metadata.StatisticsMetadata``).
+
+    Attributes:
+        page_table_position: Position of their page table.
+        fields: By id of a data field: the fields of its number of nulls, its minimum and its maximum.
+    """
+
+    page_table_position: int
+    fields: Mapping[int, tuple[Field, Field, Field]]
+
+    def entry_range(self, field: Field) -> tuple[int, int]:
+        """Absolute position of a field's entry in the page table."""
+        start = self.page_table_position + field.id * _ENTRY_BYTES
+        return start, start + _ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +67,13 @@ class LegacyMetadata:
         schema_position: Position of the schema.
         page_table_position: Position of the page table.
         batch_offsets: Shape (batches + 1,): first row of each batch, and the number of rows.
+        statistics: None if there are none.
     """
 
     schema_position: int
     page_table_position: int
     batch_offsets: npt.NDArray[np.int64]
+    statistics: LegacyStatistics | None = None
 
     def table_range(self, row: int) -> tuple[int, int]:
         """Absolute position of a row of the page table."""
@@ -85,7 +118,19 @@ def decode_legacy_metadata(data: bytes) -> LegacyMetadata:
         schema_position=message.manifest_position,
         page_table_position=message.page_table_position,
         batch_offsets=offsets,
+        statistics=_decode_statistics(message.statistics) if message.HasField("statistics") else None,
     )
+
+
+def _decode_statistics(message: file_pb2.Metadata.StatisticsMetadata) -> LegacyStatistics:
+    """Fields that are not described in full are left out: readers do without their statistics."""
+    found: dict[int, tuple[Field, Field, Field]] = {}
+    for one in decode_fields(message.schema, {}).fields:
+        parts = {child.name: child for child in one.children}
+        if one.name.isascii() and one.name.isdigit() and all(name in parts for name in _STATISTICS):
+            null_count, minimum, maximum = (parts[name] for name in _STATISTICS)
+            found[int(one.name)] = (null_count, minimum, maximum)
+    return LegacyStatistics(page_table_position=message.page_table_position, fields=found)
 
 
 def decode_legacy_schema(data: bytes) -> Schema:

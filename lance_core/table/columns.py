@@ -51,6 +51,11 @@ def split_projection(projection: Schema, files: Sequence[DataFile]) -> tuple[Fil
     return tuple(parts)
 
 
+def is_legacy(file: DataFile) -> bool:
+    """True for files of version 0.1."""
+    return file.file_major_version == 0 and file.file_minor_version < 3
+
+
 def _column_indices(file: DataFile) -> Sequence[int]:
     if not file.column_indices:
         # Files of version 0.1 list no columns: their page table has a row for each id from the first one on.

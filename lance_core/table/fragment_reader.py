@@ -13,12 +13,13 @@ import pyarrow as pa
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.paths import data_file_path
 from lance_core.format.row_ids import decode_row_ids
-from lance_core.table.columns import join_columns, split_projection
+from lance_core.table.columns import is_legacy, join_columns, split_projection
 from lance_core.table.deletions import Offsets, live_mask, load_deletions, offsets_of_live
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from lance_core.file.fields_legacy import BatchStatistics
     from lance_core.file.reader import DataFileReader
     from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
@@ -104,6 +105,14 @@ class FragmentReader:
         if position != end:
             path = data_file_path(parts[0].file)
             raise CorruptDataError(f"the data file has {position} rows, its fragment needs {end}", path=path)
+
+    def batch_statistics(self, projection: Schema) -> list[tuple[npt.NDArray[np.int64], Mapping[int, BatchStatistics]]]:
+        """For each data file that tells something of the values of a projection: its batches, and what it tells.
+
+        Newer files tell nothing, and are not opened.
+        """
+        parts = [part for part in split_projection(projection, self.fragment.files) if is_legacy(part.file)]
+        return [self._open(part).batch_statistics(part.columns.keys()) for part in parts]
 
     def take(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> list[pa.Array]:
         """Read single rows.

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import settled
 from lance_core.format.schema import Schema
+from lance_core.table.candidates import candidate_ranges
 from lance_core.table.fragment_reader import FragmentReader, Rows
 from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, ScanPlan, path_steps
 
@@ -127,11 +128,12 @@ def _matches(
     reader: FragmentReader, plan: ScanPlan, start: int, end: int
 ) -> Iterator[tuple[Rows, npt.NDArray[np.bool_]]]:
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
-    for rows in reader.scan(plan.filter_projection, start=start, end=end, batch_size=plan.batch_size):
-        batch = _predicate_batch(reader, plan, rows)
-        mask = plan.predicate.mask(batch).to_numpy(zero_copy_only=False)
-        live = reader.live_mask(rows.start, rows.start + rows.num_rows)
-        yield rows, mask if live is None else mask & live
+    for low, high in candidate_ranges(reader, plan, start, end):
+        for rows in reader.scan(plan.filter_projection, start=low, end=high, batch_size=plan.batch_size):
+            batch = _predicate_batch(reader, plan, rows)
+            mask = plan.predicate.mask(batch).to_numpy(zero_copy_only=False)
+            live = reader.live_mask(rows.start, rows.start + rows.num_rows)
+            yield rows, mask if live is None else mask & live
 
 
 def _predicate_batch(reader: FragmentReader, plan: ScanPlan, rows: Rows) -> pa.RecordBatch:
