@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import check_unsupported
-from lance_core.methods import changing, committing, history, maintaining, reading, settings
+from lance_core.methods import changing, committing, evolving, history, maintaining, reading, settings
 from lance_core.optimize import DatasetOptimizer
 from lance_core.stats import LanceStats
 from lance_core.store.open import open_store
@@ -182,6 +182,13 @@ class LanceDataset:
     replace_where = changing.replace_where
     update = changing.update
     merge_insert = changing.merge_insert
+    add_columns = evolving.add_columns
+    merge = evolving.merge
+    alter_columns = evolving.alter_columns
+    drop_columns = evolving.drop_columns
+    replace_schema_metadata = evolving.replace_schema_metadata
+    replace_field_metadata = evolving.replace_field_metadata
+    update_field_metadata = evolving.update_field_metadata
     commit = staticmethod(committing.commit)
     update_config = settings.update_config
     update_metadata = settings.update_metadata

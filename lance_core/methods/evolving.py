@@ -1,0 +1,363 @@
+"""Methods of `LanceDataset` that change its columns; each moves the object to the version it made.
+
+Rows that exist are not rewritten: new columns go into new files beside those there are, names and nullability are
+metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_core.arguments import file_version
+from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
+from lance_core.format.operations import Merge, Project, UpdateConfig, UpdateMap
+from lance_core.format.schema import Schema
+from lance_core.table.checkpoint import Checkpoint
+from lance_core.table.column_files import ColumnWriter, Transform, with_file
+from lance_core.table.commit import commit
+from lance_core.table.evolution import (
+    altered,
+    find_path,
+    new_fields,
+    next_field_id,
+    with_null_fields,
+    without_columns,
+)
+from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.ingest import read_input
+from lance_core.table.naming import naming
+from lance_core.table.redo import new_transaction
+from lance_core.table.scan import count_matching, scan_fragments
+from lance_core.table.scan_plan import plan_filter, plan_scan
+from lance_core.table.transforms import (
+    Lookup,
+    RowStream,
+    as_batch,
+    from_cast,
+    from_function,
+    from_lookup,
+    from_sql,
+    from_stream,
+    whole_table,
+)
+from lance_core.udf import BatchUDF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lance_core.dataset import LanceDataset
+    from lance_core.format.operations import Operation
+    from lance_core.table.evolution import Cast
+    from lance_core.table.snapshot import Snapshot
+
+_LEGACY = "0.1"
+_CHILDREN_MAY_LACK = ("2.2",)
+_STRUCTS_HAVE_COLUMNS = ("0.1", "2.0")
+_SAMPLE_ROWS = 8
+
+
+def add_columns(
+    dataset: LanceDataset,
+    transforms: Any,
+    read_columns: Sequence[str] | None = None,
+    reader_schema: pa.Schema | None = None,
+    batch_size: int | None = None,
+) -> None:
+    """Add columns; this object moves to the new version. Existing data files stay as they are.
+
+    If other commits add or change rows meanwhile, the commit is refused and what was written is removed.
+
+    Args:
+        transforms: A dict of column name to SQL expression over existing columns; a function from record batch to
+            batch of new columns (record batch, table or DataFrame), plain or made by `lance_core.batch_udf`, which can
+            keep a checkpoint; data in any form that `write_dataset` takes, with one row for each row of the table, in
+            its order; or a ``pyarrow.Field``, list of fields or schema for columns that are null in all rows, for
+            which nothing is written (a struct that exists brings fields that are new in it).
+        read_columns: What a function gets, all columns if None; also ``_rowid`` and ``_rowaddr``.
+        reader_schema: Arrow schema of data that is an iterable of batches.
+        batch_size: Rows that a function gets at a time.
+
+    Raises:
+        InvalidInputError: A name that is taken, an unknown column, data with another number of rows.
+        UnsupportedError: SQL or a type that is not supported.
+        CommitConflictError: Another commit changed rows or columns meanwhile; do it again.
+    """
+    snapshot = dataset.snapshot
+    nulls = _null_columns(transforms)
+    if nulls is not None:
+        with naming(snapshot.store):
+            schema = _schema_with_nulls(snapshot, nulls)
+        fragments = tuple(snapshot.manifest.fragments)
+        operation = Merge(fragments=fragments, schema=schema, preserves_nullability=True)
+        dataset.snapshot = _publish(snapshot, operation)
+        return
+    with naming(snapshot.store):
+        transform, rows, checkpoint_file = _transform(dataset, transforms, read_columns, reader_schema, batch_size)
+        fields = new_fields(snapshot.manifest.schema, transform.schema, next_field_id(snapshot.manifest))
+    schema = Schema((*snapshot.manifest.schema.fields, *fields.fields), snapshot.manifest.schema.metadata)
+    dataset.snapshot = _write(
+        dataset,
+        transform,
+        fields,
+        schema,
+        checkpoint_file=checkpoint_file,
+        at_end=rows.check_empty if rows is not None else lambda: None,
+    )
+
+
+def merge(
+    dataset: LanceDataset, data_obj: Any, left_on: str, right_on: str | None = None, schema: pa.Schema | None = None
+) -> None:
+    """Add the columns of other data, joined by a key; this object moves to the new version.
+
+    Rows without a partner get null; if several rows of the data have one key, the first counts.
+
+    Args:
+        data_obj: The other data, as for `write_dataset`; it is held in memory.
+        left_on: Key column of the table; also ``_rowid`` or ``_rowaddr``.
+        right_on: Key column of the data; ``left_on`` if None.
+        schema: Arrow schema of data that is an iterable of batches.
+
+    Raises:
+        InvalidInputError: Unknown key columns, keys of different types, a name that is taken.
+        CommitConflictError: Another commit changed rows or columns meanwhile.
+    """
+    snapshot = dataset.snapshot
+    with naming(snapshot.store):
+        transform = from_lookup(Lookup(whole_table(data_obj, schema), right_on or left_on), left_on)
+        fields = new_fields(snapshot.manifest.schema, transform.schema, next_field_id(snapshot.manifest))
+    after = Schema((*snapshot.manifest.schema.fields, *fields.fields), snapshot.manifest.schema.metadata)
+    dataset.snapshot = _write(dataset, transform, fields, after)
+
+
+def alter_columns(dataset: LanceDataset, *alterations: Mapping[str, Any]) -> None:
+    """Rename columns, cast them, or change whether they may be null; this object moves to the new version.
+
+    Args:
+        alterations: Dicts with ``path`` (a name or dotted path) and any of ``name`` (the new one), ``data_type``
+            (Arrow type; integers to integers, floats or decimals, floats to floats, text to large text and so on;
+            only that column is written anew) and ``nullable``.
+
+    Raises:
+        InvalidInputError: An unknown column, a name that is taken, values that do not fit the new type, or nulls in a
+            column that shall not have any.
+        UnsupportedError: A cast between types that have nothing to do with one another.
+        CommitConflictError: Another commit changed what this one relies on.
+    """
+    snapshot = dataset.snapshot
+    if not alterations:
+        raise InvalidInputError("nothing to alter")
+    before = snapshot.manifest.schema
+    with naming(snapshot.store):
+        change = altered(before, alterations, next_field_id(snapshot.manifest))
+        for path in change.tightened:
+            _check_no_nulls(dataset, path)
+    if not change.casts:
+        operation = Project(schema=change.schema, preserves_nullability=not change.tightened)
+        dataset.snapshot = _publish(snapshot, operation)
+        return
+    _check_nested_casts(snapshot, change.casts)
+    fields = _joined_fields([one.field for one in change.casts])
+    transform = from_cast(change.casts, fields.to_arrow())
+    dataset.snapshot = _write(dataset, transform, fields, change.schema, preserves_nullability=not change.tightened)
+
+
+def drop_columns(dataset: LanceDataset, columns: Sequence[str]) -> None:
+    """Drop columns, or fields of structs by dotted paths; this object moves to the new version.
+
+    Only metadata changes; the bytes stay until files are compacted and old versions are cleaned up.
+
+    Raises:
+        InvalidInputError: An unknown column, or none would be left.
+        CommitConflictError: Another commit changed the columns meanwhile.
+    """
+    snapshot = dataset.snapshot
+    with naming(snapshot.store):
+        schema = without_columns(snapshot.manifest.schema, columns)
+    dataset.snapshot = _publish(snapshot, Project(schema=schema, preserves_nullability=True))
+
+
+def replace_schema_metadata(dataset: LanceDataset, new_metadata: Mapping[str, str]) -> None:
+    """Replace the metadata of the Arrow schema; this object moves to the new version."""
+    updates = UpdateMap(update_entries=dict(new_metadata), replace=True)
+    dataset.snapshot = _publish(dataset.snapshot, UpdateConfig(schema_metadata_updates=updates))
+
+
+def replace_field_metadata(dataset: LanceDataset, field_name: str, new_metadata: Mapping[str, str]) -> None:
+    """Replace the metadata of one column; this object moves to the new version."""
+    update_field_metadata(dataset, {field_name: new_metadata}, replace=True)
+
+
+def update_field_metadata(
+    dataset: LanceDataset, field_updates: Mapping[str, Mapping[str, str | None]], *, replace: bool = False
+) -> None:
+    """Change the metadata of columns; this object moves to the new version.
+
+    Args:
+        field_updates: Name or dotted path to new entries; None removes a key.
+        replace: Make these the only ones.
+
+    Raises:
+        InvalidInputError: An unknown column.
+    """
+    snapshot = dataset.snapshot
+    with naming(snapshot.store):
+        ids = {path: find_path(snapshot.manifest.schema, path)[-1].id for path in field_updates}
+    updates = {
+        ids[path]: UpdateMap(update_entries=dict(entries), replace=replace) for path, entries in field_updates.items()
+    }
+    dataset.snapshot = _publish(snapshot, UpdateConfig(field_metadata_updates=updates))
+
+
+# --------------------------------------------------------------------------------------------------- what they share
+
+
+def make_transform(
+    dataset: LanceDataset,
+    source: Any,
+    read_columns: Sequence[str] | None,
+    batch_size: int | None,
+) -> Transform | None:
+    """The transform for SQL or a function; None for anything else."""
+    schema = dataset.snapshot.manifest.schema.to_arrow()
+    if isinstance(source, dict):
+        return from_sql(source, schema, batch_size)
+    if not callable(source):
+        return None
+    columns = list(schema.names if read_columns is None else read_columns)
+    output = source.output_schema if isinstance(source, BatchUDF) else None
+    if output is None:
+        output = as_batch(source(_sample(dataset, columns)), None).schema
+    return from_function(source, columns, output, batch_size)
+
+
+def _transform(
+    dataset: LanceDataset,
+    source: Any,
+    read_columns: Sequence[str] | None,
+    reader_schema: pa.Schema | None,
+    batch_size: int | None,
+) -> tuple[Transform, RowStream | None, Any]:
+    known = make_transform(dataset, source, read_columns, batch_size)
+    if known is not None:
+        return known, None, source.checkpoint_file if isinstance(source, BatchUDF) else None
+    rows = RowStream(stream=read_input(source, reader_schema))
+    return from_stream(rows), rows, None
+
+
+def _sample(dataset: LanceDataset, columns: Sequence[str]) -> pa.RecordBatch:
+    """A few rows, by which a function shows what it makes."""
+    plan = plan_scan(
+        dataset.snapshot.manifest.schema,
+        columns=columns,
+        filter=None,
+        batch_size=_SAMPLE_ROWS,
+        with_row_id=False,
+        with_row_address=False,
+    )
+    batches = scan_fragments(dataset.files, dataset.snapshot.manifest.fragments, plan, limit=_SAMPLE_ROWS)
+    return next(batches, None) or pa.RecordBatch.from_pylist([], schema=plan.schema)
+
+
+def _write(
+    dataset: LanceDataset,
+    transform: Transform,
+    fields: Schema,
+    schema: Schema,
+    *,
+    preserves_nullability: bool = True,
+    checkpoint_file: Any = None,
+    at_end: Callable[[], None] = lambda: None,
+) -> Snapshot:
+    """Write new columns for all fragments and commit them; what was written is removed if that fails."""
+    snapshot = dataset.snapshot
+    with naming(snapshot.store):
+        version = file_version(None, snapshot)
+        checkpoint = None if checkpoint_file is None else Checkpoint(checkpoint_file, _identity(snapshot, transform))
+    if checkpoint is not None:
+        transform = checkpoint.remembering(transform)
+    writer = ColumnWriter(
+        snapshot=snapshot, fields=fields, transform=transform, data_storage_version=version, files=dataset.files
+    )
+    try:
+        if checkpoint is None:
+            writer.write_all(list(snapshot.manifest.fragments))
+        else:
+            checkpoint.write_all(writer)
+        with naming(snapshot.store):
+            at_end()
+        live = frozenset(one.id for one in schema.walk())
+        fragments = [with_file(one, writer.staged[one.id], live) for one in snapshot.manifest.fragments]
+        operation = Merge(fragments=tuple(fragments), schema=schema, preserves_nullability=preserves_nullability)
+        made = _publish(snapshot, operation)
+    except BaseException as error:
+        if checkpoint is None and not isinstance(error, CommitOutcomeUnknownError):
+            writer.remove()
+        raise
+    if checkpoint is not None:
+        checkpoint.remove()
+    return made
+
+
+def _identity(snapshot: Snapshot, transform: Transform) -> str:
+    names = ", ".join(f"{one.name} {one.type}" for one in transform.schema)
+    return f"{names} of version {snapshot.version} of {snapshot.store.uri}, batches of {transform.batch_size}"
+
+
+def _publish(snapshot: Snapshot, operation: Operation) -> Snapshot:
+    transaction = new_transaction(snapshot.version, operation, properties=None, message=None)
+    return commit(snapshot.store, transaction, read=snapshot)
+
+
+def _null_columns(source: Any) -> pa.Schema | None:
+    if isinstance(source, pa.Schema):
+        return source
+    if isinstance(source, pa.Field):
+        return pa.schema([source])
+    if isinstance(source, list) and source and all(isinstance(one, pa.Field) for one in source):
+        return pa.schema(source)
+    return None
+
+
+def _schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
+    version = snapshot.manifest.data_storage_version
+    if version == _LEGACY:
+        raise UnsupportedError("columns that are null in all rows, in a table of version 0.1")
+    return with_null_fields(
+        snapshot.manifest.schema,
+        columns,
+        next_field_id(snapshot.manifest),
+        allows_children=version in _CHILDREN_MAY_LACK,
+    )
+
+
+def _check_no_nulls(dataset: LanceDataset, path: str) -> None:
+    schema = dataset.snapshot.manifest.schema
+    steps = find_path(schema, path)
+    names = ".".join(f"`{one.name}`" for one in steps)
+    above = ".".join(f"`{one.name}`" for one in steps[:-1])
+    condition = f"{names} IS NULL" + (f" AND {above} IS NOT NULL" if above else "")
+    plan = plan_filter(schema, condition)
+    for fragment in dataset.snapshot.manifest.fragments:
+        if count_matching(FragmentReader(dataset.files, fragment), plan):
+            raise InvalidInputError(f"column {path!r} has nulls, so it cannot become not nullable")
+
+
+def _check_nested_casts(snapshot: Snapshot, casts: Sequence[Cast]) -> None:
+    """Before version 2.1 a struct has a column of its own, and two files of a fragment cannot both hold it."""
+    if snapshot.manifest.data_storage_version in _STRUCTS_HAVE_COLUMNS:
+        nested = [one.path for one in casts if len(one.names) > 1]
+        if nested:
+            raise UnsupportedError(
+                f"a cast of {', '.join(nested)}: fields of structs need files of version 2.1 or newer"
+            )
+
+
+def _joined_fields(fields: Sequence[Any]) -> Schema:
+    """New fields as one schema; those of one struct stay apart, because each column is written by itself."""
+    names = [one.name for one in fields]
+    if len(set(names)) < len(names):
+        raise UnsupportedError("casts of several fields of one struct at a time; alter them one after another")
+    return Schema(tuple(fields))

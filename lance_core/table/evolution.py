@@ -1,0 +1,335 @@
+"""Schemas that change: which fields there are after columns were added, altered or dropped. Pure.
+
+Field ids stay with their columns; a column whose values are written anew, such as a cast one, gets a new id at its old
+place. Source: section "Schema Evolution" of the table format, and what pylance 14.0.2 commits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.schema import Field, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from lance_core.format.manifest import Manifest
+
+_RESERVED = ("_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version")
+_ALTERATION_KEYS = ("path", "name", "nullable", "data_type")
+
+
+def next_field_id(manifest: Manifest) -> int:
+    """The id of the next new field: larger than all in the schema and in the data files."""
+    in_files = (field_id for fragment in manifest.fragments for file in fragment.files for field_id in file.fields)
+    return max(manifest.schema.max_id, max(in_files, default=-1)) + 1
+
+
+def new_fields(schema: Schema, columns: pa.Schema, first_id: int) -> Schema:
+    """Fields for new top-level columns.
+
+    Args:
+        schema: Schema of the table.
+        columns: The new columns.
+        first_id: Id of the first new field.
+
+    Raises:
+        InvalidInputError: No columns, or a name that is taken, reserved, empty or has a dot.
+        UnsupportedError: A type that Lance cannot hold.
+    """
+    names = columns.names
+    problems = [f"column {name!r} is there already" for name in names if name in schema.names]
+    problems += [f"column {name!r} occurs twice" for name in sorted(set(names)) if names.count(name) > 1]
+    problems += [problem for name in names if (problem := _name_problem(name))]
+    if not names:
+        problems = ["there are no columns to add"]
+    if problems:
+        raise InvalidInputError(f"{'; '.join(problems)}; nothing was written")
+    return Schema.from_arrow(columns.remove_metadata(), first_id)
+
+
+def _name_problem(name: str) -> str:
+    if not name or "." in name:
+        return f"{name!r} cannot be the name of a column: it is empty or has a dot"
+    return f"the name {name!r} is reserved" if name in _RESERVED else ""
+
+
+def with_null_fields(schema: Schema, columns: pa.Schema, first_id: int, *, allows_children: bool) -> Schema:
+    """The schema with new columns that are null in all rows, and new fields in structs that are there already.
+
+    Args:
+        schema: Schema of the table.
+        columns: New columns; a struct whose name is taken brings the fields that are new in it.
+        first_id: Id of the first new field.
+        allows_children: Files of the table's version can lack fields of a struct.
+
+    Raises:
+        InvalidInputError: A field that is not nullable, or is there already.
+        UnsupportedError: A type that Lance cannot hold, or new fields in a struct where files cannot lack them.
+    """
+    known = {one.name: one for one in schema.fields}
+    fresh = [one for one in columns if one.name not in known]
+    added = new_fields(schema, pa.schema(fresh), first_id) if fresh else Schema(())
+    _check_nullable(added.fields)
+    next_id = max(added.max_id, first_id - 1) + 1
+    for arrow in columns:
+        if arrow.name not in known:
+            continue
+        if not pa.types.is_struct(arrow.type) or known[arrow.name].logical_type != "struct":
+            raise InvalidInputError(f"column {arrow.name!r} is there already; nothing was written")
+        if not allows_children:
+            raise UnsupportedError(f"new fields of struct {arrow.name!r}: that needs files of version 2.2")
+        known[arrow.name], next_id = _with_children(known[arrow.name], arrow, next_id, arrow.name)
+    return replace(schema, fields=(*(known[one.name] for one in schema.fields), *added.fields))
+
+
+def _with_children(parent: Field, arrow: pa.Field, next_id: int, path: str) -> tuple[Field, int]:
+    if parent.is_packed:
+        raise UnsupportedError(f"new fields of the packed struct {path!r}")
+    children = {one.name: one for one in parent.children}
+    for new in arrow.type:
+        inner = f"{path}.{new.name}"
+        old = children.get(new.name)
+        if old is None:
+            made = Schema.from_arrow(pa.schema([new]), next_id).fields[0]
+            _check_nullable([made], f"{path}.")
+            children[new.name], next_id = made, max(one.id for one in made.walk()) + 1
+        elif old.logical_type == "struct" and pa.types.is_struct(new.type):
+            children[new.name], next_id = _with_children(old, new, next_id, inner)
+        else:
+            raise InvalidInputError(f"field {inner!r} is there already; nothing was written")
+    return replace(parent, children=tuple(children.values())), next_id
+
+
+def _check_nullable(fields: Iterable[Field], prefix: str = "") -> None:
+    for one in fields:
+        if not one.nullable:
+            raise InvalidInputError(f"'{prefix}{one.name}' would be null in all rows, but is not nullable")
+
+
+# --------------------------------------------------------------------------------------------------------- by path
+
+
+def find_path(schema: Schema, path: str) -> tuple[Field, ...]:
+    """The fields from the top-level column to the one at a dotted path.
+
+    Raises:
+        InvalidInputError: There is no such field.
+    """
+    fields, rest, chain = schema.fields, path, list[Field]()
+    while True:
+        found = next((one for one in fields if rest == one.name or rest.startswith(f"{one.name}.")), None)
+        if found is None:
+            known = ", ".join(one.name for one in fields)
+            raise InvalidInputError(f"no column {path!r}; there are {known}")
+        chain.append(found)
+        if rest == found.name:
+            return tuple(chain)
+        fields, rest = found.children, rest[len(found.name) + 1 :]
+
+
+def changed_fields(schema: Schema, change: Callable[[Field], Field | None]) -> Schema:
+    """The schema with each field replaced by what ``change`` makes of it, children first; None drops it."""
+
+    def walk(one: Field) -> Field | None:
+        children = tuple(kept for child in one.children if (kept := walk(child)) is not None)
+        return change(one if children == one.children else replace(one, children=children))
+
+    return replace(schema, fields=tuple(kept for one in schema.fields if (kept := walk(one)) is not None))
+
+
+def without_columns(schema: Schema, paths: Sequence[str]) -> Schema:
+    """The schema without some columns or fields of structs.
+
+    Raises:
+        InvalidInputError: There is no such column, or none would be left of the table or of a struct.
+    """
+    if isinstance(paths, str) or not paths:
+        raise InvalidInputError("columns to drop are given as a list of names")
+    doomed: set[int] = set()
+    for path in paths:
+        *above, last = find_path(schema, path)
+        if any(one.logical_type != "struct" for one in above):
+            raise InvalidInputError(f"{path!r} is no field of a struct, so it cannot be dropped alone")
+        doomed.add(last.id)
+    left = changed_fields(schema, lambda one: None if one.id in doomed else one)
+    if not left.fields:
+        raise InvalidInputError("a table needs at least one column")
+    for one in left.walk():
+        if one.logical_type == "struct" and not one.children and _had_children(schema, one.id):
+            raise InvalidInputError(f"struct {one.name!r} would be left without fields; drop it as a whole")
+    return left
+
+
+def _had_children(schema: Schema, field_id: int) -> bool:
+    return any(one.id == field_id and one.children for one in schema.walk())
+
+
+# ------------------------------------------------------------------------------------------------------- altering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """A column to be written anew in another type.
+
+    Attributes:
+        path: Dotted path of the column as it is named now.
+        names: The steps of that path.
+        target: The new type.
+        field: The new field, at the bottom of structs that hold nothing else.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    target: pa.DataType
+    field: Field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Altered:
+    """What alterations make of a schema.
+
+    Attributes:
+        schema: The new schema.
+        casts: Columns to be written anew.
+        tightened: Paths, as named now, of columns that may have no nulls any more.
+    """
+
+    schema: Schema
+    casts: tuple[Cast, ...]
+    tightened: tuple[str, ...]
+
+
+def altered(schema: Schema, alterations: Sequence[Mapping[str, Any]], first_id: int) -> Altered:
+    """Rename, cast, or change whether nulls are allowed.
+
+    Args:
+        schema: Schema of the table.
+        alterations: Dicts with ``path`` and any of ``name``, ``nullable`` and ``data_type``.
+        first_id: Id of the first new field.
+
+    Raises:
+        InvalidInputError: Unknown keys or paths, a name that is taken.
+        UnsupportedError: A cast between types that have nothing to do with one another.
+    """
+    changes: dict[int, Mapping[str, Any]] = {}
+    new_ids: dict[int, int] = {}
+    tightened: list[str] = []
+    for one in alterations:
+        _check_alteration(one)
+        last = find_path(schema, one["path"])[-1]
+        if last.id in changes:
+            raise InvalidInputError(f"{one['path']!r} is altered twice")
+        changes[last.id] = one
+        if one.get("nullable") is False and last.nullable:
+            tightened.append(one["path"])
+        target = one.get("data_type")
+        if target is not None and not target.equals(last.to_arrow().type):
+            check_castable(one["path"], last.to_arrow().type, target)
+            new_ids[last.id] = first_id
+            first_id += sum(1 for _ in _made(last, one, 0).walk())
+    after = changed_fields(schema, lambda one: _altered_field(one, changes, new_ids))
+    _check_siblings(after.fields, "")
+    casts = [
+        _cast_of(changes[old]["path"], changes[old]["data_type"], schema, _lonely(after, new))
+        for old, new in new_ids.items()
+    ]
+    return Altered(schema=after, casts=tuple(casts), tightened=tuple(tightened))
+
+
+def _cast_of(path: str, target: pa.DataType, schema: Schema, field: Field) -> Cast:
+    names = tuple(one.name for one in find_path(schema, path))
+    return Cast(path=path, names=names, target=target, field=field)
+
+
+def _check_alteration(one: Mapping[str, Any]) -> None:
+    unknown = [key for key in one if key not in _ALTERATION_KEYS]
+    if unknown or "path" not in one:
+        raise InvalidInputError(
+            f"an alteration is a dict with path and any of name, nullable, data_type, not {dict(one)}"
+        )
+    name = one.get("name")
+    if name is not None and _name_problem(name):
+        raise InvalidInputError(_name_problem(name))
+
+
+def _altered_field(one: Field, changes: Mapping[int, Mapping[str, Any]], new_ids: Mapping[int, int]) -> Field:
+    change = changes.get(one.id)
+    if change is None:
+        return one
+    after = replace(
+        one,
+        name=change.get("name") or one.name,
+        nullable=one.nullable if change.get("nullable") is None else bool(change["nullable"]),
+    )
+    return _made(after, change, new_ids[one.id]) if one.id in new_ids else after
+
+
+def _made(one: Field, change: Mapping[str, Any], new_id: int) -> Field:
+    """The field in its new type, with new ids for it and all below it."""
+    arrow = pa.field(one.name, change["data_type"], nullable=one.nullable)
+    made = Schema.from_arrow(pa.schema([arrow]), new_id).fields[0]
+    return replace(made, metadata={**one.metadata, **made.metadata})
+
+
+def _lonely(schema: Schema, field_id: int) -> Field:
+    """The field with an id, at the bottom of structs that hold nothing else."""
+
+    def keep(one: Field) -> Field | None:
+        if one.id == field_id:
+            return one
+        children = tuple(kept for child in one.children if (kept := keep(child)) is not None)
+        return replace(one, children=children) if children else None
+
+    return next(kept for one in schema.fields if (kept := keep(one)) is not None)
+
+
+def _check_siblings(fields: Sequence[Field], path: str) -> None:
+    names = [one.name for one in fields]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInputError(f"there would be two columns named {', '.join(path + name for name in twice)}")
+    for one in fields:
+        _check_siblings(one.children, f"{path}{one.name}.")
+
+
+def check_castable(path: str, source: pa.DataType, target: pa.DataType) -> None:
+    """Refuse casts other than those within integers, floats, decimals, texts, binaries, days and times, and lists.
+
+    Raises:
+        UnsupportedError: Types that have nothing to do with one another.
+    """
+    if not _is_castable(source, target):
+        raise UnsupportedError(f"column {path!r}: a cast of {source} to {target}")
+
+
+_FAMILIES: tuple[tuple[Callable[[pa.DataType], bool], ...], ...] = (
+    (pa.types.is_integer,),
+    (pa.types.is_floating,),
+    (pa.types.is_decimal,),
+    (pa.types.is_string, pa.types.is_large_string),
+    (pa.types.is_binary, pa.types.is_large_binary),
+    (pa.types.is_date, pa.types.is_timestamp),
+    (pa.types.is_time,),
+    (pa.types.is_duration,),
+)
+
+
+def _is_castable(source: pa.DataType, target: pa.DataType) -> bool:
+    if source.equals(target):
+        return True
+    if pa.types.is_integer(source) and (pa.types.is_floating(target) or pa.types.is_decimal(target)):
+        return True
+    if any(any(is_a(source) for is_a in family) and any(is_a(target) for is_a in family) for family in _FAMILIES):
+        return True
+    lists = (pa.types.is_list, pa.types.is_large_list)
+    if any(is_a(source) for is_a in lists) and any(is_a(target) for is_a in lists):
+        return _is_castable(source.value_type, target.value_type)
+    is_vector = pa.types.is_fixed_size_list
+    if is_vector(source) and is_vector(target):
+        return source.list_size == target.list_size and _is_castable(source.value_type, target.value_type)
+    return False
