@@ -13,9 +13,11 @@ from lance_core.optimize import (
     CompactionTask,
     RewriteResult,
 )
+from lance_core.udf import BatchUDF, batch_udf
 from lance_core.write import write_dataset, write_fragments
 
 __all__ = [
+    "BatchUDF",
     "Compaction",
     "CompactionMetrics",
     "CompactionOptions",
@@ -30,6 +32,7 @@ __all__ = [
     "LanceOperation",
     "RewriteResult",
     "Transaction",
+    "batch_udf",
     "dataset",
     "write_dataset",
     "write_fragments",
