@@ -1,5 +1,6 @@
 """The Lance table format in Python: write, read, change and maintain datasets."""
 
+from lance_core.blob import Blob, BlobFile, BlobType, blob_array, blob_field
 from lance_core.dataset import LanceDataset, dataset
 from lance_core.errors import LanceError
 from lance_core.format.fragment import DataFile, DeletionFile
@@ -17,6 +18,9 @@ from lance_core.udf import BatchUDF, batch_udf
 from lance_core.write import write_dataset, write_fragments
 
 __all__ = [
+    "Blob",
+    "BlobFile",
+    "BlobType",
     "BatchUDF",
     "Compaction",
     "CompactionMetrics",
@@ -33,6 +37,8 @@ __all__ = [
     "RewriteResult",
     "Transaction",
     "batch_udf",
+    "blob_array",
+    "blob_field",
     "dataset",
     "write_dataset",
     "write_fragments",

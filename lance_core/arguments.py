@@ -46,7 +46,6 @@ _MISSING = frozenset(
         "base_store_params",
         "batch_size_bytes",
         "binary_copy_read_batch_bytes",
-        "blob_handling",
         "branch",
         "commit_lock",
         "commit_timeout",

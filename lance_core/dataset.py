@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import check_unsupported
-from lance_core.methods import changing, committing, evolving, history, maintaining, reading, settings
+from lance_core.methods import blobs, changing, committing, evolving, history, maintaining, reading, settings
 from lance_core.optimize import DatasetOptimizer
 from lance_core.stats import LanceStats
 from lance_core.store.open import open_store
@@ -159,6 +159,9 @@ class LanceDataset:
     head = reading.head
     take = reading.take
     count_rows = reading.count_rows
+    take_blobs = blobs.take_blobs
+    read_blobs = blobs.read_blobs
+    read_blob_ranges = blobs.read_blob_ranges
     get_fragments = reading.get_fragments
     get_fragment = reading.get_fragment
 

@@ -13,11 +13,11 @@ from lance_core.encoding.choose_strings import paying_codec
 from lance_core.encoding.leaves import shred
 from lance_core.encoding.physical import packed_struct
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
-from lance_core.encoding.structural import constant, full_zip, mini_block
+from lance_core.encoding.structural import blob, constant, full_zip, mini_block
 from lance_core.encoding.structural.page import Decoded
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import InvalidInputError
-from lance_core.format.page_layout import Layer
+from lance_core.format.page_layout import Layer, MiniBlockLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,12 +63,30 @@ def encode_leaf(path: LeafPath, array: pa.Array, options: PageOptions) -> Iterat
         InvalidInputError: A row that no page can hold.
     """
     levels, leaf = shred(path, array)
+    return encode_shredded(path, levels, leaf, len(array), options)
+
+
+def encode_blobs(levels: Levels, positions: Int64s, sizes: Int64s, options: PageOptions) -> Iterator[RowsPage]:
+    """Encode where blobs of version 1 lie; arguments as in `blob.describing`."""
+    rows = blob.describing(levels, positions, sizes)
+    inner = Decoded(levels=Levels((Layer.ALL_VALID_ITEM,), None, None), values=rows, num_slots=len(rows))
+    page = mini_block.encode(inner, None, options, packed_bits=blob.FIELD_BITS)
+    assert page is not None  # noqa: S101 - two descriptions fit any chunk
+    assert isinstance(page.layout, MiniBlockLayout)  # noqa: S101 - what `mini_block` encodes
+    layout = replace(page.layout, blob_layers=levels.layers)
+    yield RowsPage(len(rows), replace(page, layout=layout))
+
+
+def encode_shredded(
+    path: LeafPath, levels: Levels, leaf: pa.Array, num_rows: int, options: PageOptions
+) -> Iterator[RowsPage]:
+    """Encode the values of a leaf that have a slot; see `encode_leaf`."""
     if is_fieldless(leaf.type):
-        yield RowsPage(len(array), constant.encode_null(Levels((Layer.NULLABLE_ITEM,), None, None), options))
+        yield RowsPage(num_rows, constant.encode_null(Levels((Layer.NULLABLE_ITEM,), None, None), options))
         return
     decoded = Decoded(levels=levels, values=leaf_values(leaf, path.leaf.name), num_slots=len(leaf))
-    for num_rows, part, is_giant in _split(decoded, len(array)):
-        yield RowsPage(num_rows, _encode(part, leaf.type, path.leaf.name, options, is_giant=is_giant))
+    for count, part, is_giant in _split(decoded, num_rows):
+        yield RowsPage(count, _encode(part, leaf.type, path.leaf.name, options, is_giant=is_giant))
 
 
 def _split(decoded: Decoded, num_rows: int) -> Iterator[tuple[int, Decoded, bool]]:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lance_core.encoding.leaves import check_nulls, leaf_paths
+from lance_core.encoding.leaves import check_nulls, leaf_paths, shred
 from lance_core.encoding.options import page_options
-from lance_core.encoding.pages import encode_leaf
+from lance_core.encoding.pages import encode_blobs, encode_leaf, encode_shredded
+from lance_core.file.blob_files import check_blobs, place_blobs, put_blobs
+from lance_core.format.blobs import is_second_version
 from lance_core.format.file_metadata import Page, encode_column
 from lance_core.format.page_layout import encode_layout
 from lance_core.format.type_support import check_writable_type
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
+    from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.options import PageOptions
+    from lance_core.encoding.pages import RowsPage
+    from lance_core.file.blob_files import BlobFiles
     from lance_core.file.field_writer import Put
     from lance_core.format.schema import Field
 
@@ -24,14 +32,16 @@ class FieldWriterV21:
     Args:
         field: The field.
         version: File version, by name.
+        blobs: Takes the blobs that do not go into the file.
 
     Raises:
         UnsupportedError: A type that cannot be written.
         InvalidInputError: Metadata that asks for something that does not exist.
     """
 
-    def __init__(self, field: Field, *, version: str) -> None:
+    def __init__(self, field: Field, *, version: str, blobs: BlobFiles) -> None:
         check_writable_type(field, version)
+        self._blobs = blobs
         self._field = field
         self._paths = leaf_paths(field)
         self._options = [page_options(path, version) for path in self._paths]
@@ -44,14 +54,17 @@ class FieldWriterV21:
         return tuple(path.leaf.id for path in self._paths)
 
     def check(self, array: pa.Array) -> None:
-        """Nulls where there must be none."""
+        """Nulls where there must be none, blobs that are neither here nor there."""
         check_nulls(self._field, array)
+        for path in self._paths:
+            if is_second_version(path.leaf):
+                check_blobs(path.leaf, shred(path, array)[1])
 
     def write(self, array: pa.Array, put: Put) -> None:
         """Write rows as pages of each leaf; the pages of different leaves may have other bounds."""
         for path, options, pages in zip(self._paths, self._options, self._pages, strict=True):
             first_row = self._num_rows
-            for one in encode_leaf(path, array, options):
+            for one in self._encode(path, array, options, put):
                 buffers = tuple(put(buffer) for buffer in one.page.buffers)
                 layout = encode_layout(one.page.layout)
                 # Page.length counts the items of fixed-size lists of structs, Page.priority the rows.
@@ -59,6 +72,14 @@ class FieldWriterV21:
                 pages.append(Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout))
                 first_row += one.num_rows
         self._num_rows += len(array)
+
+    def _encode(self, path: LeafPath, array: pa.Array, options: PageOptions, put: Put) -> Iterator[RowsPage]:
+        if not path.leaf.is_blob:
+            return encode_leaf(path, array, options)
+        levels, blobs = shred(path, array)
+        if not is_second_version(path.leaf):
+            return encode_blobs(levels, *put_blobs(blobs, put), options)
+        return encode_shredded(path, levels, place_blobs(path.leaf, blobs, put, self._blobs), len(array), options)
 
     def finish(self) -> list[bytes]:
         """The metadata of each leaf's column."""

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
+from lance_core.file.blob_files import BlobFiles
 from lance_core.file.write_v2_0 import FieldWriterV20
 from lance_core.file.write_v2_1 import FieldWriterV21
+from lance_core.format.blobs import file_schema
 from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, encode_descriptor
 from lance_core.format.file_version import check_writable, resolve_version
 from lance_core.format.footer import Footer, encode_footer, encode_table
 
 if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes
+    from lance_core.file.blob_files import BlobPlaces
     from lance_core.file.field_writer import FieldWriter
     from lance_core.format.file_version import FileVersion
     from lance_core.format.schema import Field, Schema
@@ -73,15 +76,15 @@ def check_schema(schema: Schema, *, version: str | None) -> None:
     resolved = resolve_version(version)
     check_writable(resolved)
     for one in schema.fields:
-        _field_writer(one, resolved)
+        _field_writer(one, resolved, BlobFiles(None))
 
 
-def _field_writer(top: Field, version: FileVersion) -> FieldWriter:
+def _field_writer(top: Field, version: FileVersion, blobs: BlobFiles) -> FieldWriter:
     match version.name:
         case "2.0":
             return FieldWriterV20(top)
         case _:
-            return FieldWriterV21(top, version=version.name)
+            return FieldWriterV21(top, version=version.name, blobs=blobs)
 
 
 class DataFileWriter:
@@ -92,20 +95,28 @@ class DataFileWriter:
         schema: Fields with their ids.
         version: Version of the format, by name; None for the default.
         page_bytes: Bytes of Arrow data that make a page of one top-level field; `PAGE_BYTES` if None.
+        blob_places: Where blobs go that do not go into the file.
 
     Raises:
         UnsupportedError: A version or type that cannot be written; nothing was written.
     """
 
     def __init__(
-        self, sink: ObjectWriter, schema: Schema, *, version: str | None = None, page_bytes: int | None = None
+        self,
+        sink: ObjectWriter,
+        schema: Schema,
+        *,
+        version: str | None = None,
+        page_bytes: int | None = None,
+        blob_places: BlobPlaces | None = None,
     ) -> None:
         self._version = resolve_version(version)
         check_writable(self._version)
         self._sink = sink
         self._schema = schema
         self._kinds = [one.type for one in schema.to_arrow()]
-        self._columns = [_Collected(_field_writer(one, self._version)) for one in schema.fields]
+        self._blobs = BlobFiles(blob_places)
+        self._columns = [_Collected(_field_writer(one, self._version, self._blobs)) for one in schema.fields]
         self._position = 0
         self._num_rows = 0
         self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes
@@ -150,6 +161,11 @@ class DataFileWriter:
             self._collect(column, array)
         self._num_rows += batch.num_rows
 
+    def abort(self) -> None:
+        """Give up the file."""
+        self._blobs.abort()
+        self._sink.abort()
+
     def add_schema_metadata(self, key: str, value: bytes) -> None:
         """Add metadata to the schema that the file holds."""
         self._schema = replace(self._schema, metadata={**self._schema.metadata, key: value})
@@ -163,7 +179,8 @@ class DataFileWriter:
         """Write what is left and the metadata, and commit the sink."""
         for column in self._columns:
             self._flush(column)
-        descriptor = self._put(encode_descriptor(self._schema, self._num_rows))
+        self._blobs.finish()
+        descriptor = self._put(encode_descriptor(file_schema(self._schema), self._num_rows))
         columns = [data for column in self._columns for data in column.writer.finish()]
         columns_start = self._position
         entries: list[tuple[int, int]] = []

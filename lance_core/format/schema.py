@@ -399,7 +399,7 @@ def encode_fields(schema: Schema) -> list[file_pb2.Field]:
         message = file_pb2.Field(
             name=one.name,
             id=one.id,
-            parent_id=parent_id,
+            parent_id=parent_id if one.id != -1 else -1,  # as pylance 14.0.2 does below blobs
             logical_type=one.logical_type,
             nullable=one.nullable,
             encoding=one.encoding,  # pyright: ignore[reportArgumentType] enums travel as numbers, known or not

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lance_core.errors import InvalidInputError
+from lance_core.format.blobs import BLOB_SUFFIX, data_path_of_blobs
 from lance_core.format.fragment import decode_fragment
 from lance_core.format.paths import (
     DATA_FOLDER,
@@ -41,7 +42,7 @@ _KINDS: dict[str, Kind] = {
 }
 SWEPT_FOLDERS = (*_KINDS, VERSIONS_FOLDER)
 _SUFFIXES: dict[Kind, tuple[str, ...]] = {
-    "data": (".lance",),
+    "data": (".lance", BLOB_SUFFIX),
     "deletion": (".arrow", ".bin"),
     "index": ("",),
     "transaction": (".txn",),
@@ -116,7 +117,7 @@ class References:
     def __contains__(self, path: str) -> bool:
         if path.startswith(f"{INDICES_FOLDER}/"):
             return "/".join([*path.split("/", 2)[:2], ""]) in self.paths
-        return path in self.paths
+        return (data_path_of_blobs(path) if path.endswith(BLOB_SUFFIX) else path) in self.paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
+from lance_core.format.blobs import BlobView
 from lance_core.format.operations import Rewrite, RewriteGroup
 from lance_core.format.row_ids import decode_row_versions, encode_row_ids, encode_row_versions
 from lance_core.format.transaction import Transaction
@@ -113,6 +114,7 @@ def execute_task(snapshot: Snapshot, task: RewriteTask, options: CompactionOptio
         batch_size=options.batch_size,
         with_row_id=False,
         with_row_address=False,
+        blob_view=BlobView.VALUES,
     )
     with naming(snapshot.store):
         new = stage_fragments(

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lance_core.arguments import check_unsupported, check_window
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.blobs import blob_view
 from lance_core.fragment import LanceFragment
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
@@ -39,6 +40,7 @@ def to_batches(
     with_row_address: bool | None = None,
     scan_in_order: bool | None = None,
     fragments: Sequence[LanceFragment] | None = None,
+    blob_handling: str | None = None,
     **unsupported: Any,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows in order, batch by batch.
@@ -53,6 +55,8 @@ def to_batches(
         with_row_address: Add ``_rowaddr``.
         scan_in_order: Accepted; the order is always that of the table.
         fragments: Read only these.
+        blob_handling: How blob columns come out: ``blobs_descriptions`` (where they are; the default, also called
+            ``all_descriptions``) or ``all_binary`` (their bytes).
         **unsupported: Arguments of pylance that lance_core does not have; they must be None.
 
     Raises:
@@ -67,7 +71,8 @@ def to_batches(
         raise InvalidInputError("columns is a list of names")
     if isinstance(columns, Mapping):
         raise UnsupportedError("columns as SQL expressions (a dict); give a list of names")
-    plan = make_plan(dataset, columns, filter, batch_size, bool(with_row_id), bool(with_row_address))
+    ids = (bool(with_row_id), bool(with_row_address))
+    plan = make_plan(dataset, columns, filter, batch_size, *ids, blob_handling=blob_handling)
     chosen = _chosen(dataset, fragments)
     return scan_fragments(dataset.files, chosen, plan, limit=limit, offset=offset or 0)
 
@@ -83,7 +88,7 @@ def to_table(
     """Read rows into memory; arguments as in `to_batches`."""
     batches = dataset.to_batches(columns, filter, limit, offset, **options)
     wants = [bool(options.get(name)) for name in ("with_row_id", "with_row_address")]
-    plan = make_plan(dataset, columns, None, None, *wants)
+    plan = make_plan(dataset, columns, None, None, *wants, blob_handling=options.get("blob_handling"))
     return pa.Table.from_batches(batches, schema=plan.schema)
 
 
@@ -126,6 +131,7 @@ def make_plan(
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     batch_size: int | None = None,
     *with_ids: bool,
+    blob_handling: str | None = None,
 ) -> ScanPlan:
     """What a scan of this dataset reads; errors tell its address."""
     with_row_id, with_row_address = with_ids or (False, False)
@@ -137,6 +143,7 @@ def make_plan(
             batch_size=batch_size,
             with_row_id=with_row_id,
             with_row_address=with_row_address,
+            blob_view=blob_view(blob_handling),
         )
 
 

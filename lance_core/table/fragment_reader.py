@@ -11,8 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.paths import data_file_path
 from lance_core.format.row_ids import decode_row_ids
+from lance_core.table.blobs import BlobSources, fill_batches, needs_bytes
 from lance_core.table.columns import is_legacy, join_columns, split_projection
 from lance_core.table.deletions import Offsets, live_mask, load_deletions, offsets_of_live
 
@@ -90,10 +92,7 @@ class FragmentReader:
     def scan(self, projection: Schema, *, start: int, end: int, batch_size: int) -> Iterator[Rows]:
         """Read rows [start, end) in order, deleted ones included, at most ``batch_size`` at a time."""
         parts = split_projection(projection, self.fragment.files)
-        streams = [
-            self._open(part).scan(part.schema, part.columns, start=start, end=end, batch_size=batch_size)
-            for part in parts
-        ]
+        streams = [self._scan_part(part, start=start, end=end, batch_size=batch_size) for part in parts]
         if not streams:
             yield from self._scan_nothing(projection, start, end, batch_size)
             return
@@ -122,8 +121,24 @@ class FragmentReader:
             offsets: Row offsets, ascending, without duplicates.
         """
         parts = split_projection(projection, self.fragment.files)
-        batches = [self._open(part).take(part.schema, part.columns, offsets) for part in parts]
+        batches = [self._take_part(part, offsets) for part in parts]
         return list(self._rows(projection, parts, batches, 0, len(offsets)).columns)
+
+    def _scan_part(self, part: FilePart, *, start: int, end: int, batch_size: int) -> Iterator[pa.RecordBatch]:
+        stored = view_schema(part.schema, BlobView.DESCRIPTIONS)
+        batches = self._open(part).scan(stored, part.columns, start=start, end=end, batch_size=batch_size)
+        return fill_batches(part.schema, batches, self._blobs(part)) if needs_bytes(part.schema) else batches
+
+    def _take_part(self, part: FilePart, offsets: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        stored = view_schema(part.schema, BlobView.DESCRIPTIONS)
+        batch = self._open(part).take(stored, part.columns, offsets)
+        if not needs_bytes(part.schema):
+            return batch
+        pieces = list(fill_batches(part.schema, iter([batch]), self._blobs(part)))
+        return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+
+    def _blobs(self, part: FilePart) -> BlobSources:
+        return BlobSources(self._files.store, part.file)
 
     def _open(self, part: FilePart) -> DataFileReader:
         return self._files.open(part.file, num_rows=self.fragment.physical_rows)

@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
+from lance_core.format.blobs import is_second_version
 from lance_core.format.schema import Schema
+from lance_core.table.fit_blobs import fit_blobs, takes_blobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -170,6 +172,8 @@ def _differences(given: pa.DataType, field: Field, path: str) -> list[str]:
     wanted = field.to_arrow().type
     if isinstance(given, pa.BaseExtensionType):
         given = given.storage_type
+    if is_second_version(field) and takes_blobs(given):
+        return []
     if pa.types.is_struct(given) and pa.types.is_struct(wanted):
         return _struct_differences(given, field, path)
     if _is_same_list(given, wanted) and len(field.children) == 1:
@@ -220,6 +224,8 @@ def fit_array(array: pa.Array, field: Field, path: str) -> pa.Array:
         array = array.storage
     if not field.nullable and array.null_count:
         raise InvalidInputError(f"{path!r} is not nullable, but {array.null_count} values of the data are null")
+    if is_second_version(field):
+        return fit_blobs(array, field, path)
     kind = field.to_arrow().type
     if pa.types.is_struct(kind):
         return _fit_struct(array, field, path)

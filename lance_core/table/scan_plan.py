@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
+from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.schema import Schema
 from lance_core.table.predicate import make_predicate
 
@@ -61,6 +62,7 @@ def plan_scan(
     batch_size: int | None,
     with_row_id: bool,
     with_row_address: bool,
+    blob_view: BlobView = BlobView.DESCRIPTIONS,
 ) -> ScanPlan:
     """Check what is asked for.
 
@@ -68,6 +70,7 @@ def plan_scan(
         InvalidInputError: Unknown or duplicate columns, a filter that does not fit.
         UnsupportedError: SQL that is not supported.
     """
+    schema = view_schema(schema, blob_view)
     names = list(schema.names) if columns is None else list(columns)
     asked = {ROW_ID: with_row_id, ROW_ADDRESS: with_row_address}
     names += [name for name, wanted in asked.items() if wanted and name not in names]

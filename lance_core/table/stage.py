@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lance_core.file.writer import DataFileWriter, check_schema
+from lance_core.format.blobs import blob_folder, blobs_for_version
 from lance_core.format.fragment import DataFile, Fragment
 from lance_core.format.paths import data_file_path
+from lance_core.table.blob_places import ExternalBlobs, StagedBlobs
 from lance_core.table.ingest import fit_batch, fit_schema, new_schema, read_input
 from lance_core.table.naming import naming
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.format.schema import Schema
-    from lance_core.store.base import ObjectWriter, Store
+    from lance_core.store.base import Store
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ def stage_data(
     table: Schema | None,
     limits: FileLimits,
     data_storage_version: str,
+    external_blobs: ExternalBlobs | None = None,
 ) -> tuple[tuple[Fragment, ...], Schema]:
     """Write data in any form for a table.
 
@@ -60,6 +63,7 @@ def stage_data(
         table: Schema of the table; None for a new one, whose schema comes from the data.
         limits: When a file is full.
         data_storage_version: File version.
+        external_blobs: Which external blobs are taken; all if None.
 
     Returns:
         The staged fragments, and the schema of the table.
@@ -70,7 +74,7 @@ def stage_data(
     with naming(store):
         stream = read_input(data, schema)
         if table is None:
-            table = new_schema(stream.schema)
+            table = blobs_for_version(new_schema(stream.schema), data_storage_version)
         fields = fit_schema(stream.schema, table)
         fragments = stage_fragments(
             store,
@@ -79,6 +83,7 @@ def stage_data(
             limits=limits,
             data_storage_version=data_storage_version,
             new_uuid=lambda: uuid.uuid4().bytes,
+            external_blobs=external_blobs,
         )
     return fragments, table
 
@@ -99,6 +104,7 @@ def stage_fragments(
     limits: FileLimits,
     data_storage_version: str,
     new_uuid: Callable[[], bytes],
+    external_blobs: ExternalBlobs | None = None,
 ) -> tuple[Fragment, ...]:
     """Write batches into as many data files as the limits ask for.
 
@@ -109,6 +115,7 @@ def stage_fragments(
         limits: When a file is full.
         data_storage_version: File version, such as "2.2".
         new_uuid: 16 new random bytes at each call.
+        external_blobs: Which external blobs are taken; all if None.
 
     Returns:
         One fragment with id 0 for each file; none if there are no rows.
@@ -118,7 +125,13 @@ def stage_fragments(
         InvalidInputError: Data that does not fit; all files of this call are removed again.
     """
     check_schema(fields, version=data_storage_version)
-    staging = _Staging(store=store, fields=fields, version=data_storage_version, new_uuid=new_uuid)
+    staging = _Staging(
+        store=store,
+        fields=fields,
+        version=data_storage_version,
+        new_uuid=new_uuid,
+        external_blobs=external_blobs or ExternalBlobs(),
+    )
     try:
         for batch in batches:
             for part in _pieces(fit_batch(batch, fields), staging, limits.max_rows_per_file):
@@ -134,10 +147,17 @@ def stage_fragments(
 
 def remove_staged(store: Store, fragments: Sequence[Fragment]) -> None:
     """Remove staged files that no version can know. What cannot be removed stays for the clean-up."""
+    paths = [data_file_path(file) for fragment in fragments for file in fragment.files]
     try:
-        store.delete([data_file_path(file) for fragment in fragments for file in fragment.files])
+        store.delete([path for data_path in paths for path in (data_path, *_blob_files(store, data_path))])
     except OSError as error:
         _LOGGER.warning("staged files are left for the clean-up: %s", error)
+
+
+def _blob_files(store: Store, data_path: str) -> list[str]:
+    """The blob files of a data file."""
+    folder = blob_folder(data_path)
+    return [f"{folder}/{name}" for name in store.names(folder)]
 
 
 def _pieces(batch: pa.RecordBatch, staging: _Staging, max_rows: int) -> Iterator[pa.RecordBatch]:
@@ -157,18 +177,20 @@ class _Staging:
     fields: Schema
     version: str
     new_uuid: Callable[[], bytes]
+    external_blobs: ExternalBlobs
     fragments: list[Fragment] = field(default_factory=list["Fragment"])
     num_rows: int = 0
     _name: str = ""
-    _sink: ObjectWriter | None = None
     _writer: DataFileWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         writer = self._writer
         if writer is None:
             self._name = data_file_name(self.new_uuid())
-            self._sink = self.store.writer(f"data/{self._name}")
-            writer = self._writer = DataFileWriter(self._sink, self.fields, version=self.version)
+            path = f"data/{self._name}"
+            places = StagedBlobs(self.store, path, self.external_blobs)
+            sink = self.store.writer(path)
+            writer = self._writer = DataFileWriter(sink, self.fields, version=self.version, blob_places=places)
         writer.write(batch)
         self.num_rows += batch.num_rows
 
@@ -190,10 +212,12 @@ class _Staging:
             file_size_bytes=written.size,
         )
         self.fragments.append(Fragment(id=0, files=(file,), physical_rows=written.num_rows))
-        self._writer, self._sink, self.num_rows = None, None, 0
+        self._writer, self.num_rows = None, 0
 
     def abort(self) -> None:
-        if self._sink is not None:
+        if self._writer is not None:
             with suppress(OSError):
-                self._sink.abort()
+                self._writer.abort()
+                path = f"data/{self._name}"
+                self.store.delete(_blob_files(self.store, path))
         remove_staged(self.store, self.fragments)

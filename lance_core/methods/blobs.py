@@ -1,0 +1,149 @@
+"""Methods of `LanceDataset` that read blobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.blob import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
+from lance_core.errors import InvalidInputError
+from lance_core.table.blob_rows import BlobRow, find_blobs
+from lance_core.table.naming import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from lance_core.dataset import LanceDataset
+
+
+def take_blobs(
+    dataset: LanceDataset,
+    blob_column: str,
+    ids: Sequence[int] | pa.Array | None = None,
+    addresses: Sequence[int] | pa.Array | None = None,
+    indices: Sequence[int] | pa.Array | None = None,
+    *,
+    buffer_size: int = DEFAULT_BLOB_BUFFER_SIZE,
+) -> list[BlobFile | None]:
+    """Open blobs as files, which read what is asked of them and no more.
+
+    Args:
+        blob_column: Name, or dotted path inside of structs.
+        ids: Row ids.
+        addresses: Row addresses.
+        indices: Places in the table, from 0, deleted rows not counted. Exactly one of the three is given.
+        buffer_size: Bytes that sequential reading is ahead; 0 for none.
+
+    Returns:
+        One for each row asked for, in that order; None for null.
+
+    Raises:
+        InvalidInputError: No blob column, rows that are not there, or not exactly one way to name rows.
+        CorruptDataError: A damaged file.
+    """
+    rows = _find(dataset, blob_column, ids, addresses, indices)
+    return [None if row.place is None else BlobFile(row.sources, row.place, buffer_size=buffer_size) for row in rows]
+
+
+def read_blobs(
+    dataset: LanceDataset,
+    blob_column: str,
+    ids: Sequence[int] | pa.Array | None = None,
+    addresses: Sequence[int] | pa.Array | None = None,
+    indices: Sequence[int] | pa.Array | None = None,
+    *,
+    preserve_order: bool | None = None,
+) -> list[tuple[int, bytes | None]]:
+    """Read whole blobs, those of one object with one request.
+
+    Args:
+        blob_column: As in `take_blobs`, like the other arguments and the errors.
+        ids: Row ids.
+        addresses: Row addresses.
+        indices: Places in the table.
+        preserve_order: Accepted; the order is always that of the rows asked for.
+
+    Returns:
+        Row address and bytes of each; None for null.
+    """
+    del preserve_order
+    rows = _find(dataset, blob_column, ids, addresses, indices)
+    return list(zip([row.address for row in rows], _read(rows, [None] * len(rows)), strict=True))
+
+
+def read_blob_ranges(
+    dataset: LanceDataset, blob_column: str, requests: Sequence[tuple[int, int, int]], *, selection: str = "ids"
+) -> list[bytes | None]:
+    """Read parts of blobs.
+
+    Args:
+        blob_column: As in `take_blobs`.
+        requests: Row, offset in its blob, and number of bytes.
+        selection: What the rows are: ``ids``, ``addresses`` or ``indices``.
+
+    Returns:
+        One for each request; None for null.
+
+    Raises:
+        InvalidInputError: As in `take_blobs`, or bytes beyond the end of a blob.
+    """
+    if selection not in ("ids", "addresses", "indices"):
+        raise InvalidInputError(f"selection is ids, addresses or indices, not {selection!r}")
+    wanted = {selection: [row for row, _, _ in requests]}
+    rows = _find(dataset, blob_column, wanted.get("ids"), wanted.get("addresses"), wanted.get("indices"))
+    return _read(rows, [(offset, size) for _, offset, size in requests])
+
+
+def _find(
+    dataset: LanceDataset,
+    blob_column: str,
+    ids: Sequence[int] | pa.Array | None,
+    addresses: Sequence[int] | pa.Array | None,
+    indices: Sequence[int] | pa.Array | None,
+) -> list[BlobRow]:
+    given = {
+        name: rows for name, rows in (("ids", ids), ("addresses", addresses), ("indices", indices)) if rows is not None
+    }
+    if len(given) != 1:
+        raise InvalidInputError("exactly one of ids, addresses and indices is needed")
+    name, rows = next(iter(given.items()))
+    with naming(dataset.snapshot.store):
+        numbers = _numbers(rows, name)
+        return find_blobs(
+            dataset.snapshot, dataset.files, blob_column, numbers, by=name, options=dataset.storage_options
+        )
+
+
+def _numbers(rows: Sequence[int] | pa.Array, name: str) -> npt.NDArray[np.uint64]:
+    values = np.asarray(rows) if len(rows) else np.empty(0, np.uint64)
+    if values.dtype.kind not in "iu" or (len(values) and int(values.min()) < 0):
+        raise InvalidInputError(f"{name} are integers from 0")
+    return values.astype(np.uint64)
+
+
+def _read(rows: Sequence[BlobRow], parts: Sequence[tuple[int, int] | None]) -> list[bytes | None]:
+    """The bytes of blobs, or parts of them; one request for each object."""
+    found: list[bytes | None] = [None if row.place is None else b"" for row in rows]
+    groups: dict[int, list[tuple[int, tuple[int, int]]]] = {}
+    for number, (row, part) in enumerate(zip(rows, parts, strict=True)):
+        if row.place is None:
+            continue
+        start, end = row.sources.bounds(row.place)
+        if part is not None:
+            offset, size = part
+            if offset < 0 or size < 0 or start + offset + size > end:
+                raise InvalidInputError(f"bytes {offset} to {offset + size} of a blob of {end - start} bytes")
+            start, end = start + offset, start + offset + size
+        if end > start:
+            groups.setdefault(id(row.sources.reader(row.place)), []).append((number, (start, end)))
+    for group in groups.values():
+        row = rows[group[0][0]]
+        assert row.place is not None  # noqa: S101 - nulls are in no group
+        buffers = row.sources.reader(row.place).read_ranges([bounds for _, bounds in group])
+        for (number, _), buffer in zip(group, buffers, strict=True):
+            found[number] = buffer.to_pybytes()
+    return found

@@ -1,0 +1,68 @@
+"""Where staged blobs go that do not go into their data file, and which external ones may be named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lance_core.errors import InvalidInputError
+from lance_core.format.blobs import blob_file_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_core.store.base import ObjectWriter, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalBlobs:
+    """Which addresses of external blobs are taken.
+
+    Attributes:
+        bases: Addresses of the table's base paths, by id.
+        may_be_anywhere: Also take those that are below none of them.
+    """
+
+    bases: Mapping[int, str] = field(default_factory=dict[int, str])
+    may_be_anywhere: bool = True
+
+    def locate(self, uri: str) -> tuple[int, str]:
+        """Base path (0 for none) and address below it.
+
+        Raises:
+            InvalidInputError: The address is below no base path, and may not be anywhere.
+        """
+        for number, base in self.bases.items():
+            if uri.startswith(f"{base.rstrip('/')}/"):
+                return number, uri[len(base.rstrip("/")) + 1 :]
+        if "://" not in uri:
+            raise InvalidInputError(f"external blob {uri!r} is no absolute address, like file:///folder/name")
+        if not self.may_be_anywhere:
+            raise InvalidInputError(
+                f"external blob {uri!r} is below no base path of the table; allow_external_blob_outside_bases=True "
+                "takes it nevertheless"
+            )
+        return 0, uri
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBlobs:
+    """Blob files beside one data file.
+
+    Attributes:
+        store: The dataset.
+        data_path: Path of the data file.
+        external: Which external blobs are taken.
+    """
+
+    store: Store
+    data_path: str
+    external: ExternalBlobs
+
+    def open(self, blob_id: int) -> ObjectWriter:
+        """Begin a blob file."""
+        return self.store.writer(blob_file_path(self.data_path, blob_id))
+
+    def locate(self, uri: str) -> tuple[int, str]:
+        """See `ExternalBlobs.locate`."""
+        return self.external.locate(uri)
