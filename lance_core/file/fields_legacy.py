@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.legacy.pages import read_list_page, read_page
+from lance_core.encoding.legacy.pages import Pieces, cut_rows, read_spans, read_values
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.arrays import dictionary_array
+from lance_core.encoding.v2_0.ends import Spans
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.file.nodes import LIST_TYPES, open_field
 from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
@@ -31,9 +32,7 @@ from lance_core.format.legacy_file import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from lance_core.encoding.plans import Rows, Steps
-    from lance_core.encoding.v2_0.buffers import Buffers
-    from lance_core.encoding.v2_0.ends import Spans
+    from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.field_reader import FieldReader
     from lance_core.file.source import FileBytes
@@ -165,14 +164,16 @@ class ContentLegacy:
         if any(not 0 <= start < end <= self._limit for start, end in ranges):
             raise CorruptDataError("the statistics lie outside the file", offset=known.page_table_position)
         entries = [decode_page_table(one.to_pybytes(), limit=self._limit)[0] for one in self._file.fetch(ranges)]
-        rows = range(len(self.batch_offsets) - 1)
-        if any(int(entry[1]) != len(rows) for entry in entries):
+        num_batches = len(self.batch_offsets) - 1
+        if any(int(entry[1]) != num_batches for entry in entries):
             raise CorruptDataError("the statistics are not those of the file's batches")
         # Unknown bounds are stored as empty strings; old writers called them not nullable nevertheless.
         null_count, minimum, maximum = self._file.run(
             together(
                 [
-                    read_page(((int(entry[0]), self._limit - int(entry[0])),), rows, one.to_arrow().type, nullable=True)
+                    read_values(
+                        _page(int(entry[0]), num_batches), one.to_arrow().type, nullable=True, limit=self._limit
+                    )
                     for one, entry in zip(parts, entries, strict=True)
                 ]
             )
@@ -192,16 +193,18 @@ class ContentLegacy:
 
 @dataclass(frozen=True, slots=True)
 class _Pages:
-    """Pages of one field: shape (batches, 2), position and length."""
+    """Pages of one field: shape (batches,), where each begins; shape (batches + 1,), its first row, and the end."""
 
-    table: Int64s
+    positions: Int64s
     first_rows: Int64s
     limit: int
 
-    def buffers(self, number: int) -> Buffers:
-        """What a page may be made of: how long it is follows from what it holds."""
-        position = int(self.table[number, 0])
-        return ((position, self.limit - position),)
+    @property
+    def num_rows(self) -> int:
+        return int(self.first_rows[-1])
+
+    def cut(self, rows: Rows) -> Pieces:
+        return cut_rows(self.first_rows, self.positions, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,19 +217,20 @@ class _Values:
     items: pa.Array | None
 
     @property
-    def first_rows(self) -> Int64s:
-        return self.pages.first_rows
+    def num_rows(self) -> int:
+        return self.pages.num_rows
 
     @property
     def num_bytes(self) -> int:
         return 0  # pages do not tell
 
-    def read(self, number: int, rows: Rows) -> Steps[pa.Array]:
-        buffers = self.pages.buffers(number)
+    def read(self, rows: Rows) -> Plan:
+        pieces, limit = self.pages.cut(rows), self.pages.limit
         if self.items is None:
-            return (yield from read_page(buffers, rows, self.kind, nullable=self.nullable))
-        keys = yield from read_page(buffers, rows, self.kind.index_type, nullable=False)
-        return dictionary_array(self.kind, keys.to_numpy(), self.items)
+            array = yield from read_values(pieces, self.kind, nullable=self.nullable, limit=limit)
+            return [array]
+        keys = yield from read_values(pieces, self.kind.index_type, nullable=False, limit=limit)
+        return [dictionary_array(self.kind, keys.to_numpy(), self.items)]
 
     def fresh(self) -> _Values:
         return self
@@ -237,21 +241,30 @@ class _Values:
 
 @dataclass(frozen=True, slots=True)
 class _Offsets:
-    """Pages of offsets of lists."""
+    """Pages of offsets of lists; ``first_items`` is the first item of each page, and the end."""
 
     kind: pa.DataType
     pages: _Pages
-    item_rows: Int64s
+    first_items: Int64s
 
     @property
-    def first_rows(self) -> Int64s:
-        return self.pages.first_rows
+    def num_rows(self) -> int:
+        return self.pages.num_rows
 
-    def read(self, number: int, rows: Rows) -> Steps[Spans]:
-        return read_list_page(self.pages.buffers(number), rows, is_large=pa.types.is_large_list(self.kind))
+    @property
+    def num_items(self) -> int:
+        return int(self.first_items[-1])
 
-    def first_items(self) -> Int64s:
-        return self.item_rows
+    def read(self, rows: Rows) -> Steps[Spans]:
+        pieces = self.pages.cut(rows)
+        spans = yield from read_spans(pieces, is_large=pa.types.is_large_list(self.kind), limit=self.pages.limit)
+        bases = np.repeat(self.first_items[pieces.pages], pieces.counts)
+        starts, ends = spans.starts + bases, spans.ends + bases
+        if (ends > np.repeat(self.first_items[pieces.pages + 1], pieces.counts)).any() or (
+            starts[1:] < ends[:-1]
+        ).any():
+            raise CorruptDataError("a list ends behind the items of its page")
+        return Spans(starts, ends, None, is_dense=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +293,7 @@ class _Opener:
     def _pages(self, field: Field) -> _Pages:
         if field.id not in self.tables:
             raise InvalidInputError(f"field {field.name!r} has no pages in this file")
-        return _Pages(self.tables[field.id], self._rows(field), self.limit)
+        return _Pages(np.ascontiguousarray(self.tables[field.id][:, 0]), self._rows(field), self.limit)
 
     def _rows(self, field: Field) -> Int64s:
         """Shape (batches + 1,): first row of each page, and the end; a struct has as many as what is in it."""
@@ -299,5 +312,9 @@ class _Opener:
             raise CorruptDataError(f"field {field.name!r}: its dictionary lies outside the file")
         if not length:
             return pa.nulls(0, kind.value_type)
-        buffers = ((position, self.limit - position),)
-        return self.file.run(read_page(buffers, range(length), kind.value_type, nullable=True))
+        return self.file.run(read_values(_page(position, length), kind.value_type, nullable=True, limit=self.limit))
+
+
+def _page(position: int, num_rows: int) -> Pieces:
+    """All rows of a page that stands alone."""
+    return cut_rows(np.array([0, num_rows]), np.array([position]), range(num_rows))

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.physical.memory import starts_of
-from lance_core.encoding.plans import together
+from lance_core.encoding.plans import split_rows, together
 from lance_core.encoding.v2_0.arrays import read_array, read_dictionary, read_items
 from lance_core.encoding.v2_0.buffers import Wanted
-from lance_core.encoding.v2_0.ends import read_ends
+from lance_core.encoding.v2_0.ends import Spans, read_ends
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.nodes import open_field
 from lance_core.file.outline import fields_with_columns
@@ -26,8 +26,7 @@ from lance_core.format.notation import notation
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lance_core.encoding.plans import Rows, Steps
-    from lance_core.encoding.v2_0.ends import Spans
+    from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
     from lance_core.file.field_reader import FieldReader
@@ -72,14 +71,18 @@ class _Values:
     items: dict[int, pa.Array] = field(default_factory=dict[int, pa.Array])
 
     @property
-    def first_rows(self) -> Int64s:
-        return self.column.first_rows
+    def num_rows(self) -> int:
+        return int(self.column.first_rows[-1])
 
     @property
     def num_bytes(self) -> int:
         return sum(size for page in self.column.pages for _, size in page.buffers)
 
-    def read(self, number: int, rows: Rows) -> Steps[pa.Array]:
+    def read(self, rows: Rows) -> Plan:
+        pages = split_rows(self.column.first_rows, rows)
+        return together([self._read_page(number, inside) for number, inside in pages])
+
+    def _read_page(self, number: int, rows: Rows) -> Steps[pa.Array]:
         encoding = self.column.encoding(number)
         wanted = Wanted(self.column.pages[number].buffers, rows)
         if not isinstance(encoding, Dictionary):
@@ -93,7 +96,7 @@ class _Values:
         return replace(self, items={})
 
     def forget(self, row: int) -> None:
-        for number in [known for known in self.items if self.first_rows[known + 1] <= row]:
+        for number in [known for known in self.items if self.column.first_rows[known + 1] <= row]:
             del self.items[number]
 
 
@@ -104,15 +107,35 @@ class _Offsets:
     column: _Column
 
     @property
-    def first_rows(self) -> Int64s:
-        return self.column.first_rows
+    def num_rows(self) -> int:
+        return int(self.column.first_rows[-1])
 
-    def read(self, number: int, rows: Rows) -> Steps[Spans]:
+    @property
+    def num_items(self) -> int:
+        return int(self.column.first_items[-1])
+
+    def read(self, rows: Rows) -> Steps[Spans]:
+        pages = split_rows(self.column.first_rows, rows)
+        parts = yield from together([self._read_page(number, inside) for number, inside in pages])
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _read_page(self, number: int, rows: Rows) -> Steps[Spans]:
         encoding = self.column.offsets(number)
-        return read_ends(self.column.pages[number].buffers, encoding.ends, rows, encoding.null_adjustment)
+        spans = yield from read_ends(self.column.pages[number].buffers, encoding.ends, rows, encoding.null_adjustment)
+        base, end = self.column.first_items[number : number + 2].tolist()
+        if base + int(spans.ends[-1]) > end:
+            raise CorruptDataError("a list ends behind the items of its page")
+        return replace(spans, starts=spans.starts + base, ends=spans.ends + base)
 
-    def first_items(self) -> Int64s:
-        return self.column.first_items
+
+def _joined(parts: list[Spans]) -> Spans:
+    starts, ends = (np.concatenate(one) for one in ([part.starts for part in parts], [part.ends for part in parts]))
+    validity = None
+    if any(part.validity is not None for part in parts):
+        validity = np.concatenate(
+            [np.ones(len(part.starts), np.bool_) if part.validity is None else part.validity for part in parts]
+        )
+    return Spans(starts, ends, validity, is_dense=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.physical.memory import aranges
-from lance_core.encoding.plans import split_rows, together
+from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.nesting import list_array, struct_array
 from lance_core.errors import CorruptDataError, UnsupportedError
 
@@ -31,18 +30,18 @@ class ValuePages(Protocol):
     """Pages of values.
 
     Attributes:
-        first_rows: Shape (pages + 1,): first row of each page, and the end.
-        num_bytes: Bytes in all pages.
+        num_rows: Rows in all pages.
+        num_bytes: Bytes in all pages, 0 if unknown.
     """
 
     @property
-    def first_rows(self) -> Int64s: ...  # noqa: D102 - see above
+    def num_rows(self) -> int: ...  # noqa: D102 - see above
 
     @property
     def num_bytes(self) -> int: ...  # noqa: D102 - see above
 
-    def read(self, number: int, rows: Rows, /) -> Steps[pa.Array]:
-        """At least one row of a page, counted from its first one."""
+    def read(self, rows: Rows, /) -> Plan:
+        """At least one row, all of which are there."""
         ...
 
     def fresh(self) -> ValuePages:
@@ -58,18 +57,22 @@ class OffsetPages(Protocol):
     """Pages that tell where lists begin and end.
 
     Attributes:
-        first_rows: Shape (pages + 1,): first row of each page, and the end.
+        num_rows: Rows in all pages.
+        num_items: Items of all lists.
     """
 
     @property
-    def first_rows(self) -> Int64s: ...  # noqa: D102 - see above
+    def num_rows(self) -> int: ...  # noqa: D102 - see above
 
-    def read(self, number: int, rows: Rows, /) -> Steps[Spans]:
-        """At least one row of a page, counted from its first one; items are counted from the page's first one."""
-        ...
+    @property
+    def num_items(self) -> int: ...  # noqa: D102 - see above
 
-    def first_items(self) -> Int64s:
-        """Shape (pages + 1,): first item of each page, and the end."""
+    def read(self, rows: Rows, /) -> Steps[Spans]:
+        """At least one row, all of which are there; items are counted from the column's first one.
+
+        Raises:
+            CorruptDataError: A list that ends behind the items of its page.
+        """
         ...
 
 
@@ -123,7 +126,7 @@ class _Leaf:
 
     @property
     def num_rows(self) -> int:
-        return int(self.pages.first_rows[-1])
+        return self.pages.num_rows
 
     @property
     def widths(self) -> list[float]:
@@ -137,8 +140,7 @@ class _Leaf:
         if not len(rows):
             return [pa.nulls(0, self.kind)]
         _check_rows(self.num_rows, rows)
-        parts = [self.pages.read(number, inside) for number, inside in split_rows(self.pages.first_rows, rows)]
-        return (yield from together(parts))
+        return (yield from self.pages.read(rows))
 
     def fresh(self) -> _Leaf:
         return replace(self, pages=self.pages.fresh())
@@ -209,7 +211,7 @@ class _List:
 
     @property
     def num_rows(self) -> int:
-        return int(self.pages.first_rows[-1])
+        return self.pages.num_rows
 
     @property
     def widths(self) -> list[float]:
@@ -220,27 +222,13 @@ class _List:
         if not len(rows):
             return [pa.nulls(0, self.kind)]
         _check_rows(self.num_rows, rows)
-        pages = list(split_rows(self.pages.first_rows, rows))
-        bases = self.pages.first_items()
-        if int(bases[-1]) > self.items.num_rows:
-            raise CorruptDataError(f"field {self.name!r} has {self.items.num_rows} items, its lists {int(bases[-1])}")
-        spans: list[Spans] = yield from together([self._read_page(number, inside) for number, inside in pages])
-        starts = np.concatenate([one.starts + bases[number] for (number, _), one in zip(pages, spans, strict=True)])
-        ends = np.concatenate([one.ends + bases[number] for (number, _), one in zip(pages, spans, strict=True)])
-        validity = None
-        if any(one.validity is not None for one in spans):
-            validity = np.concatenate(
-                [np.ones(len(one.starts), np.bool_) if one.validity is None else one.validity for one in spans]
+        if self.pages.num_items > self.items.num_rows:
+            raise CorruptDataError(
+                f"field {self.name!r} has {self.items.num_rows} items, its lists {self.pages.num_items}"
             )
-        items = yield from self.items.plan(_item_rows(starts, ends))
-        return [list_array(self.name, self.kind, ends - starts, validity, _whole(items))]
-
-    def _read_page(self, number: int, rows: Rows) -> Steps[Spans]:
-        spans = yield from self.pages.read(number, rows)
-        bases = self.pages.first_items()
-        if int(spans.ends[-1]) > int(bases[number + 1] - bases[number]):
-            raise CorruptDataError(f"a list of field {self.name!r} ends behind the items of its page")
-        return spans
+        spans = yield from self.pages.read(rows)
+        items = yield from self.items.plan(_item_rows(spans.starts, spans.ends))
+        return [list_array(self.name, self.kind, spans.ends - spans.starts, spans.validity, _whole(items))]
 
     def fresh(self) -> _List:
         return replace(self, items=self.items.fresh())

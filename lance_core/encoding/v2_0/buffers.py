@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import pack_bits, unpack_bits
 from lance_core.encoding.physical.general import decompress_values
 from lance_core.encoding.physical.memory import aranges, gather, gather_windows, view_buffer
-from lance_core.encoding.plans import bridge, join, places_in
+from lance_core.encoding.plans import Spots
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
 
@@ -67,9 +67,8 @@ def read_rows(buffers: Buffers, flat: Flat, rows: Rows, width: int) -> Steps[Byt
         return gather_windows(data, rows * width, width).reshape(-1)
     _check_end((last + 1) * width, size)
     starts = rows * width + position
-    ranges = bridge(starts, starts + width)
-    memory = join((yield ranges))
-    return gather_windows(memory, places_in(ranges, starts), width).reshape(-1)
+    (found,) = yield [Spots(starts, starts + width)]
+    return gather_windows(found.memory, found.places(starts), width).reshape(-1)
 
 
 def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> Steps[Bytes]:
@@ -85,9 +84,8 @@ def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> S
     position, size = _place(buffers, flat)
     _check_end(end, size)
     starts = starts + position
-    ranges = bridge(starts, starts + sizes)
-    memory = join((yield ranges))
-    return gather(memory, places_in(ranges, starts), sizes)
+    (found,) = yield [Spots(starts, starts + sizes)]
+    return gather(found.memory, found.places(starts), sizes)
 
 
 def read_bits(wanted: Wanted, flat: Flat) -> Steps[pa.Buffer]:

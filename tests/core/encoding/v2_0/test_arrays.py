@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.any_pb2 import Any
 
 from lance_core._proto import encodings_v2_0_pb2 as pb
+from lance_core.encoding.plans import Spots, found_in, spot_ranges
 from lance_core.encoding.v2_0.arrays import read_array
 from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import read_ends
@@ -22,12 +23,18 @@ RNG = np.random.default_rng(2)
 def run(steps, memory):
     """What a store would do."""
     try:
-        ranges = next(steps)
+        wanted = next(steps)
         while True:
-            assert all(0 <= start <= end <= len(memory) for start, end in ranges)
-            ranges = steps.send([pa.py_buffer(memory[start:end]) for start, end in ranges])
+            wanted = steps.send([_answer(one, memory) for one in wanted])
     except StopIteration as stop:
         return stop.value
+
+
+def _answer(one, memory):
+    ranges = spot_ranges(one) if isinstance(one, Spots) else [one]
+    assert all(0 <= start <= end <= len(memory) for start, end in ranges)
+    buffers = [pa.py_buffer(memory[start:end]) for start, end in ranges]
+    return found_in(ranges, buffers) if isinstance(one, Spots) else buffers[0]
 
 
 def read(encoding, buffers, kind, rows):
