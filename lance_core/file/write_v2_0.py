@@ -5,7 +5,7 @@ There is no place for structs that are null, nor for maps; packed structs hold n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -235,14 +235,19 @@ def _node(one: Field) -> _Node:
             raise UnsupportedError(f"field {one.name!r}: a blob of type {kind}; files of version 2.0 need large_binary")
         return _Blob(column)
     if text in LIST_TYPES:
-        return _List(column, _node(one.children[0]))
+        return _List(column, _node(_below(one, one.children[0])))
     if text == "struct" and (one.is_packed or _PACKED_KEY in one.metadata):
         _check_packed(one)
         return _Packed(column)
     if text == "struct":
-        return _Struct(column, tuple(_node(child) for child in one.children))
+        return _Struct(column, tuple(_node(_below(one, child)) for child in one.children))
     _check_leaf(one, kind)
     return _Leaf(column, _COMPRESSIONS.get(one.metadata.get(_COMPRESSION_KEY, b"")), _level(one))
+
+
+def _below(one: Field, child: Field) -> Field:
+    """A child that errors call by its path; nothing else here looks at names."""
+    return replace(child, name=f"{one.name}.{child.name}")
 
 
 def _check_not_null(one: Field, array: pa.Array, what: str) -> None:
