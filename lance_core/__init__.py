@@ -1,5 +1,6 @@
 """The Lance table format in Python: write, read, change and maintain datasets."""
 
+from lance_core.base_paths import DatasetBasePath
 from lance_core.blob import Blob, BlobFile, BlobType, blob_array, blob_field
 from lance_core.dataset import LanceDataset, dataset
 from lance_core.errors import LanceError
@@ -18,16 +19,17 @@ from lance_core.udf import BatchUDF, batch_udf
 from lance_core.write import write_dataset, write_fragments
 
 __all__ = [
+    "BatchUDF",
     "Blob",
     "BlobFile",
     "BlobType",
-    "BatchUDF",
     "Compaction",
     "CompactionMetrics",
     "CompactionOptions",
     "CompactionPlan",
     "CompactionTask",
     "DataFile",
+    "DatasetBasePath",
     "DeletionFile",
     "FragmentMetadata",
     "LanceDataset",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError, UnsupportedError
@@ -11,6 +12,7 @@ from lance_core.table.stage import FileLimits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lance_core.table.refs import Reference
     from lance_core.table.snapshot import Snapshot
 
 DEFAULT_MAX_ROWS_PER_FILE = 1024 * 1024
@@ -41,25 +43,18 @@ _HINTS = frozenset(
 # Arguments of pylance that change the result and that lance_core does not have.
 _MISSING = frozenset(
     {
-        "asof",
         "auto_cleanup_options",
-        "base_store_params",
         "batch_size_bytes",
         "binary_copy_read_batch_bytes",
-        "branch",
         "commit_lock",
-        "commit_timeout",
         "compaction_mode",
         "default_scan_options",
         "defer_index_remap",
-        "detached",
         "disable_scoring_autoprojection",
-        "enable_v2_manifest_paths",
         "external_blob_mode",
         "fast_search",
         "full_text_query",
         "include_deleted_rows",
-        "initial_bases",
         "max_page_bytes",
         "namespace_client",
         "nearest",
@@ -70,8 +65,6 @@ _MISSING = frozenset(
         "session",
         "strict_batch_size",
         "table_id",
-        "target_all_bases",
-        "target_bases",
         "use_legacy_format",
     }
 )
@@ -96,6 +89,39 @@ def check_window(limit: int | None, offset: int | None, batch_size: int | None) 
     for name, value, least in (("limit", limit, 0), ("offset", offset, 0), ("batch_size", batch_size, 1)):
         if value is not None and value < least:
             raise InvalidInputError(f"{name} must be at least {least}, not {value}")
+
+
+def check_order(order: str | None) -> bool:
+    """Whether an order is descending, which is what None means."""
+    if order not in {None, "asc", "desc"}:
+        raise InvalidInputError(f"order is 'asc' or 'desc', not {order!r}")
+    return order != "asc"
+
+
+def branch_reference(branch: str | None, version: Reference) -> Reference:
+    """Branch and version as one reference.
+
+    Raises:
+        InvalidInputError: Both name a branch.
+    """
+    if branch is None:
+        return version
+    if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+        raise InvalidInputError(f"with branch={branch!r}, version must be a number, not {version!r}")
+    return (branch, version)
+
+
+def point_in_time(time: datetime | str) -> datetime:
+    """A point in time; local time if there is no time zone.
+
+    Raises:
+        InvalidInputError: Something else.
+    """
+    try:
+        parsed = datetime.fromisoformat(time) if isinstance(time, str) else time
+        return parsed.astimezone(UTC)
+    except (AttributeError, ValueError, OverflowError, OSError) as error:
+        raise InvalidInputError(f"{time!r} is no point in time, such as a datetime or '2026-01-31 12:00:00'") from error
 
 
 def check_mode(mode: str) -> None:

@@ -2,41 +2,64 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import check_unsupported
-from lance_core.methods import blobs, changing, committing, evolving, history, maintaining, reading, settings
+from lance_core.arguments import branch_reference, check_unsupported, point_in_time
+from lance_core.branches import Branches
+from lance_core.methods import (
+    blobs,
+    branching,
+    changing,
+    committing,
+    evolving,
+    history,
+    maintaining,
+    reading,
+    settings,
+)
 from lance_core.optimize import DatasetOptimizer
 from lance_core.stats import LanceStats
-from lance_core.store.open import open_store
 from lance_core.table.open_files import OpenFiles
-from lance_core.table.refs import get_tag
-from lance_core.table.snapshot import Snapshot, find_newest, open_snapshot
+from lance_core.table.open_table import find_version_as_of, open_line, open_version
+from lance_core.table.places import PlaceSettings, finds_same_files, with_settings
+from lance_core.table.refs import resolve
+from lance_core.table.snapshot import Snapshot, find_newest
 from lance_core.table.statistics import table_statistics
 from lance_core.tags import Tags
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
+    from datetime import datetime
 
     import pyarrow as pa
 
     from lance_core.format.schema import Schema
+    from lance_core.table.refs import Reference
 
 
 def dataset(
     uri: str | os.PathLike[str],
-    version: int | str | None = None,
+    version: Reference = None,
+    asof: datetime | str | None = None,
     *,
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
     **unsupported: Any,
 ) -> LanceDataset:
     """Open a dataset.
 
     Args:
         uri: Path or address of the dataset.
-        version: Version number or tag; the newest version if None.
+        version: Version number, tag, or tuple of branch (None: the main line) and number (None: the newest); the
+            newest version if None.
+        asof: The newest version committed before this point in time; without a time zone it is local time. Counts
+            only without ``version``.
+        branch: Branch to open; the same as ``version=(branch, version)``.
         storage_options: Settings of the storage service.
+        base_store_params: Settings for base paths, by their address.
         **unsupported: Arguments of pylance that lance_core does not have; they must be None.
 
     Raises:
@@ -45,7 +68,13 @@ def dataset(
         RefNotFoundError: There is no such tag.
     """
     check_unsupported("dataset", unsupported)
-    return LanceDataset(uri, version, storage_options=storage_options)
+    reference = branch_reference(branch, version)
+    line = open_line(uri, storage_options, base_store_params)
+    if asof is not None and version is None:
+        line, _ = resolve(line, reference)
+        reference = find_version_as_of(line, point_in_time(asof))
+    snapshot = open_version(line, reference)
+    return LanceDataset(uri, storage_options=storage_options, base_store_params=base_store_params, snapshot=snapshot)
 
 
 class LanceDataset:
@@ -56,29 +85,43 @@ class LanceDataset:
 
     Args:
         uri: Path or address.
-        version: Version number or tag; the newest version if None.
+        version: As in `dataset`.
         storage_options: Settings of the storage service.
+        base_store_params: Settings for base paths, by their address.
         snapshot: The version, if it is open already.
     """
 
     def __init__(
         self,
         uri: str | os.PathLike[str],
-        version: int | str | None = None,
+        version: Reference = None,
         *,
         storage_options: Mapping[str, str] | None = None,
+        base_store_params: Mapping[str, Mapping[str, str]] | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
         self.storage_options = dict(storage_options or {})
+        self.base_store_params = {path: dict(options) for path, options in (base_store_params or {}).items()}
         if snapshot is None:
-            store = open_store(uri, storage_options)
-            number = get_tag(store, version).version if isinstance(version, str) else version
-            snapshot = open_snapshot(store, number)
-        self.snapshot = snapshot
+            snapshot = open_version(open_line(uri, storage_options, base_store_params), version)
         self.files = OpenFiles(snapshot.store)
+        self.snapshot = snapshot
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version this object is at."""
+        return self._snapshot
+
+    @snapshot.setter
+    def snapshot(self, snapshot: Snapshot) -> None:
+        settings = PlaceSettings(storage_options=self.storage_options, base_store_params=self.base_store_params)
+        store = with_settings(snapshot.store, settings)
+        self._snapshot = snapshot if store is snapshot.store else replace(snapshot, store=store)
+        if not finds_same_files(self.files.store, self._snapshot.store):
+            self.files = OpenFiles(self._snapshot.store)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_reopen, (self.uri, self.version, self.storage_options))
+        return (_reopen, (self.uri, self.version, self.storage_options, self.base_store_params))
 
     def __repr__(self) -> str:
         return f"LanceDataset({self.uri!r}, version={self.version})"
@@ -103,6 +146,11 @@ class LanceDataset:
     def latest_version(self) -> int:
         """Number of the newest version there is now."""
         return find_newest(self.snapshot.store).numbers[-1]
+
+    @property
+    def branch(self) -> str | None:
+        """Branch this version is on; None for the main line. Not in pylance."""
+        return self.snapshot.manifest.branch
 
     @property
     def schema(self) -> pa.Schema:
@@ -147,9 +195,15 @@ class LanceDataset:
         """
         return table_statistics(self.snapshot.manifest)
 
-    def reopened(self, version: int | str | None = None) -> LanceDataset:
+    def reopened(self, version: Reference = None) -> LanceDataset:
         """This dataset opened again, at a version, a tag or the newest version."""
-        return LanceDataset(self.uri, version, storage_options=self.storage_options)
+        snapshot = open_version(self.snapshot.store, version)
+        return LanceDataset(
+            snapshot.store.uri,
+            storage_options=self.storage_options,
+            base_store_params=self.base_store_params,
+            snapshot=snapshot,
+        )
 
     # ------------------------------------------------------------------------------------------------- reading it
 
@@ -178,6 +232,19 @@ class LanceDataset:
     def tags(self) -> Tags:
         """Names for versions; tagged versions survive clean-up."""
         return Tags(self.snapshot)
+
+    # ------------------------------------------------------------------------------------- branches, clones, places
+
+    @property
+    def branches(self) -> Branches:
+        """Lines of versions of their own."""
+        return Branches(self.snapshot)
+
+    create_branch = branching.create_branch
+    shallow_clone = branching.shallow_clone
+    deep_clone = branching.deep_clone
+    base_paths = branching.base_paths
+    add_bases = branching.add_bases
 
     # ------------------------------------------------------------------------------------------------- changing it
 
@@ -208,8 +275,13 @@ class LanceDataset:
     explain_cleanup_old_versions = maintaining.explain_cleanup_old_versions
 
 
-def _reopen(uri: str, version: int, storage_options: Mapping[str, str]) -> LanceDataset:
-    return LanceDataset(uri, version, storage_options=storage_options)
+def _reopen(
+    uri: str,
+    version: int,
+    storage_options: Mapping[str, str],
+    base_store_params: Mapping[str, Mapping[str, str]],
+) -> LanceDataset:
+    return LanceDataset(uri, version, storage_options=storage_options, base_store_params=base_store_params)
 
 
 def place_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError, UnsupportedError
@@ -223,9 +223,9 @@ class LanceFragment:
         return list(self._fragment.files)
 
     def deletion_file(self) -> str | None:
-        """Path of the deletion file below the dataset, None if there is none."""
+        """Path of the deletion file below its dataset or base path, None if there is none."""
         file = self._fragment.deletion_file
-        return None if file is None else deletion_file_path(self._id, file)
+        return None if file is None else deletion_file_path(self._id, replace(file, base_id=None))
 
     def count_rows(self, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
         """How many rows are left, or match a filter."""

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lance_core.arguments import check_order
 from lance_core.table import refs
+from lance_core.table.open_table import open_version
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lance_core.format.refs import Tag
+    from lance_core.store.base import Store
+    from lance_core.table.refs import Reference
     from lance_core.table.snapshot import Snapshot
 
 
@@ -18,28 +24,31 @@ class Tags:
         self._snapshot = snapshot
         self._store = snapshot.store
 
-    def create(self, tag: str, reference: int | str | None = None) -> None:
+    def create(self, tag: str, reference: Reference = None) -> None:
         """Give a version a name.
 
         Args:
             tag: Letters, digits, ``.``, ``-`` and ``_``.
-            reference: Version number or another tag; the version of the dataset object if None.
+            reference: Version number on the line of the dataset object, another tag, or a tuple of branch (None: the
+                main line) and number (None: the newest); the version of the dataset object if None.
 
         Raises:
             RefAlreadyExistsError: There is a tag of this name.
             VersionNotFoundError: There is no such version.
             InvalidInputError: The name is not allowed.
         """
-        refs.create_tag(self._store, tag, self._version(reference))
+        line, version = self._named(reference)
+        refs.create_tag(line, tag, version)
 
-    def update(self, tag: str, reference: int | str | None = None) -> None:
-        """Let a tag name another version.
+    def update(self, tag: str, reference: Reference = None) -> None:
+        """Let a tag name another version; ``reference`` as in `create`.
 
         Raises:
             RefNotFoundError: There is no such tag.
             VersionNotFoundError: There is no such version.
         """
-        refs.update_tag(self._store, tag, self._version(reference))
+        line, version = self._named(reference)
+        refs.update_tag(line, tag, version)
 
     def delete(self, tag: str) -> None:
         """Remove a tag; its version stays.
@@ -53,6 +62,25 @@ class Tags:
         """All tags: name to version, branch, created_at, updated_at, manifest_size and metadata."""
         return {name: _to_dict(tag) for name, tag in refs.list_tags(self._store).items()}
 
+    def list_ordered(self, order: str | None = None) -> list[tuple[str, dict[str, Any]]]:
+        """All tags by the version they name, then by name.
+
+        Args:
+            order: ``asc`` or ``desc`` (default).
+        """
+        descending = check_order(order)
+        listed = sorted(refs.list_tags(self._store).values(), key=lambda tag: tag.name)
+        listed.sort(key=lambda tag: tag.version, reverse=descending)
+        return [(tag.name, _to_dict(tag)) for tag in listed]
+
+    def replace_metadata(self, tag: str, metadata: Mapping[str, str]) -> None:
+        """Replace the free text of a tag.
+
+        Raises:
+            RefNotFoundError: There is no such tag.
+        """
+        refs.describe_tag(self._store, tag, metadata)
+
     def get_version(self, tag: str) -> int:
         """The version a tag names.
 
@@ -61,10 +89,12 @@ class Tags:
         """
         return refs.get_tag(self._store, tag).version
 
-    def _version(self, reference: int | str | None) -> int:
+    def _named(self, reference: Reference) -> tuple[Store, int]:
+        """The line of versions, and the number."""
         if reference is None:
-            return self._snapshot.version
-        return reference if isinstance(reference, int) else self.get_version(reference)
+            return self._store, self._snapshot.version
+        line, version = refs.resolve(self._store, reference)
+        return line, open_version(line).version if version is None else version
 
 
 def _to_dict(tag: Tag) -> dict[str, Any]:
@@ -74,5 +104,5 @@ def _to_dict(tag: Tag) -> dict[str, Any]:
         "created_at": tag.created_at,
         "updated_at": tag.updated_at,
         "manifest_size": tag.manifest_size,
-        "metadata": {},
+        "metadata": dict(tag.metadata),
     }

@@ -12,23 +12,29 @@ from lance_core.arguments import (
     file_limits,
     file_version,
 )
+from lance_core.base_paths import DatasetBasePath, from_public
 from lance_core.dataset import LanceDataset, place_of
-from lance_core.errors import DatasetAlreadyExistsError
+from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_core.format.operations import Append, Overwrite
 from lance_core.fragment import FragmentMetadata, to_metadata
-from lance_core.store.open import open_store
+from lance_core.table.apply_settings import add_bases
 from lance_core.table.change import removing_staged
 from lance_core.table.commit import commit
 from lance_core.table.naming import naming
+from lance_core.table.open_table import open_line, open_version
 from lance_core.table.redo import new_transaction
-from lance_core.table.snapshot import find_snapshot
+from lance_core.table.snapshot import Snapshot, find_snapshot
 from lance_core.table.stage import stage_data
+from lance_core.table.targets import target_store
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+
+    from lance_core.format.base_path import BasePath
+    from lance_core.store.base import Store
 
 
 def write_dataset(
@@ -44,6 +50,12 @@ def write_dataset(
     commit_message: str | None = None,
     transaction_properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    branch: str | None = None,
+    enable_v2_manifest_paths: bool = True,
+    initial_bases: Sequence[DatasetBasePath] | None = None,
+    target_bases: Sequence[str] | None = None,
+    target_all_bases: bool | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
     **unsupported: Any,
 ) -> LanceDataset:
     """Write data as a new version of a dataset.
@@ -64,6 +76,12 @@ def write_dataset(
         commit_message: Text for the history.
         transaction_properties: More text for the history.
         storage_options: Settings of the storage service.
+        branch: Branch to write to, which must exist; that of the dataset object or address if None. Not in pylance.
+        enable_v2_manifest_paths: For a new dataset: name manifests so that the newest sorts first.
+        initial_bases: For a new dataset: other places in which it may have files.
+        target_bases: Names or addresses of such places that the data files of this write go to, in turn.
+        target_all_bases: The data files go to the dataset itself and all such places, in turn.
+        base_store_params: Settings for such places, by their address.
         **unsupported: Arguments of pylance that lance_core does not have; they must be None.
 
     Returns:
@@ -78,36 +96,73 @@ def write_dataset(
     check_mode(mode)
     limits = file_limits(max_rows_per_file, max_bytes_per_file)
     address, storage_options = place_of(uri, storage_options)
-    store = open_store(address, storage_options)
-    existing = find_snapshot(store)
+    store, existing = _open_for_writing(address, storage_options, branch, base_store_params)
     if existing is not None and mode == "create":
         raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=store.uri)
     with naming(store):
         version = file_version(data_storage_version, existing)
+    new_bases = _new_bases(initial_bases, existing, store, storage_options)
+    target = target_store(store, existing, new_bases, target_bases, all_bases=bool(target_all_bases))
     appends = existing is not None and mode == "append"
-    fragments, table = stage_data(
-        store,
+    staged, table = stage_data(
+        target,
         data_obj,
         schema,
         table=existing.manifest.schema if existing is not None and appends else None,
         limits=limits,
         data_storage_version=version,
     )
+    fragments = target.fragments(staged)
+    overwrite = Overwrite(fragments=fragments, schema=table, initial_bases=new_bases)
     transaction = new_transaction(
         0 if existing is None else existing.version,
-        Append(fragments=fragments) if appends else Overwrite(fragments=fragments, schema=table),
+        Append(fragments=fragments) if appends else overwrite,
         properties=transaction_properties,
         message=commit_message,
     )
-    with removing_staged(store, fragments):
+    with removing_staged(target, staged):
         snapshot = commit(
             store,
             transaction,
             read=existing,
             data_storage_version=version,
             enable_stable_row_ids=enable_stable_row_ids,
+            enable_v2_manifest_paths=enable_v2_manifest_paths,
         )
-    return LanceDataset(address, storage_options=storage_options, snapshot=snapshot)
+    return LanceDataset(
+        address, storage_options=storage_options, base_store_params=base_store_params, snapshot=snapshot
+    )
+
+
+def _open_for_writing(
+    address: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None,
+    branch: str | None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None,
+) -> tuple[Store, Snapshot | None]:
+    """The line of versions to write to, and its newest version if there is one."""
+    store = open_line(address, storage_options, base_store_params)
+    if branch is not None:
+        snapshot = open_version(store, (branch, None))
+        return snapshot.store, snapshot
+    found = find_snapshot(store)
+    return (store, None) if found is None else (found.store, found)
+
+
+def _new_bases(
+    initial_bases: Sequence[DatasetBasePath] | None,
+    existing: Snapshot | None,
+    store: Store,
+    storage_options: Mapping[str, str] | None,
+) -> tuple[BasePath, ...]:
+    """Base paths of a new dataset, with their numbers."""
+    if initial_bases is None:
+        return ()
+    if existing is not None:
+        raise InvalidInputError(
+            "initial_bases are for new datasets; use add_bases to add some to this one", path=store.uri
+        )
+    return add_bases((), from_public(initial_bases, dataset=store.uri, storage_options=storage_options))
 
 
 def write_fragments(
@@ -120,6 +175,9 @@ def write_fragments(
     max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
     data_storage_version: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    target_bases: Sequence[str] | None = None,
+    target_all_bases: bool | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[FragmentMetadata]:
     """Write data files that no version knows yet; `LanceDataset.commit` makes them visible.
 
@@ -133,6 +191,9 @@ def write_fragments(
         max_bytes_per_file: Bytes in a full file, roughly.
         data_storage_version: File version.
         storage_options: Settings of the storage service.
+        target_bases: As in `write_dataset`; the dataset must have these places.
+        target_all_bases: As in `write_dataset`.
+        base_store_params: As in `write_dataset`.
 
     Returns:
         One fragment with id 0 for each file.
@@ -141,16 +202,18 @@ def write_fragments(
         InvalidInputError: Data or arguments that do not fit; nothing is left behind.
     """
     check_mode(mode)
-    store = open_store(*place_of(dataset_uri, storage_options))
-    existing = find_snapshot(store) if mode == "append" else None
+    address, options = place_of(dataset_uri, storage_options)
+    store, found = _open_for_writing(address, options, None, base_store_params)
+    target = target_store(store, found, (), target_bases, all_bases=bool(target_all_bases))
+    existing = found if mode == "append" else None
     with naming(store):
         version = file_version(data_storage_version, existing)
     fragments, _ = stage_data(
-        store,
+        target,
         data,
         schema,
         table=None if existing is None else existing.manifest.schema,
         data_storage_version=version,
         limits=file_limits(max_rows_per_file, max_bytes_per_file),
     )
-    return [to_metadata(fragment) for fragment in fragments]
+    return [to_metadata(fragment) for fragment in target.fragments(fragments)]

@@ -62,6 +62,21 @@ class IndexMetadata:
         bitmap = table_pb2.IndexMetadata.FromString(self.record).fragment_bitmap
         return frozenset(_decode_bitmap(bitmap)) if bitmap else None
 
+    @property
+    def base_id(self) -> int | None:
+        """Base path that the index lies below; None for the dataset itself."""
+        pb = table_pb2.IndexMetadata.FromString(self.record)
+        return pb.base_id if pb.HasField("base_id") else None
+
+
+def with_base_id(index: IndexMetadata, base_id: int | None) -> IndexMetadata:
+    """The same index at another place."""
+    pb = table_pb2.IndexMetadata.FromString(index.record)
+    pb.ClearField("base_id")
+    if base_id is not None:
+        pb.base_id = base_id
+    return IndexMetadata.from_proto(pb)
+
 
 def without_fragments(index: IndexMetadata, fragment_ids: Collection[int]) -> IndexMetadata:
     """The same index, not covering these fragments (unchanged if it does not cover them)."""

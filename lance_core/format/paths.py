@@ -7,6 +7,9 @@
     _versions/d{version}.manifest                             (detached: opened by number only)
     _transactions/{read version}-{uuid}.txn
     _refs/tags/{percent-encoded name}.json, _refs/branches/{percent-encoded name}.json
+    tree/{name of a branch}/...                               (like a dataset of its own, without _refs)
+    _base/{id}/...                                            (nowhere on disk: how lance_core names files that lie
+                                                               below a base path of the manifest)
 
 Names that come out of a manifest are one path segment; anything else could lead out of the dataset and is refused.
 """
@@ -18,7 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.errors import CorruptDataError
 from lance_core.format.fragment import DeletionFileType
 
 if TYPE_CHECKING:
@@ -31,8 +34,13 @@ TRANSACTIONS_FOLDER = "_transactions"
 DATA_FOLDER = "data"
 DELETIONS_FOLDER = "_deletions"
 INDICES_FOLDER = "_indices"
+TABLE_FOLDERS = (VERSIONS_FOLDER, TRANSACTIONS_FOLDER, DATA_FOLDER, DELETIONS_FOLDER, INDICES_FOLDER, "_blobs", "_fri")
+"""All that a line of versions consists of."""
+
 TAGS_FOLDER = "_refs/tags"
 BRANCHES_FOLDER = "_refs/branches"
+BRANCH_FILES_FOLDER = "tree"
+BASE_PREFIX = "_base/"
 LATEST_VERSION_HINT = "_versions/latest_version_hint.json"
 
 DETACHED_BIT = 1 << 63
@@ -118,22 +126,42 @@ def data_file_path(file: DataFile) -> str:
     """Path of a data file.
 
     Raises:
-        UnsupportedError: The file lies below another base path.
         CorruptDataError: The name is not one path segment.
     """
-    _check_base(file.base_id, file.path)
-    return f"{DATA_FOLDER}/{_segment(file.path, 'data file')}"
+    return f"{base_prefix(file.base_id)}{DATA_FOLDER}/{_segment(file.path, 'data file')}"
 
 
 def deletion_file_path(fragment_id: int, file: DeletionFile) -> str:
-    """Path of a fragment's deletion file.
+    """Path of a fragment's deletion file."""
+    name = f"{fragment_id}-{file.read_version}-{file.id}.{_DELETION_SUFFIXES[file.file_type]}"
+    return f"{base_prefix(file.base_id)}{DELETIONS_FOLDER}/{name}"
+
+
+def base_prefix(base_id: int | None) -> str:
+    """What paths of files below a base path begin with; nothing for those of the dataset itself."""
+    return "" if base_id is None else f"{BASE_PREFIX}{base_id}/"
+
+
+def split_base_path(path: str) -> tuple[int, str]:
+    """The number of the base path, and the path below it.
 
     Raises:
-        UnsupportedError: The file lies below another base path.
+        CorruptDataError: Not a path below a base path.
     """
-    name = f"{fragment_id}-{file.read_version}-{file.id}.{_DELETION_SUFFIXES[file.file_type]}"
-    _check_base(file.base_id, name)
-    return f"{DELETIONS_FOLDER}/{name}"
+    number, _, rest = path.removeprefix(BASE_PREFIX).partition("/")
+    if not path.startswith(BASE_PREFIX) or not (number.isascii() and number.isdigit()) or not rest:
+        raise CorruptDataError(f"{path!r} is not a path below a base path")
+    return int(number), rest
+
+
+def branch_folder(branch: str) -> str:
+    """Folder of a branch."""
+    return f"{BRANCH_FILES_FOLDER}/{branch}"
+
+
+def branch_path(name: str) -> str:
+    """Path of the file that describes a branch."""
+    return f"{BRANCHES_FOLDER}/{quote(name, safe='')}.json"
 
 
 def tag_path(name: str) -> str:
@@ -145,14 +173,6 @@ def parse_ref_path(path: str) -> str | None:
     """Name of the tag or branch in a file of ``_refs/``; None if the file is something else."""
     name = path.rpartition("/")[2]
     return unquote(name.removesuffix(".json")) if name.endswith(".json") and not name.startswith(".") else None
-
-
-def _check_base(base_id: int | None, name: str) -> None:
-    if base_id is not None:
-        raise UnsupportedError(
-            f"file {name!r} lies below base path {base_id} of another dataset; lance_core does not read clones "
-            "and branches yet"
-        )
 
 
 def _segment(name: str, what: str) -> str:

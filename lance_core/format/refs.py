@@ -4,20 +4,29 @@ Tag (``_refs/tags/{name}.json``), keys in this order, indented by two spaces:
 ``branch`` (null for the main line), ``version``, ``createdAt``, ``updatedAt`` (RFC 3339, UTC), ``manifestSize``
 (bytes of that version's manifest file), ``metadata``. Readers need ``version`` and ``manifestSize`` only.
 
-Branch (``_refs/branches/{name}.json``): only what clean-up must respect is read.
+Branch (``_refs/branches/{name}.json``): ``parentBranch`` (null for the main line), ``identifier``
+(``version_mapping``: for each branch from the main line to this one, the version it was created from and 32 random
+hexadecimal digits), ``parentVersion``, ``createAt`` (Unix seconds), ``manifestSize`` (of the parent version),
+``metadata``. Readers need ``parentVersion`` only.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import CorruptDataError, InvalidInputError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 MAIN_BRANCH = "main"
 _MAX_NAME_SIZE = 200
+_TABLE_FOLDERS = frozenset(
+    {"data", "tree", "_base", "_blobs", "_deletions", "_fri", "_indices", "_refs", "_transactions", "_versions"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +39,8 @@ class Tag:
         branch: Branch of that version; None for the main line.
         manifest_size: Bytes of the version's manifest file.
         created_at: None if the writer did not record it.
-        updated_at: None if the writer did not record it.
+        updated_at: When it began to name this version; None if the writer did not record it.
+        metadata: Free text.
     """
 
     name: str
@@ -39,6 +49,7 @@ class Tag:
     manifest_size: int
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +60,20 @@ class Branch:
         name: The branch.
         parent_branch: None for the main line.
         parent_version: Version it was created from.
+        identifier: For each branch from the main line to this one, the version it was created from and what tells it
+            from other branches of the same name; empty if the writer did not record it.
+        created_at: Unix seconds; None if the writer did not record it.
+        manifest_size: Bytes of the parent version's manifest file.
+        metadata: Free text.
     """
 
     name: str
     parent_branch: str | None
     parent_version: int
+    identifier: tuple[tuple[int, str], ...] = ()
+    created_at: int | None = None
+    manifest_size: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_tag_name(name: str) -> None:
@@ -73,6 +93,34 @@ def check_tag_name(name: str) -> None:
         raise InvalidInputError(f"tag name {name!r} is longer than {_MAX_NAME_SIZE} characters")
 
 
+def check_branch_name(name: str) -> None:
+    """Refuse a name that some reader cannot handle, or that would lie inside the files of another branch.
+
+    Raises:
+        InvalidInputError: Says which rule the name breaks.
+    """
+    if name == MAIN_BRANCH:
+        raise InvalidInputError(f"{MAIN_BRANCH!r} is the main line, no name for a branch")
+    for segment in name.split("/"):
+        try:
+            check_tag_name(segment)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"branch name {name!r} must consist of ASCII letters, digits, '.', '-', '_' and single '/' inside; no "
+                "part of it may start or end with '.', end with '.lock' or contain '..'"
+            ) from error
+        if segment in _TABLE_FOLDERS:
+            raise InvalidInputError(f"branch name {name!r}: {segment!r} is the name of a folder in every dataset")
+    if len(name) > _MAX_NAME_SIZE:
+        raise InvalidInputError(f"branch name {name!r} is longer than {_MAX_NAME_SIZE} characters")
+
+
+def is_branch_name(name: str) -> bool:
+    """Whether a name written by anybody is one that leads to a folder below ``tree/``, and nowhere else."""
+    parts = name.split("/")
+    return not any(part in {"", ".", ".."} or "\\" in part or "\0" in part for part in parts)
+
+
 def encode_tag(tag: Tag) -> bytes:
     """Encode a tag file."""
     content = {
@@ -81,7 +129,7 @@ def encode_tag(tag: Tag) -> bytes:
         "createdAt": _encode_time(tag.created_at),
         "updatedAt": _encode_time(tag.updated_at),
         "manifestSize": tag.manifest_size,
-        "metadata": {},
+        "metadata": dict(tag.metadata),
     }
     return json.dumps(content, indent=2).encode()
 
@@ -101,7 +149,21 @@ def decode_tag(data: bytes, name: str, *, path: str | None = None) -> Tag:
         manifest_size=_number(content, "manifestSize", path),
         created_at=_decode_time(content.get("createdAt")),
         updated_at=_decode_time(content.get("updatedAt")),
+        metadata=_metadata(content, path),
     )
+
+
+def encode_branch(branch: Branch) -> bytes:
+    """Encode a branch file."""
+    content = {
+        "parentBranch": branch.parent_branch,
+        "identifier": {"version_mapping": [list(entry) for entry in branch.identifier]},
+        "parentVersion": branch.parent_version,
+        "createAt": branch.created_at or 0,
+        "manifestSize": branch.manifest_size,
+        "metadata": dict(branch.metadata),
+    }
+    return json.dumps(content, indent=2).encode()
 
 
 def decode_branch(data: bytes, name: str, *, path: str | None = None) -> Branch:
@@ -111,11 +173,36 @@ def decode_branch(data: bytes, name: str, *, path: str | None = None) -> Branch:
         CorruptDataError: Not a branch file.
     """
     content = _decode_object(data, path)
+    parent = _text(content, "parentBranch", path)
+    created_at, size = content.get("createAt"), content.get("manifestSize")
     return Branch(
         name=name,
-        parent_branch=_text(content, "parentBranch", path),
+        parent_branch=None if parent == MAIN_BRANCH else parent,
         parent_version=_number(content, "parentVersion", path),
+        identifier=_identifier(content.get("identifier"), path),
+        created_at=created_at if isinstance(created_at, int) else None,
+        manifest_size=size if isinstance(size, int) else 0,
+        metadata=_metadata(content, path),
     )
+
+
+def _identifier(content: object, path: str | None) -> tuple[tuple[int, str], ...]:
+    if content is None:
+        return ()
+    entries = content.get("version_mapping") if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], int) and isinstance(entry[1], str)
+        for entry in entries
+    ):
+        raise CorruptDataError("'identifier' is not a list of versions and texts", path=path)
+    return tuple((entry[0], entry[1]) for entry in entries)
+
+
+def _metadata(content: dict[str, Any], path: str | None) -> dict[str, str]:
+    metadata = content.get("metadata") or {}
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise CorruptDataError("'metadata' is not a map of texts", path=path)
+    return metadata
 
 
 def _decode_object(data: bytes, path: str | None) -> dict[str, Any]:

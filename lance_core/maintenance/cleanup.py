@@ -22,7 +22,9 @@ from lance_core.maintenance.cleanup_plan import (
     classify,
     summarize,
 )
-from lance_core.table.refs import list_branches, list_tags_strictly
+from lance_core.table.branches import list_branches
+from lance_core.table.places import line_of
+from lance_core.table.refs import list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest
 
@@ -175,9 +177,9 @@ class _Survey:
     """The versions that go (their manifest files), and what those and the others need."""
 
     newest: int
+    kept: References
+    removed: References
     going: dict[int, CandidateFile] = field(default_factory=dict)
-    kept: References = field(default_factory=References)
-    removed: References = field(default_factory=References)
 
 
 def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Collection[str] = ()) -> _Survey:
@@ -185,7 +187,7 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
     attached = sorted((name.version for name, _ in listed if name.naming is not None), reverse=True)
     if not attached:
         raise DatasetNotFoundError("there is no Lance dataset here", path=store.uri)
-    survey = _Survey(newest=attached[0])
+    survey = _Survey(newest=attached[0], kept=References(store.uri), removed=References(store.uri))
     ranks = {version: rank for rank, version in enumerate(attached)}
     protected = _protected(store, without_tags)
     tagged: dict[str, int] = {}
@@ -225,11 +227,12 @@ def _manifest_files(store: Store) -> list[tuple[ManifestName, ObjectInfo]]:
 def _protected(store: Store, without_tags: Collection[str] = ()) -> dict[int, list[str]]:
     """Versions that must stay, with the tags that name them (none for the origin of a branch)."""
     protected: dict[int, list[str]] = {}
+    _, line = line_of(store)
     for tag in list_tags_strictly(store):
-        if tag.branch is None and tag.name not in without_tags:
+        if tag.branch == line and tag.name not in without_tags:
             protected.setdefault(tag.version, []).append(tag.name)
     for branch in list_branches(store):
-        if branch.parent_branch is None:
+        if branch.parent_branch == line:
             protected.setdefault(branch.parent_version, [])
     return protected
 

@@ -15,6 +15,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BLOB_SUFFIX, data_path_of_blobs
 from lance_core.format.fragment import decode_fragment
 from lance_core.format.paths import (
+    BASE_PREFIX,
     DATA_FOLDER,
     DELETIONS_FOLDER,
     INDICES_FOLDER,
@@ -22,10 +23,14 @@ from lance_core.format.paths import (
     VERSIONS_FOLDER,
     data_file_path,
     deletion_file_path,
+    split_base_path,
     transaction_path,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lance_core.format.base_path import BasePath
     from lance_core.format.manifest import Manifest
 
 DEFAULT_OLDER_THAN = timedelta(days=14)
@@ -96,23 +101,48 @@ class CleanupRules:
 
 @dataclass(slots=True)
 class References:
-    """Everything that a set of versions needs, as paths; index folders end in ``/``."""
+    """Everything that a set of versions needs, as paths; index folders end in ``/``.
 
+    Attributes:
+        root: Address of the line of versions that is cleaned.
+        paths: What is needed.
+    """
+
+    root: str = ""
     paths: set[str] = field(default_factory=set)
     _records: set[bytes] = field(default_factory=set)
 
     def add(self, manifest: Manifest) -> None:
         """Add what a version needs; fragments that another version has, too, cost a look-up only."""
+        inside = {base.id: folder for base in manifest.base_paths if (folder := self._inside(base)) is not None}
         unseen = set(manifest.fragments.records) - self._records
-        self._records |= unseen
+        if not manifest.base_paths:  # numbers of base paths may mean something else in another version
+            self._records |= unseen
         for record in unseen:
             fragment = decode_fragment(record)
-            self.paths.update(data_file_path(file) for file in fragment.files if file.base_id is None)
-            if fragment.deletion_file is not None and fragment.deletion_file.base_id is None:
-                self.paths.add(deletion_file_path(fragment.id, fragment.deletion_file))
+            self._add_paths((data_file_path(file) for file in fragment.files), inside)
+            if fragment.deletion_file is not None:
+                self._add_paths([deletion_file_path(fragment.id, fragment.deletion_file)], inside)
         if manifest.transaction_file:
             self.paths.add(transaction_path(manifest.transaction_file))
+        # An index at a base path keeps a folder of the same name here, which does no harm.
         self.paths.update(f"{INDICES_FOLDER}/{index.uuid_text}/" for index in manifest.indices)
+
+    def _add_paths(self, paths: Iterable[str], inside: Mapping[int, tuple[str, bool]]) -> None:
+        for path in paths:
+            if not path.startswith(BASE_PREFIX):
+                self.paths.add(path)
+                continue
+            base_id, rest = split_base_path(path)
+            if base_id in inside:
+                folder, is_root = inside[base_id]
+                self.paths.add(folder + (rest if is_root else rest.removeprefix(f"{DATA_FOLDER}/")))
+
+    def _inside(self, base: BasePath) -> tuple[str, bool] | None:
+        """The folder that a base path names in the line itself, and whether it is laid out like a dataset."""
+        address = base.path.removeprefix("file://").rstrip("/") + "/"
+        root = self.root.rstrip("/") + "/"
+        return (address[len(root) :], base.is_dataset_root) if address.startswith(root) else None
 
     def __contains__(self, path: str) -> bool:
         if path.startswith(f"{INDICES_FOLDER}/"):

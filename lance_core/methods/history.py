@@ -14,6 +14,7 @@ from lance_core.table.statistics import version_summary
 
 if TYPE_CHECKING:
     from lance_core.dataset import LanceDataset
+    from lance_core.table.refs import Reference
 
 
 def versions(dataset: LanceDataset) -> list[dict[str, Any]]:
@@ -22,8 +23,13 @@ def versions(dataset: LanceDataset) -> list[dict[str, Any]]:
     return [version_summary(open_snapshot(store, number).manifest) for number in list_versions(store)]
 
 
-def checkout_version(dataset: LanceDataset, version: int | str) -> LanceDataset:
-    """This dataset at another version (number or tag); this object stays where it is."""
+def checkout_version(dataset: LanceDataset, version: Reference) -> LanceDataset:
+    """This dataset at another version; this object stays where it is.
+
+    Args:
+        version: Number on the same line, tag, or tuple of branch (None or "main": the main line) and number (None:
+            the newest).
+    """
     return dataset.reopened(version)
 
 

@@ -39,7 +39,7 @@ from lance_core.table.apply_rows import (
     with_moved_rows,
     with_new_rows,
 )
-from lance_core.table.apply_settings import update_config, with_bases
+from lance_core.table.apply_settings import add_bases, update_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -115,7 +115,7 @@ def apply(
         case UpdateConfig():
             following = update_config(manifest, operation)
         case UpdateBases():
-            following = replace(manifest, base_paths=with_bases(manifest.base_paths, operation.new_bases))
+            following = replace(manifest, base_paths=add_bases(manifest.base_paths, operation.new_bases))
         case _:
             raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
     _check_encodable(following)
@@ -156,7 +156,7 @@ def _overwrite(manifest: Manifest, operation: Overwrite, version: int, data_stor
         fragments=FragmentList.of(added),
         index_section=None,
         config={**manifest.config, **operation.config_upsert_values},
-        base_paths=with_bases(manifest.base_paths, operation.initial_bases),
+        base_paths=add_bases(manifest.base_paths, operation.initial_bases),
     )
 
 

@@ -39,7 +39,7 @@ def update_config(manifest: Manifest, operation: UpdateConfig) -> Manifest:
     return replace(manifest, schema=schema, config=config, table_metadata=table_metadata)
 
 
-def with_bases(known: Iterable[BasePath], added: Iterable[BasePath], *, first_id: int = 1) -> tuple[BasePath, ...]:
+def add_bases(known: Iterable[BasePath], added: Iterable[BasePath], *, first_id: int = 1) -> tuple[BasePath, ...]:
     """Base paths with others behind them; those without an id (0) get the smallest free one from ``first_id`` on.
 
     Raises:

@@ -36,10 +36,11 @@ from lance_core.format.paths import (
     manifest_path,
     transaction_path,
 )
-from lance_core.store.base import ObjectSizes
 from lance_core.table.apply import apply, common_file_version, empty_manifest, with_fragment_ids
+from lance_core.table.apply_settings import add_bases
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
+from lance_core.table.places import line_of, object_sizes, with_bases
 from lance_core.table.rebase import covers_deletions, rebase_deletions
 from lance_core.table.refs import list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
@@ -53,7 +54,7 @@ from lance_core.table.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.transaction import Transaction
@@ -318,7 +319,7 @@ class _Committer:
         try:
             read = self.read or load_manifest(self.store, self.transaction.read_version)
             rebased = rebase_deletions(
-                self.store, self.transaction, base=read, latest=base, new_id=self.runtime.random_u63
+                with_bases(self.store, base), self.transaction, base=read, latest=base, new_id=self.runtime.random_u63
             )
         except NotFoundError:
             raise self._conflict("a clean-up of what it read", base.version, Verdict.RETRY) from None
@@ -334,7 +335,8 @@ class _Committer:
         if self.files_checked:
             return
         files = list(_new_files(self.operation, base))
-        sizes = _sizes(self.store, [path for path, _ in files])
+        bases = _bases_with(self.operation, base)
+        sizes = object_sizes(with_bases(self.store, bases), [path for path, _ in files])
         for (path, size), found in zip(files, sizes, strict=True):
             if size and found != size:
                 raise CorruptDataError(f"the transaction says {size} bytes, the file has {found}", path=path)
@@ -421,22 +423,13 @@ class _Committer:
         if verdict is not None:
             return verdict
         if isinstance(operation, Delete) and theirs is not None:
-            return covers_deletions(self.store, child, manifest, operation)
+            return covers_deletions(with_bases(self.store, child), child, manifest, operation)
         # A clean-up takes versions from the oldest on, so it cannot have taken ours and left the one before, unless
         # a tag kept that.
         before = manifest.version - 1
-        is_tagged = any(tag.version == before for tag in list_tags_strictly(self.store))
+        branch = line_of(self.store)[1]
+        is_tagged = any(tag.version == before and tag.branch == branch for tag in list_tags_strictly(self.store))
         return True if before in numbers and not is_tagged else None
-
-
-def _sizes(store: Store, paths: Sequence[str]) -> Iterator[int]:
-    if isinstance(store, ObjectSizes):
-        yield from store.sizes(paths)
-        return
-    for path in paths:
-        reader = store.reader(path)
-        yield reader.size
-        reader.close()
 
 
 def _new_files(operation: Operation, base: Manifest) -> Iterator[tuple[str, int]]:
@@ -446,11 +439,18 @@ def _new_files(operation: Operation, base: Manifest) -> Iterator[tuple[str, int]
         before = None if known is None else known.find(fragment.id)
         old_files = () if before is None else before.files
         for file in fragment.files:
-            if file.base_id is None and file not in old_files:
+            if file not in old_files:
                 yield data_file_path(file), file.file_size_bytes
         deletion_file = fragment.deletion_file
-        if deletion_file is not None and deletion_file.base_id is None:
+        if deletion_file is not None and (before is None or deletion_file != before.deletion_file):
             yield deletion_file_path(fragment.id, deletion_file), 0
+
+
+def _bases_with(operation: Operation, base: Manifest) -> Manifest:
+    """The version with the base paths that an operation brings along."""
+    if not isinstance(operation, Overwrite) or not operation.initial_bases:
+        return base
+    return replace(base, base_paths=add_bases(base.base_paths, operation.initial_bases))
 
 
 def _brought_fragments(operation: Operation) -> Iterator[Fragment]:

@@ -30,7 +30,7 @@ class OpenFiles:
     def __init__(self, store: Store, capacity: int = DEFAULT_CAPACITY) -> None:
         self.store = store
         self._capacity = capacity
-        self._readers: OrderedDict[str, DataFileReader] = OrderedDict()
+        self._readers: OrderedDict[tuple[int | None, str], DataFileReader] = OrderedDict()
         self._lock = Lock()
 
     def open(self, file: DataFile, *, num_rows: int) -> DataFileReader:
@@ -44,17 +44,18 @@ class OpenFiles:
             CorruptDataError: Not a data file, or one with another number of rows.
             NotFoundError: It is not there.
         """
+        key = (file.base_id, file.path)
         with self._lock:
-            known = self._readers.get(file.path)
+            known = self._readers.get(key)
             if known is not None:
-                self._readers.move_to_end(file.path)
+                self._readers.move_to_end(key)
                 return known
         path = data_file_path(file)
         reader = DataFileReader(self.store.reader(path), path=f"{self.store.uri}/{path}")
         if reader.num_rows != num_rows:
             raise CorruptDataError(f"the data file has {reader.num_rows} rows, the manifest says {num_rows}", path=path)
         with self._lock:
-            self._readers[file.path] = reader
+            self._readers[key] = reader
             if len(self._readers) > self._capacity:
                 self._readers.popitem(last=False)
         return reader

@@ -1,37 +1,39 @@
-"""Tags: names for versions that clean-up respects."""
+"""Tags: names for versions that clean-up respects. They are kept at the root of a dataset, also for its branches."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from lance_core.errors import CorruptDataError, NotFoundError, RefAlreadyExistsError, RefNotFoundError, UnsupportedError
-from lance_core.format.paths import (
-    BRANCHES_FOLDER,
-    TAGS_FOLDER,
-    ManifestNaming,
-    manifest_path,
-    parse_ref_path,
-    tag_path,
+from lance_core.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    NotFoundError,
+    RefAlreadyExistsError,
+    RefNotFoundError,
 )
-from lance_core.format.refs import MAIN_BRANCH, Branch, Tag, check_tag_name, decode_branch, decode_tag, encode_tag
+from lance_core.format.paths import TAGS_FOLDER, ManifestNaming, manifest_path, parse_ref_path, tag_path
+from lance_core.format.refs import MAIN_BRANCH, Tag, check_tag_name, decode_tag, encode_tag, is_branch_name
+from lance_core.table.places import branch_store, line_of, same_line
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import load_manifest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lance_core.store.base import Store
 
+Reference: TypeAlias = "int | str | tuple[str | None, int | None] | None"
+"""A version: its number on the same line, a tag, or branch and number (None: the main line; the newest version)."""
 
-def create_tag(
-    store: Store, name: str, version: int, *, branch: str | None = None, runtime: Runtime = SYSTEM_RUNTIME
-) -> Tag:
+
+def create_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYSTEM_RUNTIME) -> Tag:
     """Give a version a name.
 
     Args:
-        store: Where the table lies.
+        store: The line of versions that it is on.
         name: ASCII letters, digits, ``.``, ``-`` and ``_``.
-        version: Version on the main line.
-        branch: None or "main"; others are not supported.
+        version: The version.
         runtime: Clock.
 
     Raises:
@@ -40,39 +42,55 @@ def create_tag(
         RefAlreadyExistsError: There is a tag of this name.
     """
     check_tag_name(name)
-    _check_branch(branch)
+    root, branch = line_of(store)
     now = runtime.now()
-    size = _manifest_size(store, version)
-    tag = Tag(name=name, version=version, manifest_size=size, created_at=now, updated_at=now)
-    if not store.put_if_absent(tag_path(name), encode_tag(tag)):
-        raise RefAlreadyExistsError(f"there is a tag {name!r} already; update or delete it", path=store.uri)
+    size = manifest_size(store, version)
+    tag = Tag(name=name, version=version, branch=branch, manifest_size=size, created_at=now, updated_at=now)
+    if not root.put_if_absent(tag_path(name), encode_tag(tag)):
+        raise RefAlreadyExistsError(f"there is a tag {name!r} already; update or delete it", path=root.uri)
     try:
-        _manifest_size(store, version)  # a clean-up may have been faster, and now has seen the tag
+        manifest_size(store, version)  # a clean-up may have been faster, and now has seen the tag
     except NotFoundError:
-        store.delete([tag_path(name)])
+        root.delete([tag_path(name)])
         raise
     return tag
 
 
-def update_tag(
-    store: Store, name: str, version: int, *, branch: str | None = None, runtime: Runtime = SYSTEM_RUNTIME
-) -> Tag:
+def update_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYSTEM_RUNTIME) -> Tag:
     """Let a tag name another version; the last of several concurrent writers wins.
+
+    Args:
+        store: The line of versions that the new version is on.
+        name: The tag.
+        version: The version.
+        runtime: Clock.
 
     Raises:
         RefNotFoundError: There is no such tag.
         VersionNotFoundError: There is no such version.
     """
-    _check_branch(branch)
+    root, branch = line_of(store)
     tag = replace(
         get_tag(store, name),
         version=version,
-        branch=None,
-        manifest_size=_manifest_size(store, version),
+        branch=branch,
+        manifest_size=manifest_size(store, version),
         updated_at=runtime.now(),
     )
-    store.put(tag_path(name), encode_tag(tag))
-    _manifest_size(store, version)
+    root.put(tag_path(name), encode_tag(tag))
+    manifest_size(store, version)
+    return tag
+
+
+def describe_tag(store: Store, name: str, metadata: Mapping[str, str]) -> Tag:
+    """Replace the free text of a tag; what it names, and since when, stays.
+
+    Raises:
+        RefNotFoundError: There is no such tag.
+    """
+    root, _ = line_of(store)
+    tag = replace(get_tag(store, name), metadata=dict(metadata))
+    root.put(tag_path(name), encode_tag(tag))
     return tag
 
 
@@ -83,7 +101,8 @@ def delete_tag(store: Store, name: str) -> None:
         RefNotFoundError: There is no such tag.
     """
     get_tag(store, name)
-    store.delete([tag_path(name)])
+    root, _ = line_of(store)
+    root.delete([tag_path(name)])
 
 
 def get_tag(store: Store, name: str) -> Tag:
@@ -91,38 +110,28 @@ def get_tag(store: Store, name: str) -> Tag:
 
     Raises:
         RefNotFoundError: There is no such tag.
+        CorruptDataError: Its file is damaged.
     """
+    root, _ = line_of(store)
     path = tag_path(name)
     try:
-        return decode_tag(store.get(path), name, path=f"{store.uri}/{path}")
+        tag = decode_tag(root.get(path), name, path=f"{root.uri}/{path}")
     except NotFoundError:
-        raise RefNotFoundError(f"there is no tag {name!r}", path=store.uri) from None
+        raise RefNotFoundError(f"there is no tag {name!r}", path=root.uri) from None
+    if tag.branch is not None and not is_branch_name(tag.branch):
+        raise CorruptDataError(f"{tag.branch!r} is not the name of a branch", path=f"{root.uri}/{path}")
+    return tag
 
 
 def list_tags(store: Store) -> dict[str, Tag]:
     """All tags by name; files that are no tags are left out."""
     tags: dict[str, Tag] = {}
-    for name in _ref_names(store, TAGS_FOLDER):
+    for name in ref_names(store, TAGS_FOLDER):
         try:
             tags[name] = get_tag(store, name)
         except (RefNotFoundError, CorruptDataError):
             continue
     return tags
-
-
-def list_branches(store: Store) -> list[Branch]:
-    """All branches.
-
-    Raises:
-        CorruptDataError: A branch file is damaged: it protects versions, but which?
-    """
-    branches: list[Branch] = []
-    for file in store.names(BRANCHES_FOLDER):
-        name = parse_ref_path(file)
-        if name is not None:
-            path = f"{BRANCHES_FOLDER}/{file}"
-            branches.append(decode_branch(store.get(path), name, path=f"{store.uri}/{path}"))
-    return branches
 
 
 def list_tags_strictly(store: Store) -> list[Tag]:
@@ -132,7 +141,7 @@ def list_tags_strictly(store: Store) -> list[Tag]:
         CorruptDataError: A tag file is damaged: it protects a version, but which?
     """
     tags: list[Tag] = []
-    for name in _ref_names(store, TAGS_FOLDER):
+    for name in ref_names(store, TAGS_FOLDER):
         try:
             tags.append(get_tag(store, name))
         except RefNotFoundError:  # deleted since it was listed
@@ -140,12 +149,55 @@ def list_tags_strictly(store: Store) -> list[Tag]:
     return tags
 
 
-def _ref_names(store: Store, folder: str) -> list[str]:
-    names = (parse_ref_path(file) for file in store.names(folder))
+def resolve(store: Store, reference: Reference) -> tuple[Store, int | None]:
+    """The line of versions that a reference is about, and the number; None for the newest.
+
+    Raises:
+        RefNotFoundError: There is no such tag.
+        InvalidInputError: Not a reference.
+    """
+    match reference:
+        case None:
+            return store, None
+        case bool():
+            pass
+        case int():
+            return store, reference
+        case str():
+            tag = get_tag(store, reference)
+            return other_line(store, tag.branch), tag.version
+        case (None | str() as branch, None | int() as version):
+            return other_line(store, branch), version
+        case _:
+            pass
+    raise InvalidInputError(
+        f"{reference!r} is no version: it is a number, the name of a tag, or a tuple of branch and number"
+    )
+
+
+def other_line(store: Store, branch: str | None) -> Store:
+    """The line of versions of a branch of the same dataset; None or "main" is the main line."""
+    root, _ = line_of(store)
+    if branch is None or branch == MAIN_BRANCH:
+        return same_line(store, root)
+    if not is_branch_name(branch):
+        raise InvalidInputError(f"{branch!r} is not the name of a branch", path=root.uri)
+    return same_line(store, branch_store(root, branch))
+
+
+def ref_names(store: Store, folder: str) -> list[str]:
+    """Names of all tags or branches, in order."""
+    root, _ = line_of(store)
+    names = (parse_ref_path(file) for file in root.names(folder))
     return sorted(name for name in names if name is not None)
 
 
-def _manifest_size(store: Store, version: int) -> int:
+def manifest_size(store: Store, version: int) -> int:
+    """Bytes of a version's manifest file.
+
+    Raises:
+        VersionNotFoundError: There is no such version.
+    """
     for naming in ManifestNaming:
         try:
             reader = store.reader(manifest_path(version, naming))
@@ -156,8 +208,3 @@ def _manifest_size(store: Store, version: int) -> int:
         return size
     load_manifest(store, version)  # raises the error that names the version
     return 0
-
-
-def _check_branch(branch: str | None) -> None:
-    if branch not in {None, MAIN_BRANCH}:
-        raise UnsupportedError(f"branch {branch!r}: lance_core does not work on branches yet, only on the main line")

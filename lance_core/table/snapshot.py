@@ -18,7 +18,7 @@ from lance_core.format.paths import (
     transaction_path,
 )
 from lance_core.format.transaction import decode_transaction
-from lance_core.store.base import OrderedFolder
+from lance_core.table.places import first_names, with_bases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,12 +35,15 @@ class Snapshot:
     """One version of a table.
 
     Attributes:
-        store: Where the table lies.
+        store: The line of versions it is on, with the other places that it has files in.
         manifest: What the version consists of.
     """
 
     store: Store
     manifest: Manifest
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "store", with_bases(self.store, self.manifest))
 
     @property
     def version(self) -> int:
@@ -146,9 +149,9 @@ def find_newest(store: Store) -> Versions:
     Raises:
         CorruptDataError: Manifest files of both naming schemes were found.
     """
-    if isinstance(store, OrderedFolder):
-        # Newest first is what the names of scheme V2 are made for. Only temporary files may come before them.
-        names = store.first_names(VERSIONS_FOLDER, _FIRST_NAMES)
+    # Newest first is what the names of scheme V2 are made for. Only temporary files may come before them.
+    names = first_names(store, VERSIONS_FOLDER, _FIRST_NAMES)
+    if names is not None:
         versions = _versions(store, names)
         if len(names) < _FIRST_NAMES or (versions.names and versions.naming is ManifestNaming.V2):
             return versions

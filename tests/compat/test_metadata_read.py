@@ -16,8 +16,9 @@ from lance_core.format.paths import parse_manifest_name
 from lance_core.format.row_ids import decode_row_ids, decode_row_versions
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY, decode_transaction, encode_transaction
 from lance_core.store.open import open_store
+from lance_core.table.branches import list_branches
 from lance_core.table.rebase import load_deletions
-from lance_core.table.refs import get_tag, list_branches, list_tags
+from lance_core.table.refs import get_tag, list_tags
 from lance_core.table.snapshot import describe_versions, list_versions, open_snapshot, read_transaction
 
 

@@ -262,8 +262,8 @@ def test_a_dataset_travels_by_address_and_version(tmp_path):
 def test_errors_name_the_place_and_write_nothing(tmp_path):
     with pytest.raises(DatasetNotFoundError, match=r"t\.lance"):
         lance_core.dataset(tmp_path / "t.lance")
-    with pytest.raises(UnsupportedError, match="asof"):
-        lance_core.dataset(tmp_path / "t.lance", asof="2020-01-01")
+    with pytest.raises(UnsupportedError, match="session"):
+        lance_core.dataset(tmp_path / "t.lance", session="one")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.errors import CorruptDataError
 from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType
 from lance_core.format.paths import (
     ManifestName,
@@ -11,6 +11,7 @@ from lance_core.format.paths import (
     parse_manifest_name,
     parse_ref_path,
     parse_version,
+    split_base_path,
     split_v2_names,
     tag_path,
     transaction_path,
@@ -65,8 +66,11 @@ def test_names_from_a_manifest_stay_in_their_folder(name):
 
 
 def test_files_of_other_bases_are_refused():
-    with pytest.raises(UnsupportedError, match="base path 3"):
-        data_file_path(data_file("a.lance", base_id=3))
+    assert data_file_path(data_file("a.lance", base_id=3)) == "_base/3/data/a.lance"
+    assert split_base_path("_base/3/data/a.lance") == (3, "data/a.lance")
+    for path in ("_base/x/data/a", "_base/3", "data/a", "_base//a"):
+        with pytest.raises(CorruptDataError):
+            split_base_path(path)
 
 
 def test_deletion_files():

@@ -4,7 +4,17 @@ from datetime import UTC, datetime
 import pytest
 
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.refs import Branch, Tag, check_tag_name, decode_branch, decode_tag, encode_tag
+from lance_core.format.refs import (
+    Branch,
+    Tag,
+    check_branch_name,
+    check_tag_name,
+    decode_branch,
+    decode_tag,
+    encode_branch,
+    encode_tag,
+    is_branch_name,
+)
 
 TAG = Tag(
     name="v1",
@@ -51,7 +61,78 @@ def test_anything_else_is_corrupt(data):
 
 def test_branch():
     data = b'{"parentBranch": null, "parentVersion": 4, "createAt": 1, "manifestSize": 5, "metadata": {}}'
-    assert decode_branch(data, "b") == Branch(name="b", parent_branch=None, parent_version=4)
+    expected = Branch(name="b", parent_branch=None, parent_version=4, created_at=1, manifest_size=5)
+    assert decode_branch(data, "b") == expected
+    full = Branch(
+        name="b",
+        parent_branch="a",
+        parent_version=4,
+        identifier=((1, "0" * 32), (4, "f" * 32)),
+        created_at=7,
+        manifest_size=9,
+        metadata={"k": "v"},
+    )
+    assert decode_branch(encode_branch(full), "b") == full
+    assert decode_branch(b'{"parentBranch": "main", "parentVersion": 1}', "b").parent_branch is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"parentVersion": "1"}',
+        b'{"parentVersion": 1, "parentBranch": 5}',
+        b'{"parentVersion": 1, "identifier": []}',
+        b'{"parentVersion": 1, "identifier": {"version_mapping": [[1]]}}',
+        b'{"parentVersion": 1, "identifier": {"version_mapping": [["a", "b"]]}}',
+        b'{"parentVersion": 1, "metadata": {"a": 1}}',
+        b'{"parentVersion": 1, "metadata": 5}',
+        b"[]",
+    ],
+)
+def test_damaged_branches(content):
+    with pytest.raises(CorruptDataError):
+        decode_branch(content, "b")
+
+
+@pytest.mark.parametrize("name", ["a", "feat/a", "a/b.c/d_e-1", "1", "Main"])
+def test_names_of_branches(name):
+    check_branch_name(name)
+    assert is_branch_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "main",
+        "/a",
+        "a/",
+        "a//b",
+        "..",
+        "a/..",
+        "a/../b",
+        ".a",
+        "a/.b",
+        "x.lock",
+        "a b",
+        "ü",
+        "a\\b",
+        "a\x00",
+        "data",
+        "a/_versions",
+        "tree/a",
+        "a/tree",
+        "x" * 201,
+    ],
+)
+def test_names_that_are_refused(name):
+    with pytest.raises(InvalidInputError):
+        check_branch_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/..", "../a", "/a", "a//b", "a\\b", "a\0"])
+def test_names_that_lead_out_of_the_dataset(name):
+    assert not is_branch_name(name)
 
 
 @pytest.mark.parametrize("name", ["v1", "1", "main", "a.b-c_D", "x" * 200])

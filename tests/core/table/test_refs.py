@@ -7,7 +7,6 @@ from lance_core.errors import (
     InvalidInputError,
     RefAlreadyExistsError,
     RefNotFoundError,
-    UnsupportedError,
     VersionNotFoundError,
 )
 from lance_core.format.paths import ManifestNaming, manifest_path
@@ -17,7 +16,6 @@ from lance_core.table.refs import (
     create_tag,
     delete_tag,
     get_tag,
-    list_branches,
     list_tags,
     list_tags_strictly,
     update_tag,
@@ -59,8 +57,6 @@ def test_what_cannot_be(store):
         update_tag(store, "v1", 9)
     with pytest.raises(InvalidInputError):
         create_tag(store, "../v1", 1)
-    with pytest.raises(UnsupportedError, match="dev"):
-        create_tag(store, "v2", 1, branch="dev")
     for call in (get_tag, delete_tag, lambda store, name: update_tag(store, name, 1)):
         with pytest.raises(RefNotFoundError):
             call(store, "none")
@@ -90,8 +86,3 @@ def test_names_of_other_writers(store):
     store.put("_refs/tags/%C3%BC.json", b'{"version": 1, "manifestSize": 5}')
     assert get_tag(store, "ü").version == 1
     assert list(list_tags(store)) == ["ü"]
-
-
-def test_branches_are_listed(store):
-    store.put("_refs/branches/a%2Fb.json", b'{"parentBranch": null, "parentVersion": 2}')
-    assert [(branch.name, branch.parent_version) for branch in list_branches(store)] == [("a/b", 2)]

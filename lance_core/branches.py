@@ -1,0 +1,67 @@
+"""Branches: lines of versions of their own inside a dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lance_core.arguments import check_order
+from lance_core.table import branches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_core.format.refs import Branch
+    from lance_core.table.snapshot import Snapshot
+
+
+class Branches:
+    """The branches of a dataset. Made by `LanceDataset.branches`. The version a branch comes from survives clean-up."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._store = snapshot.store
+
+    def list(self) -> dict[str, dict[str, Any]]:
+        """All branches: name to what is known of it.
+
+        Keys are parent_branch, parent_version, branch_identifier, create_at (Unix seconds), manifest_size, metadata.
+        """
+        return {branch.name: _to_dict(branch) for branch in branches.list_branches(self._store)}
+
+    def list_ordered(self, order: str | None = None) -> list[tuple[str, dict[str, Any]]]:
+        """All branches by the version they come from, then by name.
+
+        Args:
+            order: ``asc`` or ``desc`` (default).
+        """
+        descending = check_order(order)
+        listed = sorted(branches.list_branches(self._store), key=lambda branch: branch.name)
+        listed.sort(key=lambda branch: branch.parent_version, reverse=descending)
+        return [(branch.name, _to_dict(branch)) for branch in listed]
+
+    def delete(self, branch: str) -> None:
+        """Delete a branch with all its versions and files.
+
+        Raises:
+            RefNotFoundError: There is no such branch.
+            InvalidInputError: Another branch comes from it, or a tag names one of its versions.
+        """
+        branches.delete_branch(self._store, branch)
+
+    def replace_metadata(self, branch: str, metadata: Mapping[str, str]) -> None:
+        """Replace the free text of a branch.
+
+        Raises:
+            RefNotFoundError: There is no such branch.
+        """
+        branches.describe_branch(self._store, branch, metadata)
+
+
+def _to_dict(branch: Branch) -> dict[str, Any]:
+    return {
+        "parent_branch": branch.parent_branch,
+        "branch_identifier": [*branch.identifier],
+        "parent_version": branch.parent_version,
+        "create_at": branch.created_at,
+        "manifest_size": branch.manifest_size,
+        "metadata": dict(branch.metadata),
+    }

@@ -1,0 +1,145 @@
+"""Methods of `LanceDataset` about branches, clones and the places that a dataset has files in."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from lance_core.arguments import check_unsupported
+from lance_core.base_paths import DatasetBasePath, from_public, to_public
+from lance_core.format.operations import UpdateBases
+from lance_core.store.open import open_store
+from lance_core.table import branches, clones
+from lance_core.table.commit import commit
+from lance_core.table.open_table import open_version
+from lance_core.table.redo import new_transaction
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from lance_core.dataset import LanceDataset
+    from lance_core.table.refs import Reference
+    from lance_core.table.snapshot import Snapshot
+
+
+def create_branch(
+    dataset: LanceDataset,
+    branch: str,
+    reference: Reference = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> LanceDataset:
+    """Begin a branch: a line of versions of its own, which shares the files that there are.
+
+    Args:
+        branch: Letters, digits, ``.``, ``-`` and ``_``; several parts with ``/`` between them.
+        reference: Version number on this line, tag, or tuple of branch (None: the main line) and number (None: the
+            newest); this version if None.
+        storage_options: Settings of the storage service; those of the dataset if None.
+
+    Returns:
+        The first version of the branch, which has the same number.
+
+    Raises:
+        InvalidInputError: The name is not allowed.
+        RefAlreadyExistsError: There is a branch of this name.
+        RefNotFoundError: There is no such tag or branch to begin at.
+        VersionNotFoundError: There is no such version.
+    """
+    from lance_core.dataset import LanceDataset  # noqa: PLC0415 the class lists this function
+
+    options = dataset.storage_options if storage_options is None else storage_options
+    snapshot = branches.create_branch(_referred(dataset, reference), branch, uuid=str(uuid.uuid4()))
+    return LanceDataset(
+        snapshot.store.uri, storage_options=options, base_store_params=dataset.base_store_params, snapshot=snapshot
+    )
+
+
+def shallow_clone(
+    dataset: LanceDataset,
+    target_path: str | os.PathLike[str],
+    reference: Reference = None,
+    storage_options: Mapping[str, str] | None = None,
+    **unsupported: Any,
+) -> LanceDataset:
+    """Make a dataset that begins as a version of this one and refers to its files.
+
+    Tag the version to keep it from clean-up as long as the clone is used.
+
+    Args:
+        target_path: Address of the new dataset.
+        reference: As in `create_branch`.
+        storage_options: Settings of its storage service; those of the dataset if None.
+        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
+
+    Raises:
+        DatasetAlreadyExistsError: There is a dataset at the target.
+    """
+    check_unsupported("shallow_clone", unsupported)
+    return _clone(dataset, target_path, reference, storage_options, is_shallow=True)
+
+
+def deep_clone(
+    dataset: LanceDataset,
+    target_path: str | os.PathLike[str],
+    reference: Reference = None,
+    storage_options: Mapping[str, str] | None = None,
+    **unsupported: Any,
+) -> LanceDataset:
+    """Copy a version of this dataset, with all files it needs, into a dataset of its own; as `shallow_clone`."""
+    check_unsupported("deep_clone", unsupported)
+    return _clone(dataset, target_path, reference, storage_options, is_shallow=False)
+
+
+def base_paths(dataset: LanceDataset) -> dict[int, DatasetBasePath]:
+    """The other places in which this version may have files, by their number."""
+    return {base.id: to_public(base) for base in dataset.snapshot.manifest.base_paths}
+
+
+def add_bases(
+    dataset: LanceDataset,
+    new_bases: Sequence[DatasetBasePath],
+    transaction_properties: Mapping[str, str] | None = None,
+) -> LanceDataset:
+    """Add places in which new data can be written (``target_bases``); this object moves to the new version.
+
+    Args:
+        new_bases: Places; an address or name that the dataset has already is refused.
+        transaction_properties: Text for the history.
+
+    Returns:
+        This dataset.
+
+    Raises:
+        InvalidInputError: Two places of one id, name or address.
+        CommitConflictError: Another commit added such a place.
+    """
+    bases = from_public(new_bases, dataset=dataset.uri, storage_options=dataset.storage_options)
+    transaction = new_transaction(
+        dataset.version, UpdateBases(new_bases=bases), properties=transaction_properties, message=None
+    )
+    dataset.snapshot = commit(dataset.snapshot.store, transaction, read=dataset.snapshot)
+    return dataset
+
+
+def _referred(dataset: LanceDataset, reference: Reference) -> Snapshot:
+    return dataset.snapshot if reference is None else open_version(dataset.snapshot.store, reference)
+
+
+def _clone(
+    dataset: LanceDataset,
+    target_path: str | os.PathLike[str],
+    reference: Reference,
+    storage_options: Mapping[str, str] | None,
+    *,
+    is_shallow: bool,
+) -> LanceDataset:
+    from lance_core.dataset import LanceDataset  # noqa: PLC0415 the class lists this function
+
+    options = dataset.storage_options if storage_options is None else storage_options
+    target = open_store(target_path, options)
+    clone = clones.shallow_clone if is_shallow else clones.deep_clone
+    snapshot = clone(_referred(dataset, reference), target, uuid=str(uuid.uuid4()))
+    return LanceDataset(
+        target_path, storage_options=options, base_store_params=dataset.base_store_params, snapshot=snapshot
+    )

@@ -1,0 +1,195 @@
+"""Branches: lines of versions of their own inside a dataset.
+
+The file that describes a branch is created first, because only one of several writers can: who has it owns the
+folder. From then on clean-up keeps the version that the branch comes from. The branch's first version follows; until
+it is there, the branch exists but has nothing to open. A writer that stops in between leaves a branch that can be
+deleted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lance_core.errors import (
+    CommitOutcomeUnknownError,
+    InvalidInputError,
+    NotFoundError,
+    RefAlreadyExistsError,
+    RefNotFoundError,
+)
+from lance_core.format.paths import (
+    BRANCHES_FOLDER,
+    TABLE_FOLDERS,
+    VERSIONS_FOLDER,
+    branch_path,
+)
+from lance_core.format.refs import MAIN_BRANCH, Branch, check_branch_name, decode_branch, encode_branch
+from lance_core.table.clones import clone_manifest, publish_clone, take_back
+from lance_core.table.places import line_of
+from lance_core.table.refs import list_tags_strictly, manifest_size, other_line, ref_names
+from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
+from lance_core.table.snapshot import Snapshot, list_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_core.store.base import Store
+
+_DELETE_BATCH = 1000
+
+
+def create_branch(source: Snapshot, name: str, *, uuid: str, runtime: Runtime = SYSTEM_RUNTIME) -> Snapshot:
+    """Begin a branch at a version.
+
+    Args:
+        source: The version, on the main line or a branch.
+        name: Parts like those of tag names, separated by "/".
+        uuid: Identity of the commit, hyphenated.
+        runtime: Clock.
+
+    Returns:
+        The first version of the branch; its number is that of the source.
+
+    Raises:
+        InvalidInputError: The name is not allowed.
+        RefAlreadyExistsError: There is a branch of this name, or what is left of one.
+        VersionNotFoundError: The source was cleaned up meanwhile.
+        RefNotFoundError: The branch of the source was deleted meanwhile.
+    """
+    check_branch_name(name)
+    root, parent = line_of(source.store)
+    line = other_line(source.store, name)
+    branch = Branch(
+        name=name,
+        parent_branch=parent,
+        parent_version=source.version,
+        identifier=(*_identifier(source.store, parent), (source.version, uuid.replace("-", ""))),
+        created_at=int(runtime.now().timestamp()),
+        manifest_size=manifest_size(source.store, source.version),
+    )
+    if not root.put_if_absent(branch_path(name), encode_branch(branch)):
+        raise RefAlreadyExistsError(f"there is a branch {name!r} already", path=root.uri)
+    cloned = clone_manifest(source, branch=name, uuid=uuid, now=runtime.now())
+    try:
+        _check_vacant(line, name)
+        snapshot = publish_clone(line, cloned)
+    except CommitOutcomeUnknownError:
+        raise
+    except Exception:
+        root.delete([branch_path(name)])
+        raise
+    try:
+        _check_source(source, parent)
+    except NotFoundError:
+        take_back(line, snapshot.manifest)
+        root.delete([branch_path(name)])
+        raise
+    return snapshot
+
+
+def _check_vacant(line: Store, name: str) -> None:
+    if list_versions(line):
+        raise RefAlreadyExistsError(
+            f"the folder of branch {name!r} holds versions of a branch that was not deleted completely; delete the "
+            "branch to remove them",
+            path=line.uri,
+        )
+
+
+def _check_source(source: Snapshot, parent: str | None) -> None:
+    """A clean-up, or the deletion of the parent, may have been faster; from now on they see the branch."""
+    manifest_size(source.store, source.version)
+    if parent is not None:
+        get_branch(source.store, parent)
+
+
+def _identifier(store: Store, branch: str | None) -> tuple[tuple[int, str], ...]:
+    return () if branch is None else get_branch(store, branch).identifier
+
+
+def get_branch(store: Store, name: str) -> Branch:
+    """Look a branch up.
+
+    Raises:
+        RefNotFoundError: There is no such branch.
+        CorruptDataError: Its file is damaged.
+    """
+    root, _ = line_of(store)
+    path = branch_path(name)
+    try:
+        return decode_branch(root.get(path), name, path=f"{root.uri}/{path}")
+    except NotFoundError:
+        raise RefNotFoundError(f"there is no branch {name!r}", path=root.uri) from None
+
+
+def list_branches(store: Store) -> list[Branch]:
+    """All branches, by name.
+
+    Raises:
+        CorruptDataError: The file of a branch is damaged: it protects a version, but which?
+    """
+    branches: list[Branch] = []
+    for name in ref_names(store, BRANCHES_FOLDER):
+        try:
+            branches.append(get_branch(store, name))
+        except RefNotFoundError:  # deleted since it was listed
+            continue
+    return branches
+
+
+def describe_branch(store: Store, name: str, metadata: Mapping[str, str]) -> Branch:
+    """Replace the free text of a branch.
+
+    Raises:
+        RefNotFoundError: There is no such branch.
+    """
+    root, _ = line_of(store)
+    branch = replace(get_branch(store, name), metadata=dict(metadata))
+    root.put(branch_path(name), encode_branch(branch))
+    return branch
+
+
+def delete_branch(store: Store, name: str) -> None:
+    """Delete a branch with all its versions and files; also what is left of one that was never finished.
+
+    Raises:
+        RefNotFoundError: There is no such branch, and nothing is left of one.
+        InvalidInputError: Other branches or tags depend on it, or it is the main line.
+    """
+    if name == MAIN_BRANCH:
+        raise InvalidInputError("the main line cannot be deleted")
+    root, _ = line_of(store)
+    line = other_line(root, name)
+    path = branch_path(name)
+    try:
+        content = root.get(path)
+    except NotFoundError:
+        if not line.names(VERSIONS_FOLDER):
+            raise RefNotFoundError(f"there is no branch {name!r}", path=root.uri) from None
+        content = None
+    _check_unused(root, name)
+    if content is not None:
+        root.delete([path])
+        try:
+            # Who makes a branch or tag looks for what it names afterwards, so one of both sees the other.
+            _check_unused(root, name)
+        except Exception:
+            root.put_if_absent(path, content)
+            raise
+    _remove_files(line)
+
+
+def _check_unused(root: Store, name: str) -> None:
+    users = [f"branch {branch.name!r}" for branch in list_branches(root) if branch.parent_branch == name]
+    users += [f"tag {tag.name!r}" for tag in list_tags_strictly(root) if tag.branch == name]
+    if users:
+        raise InvalidInputError(f"branch {name!r} is needed by {', '.join(users)}; delete these first", path=root.uri)
+
+
+def _remove_files(line: Store) -> None:
+    """Manifests go first: nobody shall open a version that lacks files. Other branches below the folder stay."""
+    for folder in TABLE_FOLDERS:
+        paths = [info.path for info in line.list(folder)]
+        for start in range(0, len(paths), _DELETE_BATCH):
+            line.delete(paths[start : start + _DELETE_BATCH])

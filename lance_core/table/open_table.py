@@ -1,0 +1,94 @@
+"""From an address and a reference to an opened version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lance_core.errors import DatasetNotFoundError, VersionNotFoundError
+from lance_core.format.paths import BRANCH_FILES_FOLDER
+from lance_core.format.refs import is_branch_name
+from lance_core.store.open import open_store
+from lance_core.table.branches import get_branch
+from lance_core.table.places import PlaceSettings, branch_store, line_of, with_settings
+from lance_core.table.refs import resolve
+from lance_core.table.snapshot import find_snapshot, find_versions, load_manifest, open_snapshot
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from lance_core.store.base import Store
+    from lance_core.table.refs import Reference
+    from lance_core.table.snapshot import Snapshot
+
+_MARK = f"/{BRANCH_FILES_FOLDER}/"
+
+
+def open_line(
+    uri: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+) -> Store:
+    """Open the line of versions at an address: the main line of a dataset, or a branch by the address of its folder.
+
+    Args:
+        uri: As for `lance_core.store.open.open_store`.
+        storage_options: Settings of the storage service.
+        base_store_params: Settings for base paths, by their address.
+    """
+    settings = PlaceSettings(storage_options=storage_options or {}, base_store_params=base_store_params or {})
+    store = open_store(uri, storage_options)
+    if _MARK in store.uri:
+        found = find_snapshot(store)
+        branch = None if found is None else found.manifest.branch
+        suffix = f"{_MARK}{branch}"
+        place, mark, rest = store.uri.partition("?") if "://" in store.uri else (store.uri, "", "")
+        if branch is not None and is_branch_name(branch) and place.endswith(suffix):
+            store = branch_store(open_store(f"{place.removesuffix(suffix)}{mark}{rest}", storage_options), branch)
+    return with_settings(store, settings)
+
+
+def open_version(store: Store, reference: Reference = None) -> Snapshot:
+    """Open a version of a dataset.
+
+    Args:
+        store: A line of versions of the dataset.
+        reference: Number on this line, tag, or branch and number; None for the newest of this line.
+
+    Raises:
+        DatasetNotFoundError: There is no dataset.
+        RefNotFoundError: There is no such tag or branch.
+        VersionNotFoundError: There is no such version.
+    """
+    line, version = resolve(store, reference)
+    try:
+        return open_snapshot(line, version)
+    except (DatasetNotFoundError, VersionNotFoundError):
+        root, branch = line_of(line)
+        if branch is None:
+            raise
+        get_branch(root, branch)
+        raise
+
+
+def find_version_as_of(store: Store, time: datetime) -> int:
+    """The newest version of a line that was committed before a point in time.
+
+    Versions are looked at from the newest backwards.
+
+    Raises:
+        DatasetNotFoundError: There is no dataset.
+        VersionNotFoundError: All versions are newer.
+    """
+    listed = find_versions(store)
+    if listed.newest is None:
+        raise DatasetNotFoundError("there is no Lance dataset here; write one first", path=store.uri)
+    for version in reversed(listed.numbers):
+        try:
+            timestamp = load_manifest(store, version, naming=listed.naming).timestamp
+        except VersionNotFoundError:  # cleaned up since it was listed
+            continue
+        if timestamp is not None and timestamp < time:
+            return version
+    raise VersionNotFoundError(f"{time.isoformat()} is earlier than the first version there is", path=store.uri)

@@ -1,0 +1,341 @@
+"""Where the files of one version lie: the dataset, a branch inside it, and other places (base paths).
+
+The main line of a dataset lies at its root, a branch in ``tree/{name}`` below it, laid out like a dataset of its own,
+but without tags and branches: these are kept at the root. A version may also have files in other places, which its
+manifest lists. Paths of such files begin with ``_base/{id}/``, and `BasedStore` knows where that is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
+from lance_core.format.paths import BASE_PREFIX, DATA_FOLDER, branch_folder, split_base_path
+from lance_core.format.refs import is_branch_name
+from lance_core.store.base import ObjectSizes, OrderedFolder
+from lance_core.store.open import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lance_core.format.base_path import BasePath
+    from lance_core.format.manifest import Manifest
+    from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, Store
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_UNTRUSTED_SCHEMES = frozenset({"http", "https", "ftp", "sftp", "ssh"})
+"""Not read because a manifest says so: whoever can write a manifest could make its readers call any address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceSettings:
+    """How other places are opened.
+
+    Attributes:
+        storage_options: Settings of the dataset's storage service; also for places of the same service.
+        base_store_params: Settings of single places, by their address as the manifest spells it.
+    """
+
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def open(self, path: str) -> Store:
+        """Open a place by its address."""
+        return open_store(path, self.base_store_params.get(path, self.storage_options))
+
+
+# ------------------------------------------------------------------------------------------------------------ branches
+
+
+@dataclass(frozen=True, slots=True)
+class FolderStore:
+    """A folder of a store, as a store.
+
+    Attributes:
+        parent: The store.
+        folder: Path of the folder.
+        branch: The branch that the folder is for; None for any other.
+    """
+
+    parent: Store
+    folder: str
+    branch: str | None = None
+
+    @property
+    def uri(self) -> str:
+        """Address of the folder."""
+        return address_below(self.parent.uri, self.folder)
+
+    def reader(self, path: str, /) -> ObjectReader:
+        """Open an object."""
+        return self.parent.reader(self._at(path))
+
+    def get(self, path: str, /) -> bytes:
+        """Read a whole object."""
+        return self.parent.get(self._at(path))
+
+    def writer(self, path: str, /) -> ObjectWriter:
+        """Begin an object."""
+        return self.parent.writer(self._at(path))
+
+    def put(self, path: str, data: bytes, /) -> None:
+        """Write a whole object."""
+        self.parent.put(self._at(path), data)
+
+    def put_if_absent(self, path: str, data: bytes, /) -> bool:
+        """Create an object."""
+        return self.parent.put_if_absent(self._at(path), data)
+
+    def names(self, folder: str, /) -> list[str]:
+        """Names in a folder."""
+        return self.parent.names(self._at(folder))
+
+    def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
+        """All objects below a folder."""
+        cut = len(self.folder) + 1
+        return (replace(info, path=info.path[cut:]) for info in self.parent.list(self._at(prefix)))
+
+    def delete(self, paths: Sequence[str], /) -> None:
+        """Delete objects."""
+        self.parent.delete([self._at(path) for path in paths])
+
+    def _at(self, path: str) -> str:
+        return f"{self.folder}/{path}"
+
+
+def branch_store(root: Store, branch: str | None) -> Store:
+    """The line of versions of a branch; None is the main line."""
+    return root if branch is None else FolderStore(root, branch_folder(branch), branch)
+
+
+def line_of(store: Store) -> tuple[Store, str | None]:
+    """The root of a dataset, where tags and branches are kept, and the branch that a store is for."""
+    line = without_bases(store)
+    return (line.parent, line.branch) if isinstance(line, FolderStore) and line.branch is not None else (line, None)
+
+
+def address_below(uri: str, folder: str) -> str:
+    """Address of a folder; settings at the end of an address (``?``) stay there."""
+    place, mark, settings = uri.partition("?") if "://" in uri else (uri, "", "")
+    return f"{place.rstrip('/')}/{folder}{mark}{settings}"
+
+
+# ---------------------------------------------------------------------------------------------------------- base paths
+
+
+@dataclass(slots=True)
+class BasedStore:
+    """A line of versions together with the other places that one of its versions names.
+
+    Attributes:
+        line: The main line or a branch.
+        settings: How other places are opened.
+        bases: The base paths of the version.
+        branch: Branch the version is on, as its manifest says.
+    """
+
+    line: Store
+    settings: PlaceSettings
+    bases: tuple[BasePath, ...] = ()
+    branch: str | None = None
+    _opened: dict[int, tuple[Store, BasePath]] = field(default_factory=dict[int, "tuple[Store, BasePath]"])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (BasedStore, (self.line, self.settings, self.bases, self.branch))
+
+    @property
+    def uri(self) -> str:
+        """Address of the line."""
+        return self.line.uri
+
+    def reader(self, path: str, /) -> ObjectReader:
+        """Open an object.
+
+        A version of a branch names the place of its parent. If the whole dataset was copied or moved since, what is
+        not there is looked for at the parent's place in this dataset.
+        """
+        store, inner = self.locate(path)
+        try:
+            return store.reader(inner)
+        except NotFoundError:
+            moved = self._moved(path)
+            if moved is None:
+                raise
+            return moved.reader(inner)
+
+    def get(self, path: str, /) -> bytes:
+        """Read a whole object; as `reader`."""
+        store, inner = self.locate(path)
+        try:
+            return store.get(inner)
+        except NotFoundError:
+            moved = self._moved(path)
+            if moved is None:
+                raise
+            return moved.get(inner)
+
+    def writer(self, path: str, /) -> ObjectWriter:
+        """Begin an object."""
+        store, inner = self.locate(path)
+        return store.writer(inner)
+
+    def put(self, path: str, data: bytes, /) -> None:
+        """Write a whole object."""
+        store, inner = self.locate(path)
+        store.put(inner, data)
+
+    def put_if_absent(self, path: str, data: bytes, /) -> bool:
+        """Create an object."""
+        store, inner = self.locate(path)
+        return store.put_if_absent(inner, data)
+
+    def names(self, folder: str, /) -> list[str]:
+        """Names in a folder."""
+        store, inner = self.locate(folder)
+        return store.names(inner)
+
+    def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
+        """All objects below a folder."""
+        store, inner = self.locate(prefix)
+        if store is self.line:
+            return store.list(prefix)
+        return (replace(info, path=f"{prefix}{info.path[len(inner) :]}") for info in store.list(inner))
+
+    def delete(self, paths: Sequence[str], /) -> None:
+        """Delete objects."""
+        located = [self.locate(path) for path in paths]
+        for store in {id(store): store for store, _ in located}.values():
+            store.delete([inner for other, inner in located if other is store])
+
+    def base(self, base_id: int) -> tuple[Store, BasePath]:
+        """The place of a base path.
+
+        Raises:
+            CorruptDataError: The version has no such base path, or its address is none.
+            UnsupportedError: An address that is not followed.
+        """
+        found = self._opened.get(base_id)
+        if found is None:
+            base = next((base for base in self.bases if base.id == base_id), None)
+            if base is None:
+                raise CorruptDataError(f"a file lies below base path {base_id}, which the manifest does not list")
+            found = self._opened[base_id] = (self._open(base), base)
+        return found
+
+    def _open(self, base: BasePath) -> Store:
+        check_base_address(base.path, dataset=self.uri)
+        root, _ = line_of(self.line)
+        address = base.path.rstrip("/").removeprefix("file://")
+        if address == root.uri:
+            return root
+        inside = address.removeprefix(f"{root.uri}/")
+        if inside != address and not any(part in {"", ".", ".."} for part in inside.split("/")):
+            return FolderStore(root, inside)
+        return self.settings.open(base.path)
+
+    def locate(self, path: str) -> tuple[Store, str]:
+        """The store that has a path, and the path in it."""
+        if not path.startswith(BASE_PREFIX):
+            return self.line, path
+        base_id, inner = split_base_path(path)
+        store, base = self.base(base_id)
+        return store, inner if base.is_dataset_root else inner.removeprefix(f"{DATA_FOLDER}/")
+
+    def _moved(self, path: str) -> Store | None:
+        """Where the file of a branch's parent is if the whole dataset was moved."""
+        if self.branch is None or not path.startswith(BASE_PREFIX):
+            return None
+        root, _ = line_of(self.line)
+        _, base = self.base(split_base_path(path)[0])
+        if not base.is_dataset_root or not (base.name is None or is_branch_name(base.name)):
+            return None
+        return branch_store(root, base.name)
+
+
+def check_base_address(path: str, *, dataset: str) -> None:
+    """Refuse an address that a manifest must not lead to.
+
+    Raises:
+        CorruptDataError: Not an address.
+        UnsupportedError: A service that is not asked just because a manifest says so.
+    """
+    if not path.strip() or any(ord(character) < ord(" ") for character in path) or "?" in path or "#" in path:
+        raise CorruptDataError(f"base path {path!r} is not an address")
+    found = _SCHEME.match(path)
+    own = _SCHEME.match(dataset)
+    scheme = "" if found is None else found[1].lower()
+    if scheme in _UNTRUSTED_SCHEMES and (own is None or own[1].lower() != scheme):
+        raise UnsupportedError(f"base path {path!r}: lance_core does not follow {scheme}:// addresses in manifests")
+
+
+def with_bases(store: Store, manifest: Manifest) -> Store:
+    """The store that finds all files of a version; itself if it does already, or if they all lie in the line."""
+    if isinstance(store, BasedStore):
+        if store.bases == manifest.base_paths and store.branch == manifest.branch:
+            return store
+        return BasedStore(store.line, store.settings, manifest.base_paths, manifest.branch)
+    if not manifest.base_paths:
+        return store
+    return BasedStore(store, PlaceSettings(), manifest.base_paths, manifest.branch)
+
+
+def without_bases(store: Store) -> Store:
+    """The line of versions itself."""
+    return store.line if isinstance(store, BasedStore) else store
+
+
+def with_settings(store: Store, settings: PlaceSettings) -> Store:
+    """A store that opens other places with these settings, whichever version is read."""
+    if not settings.storage_options and not settings.base_store_params:
+        return store
+    if isinstance(store, BasedStore) and store.settings == settings:
+        return store
+    return BasedStore(without_bases(store), settings)
+
+
+def finds_same_files(one: Store, other: Store) -> bool:
+    """Whether two stores find a file of any path at one place."""
+    if isinstance(one, BasedStore) and isinstance(other, BasedStore):
+        return one.line == other.line and one.settings == other.settings and one.bases == other.bases
+    return one is other or one == other
+
+
+def same_line(store: Store, line: Store) -> Store:
+    """Another line of the same dataset, with the settings of ``store``."""
+    return BasedStore(line, store.settings) if isinstance(store, BasedStore) else line
+
+
+# --------------------------------------------------------------------------------------------------- what stores offer
+
+
+def first_names(store: Store, folder: str, count: int) -> list[str] | None:
+    """The first names of a folder in ascending order; None if the store would have to list all of it."""
+    line = without_bases(store)
+    if isinstance(line, FolderStore):
+        return first_names(line.parent, f"{line.folder}/{folder}", count)
+    return line.first_names(folder, count) if isinstance(line, OrderedFolder) else None
+
+
+def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:
+    """Bytes in each object, asked for at the same time if the store can do that.
+
+    Raises:
+        NotFoundError: One is not there.
+    """
+    if isinstance(store, FolderStore):
+        return object_sizes(store.parent, [f"{store.folder}/{path}" for path in paths])
+    if isinstance(store, BasedStore):
+        if any(path.startswith(BASE_PREFIX) for path in paths):
+            return [_size(store, path) for path in paths]
+        return object_sizes(store.line, paths)
+    return store.sizes(paths) if isinstance(store, ObjectSizes) else [_size(store, path) for path in paths]
+
+
+def _size(store: Store, path: str) -> int:
+    reader = store.reader(path)
+    try:
+        return reader.size
+    finally:
+        reader.close()

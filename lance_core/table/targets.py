@@ -1,0 +1,132 @@
+"""Write the data files of a dataset into several places in turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lance_core.errors import InvalidInputError
+from lance_core.format.paths import DATA_FOLDER, base_prefix
+from lance_core.table.places import BasedStore, PlaceSettings, without_bases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lance_core.format.base_path import BasePath
+    from lance_core.format.fragment import Fragment
+    from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, Store
+    from lance_core.table.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class TargetStore:
+    """A dataset whose new data files go to base paths, one after the other; what belongs to a file goes with it.
+
+    Attributes:
+        places: The dataset with its base paths.
+        targets: Numbers of base paths; None is the dataset itself.
+    """
+
+    places: Store
+    targets: Sequence[int | None]
+    _chosen: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+
+    @property
+    def uri(self) -> str:
+        """Address of the dataset."""
+        return self.places.uri
+
+    def fragments(self, staged: Sequence[Fragment]) -> tuple[Fragment, ...]:
+        """Staged fragments that say where their files are."""
+        return tuple(
+            replace(
+                fragment, files=tuple(replace(file, base_id=self._chosen[_stem(file.path)]) for file in fragment.files)
+            )
+            for fragment in staged
+        )
+
+    def reader(self, path: str, /) -> ObjectReader:
+        """Open an object."""
+        return self.places.reader(self._at(path))
+
+    def get(self, path: str, /) -> bytes:
+        """Read a whole object."""
+        return self.places.get(self._at(path))
+
+    def writer(self, path: str, /) -> ObjectWriter:
+        """Begin an object."""
+        return self.places.writer(self._at(path))
+
+    def put(self, path: str, data: bytes, /) -> None:
+        """Write a whole object."""
+        self.places.put(self._at(path), data)
+
+    def put_if_absent(self, path: str, data: bytes, /) -> bool:
+        """Create an object."""
+        return self.places.put_if_absent(self._at(path), data)
+
+    def names(self, folder: str, /) -> list[str]:
+        """Names in a folder."""
+        return self.places.names(self._at(folder))
+
+    def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
+        """All objects below a folder."""
+        return self.places.list(self._at(prefix))
+
+    def delete(self, paths: Sequence[str], /) -> None:
+        """Delete objects."""
+        self.places.delete([self._at(path) for path in paths])
+
+    def _at(self, path: str) -> str:
+        folder, _, name = path.partition("/")
+        if folder != DATA_FOLDER or not name:
+            return path
+        stem = _stem(name)
+        if stem not in self._chosen:
+            self._chosen[stem] = self.targets[len(self._chosen) % len(self.targets)]
+        return f"{base_prefix(self._chosen[stem])}{path}"
+
+
+def target_store(
+    store: Store,
+    existing: Snapshot | None,
+    new_bases: Sequence[BasePath],
+    names: Sequence[str] | None,
+    *,
+    all_bases: bool,
+) -> TargetStore:
+    """Where new data files go.
+
+    Args:
+        store: The dataset.
+        existing: Its newest version, if there is one.
+        new_bases: Base paths that a new dataset begins with.
+        names: Names or addresses of base paths; None for the dataset itself.
+        all_bases: The dataset itself and all base paths.
+
+    Raises:
+        InvalidInputError: There is no such base path, or both were asked for.
+    """
+    bases = (*(() if existing is None else existing.manifest.base_paths), *new_bases)
+    if all_bases and names:
+        raise InvalidInputError("target_bases names some places, target_all_bases takes all; choose one of them")
+    targets: list[int | None] = [None, *(base.id for base in bases)] if all_bases else [None]
+    if names:
+        targets = [_find(bases, name) for name in names]
+    if bases:
+        settings = store.settings if isinstance(store, BasedStore) else PlaceSettings()
+        store = BasedStore(without_bases(store), settings, bases)
+    return TargetStore(store, targets)
+
+
+def _find(bases: Sequence[BasePath], name: str) -> int:
+    for base in bases:
+        if name in {base.name, base.path}:
+            return base.id
+    known = ", ".join(base.name or base.path for base in bases) or "none"
+    raise InvalidInputError(f"there is no base path {name!r}; there are: {known}")
+
+
+def _stem(name: str) -> str:
+    """What a data file and the files that belong to it have in common."""
+    return name.partition("/")[0].removesuffix(".lance")
