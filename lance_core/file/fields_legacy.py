@@ -280,6 +280,10 @@ class _Opener:
         items = self._items(field, kind) if pa.types.is_dictionary(kind) else None
         return _Values(kind, field.nullable, self._pages(field), items)
 
+    def blobs(self, field: Field, kind: pa.DataType) -> _Values:
+        del kind  # pylance 14.0.2 cannot read what it writes there
+        raise UnsupportedError(f"field {field.name!r}: blobs in files of version 0.1 are not supported")
+
     def offsets(self, field: Field, kind: pa.DataType) -> _Offsets:
         return _Offsets(kind, self._pages(field), self._rows(field.children[0]))
 

@@ -1,6 +1,6 @@
 """Fields of files of version 2.0: each has a column, lists (their ends) and structs (a header) too.
 
-Not supported: blob columns, strings stored as lists of bytes (no writer is known).
+Not supported: strings stored as lists of bytes (no writer is known).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import pack_bits
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import split_rows, together
 from lance_core.encoding.v2_0.arrays import read_array, read_dictionary, read_items
@@ -101,6 +102,38 @@ class _Values:
 
 
 @dataclass(frozen=True, slots=True)
+class _Blobs:
+    """Pages of positions and sizes of blobs; position 1 and size 0 stand for null."""
+
+    places: _Values
+
+    @property
+    def num_rows(self) -> int:
+        return self.places.num_rows
+
+    @property
+    def num_bytes(self) -> int:
+        return self.places.num_bytes
+
+    def read(self, rows: Rows) -> Plan:
+        arrays = yield from self.places.read(rows)
+        return [self._with_nulls(array) for array in arrays]
+
+    def _with_nulls(self, array: pa.Array) -> pa.Array:
+        children = [array.field(index) for index in range(2)]
+        positions, sizes = (child.to_numpy() for child in children)
+        is_null = (positions == 1) & (sizes == 0)
+        bitmap = pack_bits(~is_null) if is_null.any() else None
+        return pa.Array.from_buffers(array.type, len(array), [bitmap], children=children)
+
+    def fresh(self) -> _Blobs:
+        return self
+
+    def forget(self, row: int) -> None:
+        del row  # nothing is learnt of such pages
+
+
+@dataclass(frozen=True, slots=True)
 class _Offsets:
     """Pages of ends of lists."""
 
@@ -146,6 +179,9 @@ class _Opener:
 
     def values(self, field: Field, kind: pa.DataType) -> _Values:
         return _Values(kind, self._column(field))
+
+    def blobs(self, field: Field, kind: pa.DataType) -> _Blobs:
+        return _Blobs(self.values(field, kind))
 
     def offsets(self, field: Field, kind: pa.DataType) -> _Offsets:
         del kind  # lists and large lists look the same

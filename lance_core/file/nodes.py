@@ -14,6 +14,8 @@ from lance_core.encoding.physical.memory import aranges
 from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.nesting import list_array, struct_array
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.blobs import is_described
+from lance_core.format.schema import BLOB_KEY
 
 if TYPE_CHECKING:
     from lance_core.encoding.plans import Plan, Rows, Steps
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 _GUESSED_STRING_BYTES = 16
 LIST_TYPES = ("list", "list.struct", "large_list", "large_list.struct")
-_BLOB_KEY = "lance-encoding:blob"
 
 
 class ValuePages(Protocol):
@@ -83,6 +84,10 @@ class Opener(Protocol):
         """Pages of a field of that type."""
         ...
 
+    def blobs(self, field: Field, kind: pa.DataType, /) -> ValuePages:
+        """Pages of a blob column: positions and sizes."""
+        ...
+
     def offsets(self, field: Field, kind: pa.DataType, /) -> OffsetPages:
         """Pages of a list."""
         ...
@@ -103,9 +108,11 @@ def open_field(field: Field, opener: Opener) -> _Node:
         UnsupportedError: A type that cannot be read; the message names it.
         InvalidInputError: A field that is not in the file.
     """
-    if _BLOB_KEY in field.metadata:
-        raise UnsupportedError(f"field {field.name!r}: blob column is not supported in data files yet")
     kind = field.to_arrow().type
+    if is_described(field):
+        return _Leaf(kind, opener.blobs(field, kind))
+    if BLOB_KEY in field.metadata:
+        raise UnsupportedError(f"field {field.name!r}: files hold where a blob is; read it as a table's column")
     if field.logical_type in LIST_TYPES:
         return _List(field.name, kind, opener.offsets(field, kind), open_field(field.children[0], opener))
     if field.logical_type == "struct" and not field.children:

@@ -20,7 +20,7 @@ from lance_core.file.nodes import LIST_TYPES
 from lance_core.format.array_encoding import StructHeader, encode_array_encoding
 from lance_core.format.encodings import Compression
 from lance_core.format.file_metadata import Page, encode_column
-from lance_core.format.schema import logical_type_of
+from lance_core.format.schema import BLOB_KEY, logical_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from lance_core.format.array_encoding import ArrayEncoding
     from lance_core.format.schema import Field
 
-_BLOB_KEY = "lance-encoding:blob"
 _PACKED_KEY = "lance-encoding:packed"
 _COMPRESSION_KEY = "lance-encoding:compression"
 _LEVEL_KEY = "lance-encoding:compression-level"
@@ -230,7 +229,9 @@ def _node(one: Field) -> _Node:
     text = one.logical_type
     kind = one.to_arrow().type
     column = _Column(one)
-    if _BLOB_KEY in one.metadata:
+    if BLOB_KEY in one.metadata:
+        if not one.is_blob:  # pylance 14.0.2 makes it a blob whatever the value is
+            raise InvalidInputError(f"field {one.name!r}: remove the metadata {BLOB_KEY!r}, or set it to 'true'")
         if text != "large_binary":
             raise UnsupportedError(f"field {one.name!r}: a blob of type {kind}; files of version 2.0 need large_binary")
         return _Blob(column)
