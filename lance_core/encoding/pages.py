@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.encoding.arrow_values import is_fieldless, leaf_values, slice_leaf
+from lance_core.encoding.choose import MAX_CHUNK_VALUES
 from lance_core.encoding.choose_dictionary import build_dictionary
 from lance_core.encoding.choose_strings import paying_codec
 from lance_core.encoding.leaves import shred
@@ -101,7 +102,7 @@ def _split(decoded: Decoded, num_rows: int) -> Iterator[tuple[int, Decoded, bool
         yield num_rows, decoded, False
         return
     visible = levels.definition <= max_visible_def(levels.layers)
-    if visible.all():
+    if _most_levels(visible) <= budget:
         yield num_rows, decoded, False
         return
     row_starts = np.append(np.flatnonzero(levels.rep == max_rep(levels.layers)), len(levels.rep))
@@ -119,6 +120,12 @@ def _split(decoded: Decoded, num_rows: int) -> Iterator[tuple[int, Decoded, bool
         )
         yield following - row, part, end - begin > budget
         row = following
+
+
+def _most_levels(visible: Mask) -> int:
+    """Levels of the largest chunk, if all chunks hold as many values as they may."""
+    ends = np.flatnonzero(visible)[MAX_CHUNK_VALUES - 1 :: MAX_CHUNK_VALUES] + 1
+    return int(np.diff(ends, prepend=0, append=len(visible)).max())
 
 
 def _level_budget(levels: Levels) -> int:

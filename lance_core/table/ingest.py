@@ -5,6 +5,7 @@ Nothing here imports pandas, Polars or pyarrow.dataset: what an object can do de
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -151,11 +152,12 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
     Raises:
         InvalidInputError: Unknown or missing columns, other types; the message lists all of them.
     """
-    duplicates = {name for name in source.names if source.names.count(name) > 1}
+    names, known = Counter(source.names), set(table.names)
+    duplicates = {name for name, count in names.items() if count > 1}
     problems = [f"column {name!r} occurs twice" for name in sorted(duplicates)]
-    problems += [f"column {name!r} is not in the table" for name in source.names if name not in table.names]
+    problems += [f"column {name!r} is not in the table" for name in source.names if name not in known]
     for field in table.fields:
-        if field.name in source.names and field.name not in duplicates:
+        if field.name in names and field.name not in duplicates:
             problems += _differences(source.field(field.name).type, field, field.name)
         elif not field.nullable and field.name not in duplicates:
             problems.append(f"column {field.name!r} is missing, and it is not nullable")
@@ -164,7 +166,7 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
             f"the data does not fit the table's schema: {'; '.join(problems)}; nothing was written. Change the "
             "data, or replace table and schema with mode overwrite"
         )
-    return Schema(tuple(field for field in table.fields if field.name in source.names), table.metadata)
+    return Schema(tuple(field for field in table.fields if field.name in names), table.metadata)
 
 
 def _differences(given: pa.DataType, field: Field, path: str) -> list[str]:

@@ -24,6 +24,9 @@ MAX_ITEMS = 100_000
 _MIN_VALUES = 100
 _SAMPLE_BLOCKS = 32
 _SAMPLE_BLOCK = 128
+_FEW = 512
+_REPEATS = 0.95
+"""If more than this part of a few values are distinct, so are more than half of the sample."""
 
 
 def to_arrow(values: FixedValues | VariableValues) -> pa.Array:
@@ -51,7 +54,7 @@ def sample_positions(count: int) -> Int64s:
     """Positions of up to 4096 values in blocks spread over all of them."""
     if count <= _SAMPLE_BLOCKS * _SAMPLE_BLOCK:
         return np.arange(count, dtype=np.int64)
-    firsts = np.linspace(0, count - _SAMPLE_BLOCK, _SAMPLE_BLOCKS).astype(np.int64)
+    firsts = np.arange(_SAMPLE_BLOCKS, dtype=np.int64) * (count - _SAMPLE_BLOCK) // (_SAMPLE_BLOCKS - 1)
     return (firsts[:, None] + np.arange(_SAMPLE_BLOCK)).reshape(-1)
 
 
@@ -59,9 +62,13 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     """Distinct values in a sample; None if they repeat too little for a dictionary to be worth building."""
     if len(values) < _MIN_VALUES:
         return None
-    sample = to_arrow(values)
-    if len(values) > _SAMPLE_BLOCKS * _SAMPLE_BLOCK:
-        sample = sample.take(pa.array(sample_positions(len(values))))
+    whole = to_arrow(values)
+    positions = sample_positions(len(values))
+    if len(positions) > 2 * _FEW:
+        few = positions[:: len(positions) // _FEW]
+        if len(whole.take(pa.array(few)).unique()) > _REPEATS * len(few):
+            return None
+    sample = whole if len(positions) == len(values) else whole.take(pa.array(positions))
     distinct = len(sample.unique())
     return distinct if distinct * 2 <= len(sample) else None
 

@@ -115,15 +115,19 @@ def test_nested_types_in_pages_of_any_size(data_file, monkeypatch, kind, share, 
     assert data_file.take(rows).equals(table.take(rows))
 
 
-def test_many_levels_are_split_over_pages(data_file):
-    offsets = np.append(0, np.cumsum(np.arange(150_000) % 3)).astype(np.int32)
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize(("every", "num_pages"), [(2, 1), (40, 3)])
+def test_pages_are_cut_where_a_chunk_would_have_too_many_levels(data_file, every, num_pages, version):
+    sizes = np.where(np.arange(150_000) % every == 0, 2, 0)
+    offsets = np.append(0, np.cumsum(sizes)).astype(np.int32)
     array = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.arange(offsets[-1]) % 1000))
     table = pa.table({"c": array})
-    data_file.write(table)
+    data_file.write(table, version=version)
     reader = data_file.open()
-    assert len(reader._content._container.pages({0})[0]) > 2
+    assert len(reader._content._container.pages({0})[0]) == num_pages
     assert data_file.read().equals(table)
-    assert data_file.take([0, 65_534, 65_535, 65_536, 149_999]).equals(table.take([0, 65_534, 65_535, 65_536, 149_999]))
+    rows = [0, 65_534, 65_535, 65_536, 149_999]
+    assert data_file.take(rows).equals(table.take(rows))
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.bool_(), pa.string()])
