@@ -17,6 +17,7 @@ from lance_core.methods import (
     maintaining,
     reading,
     settings,
+    tracking,
 )
 from lance_core.optimize import DatasetOptimizer
 from lance_core.stats import LanceStats
@@ -212,6 +213,7 @@ class LanceDataset:
     to_pandas = reading.to_pandas
     head = reading.head
     take = reading.take
+    _take_rows = tracking.take_rows
     count_rows = reading.count_rows
     take_blobs = blobs.take_blobs
     read_blobs = blobs.read_blobs
@@ -227,6 +229,7 @@ class LanceDataset:
     restore = history.restore
     read_transaction = history.read_transaction
     get_transactions = history.get_transactions
+    delta = tracking.delta
 
     @property
     def tags(self) -> Tags:

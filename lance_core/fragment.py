@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError
 from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment, RowLineageColumn
 from lance_core.format.paths import deletion_file_path
 from lance_core.table.fragment_reader import FragmentReader
@@ -37,7 +37,7 @@ class FragmentMetadata:
         files: Data files.
         physical_rows: Rows in the data files, deleted ones included.
         deletion_file: None if no row is deleted.
-        row_id_meta: Encoded stable row ids, None without them.
+        row_id_meta: Encoded stable row ids, None without them; a marker if they lie in a data file.
         created_at_version_meta: Encoded versions in which the rows were added.
         last_updated_at_version_meta: Encoded versions in which the rows were last changed.
     """
@@ -46,9 +46,9 @@ class FragmentMetadata:
     files: Sequence[DataFile]
     physical_rows: int
     deletion_file: DeletionFile | None = None
-    row_id_meta: bytes | None = None
-    created_at_version_meta: bytes | None = None
-    last_updated_at_version_meta: bytes | None = None
+    row_id_meta: bytes | RowLineageColumn | None = None
+    created_at_version_meta: bytes | RowLineageColumn | None = None
+    last_updated_at_version_meta: bytes | RowLineageColumn | None = None
 
     @property
     def num_deletions(self) -> int:
@@ -71,9 +71,9 @@ class FragmentMetadata:
             "files": [_file_to_json(file) for file in self.files],
             "physical_rows": self.physical_rows,
             "deletion_file": _deletion_to_json(self.deletion_file),
-            "row_id_meta": _bytes_to_json(self.row_id_meta),
-            "created_at_version_meta": _bytes_to_json(self.created_at_version_meta),
-            "last_updated_at_version_meta": _bytes_to_json(self.last_updated_at_version_meta),
+            "row_id_meta": _lineage_to_json(self.row_id_meta),
+            "created_at_version_meta": _lineage_to_json(self.created_at_version_meta),
+            "last_updated_at_version_meta": _lineage_to_json(self.last_updated_at_version_meta),
         }
 
     @staticmethod
@@ -90,9 +90,9 @@ class FragmentMetadata:
                 files=[_file_from_json(file) for file in data["files"]],
                 physical_rows=data["physical_rows"],
                 deletion_file=_deletion_from_json(data["deletion_file"]),
-                row_id_meta=_bytes_from_json(data["row_id_meta"]),
-                created_at_version_meta=_bytes_from_json(data["created_at_version_meta"]),
-                last_updated_at_version_meta=_bytes_from_json(data["last_updated_at_version_meta"]),
+                row_id_meta=_lineage_from_json(data["row_id_meta"]),
+                created_at_version_meta=_lineage_from_json(data["created_at_version_meta"]),
+                last_updated_at_version_meta=_lineage_from_json(data["last_updated_at_version_meta"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError(f"not the JSON of a fragment: {error!r}") from error
@@ -138,12 +138,19 @@ def _deletion_from_json(data: Mapping[str, Any] | None) -> DeletionFile | None:
     return None if data is None else DeletionFile(**{**data, "file_type": _DELETION_TYPES[data["file_type"]]})
 
 
-def _bytes_to_json(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
+_IN_DATA_FILE = ":column"
 
 
-def _bytes_from_json(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text, validate=True)
+def _lineage_to_json(sequence: bytes | RowLineageColumn | None) -> str | None:
+    if sequence is None:
+        return None
+    return base64.b64encode(sequence).decode() if isinstance(sequence, bytes) else _IN_DATA_FILE
+
+
+def _lineage_from_json(text: str | None) -> bytes | RowLineageColumn | None:
+    if text is None:
+        return None
+    return RowLineageColumn() if text == _IN_DATA_FILE else base64.b64decode(text, validate=True)
 
 
 def to_metadata(fragment: Fragment) -> FragmentMetadata:
@@ -153,16 +160,10 @@ def to_metadata(fragment: Fragment) -> FragmentMetadata:
         files=list(fragment.files),
         physical_rows=fragment.physical_rows,
         deletion_file=fragment.deletion_file,
-        row_id_meta=_inline(fragment.row_id_sequence),
-        created_at_version_meta=_inline(fragment.created_at_version_sequence),
-        last_updated_at_version_meta=_inline(fragment.last_updated_at_version_sequence),
+        row_id_meta=fragment.row_id_sequence,
+        created_at_version_meta=fragment.created_at_version_sequence,
+        last_updated_at_version_meta=fragment.last_updated_at_version_sequence,
     )
-
-
-def _inline(sequence: bytes | RowLineageColumn | None) -> bytes | None:
-    if isinstance(sequence, RowLineageColumn):
-        raise UnsupportedError("row ids that lie in data files cannot be part of fragment metadata")
-    return sequence
 
 
 def from_metadata(metadata: FragmentMetadata) -> Fragment:

@@ -22,12 +22,18 @@ if TYPE_CHECKING:
 UInt64s: TypeAlias = npt.NDArray[np.uint64]
 
 _SEGMENT_OVERHEAD = 24
+_MIN_STRETCH = 64
+"""Rows that an ascending stretch has on average, at least, to be a segment of its own."""
 _MAX_ROWS = 1 << 32
 
 
 def encode_row_ids(ids: UInt64s) -> bytes:
-    """Encode row ids, shape (n,), in row order."""
-    return rowids_pb2.RowIdSequence(segments=[_encode_segment(ids)] if len(ids) else []).SerializeToString()
+    """Encode row ids, shape (n,), in row order; a few ascending stretches become a segment each."""
+    edges = [0, *(np.flatnonzero(ids[1:] <= ids[:-1]) + 1).tolist(), len(ids)]
+    if len(edges) > 2 + len(ids) // _MIN_STRETCH:
+        edges = [0, len(ids)]
+    segments = [_encode_segment(ids[start:end]) for start, end in pairwise(edges) if start < end]
+    return rowids_pb2.RowIdSequence(segments=segments).SerializeToString()
 
 
 def encode_row_id_range(start: int, end: int) -> bytes:
@@ -64,6 +70,19 @@ def count_row_ids(data: bytes, *, path: str | None = None) -> int:
         CorruptDataError: Not a sequence of row ids.
     """
     return sum(_count(segment, path) for segment in _segments(data, path))
+
+
+def row_id_bounds(data: bytes, *, path: str | None = None) -> tuple[int, int] | None:
+    """Bounds of the row ids of a sequence; ranges are not expanded.
+
+    Returns:
+        Numbers that no id is below or above; None if there are no ids.
+
+    Raises:
+        CorruptDataError: Not a sequence of row ids.
+    """
+    bounds = [one for segment in _segments(data, path) if (one := _bounds(segment, path)) is not None]
+    return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
 
 
 def _segments(data: bytes, path: str | None) -> Sequence[rowids_pb2.U64Segment]:
@@ -180,6 +199,18 @@ def _count(segment: rowids_pb2.U64Segment, path: str | None) -> int:
     if not 0 <= count < _MAX_ROWS:
         raise CorruptDataError("a segment of row ids has an impossible length", path=path)
     return count
+
+
+def _bounds(segment: rowids_pb2.U64Segment, path: str | None) -> tuple[int, int] | None:
+    match segment.WhichOneof("segment"):
+        case "range" | "range_with_holes" | "range_with_bitmap" as name:
+            span = getattr(segment, name)
+            return (span.start, span.end - 1) if span.start < span.end else None
+        case "sorted_array" | "array" as name:
+            values = _decode_array(getattr(segment, name), path)
+            return (int(values.min()), int(values.max())) if len(values) else None
+        case _:
+            raise CorruptDataError("a segment of row ids has no known form", path=path)
 
 
 def _check_bitmap(segment: rowids_pb2.U64Segment.RangeWithBitmap, path: str | None) -> None:

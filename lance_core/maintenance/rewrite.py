@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
+from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError
 from lance_core.format.blobs import BlobView
 from lance_core.format.operations import Rewrite, RewriteGroup
-from lance_core.format.row_ids import decode_row_versions, encode_row_ids, encode_row_versions
+from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.format.transaction import Transaction
 from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
@@ -186,8 +186,8 @@ def _live_rows(readers: Sequence[FragmentReader], plan: ScanPlan) -> Iterator[pa
 def _with_lineage(readers: Sequence[FragmentReader], new: Sequence[Fragment]) -> tuple[Fragment, ...]:
     """Row ids and versions of the live rows, cut at the new fragments."""
     ids = np.concatenate([reader.stable_row_ids[_live(reader)] for reader in readers])
-    created = np.concatenate([_versions(reader, "created_at_version_sequence") for reader in readers])
-    updated = np.concatenate([_versions(reader, "last_updated_at_version_sequence") for reader in readers])
+    created = np.concatenate([reader.created_versions[_live(reader)] for reader in readers])
+    updated = np.concatenate([reader.updated_versions[_live(reader)] for reader in readers])
     moved: list[Fragment] = []
     start = 0
     for fragment in new:
@@ -207,13 +207,6 @@ def _with_lineage(readers: Sequence[FragmentReader], new: Sequence[Fragment]) ->
 def _live(reader: FragmentReader) -> npt.NDArray[np.bool_]:
     mask = reader.live_mask(0, reader.fragment.physical_rows)
     return np.ones(reader.fragment.physical_rows, np.bool_) if mask is None else mask
-
-
-def _versions(reader: FragmentReader, name: str) -> npt.NDArray[np.uint64]:
-    sequence = getattr(reader.fragment, name)
-    if not isinstance(sequence, bytes):
-        raise UnsupportedError(f"fragment {reader.fragment.id} keeps its row versions in a data file, or not at all")
-    return decode_row_versions(sequence, num_rows=reader.fragment.physical_rows)[_live(reader)]
 
 
 def rewrite(

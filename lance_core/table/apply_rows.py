@@ -54,7 +54,7 @@ def with_moved_rows(
     in ``version``.
 
     Args:
-        fragment: Its row ids may end before its rows do; its row versions may be missing.
+        fragment: Its row ids and creation versions may end before its rows do; row versions may be missing.
         first: First row id that is free.
         version: The version being made.
         before: Fragments that the rows came from, to look up when they were created.
@@ -72,9 +72,10 @@ def with_moved_rows(
     added = fragment.physical_rows - len(moved)
     ids = np.concatenate([moved, np.arange(first, first + added, dtype=np.uint64)])
     created = fragment.created_at_version_sequence
-    if created is None:
-        versions = np.concatenate([_creation_versions(moved, before), np.full(added, version, np.uint64)])
-        created = encode_row_versions(versions)
+    if added or not isinstance(created, bytes):
+        told = decode_row_versions(created, num_rows=num_moved) if isinstance(created, bytes) else None
+        versions = _creation_versions(moved, before) if told is None else told
+        created = encode_row_versions(np.concatenate([versions, np.full(added, version, np.uint64)]))
     return replace(
         fragment,
         row_id_sequence=encode_row_ids(ids) if added else known,

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.errors import CorruptDataError
 from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.paths import data_file_path
-from lance_core.format.row_ids import decode_row_ids
+from lance_core.table import lineage
 from lance_core.table.blobs import BlobSources, fill_batches, needs_bytes
 from lance_core.table.columns import is_legacy, join_columns, split_projection
 from lance_core.table.deletions import Offsets, live_mask, load_deletions, offsets_of_live
@@ -66,10 +66,17 @@ class FragmentReader:
     @cached_property
     def stable_row_ids(self) -> npt.NDArray[np.uint64]:
         """Stable row id of each row, shape (physical_rows,)."""
-        sequence = self.fragment.row_id_sequence
-        if not isinstance(sequence, bytes):
-            raise UnsupportedError(f"fragment {self.fragment.id} keeps its row ids in a data file")
-        return decode_row_ids(sequence, num_rows=self.fragment.physical_rows)
+        return lineage.row_ids(self)
+
+    @cached_property
+    def created_versions(self) -> npt.NDArray[np.uint64]:
+        """Version that created each row, shape (physical_rows,)."""
+        return lineage.created_versions(self)
+
+    @cached_property
+    def updated_versions(self) -> npt.NDArray[np.uint64]:
+        """Version that last changed each row, shape (physical_rows,)."""
+        return lineage.updated_versions(self)
 
     def live_mask(self, start: int, end: int) -> npt.NDArray[np.bool_] | None:
         """Which rows of [start, end) are left; None if all are."""

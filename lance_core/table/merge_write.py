@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import settled
 from lance_core.errors import CorruptDataError
-from lance_core.format.fragment import TOMBSTONE_FIELD_ID
+from lance_core.format.fragment import TOMBSTONE_FIELD_ID, RowLineageColumn
+from lance_core.format.row_ids import encode_row_versions
 from lance_core.format.schema import Schema
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.pick import pick_rows
@@ -124,7 +125,12 @@ class Rewriter:
             raise CorruptDataError(f"fragment {fragment.id} has other rows than the manifest says")
         gone = {one.id for one in fields.walk()}
         old = tuple(_without_fields(file, gone) for file in fragment.files)
-        return replace(fragment, files=(*old, *staged[0].files))
+        changed = replace(fragment, files=(*old, *staged[0].files))
+        if isinstance(fragment.last_updated_at_version_sequence, RowLineageColumn):
+            # the commit says which rows changed, which it can only do in the manifest
+            versions = encode_row_versions(reader.updated_versions)
+            changed = replace(changed, last_updated_at_version_sequence=versions)
+        return changed
 
     def rewritten_fields(self) -> Schema:
         """The fields that get new values."""

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.paths import deletion_file_path
-from lance_core.format.row_ids import encode_row_ids
+from lance_core.format.row_ids import encode_row_ids, encode_row_versions
+from lance_core.table.lineage import has_spilled_lineage
 from lance_core.table.rebase import write_deletions
 from lance_core.table.runtime import SYSTEM_RUNTIME
 
@@ -56,6 +57,8 @@ class MovedRows:
         default_factory=list["tuple[FragmentReader, list[Offsets]]"]
     )
     _row_ids: list[npt.NDArray[np.uint64]] = field(default_factory=list["npt.NDArray[np.uint64]"])
+    _created: list[npt.NDArray[np.uint64]] = field(default_factory=list["npt.NDArray[np.uint64]"])
+    _tells_creation: bool = False
 
     def move(self, reader: FragmentReader, offsets: Offsets) -> None:
         """These live rows of a fragment are written anew, in this order, as the next rows."""
@@ -63,6 +66,9 @@ class MovedRows:
         self.num_rows += len(offsets)
         if self.with_row_ids:
             self._row_ids.append(reader.stable_row_ids[offsets])
+            self._created.append(reader.created_versions[offsets])
+            # A commit looks it up in the manifest; what is not there must be told.
+            self._tells_creation |= has_spilled_lineage(reader.fragment)
 
     def delete(self, reader: FragmentReader, offsets: Offsets) -> None:
         """These live rows of a fragment are deleted."""
@@ -99,12 +105,19 @@ class MovedRows:
         if not self.with_row_ids:
             return tuple(fragments)
         ids = np.concatenate([np.empty(0, np.uint64), *self._row_ids])
+        created = np.concatenate([np.empty(0, np.uint64), *self._created])
         numbered: list[Fragment] = []
         start = 0
         for fragment in fragments:
-            mine = ids[start : start + fragment.physical_rows]
-            start += fragment.physical_rows
-            numbered.append(replace(fragment, row_id_sequence=encode_row_ids(mine)) if len(mine) else fragment)
+            mine = slice(start, start + fragment.physical_rows)
+            start = mine.stop
+            if len(ids[mine]):
+                fragment = replace(fragment, row_id_sequence=encode_row_ids(ids[mine]))  # noqa: PLW2901
+                if self._tells_creation:
+                    fragment = replace(  # noqa: PLW2901
+                        fragment, created_at_version_sequence=encode_row_versions(created[mine])
+                    )
+            numbered.append(fragment)
         return tuple(numbered)
 
 

@@ -17,6 +17,7 @@ from lance_core.encoding.arrow_values import settled
 from lance_core.format.schema import Schema
 from lance_core.table.candidates import candidate_ranges
 from lance_core.table.fragment_reader import FragmentReader, Rows
+from lance_core.table.lineage import ROW_CREATED_AT
 from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, ScanPlan, path_steps
 
 if TYPE_CHECKING:
@@ -218,7 +219,11 @@ def _kept_offsets(rows: Rows, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray
 
 
 def _system_column(reader: FragmentReader, name: str, offsets: npt.NDArray[np.int64]) -> pa.Array:
-    return reader.row_ids(offsets) if name == ROW_ID else reader.row_addresses(offsets)
+    if name == ROW_ID:
+        return reader.row_ids(offsets)
+    if name == ROW_ADDRESS:
+        return reader.row_addresses(offsets)
+    return pa.array((reader.created_versions if name == ROW_CREATED_AT else reader.updated_versions)[offsets])
 
 
 def _output(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.schema import Schema
+from lance_core.table.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.table.predicate import make_predicate
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
-SYSTEM_COLUMNS = (ROW_ID, ROW_ADDRESS)
+SYSTEM_COLUMNS = (ROW_ID, ROW_ADDRESS, ROW_CREATED_AT, ROW_UPDATED_AT)
 """Columns that are not stored but follow from where a row is."""
 
 DEFAULT_BATCH_BYTES = 32 << 20
@@ -36,7 +37,7 @@ class ScanPlan:
     """What to read, checked against a schema.
 
     Attributes:
-        columns: Output columns: top-level names, dotted paths, ``_rowid`` or ``_rowaddr``.
+        columns: Output columns: top-level names, dotted paths, or system columns.
         projection: Fields that the output needs.
         schema: Arrow schema of the output.
         batch_size: Rows read at a time.

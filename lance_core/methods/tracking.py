@@ -1,0 +1,66 @@
+"""Methods of `LanceDataset` that know rows by their ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.delta import DatasetDelta
+from lance_core.errors import InvalidInputError
+from lance_core.methods.reading import make_plan
+from lance_core.table.row_index import RowIndex
+from lance_core.table.take import take_addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from lance_core.dataset import LanceDataset
+
+
+def delta(
+    dataset: LanceDataset,
+    compared_against: int | None = None,
+    *,
+    begin_version: int | None = None,
+    end_version: int | None = None,
+) -> DatasetDelta:
+    """Changes between two versions.
+
+    Args:
+        compared_against: Compare this version of the dataset with that older one.
+        begin_version: Or: the version before the first change,
+        end_version: and the version that the last change made.
+
+    Raises:
+        InvalidInputError: Neither ``compared_against`` nor both of the others.
+    """
+    if compared_against is not None:
+        return DatasetDelta(dataset, compared_against, dataset.version)
+    if begin_version is None or end_version is None:
+        raise InvalidInputError("give compared_against, or both begin_version and end_version", path=dataset.uri)
+    return DatasetDelta(dataset, begin_version, end_version)
+
+
+def take_rows(
+    dataset: LanceDataset, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Rows by their ids, as ``_rowid`` tells them: stable ids if the dataset has them, else row addresses.
+
+    Args:
+        row_ids: Ids; any order, repeats allowed.
+        columns: As in `to_batches`.
+
+    Returns:
+        The rows in the order asked for; ids that no row has are left out.
+
+    Raises:
+        InvalidInputError: A row address in a fragment that does not exist.
+    """
+    ids = np.asarray(row_ids, np.uint64) if len(row_ids) else np.empty(0, np.uint64)
+    plan = make_plan(dataset, columns)
+    index = RowIndex(dataset.files, dataset.snapshot.manifest)
+    addresses, found = index.addresses(ids)
+    return take_addresses(dataset.snapshot, dataset.files, addresses[found], plan)
