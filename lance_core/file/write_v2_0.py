@@ -12,28 +12,26 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import null_mask
-from lance_core.encoding.leaves import check_nulls, list_items
+from lance_core.encoding.leaves import LeafPath, check_nulls, list_items
+from lance_core.encoding.options import page_options
 from lance_core.encoding.v2_0.encode import PageBuffers, encode_ends, encode_packed, encode_values, fixed_bytes
 from lance_core.encoding.v2_0.packed import bit_width
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.nodes import LIST_TYPES
 from lance_core.format.array_encoding import StructHeader, encode_array_encoding
-from lance_core.format.encodings import Compression
 from lance_core.format.file_metadata import Page, encode_column
 from lance_core.format.schema import BLOB_KEY, logical_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lance_core.encoding.options import PageOptions
     from lance_core.encoding.values import Bytes
     from lance_core.file.field_writer import Put
     from lance_core.format.array_encoding import ArrayEncoding
     from lance_core.format.schema import Field
 
 _PACKED_KEY = "lance-encoding:packed"
-_COMPRESSION_KEY = "lance-encoding:compression"
-_LEVEL_KEY = "lance-encoding:compression-level"
-_COMPRESSIONS = {b"lz4": Compression.LZ4, b"zstd": Compression.ZSTD}
 
 
 class FieldWriterV20:
@@ -88,8 +86,7 @@ class _Leaf:
     """Values that have one column."""
 
     column: _Column
-    compression: Compression | None
-    level: int | None
+    options: PageOptions
 
     def field_ids(self) -> Iterator[int]:
         yield self.column.owner.id
@@ -98,7 +95,7 @@ class _Leaf:
         del array  # whatever the type can hold
 
     def write(self, array: pa.Array, put: Put) -> None:
-        page = PageBuffers(self.compression, self.level)
+        page = PageBuffers(self.options)
         try:
             encoding = encode_values(array, page)
         except InvalidInputError as error:
@@ -243,7 +240,7 @@ def _node(one: Field) -> _Node:
     if text == "struct":
         return _Struct(column, tuple(_node(_below(one, child)) for child in one.children))
     _check_leaf(one, kind)
-    return _Leaf(column, _COMPRESSIONS.get(one.metadata.get(_COMPRESSION_KEY, b"")), _level(one))
+    return _Leaf(column, page_options(LeafPath((one,)), "2.0"))
 
 
 def _below(one: Field, child: Field) -> Field:
@@ -284,13 +281,3 @@ def _check_leaf(one: Field, kind: pa.DataType) -> None:
     is_plain = not pa.types.is_nested(inner) and not pa.types.is_dictionary(inner)
     if not is_plain or (pa.types.is_fixed_size_binary(inner) and not inner.byte_width):
         raise UnsupportedError(f"field {one.name!r}: files of version 2.0 cannot hold {kind}; use version 2.2")
-
-
-def _level(one: Field) -> int | None:
-    text = one.metadata.get(_LEVEL_KEY)
-    if text is None:
-        return None
-    try:
-        return int(text)
-    except ValueError as error:
-        raise InvalidInputError(f"field {one.name!r}: {_LEVEL_KEY} is {text!r}, not a number") from error

@@ -190,6 +190,8 @@ def _encode(encoding: ArrayEncoding) -> pb.ArrayEncoding:
             indices, items = _encode(encoding.indices), _encode(encoding.items)
             words = pb.Dictionary(indices=indices, items=items, num_dictionary_items=encoding.num_items)
             return pb.ArrayEncoding(dictionary=words)
+        case Fsst():
+            return pb.ArrayEncoding(fsst=pb.Fsst(binary=_encode(encoding.values), symbol_table=encoding.symbol_table))
         case PackedStruct():
             buffer = pb.Buffer(buffer_index=encoding.buffer)
             packed = pb.PackedStruct(inner=[_encode(one) for one in encoding.inner], buffer=buffer)

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import buffer_view, null_mask, offset_dtype, pack_bits, to_values, unpack_bits
+from lance_core.encoding.options import PageOptions
+from lance_core.encoding.physical import fsst
 from lance_core.encoding.physical.general import compress_block
 from lance_core.encoding.v2_0.packed import bit_width
 from lance_core.encoding.values import VariableValues
@@ -22,6 +24,7 @@ from lance_core.format.array_encoding import (
     Dictionary,
     FixedSizeList,
     Flat,
+    Fsst,
     ListOffsets,
     PackedStruct,
     SomeNulls,
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Bytes, Int64s
     from lance_core.format.array_encoding import ArrayEncoding
-    from lance_core.format.encodings import Compression
 
 _MAX_ITEMS = 255
 """Items of the dictionary of a page of strings: indices are of 8 bits, and 0 is null."""
@@ -43,17 +45,18 @@ _MIN_DICTIONARY_ROWS = 100
 _SAMPLE_ROWS = 1 << 10
 
 
+_AS_IT_IS = PageOptions(version="2.0")
+
+
 @dataclass(slots=True)
 class PageBuffers:
     """The buffers of a page, as they are made.
 
     Attributes:
-        compression: For the bytes of strings; None for none.
-        level: Effort of that; None for the codec's own choice.
+        options: How to compress the bytes of strings.
     """
 
-    compression: Compression | None = None
-    level: int | None = None
+    options: PageOptions = _AS_IT_IS
     buffers: list[Bytes] = field(default_factory=list["Bytes"])
 
     def add(self, data: Bytes) -> int:
@@ -146,18 +149,22 @@ def _bits(bitmap: pa.Buffer | None, offset: int, length: int) -> Bytes:
     return buffer_view(bitmap, np.uint8)[offset // 8 : (offset + length + 7) // 8]
 
 
-def _encode_strings(array: pa.Array, page: PageBuffers) -> Binary:
+def _encode_strings(array: pa.Array, page: PageBuffers) -> Binary | Fsst:
     values = to_values(array)
     assert isinstance(values, VariableValues)  # noqa: S101 for the type checker: the caller asked
+    table = None
+    if page.options.compression == "fsst" and offset_dtype(array.type) == np.int32:  # pylance reads no others
+        table, values = fsst.encode(values)
     total = len(values.data)
     ends = values.offsets[1:].astype(np.int64)
     is_null = null_mask(array)
     if is_null is not None:
         ends[is_null] += total + 1
     number = page.add(ends.view(np.uint8))
-    compression = page.compression if total else None
-    data = values.data if compression is None else compress_block(compression, values.data, page.level)
-    return Binary(Flat(64, number), Flat(8, page.add(data), compression), total + 1)
+    codec = page.options.codec if total else None
+    data = values.data if codec is None else compress_block(codec, values.data, page.options.compression_level)
+    binary = Binary(Flat(64, number), Flat(8, page.add(data), codec), total + 1)
+    return binary if table is None else Fsst(table, binary)
 
 
 def _index_strings(array: pa.Array, page: PageBuffers) -> Dictionary | None:

@@ -200,9 +200,10 @@ def test_wrong_metadata_is_refused():
     packed = pa.field("c", pa.struct([("x", pa.int8())]), metadata={"lance-encoding:packed": "false"})
     with pytest.raises(InvalidInputError, match="lance-encoding:packed"):
         check_schema(Schema.from_arrow(pa.schema([packed])), version="2.0")
-    metadata = {"lance-encoding:compression": "zstd", "lance-encoding:compression-level": "high"}
-    with pytest.raises(InvalidInputError, match="high"):
-        check_schema(Schema.from_arrow(pa.schema([pa.field("c", pa.string(), metadata=metadata)])), version="2.0")
+    for metadata in ({"compression": "zstd", "compression-level": "high"}, {"compression": "high"}):
+        keys = {f"lance-encoding:{key}": value for key, value in metadata.items()}
+        with pytest.raises(InvalidInputError, match="high"):
+            check_schema(Schema.from_arrow(pa.schema([pa.field("c", pa.string(), metadata=keys)])), version="2.0")
 
 
 def _table():
