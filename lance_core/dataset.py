@@ -208,11 +208,15 @@ class LanceDataset:
 
     # ------------------------------------------------------------------------------------------------- reading it
 
+    scanner = reading.scanner
     to_batches = reading.to_batches
     to_table = reading.to_table
     to_pandas = reading.to_pandas
+    to_reader = reading.to_reader
+    __arrow_c_stream__ = reading.arrow_c_stream
     head = reading.head
     take = reading.take
+    sample = reading.sample
     _take_rows = tracking.take_rows
     count_rows = reading.count_rows
     take_blobs = blobs.take_blobs

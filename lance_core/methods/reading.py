@@ -6,115 +6,167 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from lance_core.arguments import check_unsupported, check_window
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
 from lance_core.fragment import LanceFragment
+from lance_core.scanner import make_scanner
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
-from lance_core.table.scan import count_matching, scan_fragments
+from lance_core.table.query import make_columns, plan_query
+from lance_core.table.scan import count_matching
 from lance_core.table.scan_plan import plan_scan
 from lance_core.table.take import take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
     from pyarrow.compute import Expression
 
     from lance_core.dataset import LanceDataset
     from lance_core.format.fragment import Fragment
+    from lance_core.scanner import LanceScanner
     from lance_core.table.scan_plan import ScanPlan
 
 
-def to_batches(
+def scanner(
     dataset: LanceDataset,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
     *,
-    batch_size: int | None = None,
-    with_row_id: bool | None = None,
-    with_row_address: bool | None = None,
-    scan_in_order: bool | None = None,
     fragments: Sequence[LanceFragment] | None = None,
-    blob_handling: str | None = None,
-    **unsupported: Any,
-) -> Iterator[pa.RecordBatch]:
-    """Read the rows in order, batch by batch.
+    **options: Any,
+) -> LanceScanner:
+    """What shall be read, ready to be read as table, batches or stream.
 
     Args:
-        columns: Names, or dotted paths inside structs; all columns if None. Also ``_rowid`` and ``_rowaddr``.
+        columns: Names, or dotted paths inside structs; or a dict of names and the SQL expressions that make them. All
+            columns if None. Also ``_rowid`` and ``_rowaddr``.
         filter: SQL text or pyarrow expression; rows for which it is null do not match.
         limit: Rows at most.
         offset: Matching rows to leave out first.
-        batch_size: Rows read at a time; by default as many as make about 32 MiB.
-        with_row_id: Add ``_rowid``.
-        with_row_address: Add ``_rowaddr``.
-        scan_in_order: Accepted; the order is always that of the table.
         fragments: Read only these.
-        blob_handling: How blob columns come out: ``blobs_descriptions`` (where they are; the default, also called
-            ``all_descriptions``) or ``all_binary`` (their bytes).
-        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
+        **options: ``batch_size`` (rows read at a time; by default as many as make about 32 MiB), ``strict_batch_size``
+            (all batches but the last have exactly so many rows), ``batch_size_bytes`` (bytes in a batch, roughly),
+            ``with_row_id``, ``with_row_address``, ``include_deleted_rows`` (deleted rows come too, with a null row
+            id), ``order_by`` (list of names or `lance_core.scanner.ColumnOrdering`; with a limit only the first rows
+            are kept in memory, else all), ``blob_handling`` (``blobs_descriptions``, the default, also called
+            ``all_descriptions``: where blobs are; ``all_binary``: their bytes), ``scan_in_order`` (accepted; the order
+            is always that of the table), ``prefilter`` (accepted; only indices would make a difference).
 
     Raises:
-        InvalidInputError: Unknown columns, a filter that does not fit, negative numbers.
+        InvalidInputError: Unknown columns, SQL that does not fit, negative numbers.
         UnsupportedError: SQL or arguments that are not supported.
+    """
+    return make_scanner(
+        dataset.snapshot,
+        dataset.files,
+        _chosen(dataset, fragments),
+        columns=columns,
+        filter=filter,
+        limit=limit,
+        offset=offset,
+        **options,
+    )
+
+
+def to_batches(
+    dataset: LanceDataset,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+    limit: int | None = None,
+    offset: int | None = None,
+    **options: Any,
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows in order, batch by batch; arguments and errors as in `scanner`.
+
+    Raises:
         CorruptDataError: A damaged file.
     """
-    del scan_in_order
-    check_unsupported("to_batches", unsupported)
-    check_window(limit, offset, batch_size)
-    if isinstance(columns, str):
-        raise InvalidInputError("columns is a list of names")
-    if isinstance(columns, Mapping):
-        raise UnsupportedError("columns as SQL expressions (a dict); give a list of names")
-    ids = (bool(with_row_id), bool(with_row_address))
-    plan = make_plan(dataset, columns, filter, batch_size, *ids, blob_handling=blob_handling)
-    chosen = _chosen(dataset, fragments)
-    return scan_fragments(dataset.files, chosen, plan, limit=limit, offset=offset or 0)
+    return scanner(dataset, columns, filter, limit, offset, **options).to_batches()
 
 
 def to_table(
     dataset: LanceDataset,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
     **options: Any,
 ) -> pa.Table:
-    """Read rows into memory; arguments as in `to_batches`."""
-    batches = dataset.to_batches(columns, filter, limit, offset, **options)
-    wants = [bool(options.get(name)) for name in ("with_row_id", "with_row_address")]
-    plan = make_plan(dataset, columns, None, None, *wants, blob_handling=options.get("blob_handling"))
-    return pa.Table.from_batches(batches, schema=plan.schema)
+    """Read rows into memory; arguments and errors as in `scanner`."""
+    return scanner(dataset, columns, filter, limit, offset, **options).to_table()
+
+
+def to_reader(dataset: LanceDataset, **options: Any) -> pa.RecordBatchReader:
+    """The rows as a stream, as DuckDB and others take it; arguments as in `scanner`. Not in pylance."""
+    return scanner(dataset, **options).to_reader()
+
+
+def arrow_c_stream(dataset: LanceDataset, requested_schema: object = None) -> object:
+    """All rows through the Arrow PyCapsule interface, for Polars, DuckDB and others."""
+    return scanner(dataset).__arrow_c_stream__(requested_schema)
 
 
 def to_pandas(dataset: LanceDataset, **options: Any) -> Any:
-    """Read rows into a pandas DataFrame; arguments as in `to_batches`."""
+    """Read rows into a pandas DataFrame; arguments as in `scanner`."""
     return dataset.to_table(**options).to_pandas()
 
 
 def head(dataset: LanceDataset, num_rows: int, **options: Any) -> pa.Table:
-    """The first rows; arguments as in `to_batches`."""
+    """The first rows; arguments as in `scanner`."""
     return dataset.to_table(limit=num_rows, **options)
 
 
-def take(dataset: LanceDataset, indices: Sequence[int] | pa.Array, columns: Sequence[str] | None = None) -> pa.Table:
+def take(
+    dataset: LanceDataset,
+    indices: Sequence[int] | pa.Array,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+) -> pa.Table:
     """Rows by their place in the table.
 
     Args:
         indices: Places, from 0, deleted rows not counted; any order, repeats allowed.
-        columns: As in `to_batches`.
+        columns: As in `scanner`.
 
     Raises:
         InvalidInputError: There is no such row.
     """
     places = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
-    plan = make_plan(dataset, columns)
-    return take_rows(dataset.snapshot, dataset.files, places, plan)
+    if not isinstance(columns, Mapping):
+        return take_rows(dataset.snapshot, dataset.files, places, make_plan(dataset, columns))
+    with naming(dataset.snapshot.store):
+        query = plan_query(dataset.snapshot.manifest.schema, columns=columns)
+    return make_columns(take_rows(dataset.snapshot, dataset.files, places, query.plan), query)
+
+
+def sample(
+    dataset: LanceDataset,
+    num_rows: int,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    randomize_order: bool = True,
+    *,
+    seed: int | None = None,
+) -> pa.Table:
+    """Rows chosen at random, each at most once.
+
+    Args:
+        num_rows: How many.
+        columns: As in `scanner`.
+        randomize_order: Rows come in random order; else in the order of the table, which is faster to read.
+        seed: For the same rows again; not in pylance.
+
+    Raises:
+        InvalidInputError: More rows than there are, or fewer than none.
+    """
+    total = dataset.count_rows()
+    if not 0 <= num_rows <= total:
+        raise InvalidInputError(f"cannot choose {num_rows} of {total} rows")
+    places = np.random.default_rng(seed).choice(total, num_rows, replace=False, shuffle=randomize_order)
+    return take(dataset, places if randomize_order else np.sort(places), columns)
 
 
 def count_rows(dataset: LanceDataset, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance

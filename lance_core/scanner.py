@@ -1,0 +1,250 @@
+"""Scanners: a dataset or fragment together with what shall be read of it. Names and arguments as in pylance."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_core.arguments import check_unsupported, check_window
+from lance_core.errors import InvalidInputError
+from lance_core.format.blobs import blob_view
+from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.naming import naming
+from lance_core.table.ordering import ColumnOrdering
+from lance_core.table.query import plan_query, run_query
+from lance_core.table.scan import count_matching
+from lance_core.table.scan_plan import plan_scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyarrow.compute import Expression
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.table.open_files import OpenFiles
+    from lance_core.table.query import Query
+    from lance_core.table.snapshot import Snapshot
+
+__all__ = ["ColumnOrdering", "LanceScanner", "ScannerBuilder"]
+
+
+class LanceScanner:
+    """Reads what was asked for; may be read as often as wanted. Made by `LanceDataset.scanner`.
+
+    Args:
+        snapshot: The version.
+        files: Its open files.
+        fragments: What to read, in this order.
+        query: What to read of them.
+    """
+
+    def __init__(self, snapshot: Snapshot, files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> None:
+        self._snapshot = snapshot
+        self._files = files
+        self._fragments = fragments
+        self._query = query
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """Arrow schema of the result."""
+        return self._query.schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the result."""
+        return self._query.schema
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """Arrow schema of the dataset."""
+        return self._snapshot.manifest.schema.to_arrow()
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch."""
+        return run_query(self._files, self._fragments, self._query)
+
+    def to_table(self) -> pa.Table:
+        """The rows, in memory."""
+        return pa.Table.from_batches(self.to_batches(), schema=self._query.schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows, as a stream that other libraries take."""
+        return pa.RecordBatchReader.from_batches(self._query.schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow PyCapsule interface."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """The rows as a pandas DataFrame; arguments as of ``pyarrow.Table.to_pandas``."""
+        return self.to_table().to_pandas(**options)
+
+    def head(self, num_rows: int) -> pa.Table:
+        """The first rows of the result."""
+        found: list[pa.RecordBatch] = []
+        for batch in self.to_batches():
+            found.append(batch.slice(0, num_rows))
+            num_rows -= found[-1].num_rows
+            if num_rows <= 0:
+                break
+        return pa.Table.from_batches(found, schema=self._query.schema)
+
+    def count_rows(self) -> int:
+        """How many rows the result has; values are read only if there is a filter."""
+        query = self._query
+        if query.include_deleted_rows:
+            return sum(one.num_rows for one in self.to_batches())
+        if query.plan.predicate is None:
+            count = sum(one.num_rows for one in self._fragments)
+        else:
+            count = sum(count_matching(FragmentReader(self._files, one), query.plan) for one in self._fragments)
+        count = max(0, count - query.offset)
+        return count if query.limit is None else min(count, query.limit)
+
+    def explain_plan(self, verbose: bool = False) -> str:
+        """What will be read and in which steps, as text for people.
+
+        Args:
+            verbose: Name the expressions too.
+        """
+        query, plan = self._query, self._query.plan
+        lines = [f"LanceScan: {self._snapshot.store.uri} version {self._snapshot.version}"]
+        lines.append(f"  fragments: {len(self._fragments)}, rows read at a time: {plan.batch_size}")
+        if plan.predicate is not None:
+            lines.append(f"  filter: {plan.predicate.text}, reading {list(plan.filter_projection.names)} first")
+            lines.append(f"  then, where it matches: {list(plan.rest.names)}")
+        else:
+            lines.append(f"  columns: {list(plan.projection.names)}")
+        computed = [one for one in query.outputs or () if one.expression is not None] if verbose else []
+        lines += [f"  computed: {one.name} = {one.expression.text}" for one in computed if one.expression is not None]
+        if query.order:
+            keys = ", ".join(f"{one.column_name} {'asc' if one.ascending else 'desc'}" for one in query.order)
+            lines.append(f"  order by: {keys}" + ("" if query.limit is None else ", keeping the first rows only"))
+        if query.limit is not None or query.offset:
+            lines.append(f"  limit: {query.limit}, offset: {query.offset}")
+        lines.append(f"  result: {', '.join(query.schema.names)}")
+        return "\n".join(lines)
+
+
+def make_scanner(
+    snapshot: Snapshot,
+    files: OpenFiles,
+    fragments: Sequence[Fragment],
+    *,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+    limit: int | None = None,
+    offset: int | None = None,
+    batch_size: int | None = None,
+    batch_size_bytes: int | None = None,
+    strict_batch_size: bool | None = None,
+    with_row_id: bool | None = None,
+    with_row_address: bool | None = None,
+    include_deleted_rows: bool | None = None,
+    order_by: Iterable[ColumnOrdering | str] | None = None,
+    scan_in_order: bool | None = None,
+    prefilter: bool | None = None,
+    blob_handling: str | None = None,
+    **unsupported: Any,
+) -> LanceScanner:
+    """A scanner over fragments; arguments as of `LanceDataset.scanner`."""
+    del scan_in_order, prefilter  # the order is always that of the table, and no index is asked
+    check_unsupported("scanner", unsupported)
+    check_window(limit, offset, batch_size)
+    if batch_size_bytes is not None and batch_size_bytes < 1:
+        raise InvalidInputError(f"batch_size_bytes must be at least 1, not {batch_size_bytes}")
+    if isinstance(columns, str):
+        raise InvalidInputError("columns is a list of names, or a dict of names and SQL expressions")
+    with naming(snapshot.store):
+        query = plan_query(
+            snapshot.manifest.schema,
+            columns=columns,
+            filter=filter,
+            order=[_ordering(one) for one in order_by or ()],
+            limit=limit,
+            offset=offset or 0,
+            batch_size=batch_size,
+            with_row_id=bool(with_row_id),
+            with_row_address=bool(with_row_address),
+            include_deleted_rows=bool(include_deleted_rows),
+            strict_batch_size=bool(strict_batch_size),
+            batch_size_bytes=batch_size_bytes,
+            make_plan=partial(plan_scan, blob_view=blob_view(blob_handling)),
+        )
+    return LanceScanner(snapshot, files, fragments, query)
+
+
+def _ordering(one: ColumnOrdering | str) -> ColumnOrdering:
+    if isinstance(one, str):
+        return ColumnOrdering(one)
+    return ColumnOrdering(one.column_name, one.ascending, one.nulls_first)
+
+
+class ScannerBuilder:
+    """Puts a scanner together step by step; each step answers the builder.
+
+    Args:
+        dataset: What to scan: a `LanceDataset` or `LanceFragment`.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self.ds = dataset
+        self._options: dict[str, Any] = {}
+
+    def _with(self, **options: Any) -> ScannerBuilder:
+        self._options.update(options)
+        return self
+
+    def columns(self, cols: Sequence[str] | Mapping[str, str] | None = None) -> ScannerBuilder:
+        """Names, or a dict of names and SQL expressions."""
+        return self._with(columns=cols)
+
+    def filter(self, filter: str | Expression) -> ScannerBuilder:  # noqa: A002 the name in pylance
+        """SQL text or pyarrow expression."""
+        return self._with(filter=filter)
+
+    def limit(self, n: int | None = None) -> ScannerBuilder:
+        """Rows at most."""
+        return self._with(limit=n)
+
+    def offset(self, n: int | None = None) -> ScannerBuilder:
+        """Rows to leave out first."""
+        return self._with(offset=n)
+
+    def batch_size(self, batch_size: int) -> ScannerBuilder:
+        """Rows read at a time."""
+        return self._with(batch_size=batch_size)
+
+    def batch_size_bytes(self, num_bytes: int | None) -> ScannerBuilder:
+        """Bytes in a batch, roughly."""
+        return self._with(batch_size_bytes=num_bytes)
+
+    def strict_batch_size(self, strict_batch_size: bool = False) -> ScannerBuilder:
+        """All batches but the last have exactly as many rows as asked for."""
+        return self._with(strict_batch_size=strict_batch_size)
+
+    def with_row_id(self, with_row_id: bool = True) -> ScannerBuilder:
+        """Add ``_rowid``."""
+        return self._with(with_row_id=with_row_id)
+
+    def with_row_address(self, with_row_address: bool = True) -> ScannerBuilder:
+        """Add ``_rowaddr``."""
+        return self._with(with_row_address=with_row_address)
+
+    def include_deleted_rows(self, flag: bool) -> ScannerBuilder:
+        """Deleted rows come too, with a null row id."""
+        return self._with(include_deleted_rows=flag)
+
+    def order_by(self, ordering: Iterable[ColumnOrdering | str] | None) -> ScannerBuilder:
+        """Columns to order by."""
+        return self._with(order_by=ordering)
+
+    def with_fragments(self, fragments: Iterable[Any] | None) -> ScannerBuilder:
+        """Read only these."""
+        return self._with(fragments=None if fragments is None else list(fragments))
+
+    def to_scanner(self) -> LanceScanner:
+        """The scanner."""
+        return self.ds.scanner(**self._options)
