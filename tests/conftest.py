@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -11,6 +12,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 from botocore.session import get_session
+
+# What gcsfs asks by gRPC, to learn what kind of bucket it has, cannot be sent to another service.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +114,24 @@ def s3(s3_service):
     s3_service.create_bucket(bucket)
     s3_service.requests()
     return S3Bucket(endpoint=s3_service.endpoint, uri=f"s3://{bucket}")
+
+
+@pytest.fixture(scope="session")
+def object_server():
+    spec = importlib.util.spec_from_file_location("object_server", Path(__file__).with_name("object_server.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    server = module.ObjectServer()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def objects(object_server):
+    """A service that speaks like Azure and like Google Cloud, empty; see `tests/object_server.py`."""
+    object_server.reset()
+    return object_server
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ _GOOGLE = {
     "service_account_key": "token",
 }
 _MIN_SECRET = 4
+_TRUE = {"true", "1", "yes", "on"}
 
 
 def file_system_arguments(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,25 +48,50 @@ def file_system_arguments(scheme: str, options: Mapping[str, Any]) -> dict[str, 
         given = _key_file(value) if plain == "token" and name.lower().endswith("account_key") else value
         if found.setdefault(plain, given) != given:
             raise InvalidInputError(f"storage option {name!r} is given twice, with different values")
-    return found
+    return _with_endpoint(found) if scheme in AZURE_SCHEMES and "endpoint" in found else found
 
 
 def without_secrets(text: str, options: Mapping[str, Any]) -> str:
     """The text, with values of options blotted out, whichever of them it repeats."""
-    for value in options.values():
+    for value in [part for one in options.values() for part in _parts(one)]:
         if isinstance(value, str) and len(value) >= _MIN_SECRET:
             text = text.replace(value, "***")
     return text
+
+
+def _parts(value: Any) -> list[Any]:
+    """A value and what it is made of."""
+    if isinstance(value, dict):
+        return [*value.values()]
+    if isinstance(value, str) and "AccountKey=" in value:
+        return [value, value.partition("AccountKey=")[2].partition(";")[0]]
+    return [value]
 
 
 def _plain(scheme: str, name: str) -> str:
     lower = name.lower()
     if scheme in AZURE_SCHEMES:
         plain = lower.removeprefix("azure_").removeprefix("storage_")
-        return _AZURE.get(plain, plain if lower.startswith("azure_") else name)
+        return _AZURE.get(plain, plain if lower.startswith("azure_") else lower)
     if scheme in GOOGLE_SCHEMES:
         return _GOOGLE.get(lower.removeprefix("google_"), name)
     return name
+
+
+def _with_endpoint(found: dict[str, Any]) -> dict[str, Any]:
+    """Azure's packages take the address of another service in a connection string only."""
+    endpoint, allows_http = str(found.pop("endpoint")), str(found.pop("allow_http", "")).lower() in _TRUE
+    scheme = endpoint.partition("://")[0].lower()
+    if scheme not in {"http", "https"}:
+        raise InvalidInputError("storage option 'endpoint' is an address with http:// or https://")
+    if scheme == "http" and not allows_http:
+        raise InvalidInputError("the endpoint is not encrypted; set storage option allow_http to 'true' to allow that")
+    try:
+        name, key = found.pop("account_name"), found.pop("account_key")
+    except KeyError as error:
+        raise InvalidInputError(f"storage option 'endpoint' needs {error} as well") from None
+    text = f"DefaultEndpointsProtocol={scheme};AccountName={name};AccountKey={key};BlobEndpoint={endpoint};"
+    return {**found, "connection_string": text}
 
 
 def _key_file(value: Any) -> Any:

@@ -119,7 +119,9 @@ class FsspecStore:
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All files below a folder."""
         with self._using(prefix) as (connection, name):
-            found: dict[str, dict[str, Any]] = connection.files.find(name, detail=True)
+            found: Any = connection.files.find(name, detail=True)
+            if not isinstance(found, dict):  # what adlfs says of a file
+                return
             for address, info in found.items():
                 if address != name:
                     below = address.removeprefix(name).lstrip("/")
@@ -271,13 +273,15 @@ class FsspecWriter:
 
     def commit(self) -> int:
         """Let the file appear and return its size in bytes."""
-        if self._file is None:
-            self._store.put(self._path, self._memory.getvalue())
-        else:
-            self._file.flush()
-            local = self._file.name
-            self._store.put_through(self._path, lambda files, name: files.put_file(local, name))
-        self.abort()
+        try:
+            if self._file is None:
+                self._store.put(self._path, self._memory.getvalue())
+            else:
+                self._file.flush()
+                local = self._file.name
+                self._store.put_through(self._path, lambda files, name: files.put_file(local, name))
+        finally:
+            self.abort()
         return self._size
 
     def abort(self) -> None:

@@ -2,9 +2,9 @@
 
 import sys
 
-import fsspec
 import pyarrow as pa
 import pytest
+from fsspec.registry import _registry
 
 import lance_core
 from lance_core.errors import NotFoundError, UnsafeStoreError, UnsupportedError
@@ -87,9 +87,9 @@ def test_datasets(tmp_path):
 def test_missing_packages_are_named(uri, extra, monkeypatch):
     for package in ("gcsfs", "adlfs"):
         monkeypatch.setitem(sys.modules, package, None)
-    for name, known in list(fsspec.registry.items()):
+    for name, known in list(_registry.items()):
         if known.__module__.startswith(("gcsfs", "adlfs")):
-            monkeypatch.delitem(fsspec.registry.target, name)
+            monkeypatch.delitem(_registry, name)
     with pytest.raises(UnsupportedError, match=rf"pip install 'lance-dagster\[{extra}\]'"):
         open_store(uri)
 
