@@ -7,7 +7,7 @@ the data.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -78,14 +78,29 @@ def _join_indexes(indexes: Sequence[MiniBlockIndex]) -> MiniBlockIndex:
 def join_dictionaries(column: Column, numbers: tuple[int, ...]) -> Values:
     """Items of the dictionaries of some pages, one after the other; what was joined last is kept."""
     if len(numbers) > 1 and numbers not in column.dictionaries:
-        if len(column.dictionaries) >= _MAX_JOINED:
-            column.dictionaries.clear()
+        _make_room(column.dictionaries)
         found = [column.indexes[number].dictionary for number in numbers]
         column.dictionaries[numbers] = join_values([one for one in found if one is not None])
     joined = column.indexes[numbers[0]].dictionary if len(numbers) == 1 else column.dictionaries[numbers]
     if joined is None:
         raise CorruptDataError("a dictionary page without dictionary")
     return joined
+
+
+def join_chunks(column: Column, numbers: tuple[int, ...]) -> tuple[ChunkTable, Int64s]:
+    """The chunks of some pages, and shape (pages + 1,) the first chunk of each; what was joined last is kept."""
+    known = column.tables.get(numbers)
+    if known is None:
+        _make_room(column.tables)
+        tables = [column.indexes[number].table for number in numbers]
+        bounds = starts_of(np.array([len(one.starts) for one in tables]))
+        known = column.tables[numbers] = (chunk_table.join_tables(tables), bounds)
+    return known
+
+
+def _make_room(known: dict[tuple[int, ...], Any]) -> None:
+    if len(known) >= _MAX_JOINED:
+        known.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +117,7 @@ class Column:
         indexes: Indexes of mini-block pages, as far as they were read.
         joined: Indexes of the groups of pages that rows were picked from last.
         dictionaries: Dictionaries of the groups of pages that rows were picked from last.
+        tables: Likewise their chunks, and the first chunk of each page.
         kinds: What pages of the file are alike in; shared by its columns.
     """
 
@@ -114,6 +130,7 @@ class Column:
     indexes: dict[int, MiniBlockIndex] = field(default_factory=dict)
     joined: dict[tuple[int, ...], MiniBlockIndex] = field(default_factory=dict)
     dictionaries: dict[tuple[int, ...], Values] = field(default_factory=dict)
+    tables: dict[tuple[int, ...], tuple[ChunkTable, Int64s]] = field(default_factory=dict)
     kinds: dict[object, object] = field(default_factory=dict)
 
     @property
@@ -391,8 +408,7 @@ def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
     if index is None:
         index = _join_indexes([column.indexes[number] for number in numbers])
         if not isinstance(wanted, range):
-            if len(column.joined) >= _MAX_JOINED:
-                column.joined.clear()
+            _make_room(column.joined)
             column.joined[numbers] = index
     selection = chunk_table.select_rows(index.table, wanted)
     spots = Spots(*chunk_table.byte_ranges(index.table, selection.chunks))

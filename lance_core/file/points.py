@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import slice_values, take_values
+from lance_core.encoding.arrow_values import join_values, slice_values, take_values
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import Spots, together
 from lance_core.encoding.repdef import Levels
+from lance_core.encoding.structural.chunk_table import byte_ranges, select_rows
+from lance_core.encoding.structural.list_points import ListRun, decode_rows, shares_levels
 from lance_core.encoding.structural.mini_block_points import decode_points, find_points
 from lance_core.encoding.structural.page import Decoded, to_arrow
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
-from lance_core.file.plan import index_ranges, join_dictionaries, load_index, plan_rows
+from lance_core.file.plan import index_ranges, join_chunks, join_dictionaries, load_index, plan_rows
 from lance_core.format.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lance_core.encoding.plans import Found, Steps
+    from lance_core.encoding.plans import Found, Plan, Steps
+    from lance_core.encoding.structural.chunk_table import ChunkSelection, ChunkTable
+    from lance_core.encoding.structural.list_points import RowValues
     from lance_core.encoding.structural.mini_block_points import Points
     from lance_core.encoding.values import Int64s, Values
     from lance_core.file.plan import Column, Part
     from lance_core.format.page_layout import PageLayout
 
-_MAX_ITEMS = 1 << 12
+_MAX_ITEMS = 1 << 14
 """Items of dictionaries of several pages that are put together."""
 
 _NOT_YET = pa.nulls(0)
@@ -82,6 +87,38 @@ class _Batch:
         self.num_rows += len(rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """Rows of one column with lists, the pages of which are alike."""
+
+    column: Column
+    arrays: list[pa.Array]
+    pages: tuple[int, ...]
+    layout: MiniBlockLayout
+    table: ChunkTable
+    bounds: Int64s
+    selection: ChunkSelection
+
+    @property
+    def spots(self) -> Spots:
+        return Spots(*byte_ranges(self.table, self.selection.chunks))
+
+    def run(self, found: Found) -> ListRun:
+        starts, sizes, counts = self.table.grid[:3, self.selection.chunks]
+        return ListRun(
+            layout=self.layout, starts=found.places(starts), sizes=sizes, counts=counts, selection=self.selection
+        )
+
+    def finish(self, rows: RowValues) -> None:
+        values: Values = rows.values
+        if self.layout.dictionary is not None:
+            page_of = self.bounds.searchsorted(self.selection.chunks[rows.chunk_of], side="right") - 1
+            values = _look_up(self.column, self.pages, values, page_of)
+        decoded = Decoded(levels=rows.levels, values=values, num_slots=len(values))
+        count = len(self.selection.rows)
+        self.arrays.append(to_arrow(decoded, self.column.path, self.column.kind, count))
+
+
 def plan_points(columns: Sequence[Column], rows: Int64s) -> Steps[_Columns]:
     """Read single rows of columns.
 
@@ -92,22 +129,29 @@ def plan_points(columns: Sequence[Column], rows: Int64s) -> Steps[_Columns]:
     Returns:
         For each column arrays (`page.to_arrow`) that hold the rows one after the other.
     """
-    mine: list[tuple[int, Column, list[Part]]] = []
+    arrays: _Columns = [[] for _ in columns]
+    mine: list[_Wanted] = []
     others: list[int] = []
     for number, column in enumerate(columns):
         parts = column.parts(rows) if _stands_for_itself(column) else []
         if parts and all(_is_plain(part.layout) for part in parts):
-            mine.append((number, column, parts))
+            mine.append(_Wanted(column, parts, arrays[number]))
         else:
             others.append(number)
     plans = [plan_rows(columns[number], rows) for number in others]
-    found: list[_Columns] = yield from together([_plan([(column, parts) for _, column, parts in mine]), *plans])
-    arrays: _Columns = [[] for _ in columns]
-    for (number, _, _), one in zip(mine, found[0], strict=True):
-        arrays[number] = one
+    found: list[list[pa.Array]] = yield from together([_plan(mine, rows), *plans])
     for number, one in zip(others, found[1:], strict=True):
         arrays[number] = one
     return arrays
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Rows of one column, and what takes them."""
+
+    column: Column
+    parts: list[Part]
+    arrays: list[pa.Array]
 
 
 def _stands_for_itself(column: Column) -> bool:
@@ -118,46 +162,89 @@ def _stands_for_itself(column: Column) -> bool:
 
 
 def _is_plain(layout: PageLayout) -> bool:
-    """True for mini-blocks without lists that do not describe blobs."""
-    return isinstance(layout, MiniBlockLayout) and layout.rep is None and layout.blob_layers is None
+    """True for mini-blocks that do not describe blobs."""
+    return isinstance(layout, MiniBlockLayout) and layout.blob_layers is None
 
 
-def _plan(columns: Sequence[tuple[Column, list[Part]]]) -> Steps[_Columns]:
-    if not columns:
-        return []
-    missing = [(column, part) for column, parts in columns for part in parts if part.number not in column.indexes]
+def _plan(wanted: Sequence[_Wanted], rows: Int64s) -> Plan:
+    missing = [(one.column, part) for one in wanted for part in one.parts if part.number not in one.column.indexes]
     if missing:
         ranges = [index_ranges(column, part) for column, part in missing]
         buffers = iter((yield [one for several in ranges for one in several]))
         for (column, part), several in zip(missing, ranges, strict=True):
             load_index(column, part, [next(buffers) for _ in several])
-    arrays: _Columns = [[] for _ in columns]
-    batches = list(_batches(columns, arrays))
+    lists: list[_Lists] = []
+    plain: list[_Wanted] = []
+    others: list[_Wanted] = []
+    for one in wanted:
+        has_lists = [isinstance(part.layout, MiniBlockLayout) and part.layout.rep is not None for part in one.parts]
+        if not any(has_lists):
+            plain.append(one)
+        elif len({id(one.column.indexes[part.number].kind) for part in one.parts}) == 1:
+            lists.append(_with_lists(one, rows))
+        else:
+            others.append(one)
+    batches = list(_batches(plain))
     points = [find_points(batch.grids, batch.rows) for batch in batches]
-    memories = yield [Spots(one.chunks[0], one.chunks[0] + one.chunks[1]) for one in points]
-    for batch, one, found in zip(batches, points, memories, strict=True):
-        _decode(batch, one, found)
-    return arrays
+    pieces = _decode_pieces(batches, points, lists)
+    rest: list[list[pa.Array]]
+    _, *rest = yield from together([pieces, *[plan_rows(one.column, rows) for one in others]])
+    for one, arrays in zip(others, rest, strict=True):
+        one.arrays.extend(arrays)
+    return []
 
 
-def _batches(columns: Sequence[tuple[Column, list[Part]]], arrays: _Columns) -> Iterator[_Batch]:
+def _decode_pieces(batches: Sequence[_Batch], points: Sequence[Points], lists: Sequence[_Lists]) -> Plan:
+    spots = [Spots(one.chunks[0], one.chunks[0] + one.chunks[1]) for one in points]
+    groups = _sharing_levels(lists)
+    spots += [_joined([one.spots for one in group]) for group in groups]
+    memories = iter((yield spots))
+    for batch, one in zip(batches, points, strict=True):
+        _decode(batch, one, next(memories))
+    for group in groups:
+        found: Found = next(memories)
+        for one, rows in zip(group, decode_rows(found.memory, [one.run(found) for one in group]), strict=True):
+            one.finish(rows)
+    return []
+
+
+def _joined(spots: Sequence[Spots]) -> Spots:
+    return Spots(np.concatenate([one.starts for one in spots]), np.concatenate([one.ends for one in spots]))
+
+
+def _with_lists(wanted: _Wanted, rows: Int64s) -> _Lists:
+    column, layout = wanted.column, wanted.parts[0].layout
+    assert isinstance(layout, MiniBlockLayout)  # noqa: S101 - all are plain
+    numbers = tuple(part.number for part in wanted.parts)
+    table, bounds = join_chunks(column, numbers)
+    return _Lists(column, wanted.arrays, numbers, layout, table, bounds, select_rows(table, rows))
+
+
+def _sharing_levels(lists: Sequence[_Lists]) -> list[list[_Lists]]:
+    """Columns that encode their levels alike."""
+    groups: list[list[_Lists]] = []
+    for one in lists:
+        group = next((group for group in groups if shares_levels(group[0].layout, one.layout)), None)
+        if group is None:
+            groups.append([one])
+        else:
+            group.append(one)
+    return groups
+
+
+def _batches(wanted: Sequence[_Wanted]) -> Iterator[_Batch]:
     """Pages that are alike, put together."""
     batches: dict[int, _Batch] = {}
-    for (column, parts), out in zip(columns, arrays, strict=True):
+    for one in wanted:
         last: _Batch | None = None
-        items = 0
-        for part in parts:
+        for part in one.parts:
             layout = part.layout
             assert isinstance(layout, MiniBlockLayout)  # noqa: S101 - all are plain
-            key = id(column.indexes[part.number].kind)
+            key = id(one.column.indexes[part.number].kind)
             batch = batches.get(key)
             if batch is None:
                 batch = batches[key] = _Batch(layout)
-            items += layout.num_dictionary_items
-            follows = batch is last and items <= _MAX_ITEMS
-            if not follows:
-                items = layout.num_dictionary_items
-            batch.add(part, column, out, follows=follows)
+            batch.add(part, one.column, one.arrays, follows=batch is last)
             last = batch
     yield from batches.values()
 
@@ -169,24 +256,37 @@ def _decode(batch: _Batch, points: Points, found: Found) -> None:
         start, count = segment.start, sum(segment.sizes)
         own = values if count == len(values) else slice_values(values, start, start + count)
         if layout.dictionary is not None:
-            own = _look_up(segment, own)
+            page_of = np.repeat(np.arange(len(segment.pages)), segment.sizes)
+            own = _look_up(segment.column, tuple(segment.pages), own, page_of)
         levels = Levels(layout.layers, None, None if definition is None else definition[start : start + count])
         decoded = Decoded(levels=levels, values=own, num_slots=count)
         segment.arrays[segment.place] = to_arrow(decoded, segment.column.path, segment.column.kind, count)
 
 
-def _look_up(segment: _Segment, places: Values) -> Values:
-    """The items at places in the dictionaries of a segment's pages."""
+def _look_up(column: Column, numbers: tuple[int, ...], places: Values, page_of: Int64s) -> Values:
+    """The items at places in the dictionaries of pages.
+
+    Args:
+        column: The column.
+        numbers: Its pages.
+        places: Shape (n,): place of each value in the dictionary of its page.
+        page_of: Shape (n,): which of the pages that is; ascending.
+    """
     if not isinstance(places, FixedValues):
         raise CorruptDataError("a dictionary page without indices")
-    dictionary = join_dictionaries(segment.column, tuple(segment.pages))
-    if len(segment.pages) == 1:
-        return take_values(dictionary, places.data)
-    column = segment.column
-    layouts = [column.layout(number) for number in segment.pages]
+    if len(numbers) == 1:
+        return take_values(join_dictionaries(column, numbers), places.data)
+    layouts = [column.layout(number) for number in numbers]
     num_items = np.array([one.num_dictionary_items for one in layouts if isinstance(one, MiniBlockLayout)], np.int64)
-    page_of = np.repeat(np.arange(len(layouts)), segment.sizes)
     items: Int64s = places.data.astype(np.int64)
     if (items >= num_items[page_of]).any() or (items < 0).any():
         raise CorruptDataError("an index points beyond the dictionary of its page")
-    return take_values(dictionary, items + starts_of(num_items)[page_of])
+    if len(items) == 0 or int(num_items.sum()) <= _MAX_ITEMS:
+        return take_values(join_dictionaries(column, numbers), items + starts_of(num_items)[page_of])
+    bounds = page_of.searchsorted(np.arange(len(numbers) + 1)).tolist()
+    parts = [
+        take_values(join_dictionaries(column, (number,)), items[low:high])
+        for number, (low, high) in zip(numbers, pairwise(bounds), strict=True)
+        if high > low
+    ]
+    return join_values(parts)
