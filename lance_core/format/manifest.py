@@ -1,5 +1,6 @@
 """Manifest files: everything a version of a table consists of.
 
+    dictionaries                only in tables of version 0.1: `lance_core.format.legacy_dictionaries`
     [u32 size][IndexSection]    only if there are indices   <- Manifest.index_section
     [u32 size][Transaction]     unless it is very large     <- Manifest.transaction_section
     [u32 size][Manifest]                                    <- position in the footer
@@ -24,6 +25,7 @@ from lance_core.format import base_path as base_paths_format
 from lance_core.format import feature_flags
 from lance_core.format.fragment import FragmentList
 from lance_core.format.index_metadata import IndexMetadata, decode_index_section, encode_index_section
+from lance_core.format.legacy_dictionaries import LegacyDictionary, decode_dictionaries, place_dictionaries
 from lance_core.format.schema import Schema, decode_fields, encode_fields
 from lance_core.format.transaction import Transaction, decode_transaction, encode_transaction
 
@@ -68,6 +70,7 @@ class Manifest:
         max_allocated_field_id: Highest field id ever used (feature flag 32768 only).
         index_section: Encoded ``IndexSection``; None if there are no indices.
         transaction_section: Encoded ``Transaction``; None if it is not in the file.
+        dictionaries: Values of dictionary columns by field id, only of tables of version 0.1.
     """
 
     version: int
@@ -88,6 +91,7 @@ class Manifest:
     max_allocated_field_id: int | None = None
     index_section: bytes | None = None
     transaction_section: bytes | None = None
+    dictionaries: Mapping[int, LegacyDictionary] = field(default_factory=dict[int, "LegacyDictionary"])
 
     @property
     def indices(self) -> tuple[IndexMetadata, ...]:
@@ -111,8 +115,9 @@ class Manifest:
 
 def encode_manifest_file(manifest: Manifest) -> bytes:
     """Encode a manifest with its sections and footer."""
-    parts: list[bytes] = []
-    position = 0
+    schema, dictionaries = place_dictionaries(manifest.schema, manifest.dictionaries)
+    parts: list[bytes] = [dictionaries]
+    position = len(dictionaries)
 
     def add(section: bytes | None) -> int | None:
         nonlocal position
@@ -125,7 +130,7 @@ def encode_manifest_file(manifest: Manifest) -> bytes:
 
     index_section = add(manifest.index_section)
     transaction_section = add(manifest.transaction_section)
-    pb = _to_proto(manifest)
+    pb = _to_proto(replace(manifest, schema=schema))
     if index_section is not None:
         pb.index_section = index_section
     if transaction_section is not None:
@@ -195,15 +200,19 @@ def _section(data: bytes, position: int, end: int, path: str | None) -> bytes:
 
 def _from_proto(pb: table_pb2.Manifest, data: bytes, end: int, path: str | None) -> Manifest:
     fragments = FragmentList(pb.fragments)
+    schema = decode_fields(pb.fields, dict(pb.schema_metadata))
+    data_storage_version = _data_storage_version(pb, fragments, path)
+    is_legacy = data_storage_version == LEGACY_FILE_VERSION
     transaction_position = _optional(pb, "transaction_section")
     if transaction_position is None:
         transaction_position = _optional(pb, "transaction_section_deprecated")
     index_position = _optional(pb, "index_section")
     return Manifest(
         version=pb.version,
-        schema=decode_fields(pb.fields, dict(pb.schema_metadata)),
+        schema=schema,
         fragments=fragments,
-        data_storage_version=_data_storage_version(pb, fragments, path),
+        data_storage_version=data_storage_version,
+        dictionaries=decode_dictionaries(schema, data, path) if is_legacy else {},
         timestamp=_timestamp(pb),
         max_fragment_id=_optional(pb, "max_fragment_id"),
         next_row_id=pb.next_row_id,

@@ -14,6 +14,7 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.feature_flags import Feature
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, Fragment, FragmentList
 from lance_core.format.index_metadata import without_fragments
+from lance_core.format.legacy_dictionaries import is_legacy_dictionary
 from lance_core.format.manifest import LEGACY_FILE_VERSION, Manifest, index_section_of
 from lance_core.format.operations import (
     Append,
@@ -118,7 +119,7 @@ def apply(
             following = replace(manifest, base_paths=add_bases(manifest.base_paths, operation.new_bases))
         case _:
             raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
-    _check_encodable(following)
+    following = _with_dictionaries(following)
     following = replace(following, version=version, timestamp=now, tag=transaction.tag)
     return _with_feature_flags(_with_max_fragment_id(following, manifest))
 
@@ -154,6 +155,7 @@ def _overwrite(manifest: Manifest, operation: Overwrite, version: int, data_stor
         manifest,
         schema=operation.schema,
         fragments=FragmentList.of(added),
+        dictionaries={},
         index_section=None,
         config={**manifest.config, **operation.config_upsert_values},
         base_paths=add_bases(manifest.base_paths, operation.initial_bases),
@@ -340,14 +342,17 @@ def _check_known(manifest: Manifest, fragment_ids: Collection[int]) -> None:
         )
 
 
-def _check_encodable(manifest: Manifest) -> None:
-    """In version 0.1 the manifest file holds the dictionaries of columns; without them pylance reads other values."""
-    if manifest.data_storage_version == LEGACY_FILE_VERSION:
-        for field in manifest.schema.walk():
-            if field.logical_type.startswith("dict:"):
-                raise UnsupportedError(
-                    f"field {field.name!r}: changing a table of version 0.1 with dictionary columns is not supported"
-                )
+def _with_dictionaries(manifest: Manifest) -> Manifest:
+    """In version 0.1 the manifest file holds the values of dictionary columns; without them pylance reads others."""
+    if manifest.data_storage_version != LEGACY_FILE_VERSION:
+        return manifest if not manifest.dictionaries else replace(manifest, dictionaries={})
+    fields = [field for field in manifest.schema.walk() if is_legacy_dictionary(field)]
+    for field in fields:
+        if field.id not in manifest.dictionaries:
+            raise UnsupportedError(
+                f"field {field.name!r}: a dictionary column in a table of version 0.1 whose values are not known"
+            )
+    return replace(manifest, dictionaries={field.id: manifest.dictionaries[field.id] for field in fields})
 
 
 def _check_file_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> None:

@@ -92,9 +92,6 @@ def test_columns_of_many_kinds_in_several_files(tmp_path):
     lance.dataset(place).add_columns({"twice": "c2 * 2"})
     lance.dataset(place).drop_columns(["c0", "c7"])
     _check(place)
-    with pytest.raises(UnsupportedError, match=r"'c21'.*dictionary"):
-        lance_core.dataset(place).delete("c2 > 80")
-    lance.dataset(place).drop_columns(["c21", "c22"])
     lance_core.dataset(place).delete("c2 > 80")
     lance.dataset(place).delete("c2 < 20")
     _check(place)
@@ -152,3 +149,44 @@ def test_damaged_files(tmp_path):
     for size in RNG.integers(0, len(content), 20).tolist():
         with pytest.raises(CorruptDataError):
             _read(content[:size])
+
+
+def test_dictionaries_move_along_when_both_change_the_table(tmp_path):
+    """The manifest holds their values: each one who commits must copy them."""
+    n = 300
+    words = pa.array([f"kind {one % 9}" for one in range(n)])
+    struct = pa.struct([("x", pa.dictionary(pa.int8(), pa.large_binary()))])
+    columns = {
+        "id": pa.array(range(n)),
+        "d": words.dictionary_encode(),
+        "n": pa.array(np.arange(n) % 7).dictionary_encode().cast(pa.dictionary(pa.uint8(), pa.int64())),
+        "s": pa.array([{"x": f"v{one % 5}".encode()} for one in range(n)], struct),
+    }
+    place = tmp_path / "t"
+    lance.write_dataset(pa.table(columns), place, data_storage_version="legacy", max_rows_per_file=128)
+    rows = lance.dataset(place).to_table().to_pylist()
+    lance_core.dataset(place).delete("id % 3 = 0")
+    _check(place)
+    lance.dataset(place).delete("id % 5 = 0")
+    ours = lance_core.dataset(place)
+    ours.delete("id < 10")
+    ours.delete("id < 20")
+    ours.tags.create("kept", ours.version)
+    _check(place)
+    expected = [row for row in rows if row["id"] % 3 and row["id"] % 5 and row["id"] >= 20]
+    assert lance.dataset(place).to_table().to_pylist() == expected
+    lance_core.dataset(place, version=1).restore()
+    assert lance.dataset(place).to_table().to_pylist() == rows
+    lance_core.dataset(place).drop_columns(["d"])
+    _check(place)
+    assert lance.dataset(place).schema.names == ["id", "n", "s"]
+    _check_other_dictionary_is_refused(place)
+
+
+def _check_other_dictionary_is_refused(place):
+    ours = lance_core.dataset(place)
+    schema = pa.schema([pa.field("id", pa.int64()), ("n", pa.dictionary(pa.uint8(), pa.int64()))])
+    metadata = [fragment.metadata for fragment in ours.get_fragments()]
+    operation = lance_core.LanceOperation.Overwrite(schema, metadata)
+    with pytest.raises(UnsupportedError, match=r"'n'.*dictionary"):
+        lance_core.LanceDataset.commit(ours, operation, read_version=ours.version)

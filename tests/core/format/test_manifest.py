@@ -11,6 +11,7 @@ from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
 from lance_core.format.base_path import BasePath
 from lance_core.format.feature_flags import Feature
 from lance_core.format.fragment import DataFile, Fragment, FragmentList
+from lance_core.format.legacy_dictionaries import LegacyDictionary
 from lance_core.format.manifest import (
     MAX_INLINE_TRANSACTION_SIZE,
     Manifest,
@@ -170,3 +171,35 @@ def test_large_transactions_are_only_in_their_own_file():
     manifest, record = with_transaction(MANIFEST, large)
     assert manifest.transaction_section is None
     assert len(record) > MAX_INLINE_TRANSACTION_SIZE
+
+
+def test_dictionaries_of_version_0_1_move_along():
+    kinds = [pa.dictionary(pa.int8(), kind) for kind in (pa.string(), pa.int64(), pa.large_binary())]
+    schema = Schema.from_arrow(pa.schema([("id", pa.int64()), *((f"d{i}", kind) for i, kind in enumerate(kinds))]))
+    ends = np.array([0, 1, 1, 3], "<i8").tobytes()
+    known = {
+        1: LegacyDictionary(3, b"xzz", ends),
+        2: LegacyDictionary(2, np.array([7, 8], "<i8").tobytes(), None),
+        3: LegacyDictionary(0, b"", bytes(8)),
+    }
+    manifest = Manifest(
+        version=1, schema=schema, fragments=FragmentList.of([]), data_storage_version="0.1", dictionaries=known
+    )
+    data = encode_manifest_file(manifest)
+    again = decode_manifest_file(data)
+    assert again.dictionaries == known
+    assert [field.dictionary for field in again.schema.fields] == [None, (3, 3), (35, 2), (51, 0)]
+    assert data[:3] == b"xzz"
+    assert np.frombuffer(data, "<i8", 4, 3).tolist() == [0, 1, 1, 3]
+    assert decode_manifest_file(encode_manifest_file(again)).dictionaries == known
+    newer = replace(manifest, data_storage_version="2.0", dictionaries={})
+    assert decode_manifest_file(encode_manifest_file(newer)).dictionaries == {}
+
+
+@pytest.mark.parametrize("place", [(-1, 1), (0, -1), (1 << 40, 1), (0, 1 << 40), (5, 3)])
+def test_dictionaries_outside_of_the_manifest_are_damage(place):
+    schema = Schema.from_arrow(pa.schema([("d", pa.dictionary(pa.int8(), pa.string()))]))
+    field = replace(schema.fields[0], dictionary=place)
+    manifest = Manifest(version=1, schema=Schema((field,)), fragments=FragmentList.of([]), data_storage_version="0.1")
+    with pytest.raises(CorruptDataError, match="'d'"):
+        decode_manifest_file(encode_manifest_file(manifest))
