@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -130,7 +131,12 @@ def write_deletions(
     file_type, data = encode_deletions(rows)
     file = DeletionFile(file_type=file_type, read_version=read_version, id=new_id(), num_deleted_rows=len(rows))
     path = deletion_file_path(fragment_id, file)
-    store.put(path, data)
+    try:
+        store.put(path, data)
+    except BaseException:
+        with suppress(Exception):
+            store.delete([path])  # it may be there all the same
+        raise
     return file, path
 
 

@@ -219,5 +219,6 @@ class _Staging:
             with suppress(OSError):
                 self._writer.abort()
                 path = f"data/{self._name}"
-                self.store.delete(_blob_files(self.store, path))
+                # The file may be there although the store said that it failed.
+                self.store.delete([path, *_blob_files(self.store, path)])
         remove_staged(self.store, self.fragments)

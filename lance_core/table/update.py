@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.blobs import BlobView
 from lance_core.format.operations import Update
 from lance_core.table.expression import assigned, make_expression
 from lance_core.table.fragment_reader import FragmentReader
@@ -78,7 +79,15 @@ def plan_update(updates: Mapping[str, str], condition: str | ArrowExpression | N
             raise InvalidInputError(f"the new value of {name!r} is SQL text, not {type(text).__name__}")
         place = _place(name, table)
         values[place] = assigned(make_expression(text, schema), schema.field(place))
-    scan = plan_scan(table, columns=None, filter=condition, batch_size=None, with_row_id=False, with_row_address=True)
+    scan = plan_scan(
+        table,
+        columns=None,
+        filter=condition,
+        batch_size=None,
+        with_row_id=False,
+        with_row_address=True,
+        blob_view=BlobView.VALUES,
+    )
     return UpdatePlan(table=table, scan=scan, values=values)
 
 
