@@ -210,9 +210,9 @@ def plan_rows(column: Column, rows: Rows) -> Plan:
     """
     parts = column.parts(_items(rows, column.path.items_per_row))
     wanted = [index_ranges(column, part) for part in parts]
-    buffers = yield [one for ranges in wanted for one in ranges]
-    found = iter(buffers)
-    indexes = [[buffer_view(next(found), np.uint8) for _ in ranges] for ranges in wanted]
+    ranges = [one for several in wanted for one in several]
+    found = iter((yield ranges) if ranges else [])  # one read less if nothing is missing
+    indexes = [[buffer_view(next(found), np.uint8) for _ in several] for several in wanted]
     groups = list(_group(column, parts, indexes))
     memories = yield [group.spots for group in groups]
     return [group.decode(found) for group, found in zip(groups, memories, strict=True)]

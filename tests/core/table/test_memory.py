@@ -1,0 +1,44 @@
+"""What a scan holds does not grow with the table."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.file import reader
+
+WINDOW = 1 << 20
+
+
+def peak(uri, **options):
+    """Most bytes that Arrow's pool held at any batch of a scan, beyond those before it."""
+    before = pa.total_allocated_bytes()
+    most = num_rows = 0
+    for batch in lance_core.dataset(uri).to_batches(batch_size=1024, **options):
+        num_rows += batch.num_rows
+        most = max(most, pa.total_allocated_bytes() - before)
+    return most, num_rows
+
+
+def write(uri, rows):
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(0, 5, rows)
+    items = rng.random(int(sizes.sum()))
+    columns = {
+        "numbers": rng.integers(0, 1 << 40, rows),
+        "texts": [f"text {one}" for one in rng.integers(0, 1 << 40, rows)],
+        "lists": pa.ListArray.from_arrays(np.append(0, np.cumsum(sizes)).astype(np.int32), items),
+    }
+    lance_core.write_dataset(pa.table(columns), uri)
+
+
+@pytest.mark.parametrize("options", [{}, {"filter": "numbers >= 0"}, {"columns": ["lists"]}])
+def test_a_scan_holds_a_window(tmp_path, monkeypatch, options):
+    monkeypatch.setattr(reader, "WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
+    write(tmp_path / "small", 50_000)
+    write(tmp_path / "large", 200_000)
+    small, large = peak(tmp_path / "small", **options), peak(tmp_path / "large", **options)
+    assert (small[1], large[1]) == (50_000, 200_000)
+    assert large[0] < 4 * WINDOW
+    assert large[0] < 1.5 * small[0] + WINDOW
