@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from lance_core.errors import InvalidInputError
 from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment, RowLineageColumn
 from lance_core.format.paths import deletion_file_path
+from lance_core.methods import fragment_columns
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
-from lance_core.table.scan import count_matching, scan_fragment, scan_fragments
+from lance_core.table.scan import count_matching, scan_fragment
 from lance_core.table.scan_plan import plan_filter, plan_scan
 
 if TYPE_CHECKING:
@@ -200,6 +201,21 @@ class LanceFragment:
         return self._id
 
     @property
+    def dataset(self) -> LanceDataset:
+        """The dataset that it was taken from."""
+        return self._dataset
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version that it belongs to."""
+        return self._snapshot
+
+    @property
+    def inner(self) -> Fragment:
+        """What the manifest says of it, as lance_core keeps it."""
+        return self._fragment
+
+    @property
     def metadata(self) -> FragmentMetadata:
         """What the manifest knows about it."""
         return to_metadata(self._fragment)
@@ -235,74 +251,52 @@ class LanceFragment:
         plan = plan_filter(self._snapshot.manifest.schema, filter)
         return count_matching(FragmentReader(self._dataset.files, self._fragment), plan)
 
-    def to_batches(
-        self,
-        *,
-        columns: Sequence[str] | None = None,
-        batch_size: int | None = None,
-        filter: str | Expression | None = None,  # noqa: A002 the name in pylance
-        limit: int | None = None,
-        offset: int | None = None,
-        with_row_id: bool = False,
-        with_row_address: bool = False,
-        rows: tuple[int, int] | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    def to_batches(self, *, rows: tuple[int, int] | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
         """Read the fragment batch by batch.
 
         Args:
-            columns: Names or dotted paths, all columns if None.
-            batch_size: Rows read at a time.
-            filter: SQL text or pyarrow expression.
-            limit: Rows at most.
-            offset: Matching rows to leave out first.
-            with_row_id: Add ``_rowid``.
-            with_row_address: Add ``_rowaddr``.
             rows: Read only the row offsets [start, end), counted with deleted rows: how one large fragment is
-                divided over tasks. Not together with limit or offset.
+                divided over tasks. Only together with columns, filter, batch_size, with_row_id and with_row_address.
+            **options: Arguments of `LanceDataset.scanner`.
         """
+        if rows is None:
+            return self.scanner(**options).to_batches()
+        start, end = rows
+        unknown = set(options) - {"columns", "filter", "batch_size", "with_row_id", "with_row_address"}
+        if unknown or not 0 <= start <= end <= self.physical_rows:
+            raise InvalidInputError(
+                f"rows={rows} is no range of {self.physical_rows} rows, or came with {', '.join(sorted(unknown))}"
+            )
         with naming(self._snapshot.store):
             plan = plan_scan(
                 self._snapshot.manifest.schema,
-                columns=columns,
-                filter=filter,
-                batch_size=batch_size,
-                with_row_id=with_row_id,
-                with_row_address=with_row_address,
+                columns=options.get("columns"),
+                filter=options.get("filter"),
+                batch_size=options.get("batch_size"),
+                with_row_id=bool(options.get("with_row_id")),
+                with_row_address=bool(options.get("with_row_address")),
             )
-        files = self._dataset.files
-        if rows is None:
-            return scan_fragments(files, [self._fragment], plan, limit=limit, offset=offset or 0)
-        start, end = rows
-        if limit is not None or offset is not None or not 0 <= start <= end <= self.physical_rows:
-            raise InvalidInputError(
-                f"rows={rows} is no range of {self.physical_rows} rows, or came with limit or offset"
-            )
-        return scan_fragment(FragmentReader(files, self._fragment), plan, start=start, end=end)
+        reader = FragmentReader(self._dataset.files, self._fragment)
+        return scan_fragment(reader, plan, start=start, end=end)
 
     def to_table(
         self,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
         filter: str | Expression | None = None,  # noqa: A002 the name in pylance
-        *,
-        limit: int | None = None,
-        offset: int | None = None,
-        with_row_id: bool = False,
-        with_row_address: bool = False,
+        **options: Any,
     ) -> pa.Table:
-        """Read the fragment into memory; arguments as in `to_batches`."""
-        return self._dataset.to_table(
-            columns=columns,
-            filter=filter,
-            limit=limit,
-            offset=offset,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-            fragments=[self],
-        )
+        """Read the fragment into memory; arguments as of `LanceDataset.scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).to_table()
 
     def head(self, num_rows: int) -> pa.Table:
         """The first rows."""
         return self.to_table(limit=num_rows)
+
+    scanner = fragment_columns.scanner
+    take = fragment_columns.take
+    merge_columns = fragment_columns.merge_columns
+    merge = fragment_columns.merge
+    update_columns = fragment_columns.update_columns
 
 
 def _fragment_of(dataset: LanceDataset, fragment_id: int) -> LanceFragment:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.fragment import DataFile, Fragment
 
 _UPDATE_MODES = {"rewrite_rows": inner.UpdateMode.REWRITE_ROWS, "rewrite_columns": inner.UpdateMode.REWRITE_COLUMNS}
 
@@ -97,6 +97,19 @@ class LanceOperation:
 
         schema: Schema
         preserves_nullability: bool = False
+
+    @dataclass(frozen=True)
+    class DataReplacementGroup:
+        """A fragment and the file that holds columns of it from now on."""
+
+        fragment_id: int
+        new_file: DataFile
+
+    @dataclass(frozen=True)
+    class DataReplacement(BaseOperation):
+        """Put new data files in the places of others with the same fields."""
+
+        replacements: Sequence[LanceOperation.DataReplacementGroup]
 
 
 @dataclass(frozen=True)
@@ -216,6 +229,9 @@ _TO_INNER: dict[type, Callable[[Any], inner.Operation]] = {
     LanceOperation.Restore: lambda op: inner.Restore(version=op.version),
     LanceOperation.Update: _update,
     LanceOperation.Project: lambda op: inner.Project(schema=op.schema, preserves_nullability=op.preserves_nullability),
+    LanceOperation.DataReplacement: lambda op: inner.DataReplacement(
+        replacements=tuple((one.fragment_id, one.new_file) for one in op.replacements)
+    ),
     inner.UpdateConfig: lambda op: op,
     inner.ReserveFragments: lambda op: op,
 }
@@ -230,6 +246,9 @@ _FROM_INNER: dict[type, Callable[[Any], LanceOperation.BaseOperation]] = {
         [LanceOperation.RewriteGroup(_public(one.old_fragments), _public(one.new_fragments)) for one in op.groups]
     ),
     inner.Merge: lambda op: LanceOperation.Merge(_public(op.fragments), op.schema, op.preserves_nullability),
+    inner.DataReplacement: lambda op: LanceOperation.DataReplacement(
+        [LanceOperation.DataReplacementGroup(*one) for one in op.replacements]
+    ),
     inner.Restore: lambda op: LanceOperation.Restore(op.version),
     inner.Update: _update_from_inner,
     inner.Project: lambda op: LanceOperation.Project(op.schema, op.preserves_nullability),

@@ -14,13 +14,17 @@ from lance_core.table.column_files import Transform
 from lance_core.table.expression import make_expression
 from lance_core.table.ingest import read_input
 from lance_core.table.key_join import KeyJoin
+from lance_core.table.scan_plan import ROW_ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import numpy.typing as npt
+
     from lance_core.table.evolution import Cast
     from lance_core.table.ingest import RecordStream
 
+_OFFSET_MASK = np.uint64(0xFFFF_FFFF)
 pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
 
 
@@ -227,28 +231,40 @@ def from_lookup(lookup: Lookup, left_on: str) -> Transform:
     return Transform(columns=(left_on,), schema=schema, apply=apply)
 
 
-def from_update(lookup: Lookup, left_on: str, schema: pa.Schema, note: Callable[[pa.Array], None]) -> Transform:
+def from_update(
+    lookup: Lookup, left_on: str, schema: pa.Schema, note: Callable[[npt.NDArray[np.int64]], None]
+) -> Transform:
     """Existing columns with the values of a joined table where it has a row, else as they are.
 
     Args:
         lookup: The rows with new values.
         left_on: Key column of the table.
         schema: The columns to update, as in the table.
-        note: Told which rows of each batch were found.
+        note: Told the offsets of the rows found in each batch.
     """
     names = schema.names
 
     def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
         places = lookup.find(batch.column(left_on))
         is_found = pc.is_valid(places)
-        note(is_found)
+        addresses = np.asarray(batch.column(ROW_ADDRESS))[np.asarray(is_found)]
+        note((addresses & _OFFSET_MASK).astype(np.int64))
         columns: list[pa.Array] = []
         for name in names:
-            new = _combined(lookup.values.column(name).take(places)).cast(schema.field(name).type)
+            new = _fitted(_combined(lookup.values.column(name).take(places)), schema.field(name))
             columns.append(_chosen(is_found, new, batch.column(name)))
         return pa.RecordBatch.from_arrays(columns, names=names)
 
-    return Transform(columns=tuple(dict.fromkeys((left_on, *names))), schema=schema, apply=apply)
+    return Transform(columns=tuple(dict.fromkeys((left_on, *names, ROW_ADDRESS))), schema=schema, apply=apply)
+
+
+def _fitted(values: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInputError(
+            f"column {field.name!r} is {field.type}, the data has {values.type}: {error}"
+        ) from error
 
 
 def _chosen(is_new: pa.Array, new: pa.Array, old: pa.Array) -> pa.Array:

@@ -1,0 +1,188 @@
+"""Methods of `LanceFragment` that read it, and that write columns beside its files; nothing is committed.
+
+What they answer goes into `LanceDataset.commit`, as ``LanceOperation.Merge`` or ``LanceOperation.Update``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lance_core.arguments import file_version
+from lance_core.errors import InvalidInputError
+from lance_core.format.deletion import bitmap_from_numpy
+from lance_core.format.fragment import TOMBSTONE_FIELD_ID
+from lance_core.format.schema import Schema
+from lance_core.methods.evolving import make_transform
+from lance_core.scanner import make_scanner
+from lance_core.table.column_files import ColumnWriter, Transform, with_file
+from lance_core.table.evolution import new_fields, next_field_id
+from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.ingest import read_input
+from lance_core.table.naming import naming
+from lance_core.table.query import make_columns, plan_query
+from lance_core.table.scan import take_offsets
+from lance_core.table.transforms import Lookup, RowStream, from_lookup, from_stream, from_update, whole_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.fragment import FragmentMetadata, LanceFragment
+    from lance_core.scanner import LanceScanner
+
+
+def scanner(fragment: LanceFragment, **options: Any) -> LanceScanner:
+    """What shall be read of the fragment; arguments as of `LanceDataset.scanner`."""
+    return make_scanner(fragment.snapshot, fragment.dataset.files, [fragment.inner], **options)
+
+
+def take(
+    fragment: LanceFragment,
+    indices: Sequence[int] | pa.Array,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+) -> pa.Table:
+    """Rows by their place in the fragment.
+
+    Args:
+        indices: Places, from 0, deleted rows not counted; any order, repeats allowed.
+        columns: As in `LanceDataset.scanner`.
+
+    Raises:
+        InvalidInputError: There is no such row.
+    """
+    places = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
+    total = fragment.inner.num_rows
+    if len(places) and (places.min() < 0 or places.max() >= total):
+        raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
+    with naming(fragment.snapshot.store):
+        query = plan_query(fragment.snapshot.manifest.schema, columns=columns)
+    reader = FragmentReader(fragment.dataset.files, fragment.inner)
+    unique, order = np.unique(places, return_inverse=True)
+    found = take_offsets(reader, query.plan, reader.offsets_of_live(unique))
+    return make_columns(found, query).take(order)
+
+
+def merge_columns(
+    fragment: LanceFragment,
+    value_func: Any,
+    columns: Sequence[str] | None = None,
+    batch_size: int | None = None,
+    reader_schema: pa.Schema | None = None,
+) -> tuple[FragmentMetadata, Schema]:
+    """Write new columns of this fragment; arguments as of `LanceDataset.add_columns`.
+
+    Returns:
+        The fragment with the new file, and the schema with the new columns, for ``LanceOperation.Merge``. Do it with
+        all fragments of one version, so that they get the same field ids.
+    """
+    snapshot = fragment.snapshot
+    with naming(snapshot.store):
+        transform = make_transform(fragment.dataset, value_func, columns, batch_size)
+        if transform is not None:
+            return _with_new_columns(fragment, transform, None)
+        rows = RowStream(stream=read_input(value_func, reader_schema))
+        return _with_new_columns(fragment, from_stream(rows), rows)
+
+
+def merge(
+    fragment: LanceFragment, data_obj: Any, left_on: str, right_on: str | None = None, schema: pa.Schema | None = None
+) -> tuple[FragmentMetadata, Schema]:
+    """Write the columns of other data, joined by a key; arguments as of `LanceDataset.merge`.
+
+    Returns:
+        As `merge_columns`.
+    """
+    with naming(fragment.snapshot.store):
+        lookup = Lookup(whole_table(data_obj, schema), right_on or left_on)
+        return _with_new_columns(fragment, from_lookup(lookup, left_on), None)
+
+
+def update_columns(
+    fragment: LanceFragment,
+    data_obj: Any,
+    left_on: str = "_rowid",
+    right_on: str | None = None,
+    schema: pa.Schema | None = None,
+    *,
+    with_offsets: bool = False,
+) -> Any:
+    """Write columns anew, with the values of other data for the rows that it has, found by a key.
+
+    Args:
+        data_obj: The new values and their keys, as for `write_dataset`; held in memory.
+        left_on: Key column of the fragment; also ``_rowid`` and ``_rowaddr``.
+        right_on: Key column of the data; ``left_on`` if None.
+        schema: Arrow schema of data that is an iterable of batches.
+        with_offsets: Tell which rows were found.
+
+    Returns:
+        The fragment with the new file and the ids of the fields written, for ``LanceOperation.Update`` with
+        ``update_mode="rewrite_columns"``; with ``with_offsets`` also the row offsets found, as a portable roaring
+        bitmap.
+
+    Raises:
+        InvalidInputError: Columns that the table does not have, values that do not fit.
+    """
+    table = fragment.snapshot.manifest.schema
+    with naming(fragment.snapshot.store):
+        lookup = Lookup(whole_table(data_obj, schema), right_on or left_on)
+        unknown = [name for name in lookup.values.schema.names if name not in table.names]
+        if unknown or not lookup.values.schema.names:
+            raise InvalidInputError(f"there are no columns {unknown} to update; the table has {', '.join(table.names)}")
+        fields = table.select(lookup.values.schema.names)
+        found: list[npt.NDArray[np.int64]] = []
+        transform = from_update(lookup, left_on, fields.to_arrow(), found.append)
+        file = _write(fragment, transform, fields)
+    modified = sorted({one.id for one in fields.walk()} & set(file.fields))
+    changed = _public(_replaced(fragment.inner, file))
+    if not with_offsets:
+        return changed, modified
+    offsets = np.concatenate(found) if found else np.empty(0, np.int64)
+    return changed, modified, bitmap_from_numpy(offsets).serialize()
+
+
+def _with_new_columns(
+    fragment: LanceFragment, transform: Transform, rows: RowStream | None
+) -> tuple[FragmentMetadata, Schema]:
+    manifest = fragment.snapshot.manifest
+    fields = new_fields(manifest.schema, transform.schema, next_field_id(manifest))
+    file = _write(fragment, transform, fields)
+    if rows is not None:
+        rows.check_empty()
+    schema = Schema((*manifest.schema.fields, *fields.fields), manifest.schema.metadata)
+    return _public(with_file(fragment.inner, file, frozenset(one.id for one in schema.walk()))), schema
+
+
+def _write(fragment: LanceFragment, transform: Transform, fields: Schema) -> DataFile:
+    snapshot = fragment.snapshot
+    writer = ColumnWriter(
+        snapshot=snapshot,
+        fields=fields,
+        transform=transform,
+        data_storage_version=file_version(None, snapshot),
+        files=fragment.dataset.files,
+    )
+    return writer.write(fragment.inner)
+
+
+def _replaced(fragment: Fragment, file: DataFile) -> Fragment:
+    """The fragment with a file for columns it has: those in the files before are struck out."""
+    new = set(file.fields)
+    kept: list[DataFile] = []
+    for one in fragment.files:
+        fields = tuple(TOMBSTONE_FIELD_ID if number in new else number for number in one.fields)
+        if any(number != TOMBSTONE_FIELD_ID for number in fields):
+            kept.append(replace(one, fields=fields))
+    return replace(fragment, files=(*kept, file))
+
+
+def _public(fragment: Fragment) -> FragmentMetadata:
+    from lance_core.fragment import to_metadata  # noqa: PLC0415 the class there lists these functions
+
+    return to_metadata(fragment)
