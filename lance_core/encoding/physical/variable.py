@@ -112,7 +112,8 @@ def _join_offsets(
         keep = np.ones(len(raw), np.bool_)
         keep[starts_of(counts + 1)[1:-1] - 1] = False
         shifts = np.repeat(bases[:-1] - begins, counts + 1)[keep]
-        np.add(raw[keep], shifts, out=out, casting="unsafe")
+        kept = raw[keep]
+        np.add(kept.view(np.int64) if kept.itemsize == 8 else kept, shifts, out=out, casting="unsafe")
     if (out[1:] < out[:-1]).any() or out[0] != 0 or out[-1] != bases[-1]:
         raise CorruptDataError("Variable: offsets go back")
     return out
