@@ -6,11 +6,14 @@ Files of work that certainly did not happen are removed, files of work whose fat
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError
+from lance_core.format.operations import Delete, Update
+from lance_core.format.paths import deletion_file_path
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY, Transaction
 from lance_core.table.commit import commit
 from lance_core.table.runtime import SYSTEM_RUNTIME
@@ -123,7 +126,7 @@ def commit_work(
     while True:
         transaction = _prepared(snapshot, work, options)
         try:
-            return commit(snapshot.store, transaction, read=snapshot, sees_new_rows=work.sees_new_rows, runtime=runtime)
+            done = commit(snapshot.store, transaction, read=snapshot, sees_new_rows=work.sees_new_rows, runtime=runtime)
         except CommitOutcomeUnknownError:
             raise
         except CommitConflictError as error:
@@ -133,8 +136,23 @@ def commit_work(
         except Exception:
             work.forget()
             raise
+        else:
+            _remove_merged_deletions(snapshot, transaction.operation, done)
+            return done
         retries_left -= 1
         snapshot = _newest(snapshot, work)
+
+
+def _remove_merged_deletions(read: Snapshot, operation: Operation, done: Snapshot) -> None:
+    """Remove our deletion files in whose place the commit has put others, merged with those of other commits."""
+    if done.version == read.version + 1 or not isinstance(operation, Delete | Update):
+        return
+    ours = {one.id: one.deletion_file for one in operation.updated_fragments}
+    for fragment in (*read.manifest.fragments.select(ours), *done.manifest.fragments.select(ours)):
+        if ours.get(fragment.id) == fragment.deletion_file:
+            ours.pop(fragment.id, None)
+    with suppress(Exception):
+        read.store.delete([deletion_file_path(one, file) for one, file in ours.items() if file is not None])
 
 
 def _prepared(snapshot: Snapshot, work: Work, options: CommitOptions) -> Transaction:
