@@ -136,7 +136,7 @@ def test_changes_are_all_or_nothing(make, effect, stable):
     assert number > 10
 
 
-@pytest.mark.parametrize(("make", "stable"), zip(MAKERS, [False, True] * 2, strict=True))
+@pytest.mark.parametrize(("make", "stable"), [*zip(MAKERS, [False, True] * 2, strict=True)])
 def test_another_change_gets_in_at_every_call(make, stable):
     """Whatever another writer does between two calls, both changes count in one order or the other."""
     number, passed = 0, False
