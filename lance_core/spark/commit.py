@@ -14,6 +14,7 @@ from lance_core.errors import (
     InvalidInputError,
     VersionNotFoundError,
 )
+from lance_core.file.writer import check_schema
 from lance_core.format.file_version import resolve_version
 from lance_core.format.operations import Append, Overwrite
 from lance_core.format.schema import Schema
@@ -75,6 +76,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
 
     Raises:
         InvalidInputError: The DataFrame does not fit the table, or the condition is wrong; names the columns.
+        UnsupportedError: A type that files of the table's version cannot hold.
         DatasetAlreadyExistsError: The dataset was to be created.
     """
     if options.replace_where is not None and not overwrite:
@@ -85,16 +87,15 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     if snapshot is None:
         version = resolve_version(options.data_storage_version).name
         fields = Schema.from_arrow(lance_schema(schema))
+        check_schema(fields, version=version)
         return WritePlan(kind=kind, read_version=0, fields=fields, data_storage_version=version)
     done = None if options.token is None else find_token(store, options.token, after=options.token_after)
     if options.mode == "create" and done is None:
         raise DatasetAlreadyExistsError("The dataset exists already; use mode append or overwrite", path=store.uri)
+    fields, version = _fields(options, schema, snapshot, kind), snapshot.manifest.data_storage_version
+    check_schema(fields, version=version)
     return WritePlan(
-        kind=kind,
-        read_version=snapshot.version,
-        fields=_fields(options, schema, snapshot, kind),
-        data_storage_version=snapshot.manifest.data_storage_version,
-        done_version=done,
+        kind=kind, read_version=snapshot.version, fields=fields, data_storage_version=version, done_version=done
     )
 
 

@@ -204,3 +204,21 @@ def test_sql_over_temporary_views(spark, numbers, uri):
     assert spark.sql("SELECT max(id) FROM lance_view").first()[0] == 99
     spark.sql("INSERT INTO lance_view VALUES (1000, 'x')")
     assert lance_core.dataset(uri).count_rows() == 101
+
+
+def test_tables_of_an_older_file_version(numbers, uri, data_files):
+    nested = numbers.selectExpr("id", "array(named_struct('a', id, 's', s)) l", "if(id > 50, null, s) n")
+    with pytest.raises(Exception, match=r"'m': files of version 2\.0 cannot hold map"):
+        write_lance(numbers.selectExpr("map(s, id) m"), uri, data_storage_version="2.0")
+    assert data_files() == []
+    write_lance(nested, uri, data_storage_version="2.0")
+    write_lance(nested.limit(7), uri)
+    dataset = lance_core.dataset(uri)
+    files = [file for fragment in dataset.get_fragments() for file in fragment.metadata.files]
+    assert {(file.file_major_version, file.file_minor_version) for file in files} == {(2, 0)}
+    assert dataset.data_storage_version == "2.0"
+    assert dataset.count_rows("n is null") >= 49
+    assert read_lance(numbers.sparkSession, uri).filter("l[0].a = id").count() == 107
+    with pytest.raises(Exception, match="null structs"):
+        write_lance(nested.selectExpr("id", "array(if(id = 3, null, l[0])) l", "n"), uri)
+    assert lance_core.dataset(uri).version == 2
