@@ -83,6 +83,10 @@ def page_options(path: LeafPath, version: str) -> PageOptions:
         value = field.metadata.get(PREFIX + key)
         if value is not None:
             given[key.replace("-", "_")] = parse(field, key, value.decode("utf-8", "replace"))
+    kind = path.leaf.logical_type
+    if given.get("structural_encoding") == "fullzip" and "fixed_size_list:bool:" in kind:
+        # pylance 14.0.2 cannot read them with null items, or of odd length
+        raise _refuse(path.fields[0], "structural-encoding", "fullzip", f"miniblock for {kind}")
     return PageOptions(version=version, **given)
 
 

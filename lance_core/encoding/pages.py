@@ -238,7 +238,7 @@ def _mean_bytes(values: Values) -> float:
 def _is_zipped(values: Values, options: PageOptions) -> bool:
     """Whether values stand one by one instead of in chunks."""
     if options.structural_encoding is not None:
-        return options.structural_encoding == "fullzip" and not _is_bit_list(values)
+        return options.structural_encoding == "fullzip"
     match values:
         case VariableValues(offsets, _):
             lengths: Int64s = np.diff(offsets)

@@ -47,7 +47,7 @@ def encode(values: VariableValues) -> tuple[bytes | None, VariableValues]:
     code_sizes: list[Int64s] = []
     for low in range(0, len(sizes), _TEXTS_AT_ONCE):
         part = slice(low, low + _TEXTS_AT_ONCE)
-        texts = symbol_table.cut(values.data, starts[part], sizes[part])
+        texts = symbol_table.cut(values.data[int(starts[low]) :], sizes[part])
         codes, lengths = _to_codes(*symbol_table.take_apart(table, texts))
         parts.append(codes)
         code_sizes.append(np.diff(starts_of(lengths)[texts.firsts]))

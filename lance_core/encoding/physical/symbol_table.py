@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.encoding.physical.memory import aranges, empty, gather_words, starts_of
+from lance_core.encoding.physical.memory import gather, gather_words, join_ranges, starts_of
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
@@ -34,11 +34,13 @@ LITERAL = 256
 
 _MAGIC = b"TSSF"
 _SYMBOL_BYTES = 8
-_SLOT_BITS = 12
+_SLOTS = 1 << 12
+_PREFIX, _MIX, _SHIFT = 0xFFFFFF, 0x9E3779B1, 20
+"""First three bytes of a word, times an odd number, less its lowest bits: the slot."""
 _PIECE_BYTES = 128
 _PIECES_AT_ONCE = 1 << 14
 _SAMPLE_BYTES = 1 << 15
-_ROUNDS = 6
+_ROUNDS = 5
 _NUM_TOKENS = 512
 _TOKEN_BITS = 9
 _LONE_BYTE_BONUS = 8
@@ -89,18 +91,23 @@ class Texts:
     firsts: Int64s
 
 
-def cut(data: Bytes, starts: Int64s, sizes: Int64s) -> Texts:
-    """Cut texts into pieces of at most 128 bytes, so that no text takes many more steps than others."""
+def cut(data: Bytes, sizes: Int64s) -> Texts:
+    """Cut texts into pieces of at most 128 bytes, so that no text takes many more steps than others.
+
+    Args:
+        data: The texts end to end.
+        sizes: Bytes of each.
+    """
     pieces = -(-sizes // _PIECE_BYTES)
     firsts = starts_of(pieces)
-    places = aranges(np.zeros_like(pieces), pieces) * _PIECE_BYTES
-    lengths = np.minimum(np.repeat(sizes, pieces) - places, _PIECE_BYTES)
-    begins = np.repeat(starts, pieces) + places
-    bounds = starts_of(lengths + _SYMBOL_BYTES)
-    padded: Bytes = empty(int(bounds[-1]), np.uint8)
-    padded.fill(0)
-    padded[aranges(bounds[:-1], lengths)] = data[aranges(begins, lengths)]
-    return Texts(padded, bounds[:-1], bounds[:-1] + lengths, firsts)
+    lengths = np.full(int(firsts[-1]), _PIECE_BYTES, np.int64)
+    filled = np.flatnonzero(pieces)
+    lengths[firsts[1:][filled] - 1] = sizes[filled] - (pieces[filled] - 1) * _PIECE_BYTES
+    if len(lengths) == 0:
+        return Texts(data[:0], lengths, lengths, firsts)
+    zeros = np.zeros(_SYMBOL_BYTES * len(lengths), np.uint8)
+    padded, bounds = join_ranges((data, starts_of(lengths)), (zeros, np.arange(len(lengths) + 1) * _SYMBOL_BYTES))
+    return Texts(padded, bounds[:-1], bounds[1:] - _SYMBOL_BYTES, firsts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +135,13 @@ def build(candidates: Sequence[bytes]) -> SymbolTable:
     """A table of the first 255 candidates for which there is room."""
     symbols: list[bytes] = []
     pairs: npt.NDArray[np.uint16] = (np.arange(1 << 16) & 255 | LITERAL | 1 << _TOKEN_BITS).astype(np.uint16)
-    slots = np.zeros(1 << _SLOT_BITS, np.uint16)
-    words = np.ones(1 << _SLOT_BITS, np.uint64)
-    masks = np.zeros(1 << _SLOT_BITS, np.uint64)  # nothing masked is never 1
+    slots = np.zeros(_SLOTS, np.uint16)
+    words = np.ones(_SLOTS, np.uint64)
+    masks = np.zeros(_SLOTS, np.uint64)  # nothing masked is never 1
     for symbol in candidates:
         word, size = int.from_bytes(symbol, "little"), len(symbol)
         if size > 2:
-            slot = int(_slot_of(np.array([word], np.uint64))[0])
+            slot = (word & _PREFIX) * _MIX >> _SHIFT & _SLOTS - 1
             if slots[slot]:
                 continue
             slots[slot] = size << _TOKEN_BITS | len(symbols)
@@ -151,10 +158,10 @@ def build(candidates: Sequence[bytes]) -> SymbolTable:
 
 def _slot_of(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The slot for the first three bytes of words."""
-    slots = words & np.uint64(0xFFFFFF)
-    slots *= np.uint64(0x9E3779B1)
-    slots >>= np.uint64(32 - _SLOT_BITS)
-    slots &= np.uint64((1 << _SLOT_BITS) - 1)
+    slots = words & np.uint64(_PREFIX)
+    slots *= np.uint64(_MIX)
+    slots >>= np.uint64(_SHIFT)
+    slots &= np.uint64(_SLOTS - 1)
     return slots
 
 
@@ -220,7 +227,7 @@ def _sample(data: Bytes, starts: Int64s, sizes: Int64s) -> Texts:
     if wanted < len(sizes):
         chosen = np.linspace(0, len(sizes) - 1, wanted).astype(np.int64)
         starts, sizes = starts[chosen], sizes[chosen]
-    return cut(data, starts, sizes)
+    return cut(gather(data, starts, sizes), sizes)
 
 
 def _candidates(table: SymbolTable, tokens: npt.NDArray[np.uint16], counts: Int64s, *, joins: bool) -> list[bytes]:
