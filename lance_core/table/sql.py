@@ -382,16 +382,17 @@ def _logic(rule: Callable[[Term, Term], Term]) -> Callable[[_Translator, Node, b
     """A chain of ANDs or ORs, however long, without going deeper for each."""
 
     def build(self: _Translator, node: Node, strict: bool) -> Term:
-        kind, pending, found = type(node), [node], None
+        kind, pending, found = type(node), [node], list[Term]()
         while pending:
             one = pending.pop()
             if type(one) is kind:
                 pending += [one.expression, one.this]
-                continue
-            term = self.term(one, strict=strict)
-            found = term if found is None else rule(found, term)
-        assert found is not None  # noqa: S101 a binary node has two sides
-        return found
+            else:
+                found.append(self.term(one, strict=strict))
+        while len(found) > 1:  # neighbours in pairs, so that the tree stays low
+            pairs = [rule(*pair) for pair in zip(found[::2], found[1::2], strict=False)]
+            found = pairs + found[2 * len(pairs) :]
+        return found[0]
 
     return build
 
