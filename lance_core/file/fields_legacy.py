@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.legacy.pages import Pieces, cut_rows, read_spans, read_values
+from lance_core.encoding.legacy.pages import Pieces, cut_rows, read_spans, read_values, row_bytes
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.arrays import dictionary_array
@@ -222,7 +222,9 @@ class _Values:
 
     @property
     def num_bytes(self) -> int:
-        return 0  # pages do not tell
+        width = row_bytes(self.kind if self.items is None else self.kind.index_type)
+        # Pages of strings do not tell how long they are; there cannot be more in them than in the file.
+        return self.pages.limit if width is None else int(width * self.num_rows)
 
     def read(self, rows: Rows) -> Plan:
         pieces, limit = self.pages.cut(rows), self.pages.limit

@@ -110,6 +110,13 @@ def read_spans(pieces: Pieces, *, is_large: bool, limit: int) -> Steps[Spans]:
     return Spans(starts, ends, None, is_dense=False)
 
 
+def row_bytes(kind: pa.DataType) -> float | None:
+    """Bytes of a row in a page of values; None for strings."""
+    if pa.types.is_null(kind):
+        return 0.0
+    return None if offset_dtype(kind) is not None else _row_bits(kind) / 8
+
+
 def _item(kind: pa.DataType) -> pa.DataType:
     return _item(kind.value_type) if pa.types.is_fixed_size_list(kind) else kind
 
