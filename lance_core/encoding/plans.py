@@ -137,15 +137,6 @@ def bridge(starts: Int64s, ends: Int64s) -> Ranges:
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
-def places_in(ranges: Ranges, positions: Int64s) -> Int64s:
-    """Where positions of the file, all inside of ascending ranges, lie in the ranges laid end to end."""
-    if len(ranges) == 1:
-        return positions - ranges[0][0]
-    starts = np.array([start for start, _ in ranges], np.int64)
-    shifts = starts_of(np.array([end - start for start, end in ranges], np.int64))[:-1] - starts
-    return positions + shifts[np.searchsorted(starts, positions, side="right") - 1]
-
-
 def spot_ranges(spots: Spots) -> Ranges:
     """What to read for spots, ascending."""
     starts, ends = spots.starts, spots.ends
