@@ -15,12 +15,13 @@ from lance_core.encoding.arrow_values import buffer_view, join_values
 from lance_core.encoding.physical.memory import aranges, gather_windows, starts_of
 from lance_core.encoding.plans import Spots, split_rows
 from lance_core.encoding.structural import chunk_table, constant, full_zip, mini_block
+from lance_core.encoding.structural.chunk_table import PageWords
 from lance_core.encoding.structural.page import cut, pick, to_arrow
 from lance_core.errors import CorruptDataError
 from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, decode_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -212,8 +213,10 @@ def plan_rows(column: Column, rows: Rows) -> Plan:
     wanted = [index_ranges(column, part) for part in parts]
     ranges = [one for several in wanted for one in several]
     found = iter((yield ranges) if ranges else [])  # one read less if nothing is missing
-    indexes = [[buffer_view(next(found), np.uint8) for _ in several] for several in wanted]
-    groups = list(_group(column, parts, indexes))
+    indexes = [[next(found) for _ in several] for several in wanted]
+    missing = [number for number, part in enumerate(parts) if _lacks_index(column, part)]
+    load_indexes([(column, parts[number]) for number in missing], [indexes[number] for number in missing])
+    groups = list(_merged(_group(column, parts, indexes)))
     memories = yield [group.spots for group in groups]
     return [group.decode(found) for group, found in zip(groups, memories, strict=True)]
 
@@ -222,7 +225,7 @@ def index_ranges(column: Column, part: Part) -> Ranges:
     """Where it stands where the rows of a part are."""
     match part.layout:
         case MiniBlockLayout():
-            if part.number in column.indexes:
+            if not _lacks_index(column, part):
                 return []
             return [part.range_of(buffer) for buffer in range(len(part.page.buffers)) if buffer != 1]
         case FullZipLayout():
@@ -232,6 +235,10 @@ def index_ranges(column: Column, part: Part) -> Ranges:
             return [part.range_of(1, *ends) for ends in full_zip.index_ranges(part.rows, width)]
         case ConstantLayout():
             return [part.range_of(buffer) for buffer in range(len(part.page.buffers))]
+
+
+def _lacks_index(column: Column, part: Part) -> bool:
+    return isinstance(part.layout, MiniBlockLayout) and part.number not in column.indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,17 +275,16 @@ class _MiniBlockGroup:
 
 @dataclass(frozen=True, slots=True)
 class _FullZipGroup:
-    """Rows of one full-zip page: where each of them starts and ends, or how they follow each other."""
+    """Rows of full-zip pages that are alike: where each starts and ends, or of one page, one after the other."""
 
     column: Column
-    part: Part
+    count: int
     layout: FullZipLayout
     bounds: tuple[Int64s, Int64s] | None
     spots: Spots
 
     def decode(self, found: Found) -> pa.Array:
-        count = len(self.part.rows)
-        is_boolean = str(self.column.kind) == "bool"
+        count, is_boolean = self.count, str(self.column.kind) == "bool"
         if self.bounds is None:
             start, size = int(found.places(self.spots.starts)[0]), int(self.spots.ends[0] - self.spots.starts[0])
             memory = found.memory[start : start + size]
@@ -316,15 +322,13 @@ class _ConstantGroup:
 _Group: TypeAlias = _MiniBlockGroup | _FullZipGroup | _ConstantGroup
 
 
-def _group(column: Column, parts: list[Part], indexes: list[list[Bytes]]) -> Iterator[_Group]:
-    """Take the indexes, and put neighbouring parts together that can be decoded at once."""
+def _group(column: Column, parts: list[Part], indexes: list[list[pa.Buffer]]) -> Iterator[_Group]:
+    """Put neighbouring parts together that can be decoded at once."""
     waiting: list[Part] = []
     waiting_bytes = waiting_items = 0
-    for part, index in zip(parts, indexes, strict=True):
+    for part, buffers in zip(parts, indexes, strict=True):
         layout = part.layout
         if isinstance(layout, MiniBlockLayout):
-            if index:
-                column.indexes[part.number] = _mini_block_index(column, part, layout, index)
             waiting_bytes += part.page.buffers[1][1]
             waiting_items += layout.num_dictionary_items
             is_small = waiting_bytes <= _MAX_GROUP_BYTES and waiting_items <= _MAX_GROUP_ITEMS
@@ -336,6 +340,7 @@ def _group(column: Column, parts: list[Part], indexes: list[list[Bytes]]) -> Ite
         if waiting:
             yield _mini_block_group(column, waiting)
             waiting, waiting_bytes, waiting_items = [], 0, 0
+        index = [buffer_view(one, np.uint8) for one in buffers]
         yield (
             _full_zip_group(column, part, layout, index)
             if isinstance(layout, FullZipLayout)
@@ -350,45 +355,50 @@ def _mini_block(layout: PageLayout) -> MiniBlockLayout:
     return layout
 
 
-def load_index(column: Column, part: Part, buffers: Sequence[pa.Buffer]) -> None:
-    """Keep the index of a mini-block page.
+def load_indexes(missing: Sequence[tuple[Column, Part]], buffers: Sequence[Sequence[pa.Buffer]]) -> None:
+    """Keep the indexes of mini-block pages.
 
     Args:
-        column: The column.
-        part: Rows of the page.
-        buffers: What `index_ranges` asked for.
+        missing: The pages, with their columns.
+        buffers: For each what `index_ranges` asked for.
     """
-    views = [buffer_view(one, np.uint8) for one in buffers]
-    column.indexes[part.number] = _mini_block_index(column, part, _mini_block(part.layout), views)
+    alike: dict[tuple[bool, bool], list[tuple[Column, Part, MiniBlockLayout, list[Bytes]]]] = {}
+    for (column, part), own in zip(missing, buffers, strict=True):
+        layout = _mini_block(part.layout)
+        if layout.rep is not None and not layout.has_repetition_index:
+            raise CorruptDataError("a page with lists has no repetition index")
+        views = [buffer_view(one, np.uint8) for one in own]
+        alike.setdefault((layout.has_large_chunk, layout.rep is None), []).append((column, part, layout, views))
+    for pages in alike.values():
+        tables = chunk_table.page_tables([_page_words(*page) for page in pages])
+        for (column, part, layout, views), table in zip(pages, tables, strict=True):
+            column.indexes[part.number] = MiniBlockIndex(
+                layouts=(layout,),
+                bounds=np.array([0, table.grid.shape[1]]),
+                table=table,
+                dictionary=None if layout.dictionary is None else mini_block.decode_dictionary(layout, views[1]),
+                kind=_kind(column, layout),
+            )
+
+
+def _page_words(column: Column, part: Part, layout: MiniBlockLayout, buffers: list[Bytes]) -> PageWords:
+    position, size = part.page.buffers[1]
+    return PageWords(
+        words=buffers[0],
+        is_large=layout.has_large_chunk,
+        index=None if layout.rep is None else buffers[-1],
+        num_items=layout.num_items,
+        num_rows=part.page.num_rows,
+        data_size=size,
+        position=position,
+        first_row=int(column.first_rows[part.number]),
+    )
 
 
 def _kind(column: Column, layout: MiniBlockLayout) -> object:
     key = (layout.values, layout.definition, layout.layers, layout.dictionary is None, layout.has_large_chunk)
     key = (*key, layout.num_buffers, layout.rep)
     return column.kinds.setdefault(key, key)
-
-
-def _mini_block_index(column: Column, part: Part, layout: MiniBlockLayout, buffers: list[Bytes]) -> MiniBlockIndex:
-    position, size = part.page.buffers[1]
-    starts, counts = chunk_table.decode_words(
-        buffers[0], is_large=layout.has_large_chunk, num_items=layout.num_items, data_size=size
-    )
-    rows = None
-    if layout.rep is None:
-        if int(counts.sum()) != part.page.num_rows:
-            raise CorruptDataError(f"a page of {part.page.num_rows} rows has {int(counts.sum())} values")
-    elif not layout.has_repetition_index:
-        raise CorruptDataError("a page with lists has no repetition index")
-    else:
-        rows = chunk_table.decode_repetition_index(buffers[-1], len(counts), part.page.num_rows)
-    first_row = int(column.first_rows[part.number])
-    return MiniBlockIndex(
-        layouts=(layout,),
-        bounds=np.array([0, len(counts)]),
-        table=chunk_table.page_table(starts, counts, rows, position=position, first_row=first_row),
-        dictionary=mini_block.decode_dictionary(layout, buffers[1]) if layout.dictionary is not None else None,
-        kind=_kind(column, layout),
-    )
 
 
 def _column_rows(column: Column, parts: list[Part]) -> Rows:
@@ -417,19 +427,45 @@ def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
 
 def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: list[Bytes]) -> _FullZipGroup:
     base, size = part.page.buffers[0]
+    count = len(part.rows)
     if index:
         width = full_zip.index_width(part.page.buffers[1][1], part.page.num_rows)
         starts, ends = full_zip.row_ranges(index, part.rows, width, size)
         bounds = (starts + base, ends + base)
-        return _FullZipGroup(column, part, layout, bounds, _touching(*bounds))
+        return _FullZipGroup(column, count, layout, bounds, _touching(*bounds))
     step = full_zip.stride(layout)
     if step * part.page.num_rows > size:
         raise CorruptDataError(f"a page of {size} bytes cannot hold {part.page.num_rows} rows")
     if isinstance(part.rows, range):
         ends = np.array([part.rows.start, part.rows.stop]) * step + base
-        return _FullZipGroup(column, part, layout, None, Spots(ends[:1], ends[1:]))
-    bounds = (part.rows * step + base, (part.rows + 1) * step + base)
-    return _FullZipGroup(column, part, layout, bounds, _touching(*bounds))
+        return _FullZipGroup(column, count, layout, None, Spots(ends[:1], ends[1:]))
+    starts = part.rows * step + base
+    return _FullZipGroup(column, count, layout, (starts, starts + step), Spots(starts, starts + step))
+
+
+def _merged(groups: Iterable[_Group]) -> Iterator[_Group]:
+    """Single rows of neighbouring full-zip pages that are alike as one group."""
+    waiting: list[_FullZipGroup] = []
+    for group in groups:
+        single = group if isinstance(group, _FullZipGroup) and group.bounds is not None else None
+        if waiting and not (single and full_zip.is_alike(waiting[0].layout, single.layout)):
+            yield _merge(waiting)
+            waiting = []
+        if single:
+            waiting.append(single)
+        else:
+            yield group
+    if waiting:
+        yield _merge(waiting)
+
+
+def _merge(groups: list[_FullZipGroup]) -> _FullZipGroup:
+    if len(groups) == 1:
+        return groups[0]
+    bounds = [one.bounds for one in groups if one.bounds is not None]
+    starts, ends = (np.concatenate([pair[side] for pair in bounds]) for side in (0, 1))
+    count = sum(one.count for one in groups)
+    return _FullZipGroup(groups[0].column, count, groups[0].layout, (starts, ends), _touching(starts, ends))
 
 
 def _touching(starts: Int64s, ends: Int64s) -> Spots:

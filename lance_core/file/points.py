@@ -19,7 +19,7 @@ from lance_core.encoding.structural.mini_block_points import decode_points, find
 from lance_core.encoding.structural.page import Decoded, to_arrow
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
-from lance_core.file.plan import index_ranges, join_chunks, join_dictionaries, load_index, plan_rows
+from lance_core.file.plan import index_ranges, join_chunks, join_dictionaries, load_indexes, plan_rows
 from lance_core.format.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
@@ -171,8 +171,7 @@ def _plan(wanted: Sequence[_Wanted], rows: Int64s) -> Plan:
     if missing:
         ranges = [index_ranges(column, part) for column, part in missing]
         buffers = iter((yield [one for several in ranges for one in several]))
-        for (column, part), several in zip(missing, ranges, strict=True):
-            load_index(column, part, [next(buffers) for _ in several])
+        load_indexes(missing, [[next(buffers) for _ in several] for several in ranges])
     lists: list[_Lists] = []
     plain: list[_Wanted] = []
     others: list[_Wanted] = []

@@ -11,6 +11,7 @@ behind the end of the last one. A chunk whose predecessor has such levels begins
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,32 +85,36 @@ class ChunkSelection:
     rows: range | Int64s
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageWords:
+    """What a page says about its chunks.
+
+    Attributes:
+        words: One word for each chunk.
+        is_large: Words of 32 bits.
+        index: The repetition index; None without lists, where each value is a row.
+        num_items: Values of the page.
+        num_rows: Rows of the page.
+        data_size: Bytes of the buffer that holds the chunks.
+        position: Where that buffer lies in the file.
+        first_row: Number of the page's first row.
+    """
+
+    words: Bytes
+    is_large: bool
+    index: Bytes | None
+    num_items: int
+    num_rows: int
+    data_size: int
+    position: int
+    first_row: int
+
+
 def encode_words(sizes: Int64s, counts: Int64s, *, is_large: bool) -> Bytes:
     """Chunk metadata; sizes are multiples of 8, counts powers of two but for the last."""
     logs = np.log2(counts).astype(np.int64)
     logs[-1:] = 0
     return (((sizes // _UNIT - 1) << _LOG_BITS) | logs).astype("<u4" if is_large else "<u2").view(np.uint8)
-
-
-def decode_words(words: Bytes, *, is_large: bool, num_items: int, data_size: int) -> tuple[Int64s, Int64s]:
-    """Positions and value counts of the chunks.
-
-    Raises:
-        CorruptDataError: The words do not fit the page.
-    """
-    width = 4 if is_large else 2
-    if len(words) % width:
-        raise CorruptDataError(f"chunk metadata of {len(words)} bytes is no multiple of {width}")
-    numbers = np.ascontiguousarray(words).view(f"<u{width}").astype(np.int64)
-    starts = starts_of(((numbers >> _LOG_BITS) + 1) * _UNIT)
-    counts = np.int64(1) << (numbers & (2**_LOG_BITS - 1))
-    if int(starts[-1]) > data_size:
-        raise CorruptDataError(f"chunks of {int(starts[-1])} bytes in a buffer of {data_size}")
-    left = num_items - int(counts[:-1].sum())
-    if left < 0 or num_items > _MAX_ITEMS or (len(counts) == 0 and num_items):
-        raise CorruptDataError(f"{len(counts)} chunks cannot hold {num_items} values")
-    counts[-1:] = left
-    return starts, counts
 
 
 def encode_repetition_index(rep: LevelArray, bounds: Int64s, new_row: int) -> Bytes:
@@ -131,47 +136,80 @@ def encode_repetition_index(rep: LevelArray, bounds: Int64s, new_row: int) -> By
     return np.stack([rows, leftover], axis=1).astype("<u8").reshape(-1).view(np.uint8)
 
 
-def decode_repetition_index(index: Bytes, num_chunks: int, num_rows: int) -> tuple[Int64s, Mask]:
-    """Rows that start before each chunk, and which chunks begin with a preamble.
-
-    Raises:
-        CorruptDataError: The index does not fit the page.
-    """
-    if len(index) != 16 * num_chunks:
-        raise CorruptDataError(f"a repetition index of {len(index)} bytes for {num_chunks} chunks")
-    table = np.ascontiguousarray(index).view("<u8").reshape(num_chunks, 2)
-    if (table > np.uint64(_MAX_ITEMS)).any():
-        raise CorruptDataError("a repetition index counts more rows than there can be")
-    ended, is_left = table[:, 0].astype(np.int64), table[:, 1] > 0
-    has_preamble = np.zeros(num_chunks + 1, np.bool_)
-    has_preamble[1:] = is_left
-    started = ended + is_left - has_preamble[:-1]
-    first_rows = starts_of(started)
-    if (started < 0).any() or int(first_rows[-1]) != num_rows:
-        raise CorruptDataError(f"a repetition index tells {int(first_rows[-1])} rows where the page has {num_rows}")
-    return first_rows, has_preamble
-
-
-def page_table(
-    starts: Int64s, counts: Int64s, rows: tuple[Int64s, Mask] | None, *, position: int, first_row: int
-) -> ChunkTable:
-    """The chunks of a page.
+def page_tables(pages: Sequence[PageWords]) -> list[ChunkTable]:
+    """The chunks of pages, decoded for all of them at one go.
 
     Args:
-        starts: From `decode_words`.
-        counts: Likewise.
-        rows: From `decode_repetition_index`; None without lists, where each value is a row.
-        position: Where the page's chunk buffer lies in the file.
-        first_row: Number of the page's first row.
+        pages: Alike in the size of their words, and in having lists or not.
+
+    Raises:
+        CorruptDataError: Words or a repetition index that do not fit their page.
     """
-    first_rows, has_preamble = (starts_of(counts), None) if rows is None else rows
+    bounds, sizes, counts = _decode_words(pages)
+    ends = starts_of(sizes)
     grid = np.empty((5, len(counts)), np.int64)
-    np.add(starts[:-1], position, out=grid[0])
-    np.subtract(starts[1:], starts[:-1], out=grid[1])
-    grid[2] = counts
-    np.add(first_rows[:-1], first_row, out=grid[3])
-    np.subtract(first_rows[1:], first_rows[:-1], out=grid[4])
-    return ChunkTable(grid=grid, has_preamble=None if has_preamble is None else has_preamble[:-1])
+    num_chunks = np.diff(bounds)
+    shifts = np.array([page.position for page in pages], np.int64) - ends[bounds[:-1]]
+    np.add(ends[:-1], np.repeat(shifts, num_chunks), out=grid[0])
+    grid[1], grid[2] = sizes, counts
+    started, has_preamble = (counts, None) if pages[0].index is None else _decode_repetition(pages, bounds)
+    rows = starts_of(started)
+    _check_each(pages, "rows", [page.num_rows for page in pages], rows[bounds[1:]] - rows[bounds[:-1]])
+    shifts = np.array([page.first_row for page in pages], np.int64) - rows[bounds[:-1]]
+    np.add(rows[:-1], np.repeat(shifts, num_chunks), out=grid[3])
+    grid[4] = started
+    return [
+        ChunkTable(grid=grid[:, low:high], has_preamble=None if has_preamble is None else has_preamble[low:high])
+        for low, high in pairwise(bounds.tolist())
+    ]
+
+
+def _decode_words(pages: Sequence[PageWords]) -> tuple[Int64s, Int64s, Int64s]:
+    """First chunk of each page and the end, and of all chunks bytes and numbers of values."""
+    width = 4 if pages[0].is_large else 2
+    if any(len(page.words) % width for page in pages):
+        raise CorruptDataError(f"chunk metadata is no multiple of {width} bytes")
+    bounds = starts_of(np.array([len(page.words) // width for page in pages], np.int64))
+    numbers = np.concatenate([page.words for page in pages]).view(f"<u{width}").astype(np.int64)
+    sizes = ((numbers >> _LOG_BITS) + 1) * _UNIT
+    ends = starts_of(sizes)
+    if (ends[bounds[1:]] - ends[bounds[:-1]] > [page.data_size for page in pages]).any():
+        raise CorruptDataError("chunks of more bytes than their buffer has")
+    counts = np.int64(1) << (numbers & (2**_LOG_BITS - 1))
+    has_chunks = bounds[1:] > bounds[:-1]
+    last = bounds[1:][has_chunks] - 1
+    counts[last] = 0  # they hold what is left, whatever their words say
+    held = starts_of(counts)
+    num_items = np.array([min(page.num_items, _MAX_ITEMS + 1) for page in pages], np.int64)
+    left = num_items - (held[bounds[1:]] - held[bounds[:-1]])
+    if (left < 0).any() or (num_items > _MAX_ITEMS).any() or num_items[~has_chunks].any():
+        raise CorruptDataError("chunks that cannot hold as many values as their page has")
+    counts[last] = left[has_chunks]
+    return bounds, sizes, counts
+
+
+def _decode_repetition(pages: Sequence[PageWords], bounds: Int64s) -> tuple[Int64s, Mask]:
+    """Rows that start in each chunk, and which chunks begin with a preamble."""
+    indexes = [page.index for page in pages if page.index is not None]
+    _check_each(pages, "bytes of repetition index", [len(one) for one in indexes], 16 * np.diff(bounds))
+    table = np.concatenate(indexes).view("<u8").reshape(-1, 2)
+    if (table > np.uint64(_MAX_ITEMS)).any():
+        raise CorruptDataError("a repetition index counts more rows than there can be")
+    is_left = table[:, 1] > 0
+    has_preamble = np.zeros(len(table), np.bool_)
+    has_preamble[1:] = is_left[:-1]
+    has_preamble[bounds[:-1][bounds[:-1] < len(table)]] = False
+    started = table[:, 0].astype(np.int64) + is_left - has_preamble
+    if (started < 0).any():
+        raise CorruptDataError("a repetition index tells of rows that end before they begin")
+    return started, has_preamble
+
+
+def _check_each(pages: Sequence[PageWords], what: str, expected: Sequence[int], found: Int64s) -> None:
+    wrong = np.flatnonzero(found != expected)
+    if len(pages) != len(expected) or len(wrong):
+        at = int(wrong[0]) if len(wrong) else 0
+        raise CorruptDataError(f"the chunks of a page call for {int(found[at])} {what}, but there are {expected[at]}")
 
 
 def join_tables(tables: Sequence[ChunkTable]) -> ChunkTable:

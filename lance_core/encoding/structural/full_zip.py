@@ -14,7 +14,7 @@ Source: message ``FullZipLayout``.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,6 +71,11 @@ def has_index(layout: FullZipLayout) -> bool:
 def stride(layout: FullZipLayout) -> int:
     """Bytes of each row in a page without index."""
     return control_bytes(layout) + (layout.bits_per_value or 0) // 8
+
+
+def is_alike(ours: FullZipLayout, theirs: FullZipLayout) -> bool:
+    """True if rows of two pages can be decoded together."""
+    return replace(ours, num_items=0, num_visible_items=0) == replace(theirs, num_items=0, num_visible_items=0)
 
 
 def index_width(index_size: int, num_rows: int) -> int:

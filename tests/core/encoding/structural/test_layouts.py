@@ -21,6 +21,23 @@ def _path(kind):
     return leaf_paths(Schema.from_arrow(pa.schema([pa.field("c", kind)])).fields[0])[0]
 
 
+def _page(words, *, num_items, index=None, position=0, first_row=0, num_rows=None, **more):
+    num_rows = num_items if num_rows is None else num_rows
+    return chunk_table.PageWords(
+        words=words,
+        num_items=num_items,
+        index=index,
+        num_rows=num_rows,
+        position=position,
+        first_row=first_row,
+        **more,
+    )
+
+
+def _table(words, **more):
+    return chunk_table.page_tables([_page(words, **more)])[0]
+
+
 def _mini_block(words, chunks, *, layers, rep=None, values, num_items, is_large):
     layout = MiniBlockLayout(
         rep=rep,
@@ -35,15 +52,13 @@ def _mini_block(words, chunks, *, layers, rep=None, values, num_items, is_large)
         has_large_chunk=is_large,
     )
     memory = _bytes(chunks)
-    starts, counts = chunk_table.decode_words(
-        _bytes(words), is_large=is_large, num_items=num_items, data_size=len(memory)
-    )
+    table = _table(_bytes(words), is_large=is_large, num_items=num_items, data_size=len(memory))
     run = mini_block.ChunkRun(
         layouts=(layout,),
-        bounds=np.array([0, len(counts)]),
-        starts=starts[:-1],
-        sizes=np.diff(starts),
-        counts=counts,
+        bounds=np.array([0, len(table.counts)]),
+        starts=table.starts,
+        sizes=table.sizes,
+        counts=table.counts,
         is_cut=None,
         dictionary=None,
     )
@@ -156,10 +171,14 @@ def test_repetition_index_and_selection(share):
         rows, left = _slow_repetition_index(rep.tolist(), bounds.tolist(), 1)
         assert index.view("<u8").reshape(-1, 2).tolist() == [list(pair) for pair in zip(rows, left, strict=True)]
         starts = np.flatnonzero(rep)
-        first_rows, has_preamble = chunk_table.decode_repetition_index(index, len(rows), len(starts))
-        assert first_rows.tolist() == [int((starts < bound).sum()) for bound in bounds]
-        rows = (first_rows, has_preamble)
-        table = chunk_table.page_table(bounds * 8, np.diff(bounds), rows, position=0, first_row=0)
+        words = chunk_table.encode_words(np.diff(bounds) * 8, np.ones(len(rows), np.int64), is_large=True)
+        page = {"is_large": True, "num_items": len(rows), "data_size": 1600, "index": index, "num_rows": len(starts)}
+        table = _table(words, **page)
+        assert table.starts.tolist() == (bounds[:-1] * 8).tolist()
+        assert table.first_rows.tolist() == [int((starts < bound).sum()) for bound in bounds[:-1]]
+        for bad in ({"num_rows": len(starts) + 1}, {"index": index[8:]}):
+            with pytest.raises(CorruptDataError):
+                _table(words, **page | bad)
         _check_selection(table, rep, bounds, np.unique(rng.integers(0, len(starts), 4)))
         low = int(rng.integers(0, len(starts)))
         _check_selection(table, rep, bounds, range(low, int(rng.integers(low, len(starts))) + 1))
@@ -190,11 +209,30 @@ def test_chunk_words_of_both_sizes(is_large, largest):
     sizes, counts = np.array([16, largest, 8]), np.array([2, 4096, 7])
     words = chunk_table.encode_words(sizes, counts, is_large=is_large)
     assert len(words) == (12 if is_large else 6)
-    starts, found = chunk_table.decode_words(words, is_large=is_large, num_items=4105, data_size=1 << 21)
-    assert np.diff(starts).tolist() == sizes.tolist()
-    assert found.tolist() == counts.tolist()
+    table = _table(words, is_large=is_large, num_items=4105, data_size=1 << 21)
+    assert table.sizes.tolist() == sizes.tolist()
+    assert table.starts.tolist() == [0, 16, 16 + largest]
+    assert table.counts.tolist() == table.num_rows.tolist() == counts.tolist()
     for bad in ({"num_items": 4000, "data_size": 1 << 21}, {"num_items": 4105, "data_size": 100}):
         with pytest.raises(CorruptDataError):
-            chunk_table.decode_words(words, is_large=is_large, **bad)
+            _table(words, is_large=is_large, **bad)
     with pytest.raises(CorruptDataError):
-        chunk_table.decode_words(words[:5], is_large=is_large, num_items=3, data_size=1 << 21)
+        _table(words[:5], is_large=is_large, num_items=3, data_size=1 << 21)
+    with pytest.raises(CorruptDataError):
+        _table(words, is_large=is_large, num_items=4105, data_size=1 << 21, num_rows=4104)
+
+
+def test_pages_are_decoded_as_if_each_were_alone():
+    rng = np.random.default_rng(4)
+    pages = []
+    for number in range(20):
+        num_chunks = int(rng.integers(0, 4))
+        counts = 1 << rng.integers(1, 12, num_chunks)
+        words = chunk_table.encode_words(rng.integers(1, 100, num_chunks) * 8, counts, is_large=True)
+        num_items = int(counts[:-1].sum()) + 3 if num_chunks else 0
+        place = {"position": int(rng.integers(0, 1 << 40)), "first_row": 1000 * number}
+        pages.append(_page(words, is_large=True, num_items=num_items, data_size=1 << 20, **place))
+    for page, table in zip(pages, chunk_table.page_tables(pages), strict=True):
+        assert (table.grid == chunk_table.page_tables([page])[0].grid).all()
+        assert int(table.counts.sum()) == page.num_items
+        assert not len(table.counts) or (table.starts[0], table.first_rows[0]) == (page.position, page.first_row)
