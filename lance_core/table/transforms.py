@@ -12,7 +12,7 @@ import pyarrow.compute
 from lance_core.errors import InvalidInputError
 from lance_core.table.column_files import Transform
 from lance_core.table.expression import make_expression
-from lance_core.table.ingest import read_input
+from lance_core.table.ingest import RecordStream, read_input
 from lance_core.table.key_join import KeyJoin
 from lance_core.table.scan_plan import ROW_ADDRESS
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.table.evolution import Cast
-    from lance_core.table.ingest import RecordStream
 
 _OFFSET_MASK = np.uint64(0xFFFF_FFFF)
 pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
@@ -80,7 +79,13 @@ def as_batch(data: Any, schema: pa.Schema | None) -> pa.RecordBatch:
     Raises:
         InvalidInputError: Another kind of object, or data that does not fit the schema.
     """
-    stream = read_input(data, schema)
+    stream = read_input(data, None)
+    if schema is not None:
+        if sorted(stream.schema.names) == sorted(schema.names):  # columns go by name
+            batches = (one.select(schema.names) for one in stream.batches)
+            known = pa.schema([stream.schema.field(name) for name in schema.names])
+            stream = RecordStream(schema=known, batches=batches)
+        stream = read_input(pa.RecordBatchReader.from_batches(stream.schema, stream.batches), schema)
     batches = list(stream.batches)
     if len(batches) == 1:
         return batches[0]
