@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import branch_reference, check_unsupported, point_in_time
 from lance_core.branches import Branches
+from lance_core.format.extensions import with_types
 from lance_core.methods import (
     blobs,
     branching,
@@ -156,7 +157,7 @@ class LanceDataset:
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema."""
-        return self.snapshot.manifest.schema.to_arrow()
+        return with_types(self.snapshot.manifest.schema.to_arrow())
 
     @property
     def lance_schema(self) -> Schema:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from lance_core.arguments import check_unsupported, check_window
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
+from lance_core.format.extensions import batches_with_types, with_types
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.ordering import ColumnOrdering
@@ -49,29 +50,30 @@ class LanceScanner:
     @property
     def projected_schema(self) -> pa.Schema:
         """Arrow schema of the result."""
-        return self._query.schema
+        return with_types(self._query.schema)
 
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the result."""
-        return self._query.schema
+        return with_types(self._query.schema)
 
     @property
     def dataset_schema(self) -> pa.Schema:
         """Arrow schema of the dataset."""
-        return self._snapshot.manifest.schema.to_arrow()
+        return with_types(self._snapshot.manifest.schema.to_arrow())
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, batch by batch."""
-        return run_query(self._files, self._fragments, self._query)
+        batches = run_query(self._files, self._fragments, self._query)
+        return batches_with_types(self._query.schema, batches)
 
     def to_table(self) -> pa.Table:
         """The rows, in memory."""
-        return pa.Table.from_batches(self.to_batches(), schema=self._query.schema)
+        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows, as a stream that other libraries take."""
-        return pa.RecordBatchReader.from_batches(self._query.schema, self.to_batches())
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow PyCapsule interface."""
@@ -89,7 +91,7 @@ class LanceScanner:
             num_rows -= found[-1].num_rows
             if num_rows <= 0:
                 break
-        return pa.Table.from_batches(found, schema=self._query.schema)
+        return pa.Table.from_batches(found, schema=self.schema)
 
     def count_rows(self) -> int:
         """How many rows the result has; values are read only if there is a filter."""

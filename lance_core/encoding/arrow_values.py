@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.jsonb import decode_text, encode_text
 from lance_core.encoding.physical.memory import gather, starts_of
 from lance_core.encoding.physical.packed_struct import split_rows
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
@@ -186,6 +187,20 @@ def from_values(values: LeafValues | None, kind: pa.DataType, validity: Mask | N
             return _struct_from_values(values, kind, bitmap)
         case DictionaryValues():
             return _dictionary_from_values(values, kind, bitmap)
+
+
+def json_to_binary(array: pa.Array) -> pa.Array:
+    """JSON as it is stored, from text.
+
+    Raises:
+        InvalidInputError: Text that is no JSON.
+    """
+    return pa.array([None if text is None else encode_text(text) for text in array.to_pylist()], pa.large_binary())
+
+
+def binary_to_json(array: pa.Array) -> pa.Array:
+    """JSON as text, from what is stored; errors as in `lance_core.encoding.jsonb.decode_text`."""
+    return pa.array([None if data is None else decode_text(data) for data in array.to_pylist()], pa.string())
 
 
 def _widths(kind: pa.StructType) -> list[int]:

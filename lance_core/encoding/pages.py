@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.encoding.arrow_values import is_fieldless, leaf_values, slice_leaf
+from lance_core.encoding.arrow_values import is_fieldless, json_to_binary, leaf_values, slice_leaf
 from lance_core.encoding.choose import MAX_CHUNK_VALUES
 from lance_core.encoding.choose_dictionary import build_dictionary
 from lance_core.encoding.choose_strings import paying_codec
@@ -19,6 +19,7 @@ from lance_core.encoding.structural.page import Decoded
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import InvalidInputError
 from lance_core.format.page_layout import Layer, MiniBlockLayout
+from lance_core.format.schema import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,8 @@ def encode_leaf(path: LeafPath, array: pa.Array, options: PageOptions) -> Iterat
         InvalidInputError: A row that no page can hold.
     """
     levels, leaf = shred(path, array)
+    if path.leaf.logical_type == JSON:
+        leaf = json_to_binary(leaf)
     return encode_shredded(path, levels, leaf, len(array), options)
 
 

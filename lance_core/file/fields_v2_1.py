@@ -17,6 +17,7 @@ from lance_core.file.plan import Column, plan_rows
 from lance_core.file.points import plan_points
 from lance_core.format.notation import notation
 from lance_core.format.page_layout import decode_layout
+from lance_core.format.schema import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +96,7 @@ class ContentV21:
         """A column, with what is known about its pages."""
         layouts, indexes = self._known.setdefault(number, ({}, {}))
         first_rows = starts_of(np.array([page.num_rows for page in pages[number]], np.int64))
-        kind = path.leaf.to_arrow().type
+        kind = pa.large_binary() if path.leaf.logical_type == JSON else path.leaf.to_arrow().type
         is_dictionary = pa.types.is_dictionary(kind)
         return Column(path, kind, is_dictionary, pages[number], first_rows, layouts, indexes, kinds=self._kinds)
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import binary_to_json
 from lance_core.encoding.physical.memory import aranges
 from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.nesting import list_array, struct_array
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.blobs import is_described
-from lance_core.format.schema import BLOB_KEY
+from lance_core.format.schema import BLOB_KEY, JSON
 
 if TYPE_CHECKING:
     from lance_core.encoding.plans import Plan, Rows, Steps
@@ -121,6 +122,8 @@ def open_field(field: Field, opener: Opener) -> _Node:
         return _Struct(kind, tuple(open_field(child, opener) for child in field.children))
     if field.children and not opener.is_packed(field):
         raise UnsupportedError(f"field {field.name!r}: {field.logical_type} is not supported in files before 2.1")
+    if field.logical_type == JSON:
+        return _Leaf(kind, opener.values(field, pa.large_binary()), is_json=True)
     return _Leaf(kind, opener.values(field, kind))
 
 
@@ -130,6 +133,7 @@ class _Leaf:
 
     kind: pa.DataType
     pages: ValuePages
+    is_json: bool = False
 
     @property
     def num_rows(self) -> int:
@@ -147,7 +151,8 @@ class _Leaf:
         if not len(rows):
             return [pa.nulls(0, self.kind)]
         _check_rows(self.num_rows, rows)
-        return (yield from self.pages.read(rows))
+        arrays = yield from self.pages.read(rows)
+        return [binary_to_json(array) for array in arrays] if self.is_json else arrays
 
     def fresh(self) -> _Leaf:
         return replace(self, pages=self.pages.fresh())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import null_mask
+from lance_core.encoding.arrow_values import json_to_binary, null_mask
 from lance_core.encoding.leaves import LeafPath, check_nulls, list_items
 from lance_core.encoding.options import page_options
 from lance_core.encoding.v2_0.encode import PageBuffers, encode_ends, encode_packed, encode_values, fixed_bytes
@@ -20,7 +20,7 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.nodes import LIST_TYPES
 from lance_core.format.array_encoding import StructHeader, encode_array_encoding
 from lance_core.format.file_metadata import Page, encode_column
-from lance_core.format.schema import BLOB_KEY, logical_type_of
+from lance_core.format.schema import BLOB_KEY, JSON, logical_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,6 +96,8 @@ class _Leaf:
 
     def write(self, array: pa.Array, put: Put) -> None:
         page = PageBuffers(self.options)
+        if self.column.owner.logical_type == JSON:
+            array = json_to_binary(array)
         try:
             encoding = encode_values(array, page)
         except InvalidInputError as error:

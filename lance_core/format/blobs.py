@@ -26,7 +26,8 @@ from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
-from lance_core.format.schema import BLOB_EXTENSION, BLOB_KEY, EXTENSION_NAME_KEY, Field, Schema
+from lance_core.format.extensions import EXTENSION_NAME_KEY
+from lance_core.format.schema import BLOB_EXTENSION, BLOB_KEY, Field, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -182,7 +182,10 @@ def _decode_blob(message: pb.BlobLayout) -> MiniBlockLayout:
     inner = _decode_mini_block(message.inner_layout.mini_block_layout)
     if inner.layers != (Layer.ALL_VALID_ITEM,) or inner.definition is not None or inner.rep is not None:
         raise UnsupportedError("descriptions of blobs with levels of their own are not supported")
-    return replace(inner, blob_layers=_decode_layers(message.layers))
+    layers = _decode_layers(message.layers)
+    if not set(layers) <= {Layer.ALL_VALID_ITEM, Layer.NULLABLE_ITEM}:
+        raise UnsupportedError("blobs inside of lists, which file version 2.1 cannot tell apart, are not supported")
+    return replace(inner, blob_layers=layers)
 
 
 def _encode_mini_block(layout: MiniBlockLayout) -> pb.MiniBlockLayout:

@@ -4,8 +4,8 @@ Source: messages ``Schema`` and ``Field`` of package ``lance.file``. Fields are 
 at the top level. ``logical_type`` is the Arrow type in words (`logical_type_of`, `arrow_type_of`). Lists, large lists,
 maps and structs have child fields; a fixed-size list of primitives has none (its item type stands in the text).
 
-Not supported: extension type ``json``, ``bfloat16`` items, decimals of 32 and 64 bits, unions, run-end-encoded and
-list-view types, intervals.
+Not supported, as in pylance 14.0.2: decimals of 32 and 64 bits, unions, run-end-encoded and list-view types, intervals,
+fixed-size lists of strings or lists.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lance_core._proto import file_pb2
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lance_core.format.extensions import EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, extension_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,8 +27,9 @@ MAX_DEPTH = 100
 MAX_TYPE_LENGTH = 2000
 """Characters of a logical type that are believed."""
 
-EXTENSION_NAME_KEY = "ARROW:extension:name"
-EXTENSION_METADATA_KEY = "ARROW:extension:metadata"
+JSON = "json"
+"""Logical type of JSON, which is stored as JSONB (`lance_core.encoding.jsonb`) and read as text."""
+_ARROW_JSON, _LANCE_JSON = b"arrow.json", b"lance.json"
 BLOB_EXTENSION = "lance.blob.v2"
 BLOB_KEY = "lance-encoding:blob"
 _PACKED_KEYS = ("lance-encoding:packed", "packed")
@@ -66,6 +68,9 @@ _SIMPLE_NAMES = {arrow: name for name, arrow in _SIMPLE_TYPES.items()} | {
     pa.binary_view(): "binary",
 }
 _STRUCT_LIST = "fixed_size_list:struct:"
+_BFLOAT16 = "lance.bfloat16"
+_BFLOAT16_ITEM = pa.field("item", pa.binary(2), metadata={EXTENSION_NAME_KEY: _BFLOAT16, EXTENSION_METADATA_KEY: ""})
+"""The only items of fixed-size lists that have an extension type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +149,10 @@ class Field:
             UnsupportedError: The type is not supported; the message names it.
             CorruptDataError: The children do not fit the type.
         """
-        metadata = dict(self.metadata) or None
-        return pa.field(self.name, arrow_type_of(self), nullable=self.nullable, metadata=metadata)
+        metadata = dict(self.metadata)
+        if self.logical_type == JSON:
+            metadata |= {EXTENSION_NAME_KEY: _ARROW_JSON, EXTENSION_METADATA_KEY: b""}
+        return pa.field(self.name, arrow_type_of(self), nullable=self.nullable, metadata=metadata or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +255,11 @@ def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
     metadata = {key.decode(): bytes(value) for key, value in (arrow.metadata or {}).items()}
     kind = arrow.type
     if isinstance(kind, pa.BaseExtensionType):
-        metadata |= _extension_metadata(kind, arrow.name)
+        metadata |= extension_metadata(kind)
         kind = kind.storage_type
+    logical_type = _json_type(kind, metadata.get(EXTENSION_NAME_KEY), arrow.name)
+    if logical_type is not None:
+        metadata |= {EXTENSION_NAME_KEY: _LANCE_JSON, EXTENSION_METADATA_KEY: b""}
     children: list[Field] = []
     own_id = next_id
     next_id += 1
@@ -259,7 +269,7 @@ def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
     made = Field(
         id=own_id,
         name=arrow.name,
-        logical_type=logical_type_of(kind, arrow.name),
+        logical_type=logical_type or logical_type_of(kind, arrow.name),
         nullable=arrow.nullable,
         metadata=metadata,
         children=tuple(children),
@@ -268,11 +278,18 @@ def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
     return made, next_id
 
 
-def _extension_metadata(kind: pa.BaseExtensionType, name: str) -> dict[str, bytes]:
-    if kind.extension_name == "arrow.json":
-        raise UnsupportedError(f"field {name!r}: extension type arrow.json is not supported; store it as a string")
-    serialized: bytes = kind.__arrow_ext_serialize__() if hasattr(kind, "__arrow_ext_serialize__") else b""
-    return {EXTENSION_NAME_KEY: kind.extension_name.encode(), EXTENSION_METADATA_KEY: serialized}
+def _json_type(kind: pa.DataType, extension: bytes | None, name: str) -> str | None:
+    """The logical type of JSON; None for all else.
+
+    Raises:
+        UnsupportedError: JSON in another storage than text (``arrow.json``) or JSONB (``lance.json``).
+    """
+    if extension not in (_ARROW_JSON, _LANCE_JSON):
+        return None
+    stored = (pa.large_binary(),) if extension == _LANCE_JSON else (pa.string(), pa.large_string(), pa.string_view())
+    if kind not in stored:
+        raise UnsupportedError(f"field {name!r}: {extension.decode()} over {kind}")
+    return JSON
 
 
 def _arrow_children(kind: pa.DataType) -> Iterable[pa.Field]:
@@ -297,6 +314,8 @@ def logical_type_of(kind: pa.DataType, name: str) -> str:
     Raises:
         UnsupportedError: A type that Lance cannot hold.
     """
+    if isinstance(kind, pa.BaseExtensionType):
+        raise UnsupportedError(f"field {name!r}: fixed-size lists and dictionaries of {kind} are not supported")
     simple = _SIMPLE_NAMES.get(kind)
     if simple is not None:
         return simple
@@ -314,14 +333,21 @@ def logical_type_of(kind: pa.DataType, name: str) -> str:
     if pa.types.is_map(kind) and not kind.keys_sorted:
         return "map"
     if pa.types.is_fixed_size_list(kind):
-        return f"fixed_size_list:{_fixed_item(kind.value_type, name)}:{kind.list_size}"
+        return f"fixed_size_list:{_fixed_item(kind.value_field, name)}:{kind.list_size}"
     if pa.types.is_dictionary(kind):
         value, index = (logical_type_of(one, name) for one in (kind.value_type, kind.index_type))
         return f"dict:{value}:{index}:false"
     raise UnsupportedError(f"field {name!r}: Lance has no type for Arrow's {kind}")
 
 
-def _fixed_item(kind: pa.DataType, name: str) -> str:
+def _fixed_item(item: pa.Field, name: str) -> str:
+    kind = item.type
+    is_extension = isinstance(kind, pa.BaseExtensionType)
+    extension = kind.extension_name if is_extension else _text(item, EXTENSION_NAME_KEY)
+    if extension == _BFLOAT16 and (kind.storage_type if is_extension else kind) == pa.binary(2):
+        return _BFLOAT16
+    if extension:
+        raise UnsupportedError(f"field {name!r}: fixed-size list of extension type {extension} is not supported")
     variable = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_dictionary(kind)
     if variable or kind in (pa.string(), pa.binary(), pa.string_view(), pa.binary_view(), pa.null()):
         raise UnsupportedError(f"field {name!r}: fixed-size list of {kind} is not supported")
@@ -329,6 +355,10 @@ def _fixed_item(kind: pa.DataType, name: str) -> str:
     if text == "map" or text.startswith(("list", "large_list")):
         raise UnsupportedError(f"field {name!r}: fixed-size list of {kind} is not supported")
     return text
+
+
+def _text(field: pa.Field, key: str) -> str:
+    return (field.metadata or {}).get(key.encode(), b"").decode()
 
 
 def arrow_type_of(one: Field) -> pa.DataType:
@@ -339,6 +369,8 @@ def arrow_type_of(one: Field) -> pa.DataType:
     simple = _SIMPLE_TYPES.get(text)
     if simple is not None:
         return simple
+    if text == JSON:
+        return pa.string()
     if text == "struct":
         return pa.struct([child.to_arrow() for child in one.children])
     if text in ("list", "list.struct"):
@@ -349,7 +381,9 @@ def arrow_type_of(one: Field) -> pa.DataType:
         entries = _only_child(one).children
         if len(entries) != 2:  # a projection may have dropped the key or the value
             raise InvalidInputError(f"field {one.name!r}: a map is read with both its keys and its values")
-        return pa.map_(entries[0].to_arrow(), entries[1].to_arrow())
+        # pylance 14.0.2 reads maps with these names, whatever they were.
+        key, value = (one.to_arrow().with_name(name) for one, name in zip(entries, ("key", "value"), strict=True))
+        return pa.map_(key, value)
     if text.startswith(_STRUCT_LIST):
         return pa.list_(_only_child(one).to_arrow(), _number(text[len(_STRUCT_LIST) :], one))
     return _parameterised(text, one)
@@ -369,7 +403,7 @@ def _parameterised(text: str, one: Field) -> pa.DataType:
             return pa.binary(int(rest))
         if head == "fixed_size_list" and len(parts) >= 2:
             inner, _, size = rest.rpartition(":")
-            item = _SIMPLE_TYPES.get(inner) or _parameterised(inner, one)
+            item = _BFLOAT16_ITEM if inner == _BFLOAT16 else _SIMPLE_TYPES.get(inner) or _parameterised(inner, one)
             return pa.list_(item, _number(size, one))
         if head == "dict" and len(parts) >= 3:
             value, index, _ = rest.rsplit(":", 2)

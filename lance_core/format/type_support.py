@@ -56,11 +56,20 @@ def _problem(field: Field, version: str, parents: tuple[Field, ...]) -> str | No
         return _struct_list_problem(field, version, parents)
     if text == "map" and version == _OLD_VERSION:
         return "maps need file version 2.2"
+    if text == "struct" and len({_items(child) for child in field.children}) > 1:
+        return "fixed-size list of structs beside fields of the same struct; pylance cannot read it"
     if text == "struct" and not field.children and parents:
         return "struct without fields inside of another type; pylance cannot read it"
     if text == "fixed_size_binary:0" and version == _OLD_VERSION:
         return "binary of width 0 needs file version 2.2"
     return None
+
+
+def _items(field: Field) -> int:
+    """Entries of the columns below a field for each of its rows, as far as fixed-size lists of structs make them."""
+    if field.is_leaf:
+        return 1
+    return (field.struct_list_size or 1) * max(map(_items, field.children))
 
 
 def _blob_problem(field: Field, version: str, parents: tuple[Field, ...]) -> str | None:

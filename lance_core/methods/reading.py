@@ -9,6 +9,7 @@ import numpy as np
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
+from lance_core.format.extensions import table_with_types
 from lance_core.fragment import LanceFragment
 from lance_core.scanner import make_scanner
 from lance_core.table.fragment_reader import FragmentReader
@@ -137,7 +138,7 @@ def take(
     """
     places = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
     if not isinstance(columns, Mapping):
-        return take_rows(dataset.snapshot, dataset.files, places, make_plan(dataset, columns))
+        return table_with_types(take_rows(dataset.snapshot, dataset.files, places, make_plan(dataset, columns)))
     with naming(dataset.snapshot.store):
         query = plan_query(dataset.snapshot.manifest.schema, columns=columns)
     return make_columns(take_rows(dataset.snapshot, dataset.files, places, query.plan), query)

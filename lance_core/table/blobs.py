@@ -12,7 +12,7 @@ from lance_core.encoding.arrow_values import null_mask, pack_bits
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.blobs import BlobKind, blob_file_path, is_described, is_second_version
-from lance_core.format.paths import data_file_path
+from lance_core.format.paths import base_prefix, data_file_path
 from lance_core.store.open import open_store
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class BlobSources:
             case BlobKind.PACKED | BlobKind.DEDICATED:
                 return self._store.reader(blob_file_path(self._path, place.blob_id))
             case BlobKind.EXTERNAL if place.blob_id:
-                raise UnsupportedError(f"an external blob below base path {place.blob_id}")
+                return self._store.reader(f"{base_prefix(place.blob_id)}{place.uri}")
             case BlobKind.EXTERNAL:
                 folder, _, name = place.uri.rpartition("/")
                 return open_store(folder, self._options).reader(name)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.errors import InvalidInputError
+from lance_core.encoding.arrow_values import binary_to_json
+from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.blobs import is_second_version
-from lance_core.format.schema import Schema
+from lance_core.format.schema import JSON, Schema
 from lance_core.table.fit_blobs import fit_blobs, takes_blobs
 
 if TYPE_CHECKING:
@@ -176,16 +177,31 @@ def _differences(given: pa.DataType, field: Field, path: str) -> list[str]:
         given = given.storage_type
     if is_second_version(field) and takes_blobs(given):
         return []
+    if field.logical_type == JSON and given in _JSON_STORAGE:
+        return []
     if pa.types.is_struct(given) and pa.types.is_struct(wanted):
         return _struct_differences(given, field, path)
     if _is_same_list(given, wanted) and len(field.children) == 1:
         return _differences(given.value_type, field.children[0], f"{path}[]")
-    if given.equals(wanted) or (given, wanted) in _SAME_VALUES:
+    if given.equals(wanted) or (given, wanted) in _SAME_VALUES or _is_same_storage(given, wanted):
         return []
     return [f"column {path!r} is {given}, the table has {wanted}"]
 
 
+_JSON_STORAGE = (pa.string(), pa.large_string(), pa.string_view(), pa.large_binary())
 _SAME_VALUES = frozenset({(pa.string_view(), pa.string()), (pa.binary_view(), pa.binary())})
+
+
+def _is_same_storage(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """True for types that differ in what Lance does not keep: order of dictionaries, fields of fixed-size lists."""
+    if pa.types.is_dictionary(given) and pa.types.is_dictionary(wanted):
+        return (given.index_type, given.value_type) == (wanted.index_type, wanted.value_type)
+    if pa.types.is_fixed_size_list(given) and pa.types.is_fixed_size_list(wanted):
+        ours = given.value_type.storage_type if isinstance(given.value_type, pa.BaseExtensionType) else given.value_type
+        return given.list_size == wanted.list_size and (
+            ours == wanted.value_type or _is_same_storage(ours, wanted.value_type)
+        )
+    return False
 
 
 def _is_same_list(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -224,16 +240,34 @@ def fit_array(array: pa.Array, field: Field, path: str) -> pa.Array:
     """Bring one column into a field's type; errors as in `fit_batch`."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    if _is_same_storage(array.type, field.to_arrow().type) and array.type != field.to_arrow().type:
+        array = _restored(array, field.to_arrow().type)
     if not field.nullable and array.null_count:
         raise InvalidInputError(f"{path!r} is not nullable, but {array.null_count} values of the data are null")
     if is_second_version(field):
         return fit_blobs(array, field, path)
+    if field.logical_type == JSON and array.type == pa.large_binary():
+        try:
+            return binary_to_json(array)
+        except CorruptDataError as error:
+            raise InvalidInputError(f"{path!r} holds bytes that are no JSON as Lance stores it") from error
     kind = field.to_arrow().type
     if pa.types.is_struct(kind):
         return _fit_struct(array, field, path)
     if pa.types.is_nested(kind) and field.children and not array.type.equals(kind):
         return _fit_list(array, field, path, kind)
     return _cast(array, kind)
+
+
+def _restored(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same memory as another type of the same storage."""
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(array.indices, array.dictionary, safe=False)
+    items = array.values.storage if isinstance(array.values, pa.ExtensionArray) else array.values
+    if items.type != kind.value_type:
+        items = _restored(items, kind.value_type)
+    buffers = array.buffers()[:1]
+    return pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset, children=[items])
 
 
 def _fit_struct(array: pa.StructArray, field: Field, path: str) -> pa.Array:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.encoding.repdef import Levels, max_def, max_rep
+from lance_core.encoding.repdef import Levels, max_def
 from lance_core.encoding.structural.page import Decoded
 from lance_core.encoding.values import FixedValues, StructValues
-from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -32,15 +32,12 @@ def describe(layers: Layers, values: Values) -> Decoded:
     """Positions and sizes of blobs, with the levels that stand in for those of nulls.
 
     Args:
-        layers: Layers of the blobs.
+        layers: Layers of the blobs, none of lists.
         values: The page's values.
 
     Raises:
         CorruptDataError: Not positions and sizes.
-        UnsupportedError: Blobs in lists.
     """
-    if max_rep(layers):
-        raise UnsupportedError("blobs inside of lists, which file versions before 2.2 cannot tell apart")
     if not isinstance(values, FixedValues) or values.data.dtype != np.uint8 or values.data.shape[1:] != (16,):
         raise CorruptDataError("a blob page does not hold positions and sizes")
     pairs: npt.NDArray[np.uint64] = np.ascontiguousarray(values.data).view(np.uint64).reshape(-1, 2)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import from_values, is_fieldless, slice_leaf
+from lance_core.encoding.arrow_values import binary_to_json, from_values, is_fieldless, slice_leaf
 from lance_core.encoding.leaves import path_array
 from lance_core.encoding.repdef import Levels, Slots, check_levels, unravel
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.schema import JSON
 
 if TYPE_CHECKING:
     from lance_core.encoding.leaves import LeafPath
@@ -53,7 +54,7 @@ def to_arrow(decoded: Decoded, path: LeafPath, kind: pa.DataType, num_rows: int)
     Args:
         decoded: Rows of the leaf.
         path: The leaf.
-        kind: Arrow type of the leaf.
+        kind: Arrow type of the leaf, as it is stored.
         num_rows: Rows that must come out; in fixed-size lists of structs, items.
 
     Raises:
@@ -69,6 +70,8 @@ def to_arrow(decoded: Decoded, path: LeafPath, kind: pa.DataType, num_rows: int)
     check_levels(decoded.levels)
     slots = unravel(decoded.levels, decoded.num_slots, path.dimensions)
     leaf = from_values(decoded.values, kind, slots[0].validity, decoded.num_slots)
+    if path.leaf.logical_type == JSON:
+        leaf = binary_to_json(leaf)
     array = path_array(path, slots, leaf)
     if len(array) * path.items_per_row != num_rows:
         raise CorruptDataError(f"field {path.leaf.name!r}: a page holds {len(array)} rows instead of {num_rows}")

@@ -1,0 +1,194 @@
+"""JSONB: the binary form in which Lance keeps JSON (columns of type ``json``, extension ``lance.json``).
+
+All words are big-endian. A value is a header (u32: kind in the upper 3 bits, number of elements in the others), one
+entry (u32: type in bits 28 to 30, bytes of data in the lower 28) for each element, then the data of all elements. A
+scalar has one element; an object first the entries of its keys, in ascending order, then those of its values.
+
+| header   | kind   | | entry | element                                                                                |
+|----------|--------|-|-------|----------------------------------------------------------------------------------------|
+| 2 << 29  | object | | 0     | null                                                                                   |
+| 4 << 29  | array  | | 1     | string, UTF-8                                                                          |
+| 1 << 29  | scalar | | 2     | number                                                                                 |
+|          |        | | 3, 4  | false, true                                                                            |
+|          |        | | 5     | array or object, itself a value                                                        |
+
+The first byte of a number is its kind: 0x00 zero, 0x10, 0x20 and 0x30 not a number and infinities, 0x40, 0x50 and 0x60
+signed, unsigned and floating-point, of as many bytes as follow.
+
+Source: the Rust crate ``jsonb`` that Lance uses, and files written by pylance 14.0.2. Not supported: decimals and the
+extension types of that crate, which JSON text cannot express.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_SCALAR, _OBJECT, _ARRAY = 1, 2, 4
+_NULL, _STRING, _NUMBER, _FALSE, _TRUE, _CONTAINER = range(6)
+_KIND_SHIFT, _TYPE_SHIFT = 29, 28
+_COUNT_MASK, _SIZE_MASK = (1 << 29) - 1, (1 << 28) - 1
+_MAX_DEPTH = 200
+_MAX_INT64, _MAX_UINT64 = 2**63, 2**64
+_INTEGERS = {1: "b", 2: "h", 4: "i", 8: "q"}
+_OFFSET_FLAG = 1 << 31
+
+
+def encode_text(text: str) -> bytes:
+    """JSON text as JSONB.
+
+    Raises:
+        InvalidInputError: Not JSON, an object with a key twice, more nesting or longer strings than can be kept.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        return _encode(value, 0)
+    except (ValueError, RecursionError) as error:
+        shown = text if len(text) <= 40 else f"{text[:40]}..."
+        raise InvalidInputError(f"{shown!r} is no JSON: {error}") from error
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _encode(value: Any, depth: int) -> bytes:
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"nested more than {_MAX_DEPTH} deep")
+    if isinstance(value, dict):
+        keys = sorted(value)
+        parts = [*map(_element, keys), *(_element(value[key], depth) for key in keys)]
+        return _join(_OBJECT, len(keys), parts)
+    if isinstance(value, list):
+        return _join(_ARRAY, len(value), [_element(one, depth) for one in value])
+    return _join(_SCALAR, 0, [_element(value)])
+
+
+def _join(kind: int, count: int, parts: Iterable[tuple[int, bytes]]) -> bytes:
+    elements = list(parts)
+    if any(len(data) > _SIZE_MASK for _, data in elements):
+        raise ValueError("a string or an object of more than 256 MiB")
+    words = [kind << _KIND_SHIFT | count, *(entry << _TYPE_SHIFT | len(data) for entry, data in elements)]
+    return struct.pack(f">{len(words)}I", *words) + b"".join(data for _, data in elements)
+
+
+def _element(value: Any, depth: int = 0) -> tuple[int, bytes]:
+    if value is None:
+        return _NULL, b""
+    if isinstance(value, bool):
+        return (_TRUE if value else _FALSE), b""
+    if isinstance(value, str):
+        return _STRING, value.encode("utf-8")
+    if isinstance(value, (int, float)):
+        return _NUMBER, _number(value)
+    return _CONTAINER, _encode(value, depth + 1)
+
+
+def _number(value: float) -> bytes:
+    if isinstance(value, int) and -_MAX_INT64 <= value < _MAX_UINT64:
+        if value == 0:
+            return b"\x00"
+        bits = (~value if value < 0 else value).bit_length() + (value < 0)
+        code = next(code for size, code in _INTEGERS.items() if bits <= 8 * size)
+        return struct.pack(f">B{code}", 0x40, value) if value < 0 else struct.pack(f">B{code.upper()}", 0x50, value)
+    number = float(value)
+    if number in (float("inf"), float("-inf")):
+        return b"\x20" if number > 0 else b"\x30"
+    return struct.pack(">Bd", 0x60, number)
+
+
+def decode_text(data: bytes) -> str:
+    """JSONB as JSON text, without spaces.
+
+    Raises:
+        CorruptDataError: Not JSONB.
+        UnsupportedError: Types that JSON text cannot express.
+    """
+    try:
+        return _decode(memoryview(data), 0)
+    except (struct.error, UnicodeDecodeError, OverflowError) as error:
+        raise CorruptDataError(f"a JSON value cannot be read: {error}") from error
+
+
+def _decode(data: memoryview, depth: int) -> str:
+    if depth > _MAX_DEPTH:
+        raise CorruptDataError(f"a JSON value is nested more than {_MAX_DEPTH} deep")
+    (header,) = struct.unpack_from(">I", data)
+    kind, count = header >> _KIND_SHIFT, header & _COUNT_MASK
+    num_entries = {_SCALAR: 1, _ARRAY: count, _OBJECT: 2 * count}.get(kind)
+    if num_entries is None or 4 + 4 * num_entries > len(data):
+        raise CorruptDataError("a JSON value has an unknown header, or more elements than bytes")
+    at = 4 + 4 * num_entries
+    texts: list[str] = []
+    for entry in struct.unpack_from(f">{num_entries}I", data, 4):
+        size = entry & _SIZE_MASK
+        if entry & _OFFSET_FLAG or at + size > len(data):
+            raise CorruptDataError("an element of a JSON value reaches beyond its end")
+        texts.append(_decode_element(entry >> _TYPE_SHIFT, data[at : at + size], depth))
+        at += size
+    if at != len(data):
+        raise CorruptDataError("a JSON value has bytes behind its last element")
+    if kind == _SCALAR:
+        return texts[0]
+    if kind == _ARRAY:
+        return f"[{','.join(texts)}]"
+    pairs = zip(texts[:count], texts[count:], strict=True)
+    return f"{{{','.join(f'{key}:{value}' for key, value in pairs)}}}"
+
+
+def _decode_element(entry: int, data: memoryview, depth: int) -> str:
+    match entry:
+        case 0:
+            return "null"
+        case 1:
+            return json.dumps(str(data, "utf-8"), ensure_ascii=False)
+        case 2:
+            return _decode_number(data)
+        case 3:
+            return "false"
+        case 4:
+            return "true"
+        case 5:
+            return _decode(data, depth + 1)
+        case _:
+            raise UnsupportedError(f"JSON values with elements of type {entry} are not supported")
+
+
+def _decode_number(data: memoryview) -> str:
+    if not data:
+        raise CorruptDataError("a number of a JSON value has no bytes")
+    kind, size = data[0], len(data) - 1
+    if kind == 0x00:
+        return "0"
+    if kind in (0x10, 0x20, 0x30):
+        return "null"  # as pylance 14.0.2 does
+    if kind in (0x40, 0x50) and size in _INTEGERS:
+        code = _INTEGERS[size] if kind == 0x40 else _INTEGERS[size].upper()
+        return str(struct.unpack_from(f">{code}", data, 1)[0])
+    if kind == 0x60 and size == 8:
+        return _float_text(struct.unpack_from(">d", data, 1)[0])
+    raise UnsupportedError(f"JSON values with numbers of kind {kind:#04x} are not supported")
+
+
+def _float_text(value: float) -> str:
+    """The shortest text, with exponents as pylance writes them."""
+    if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - not a number
+        return "null"
+    digits, mark, exponent = repr(value).partition("e")
+    if exponent == "-05":
+        sign = "-" if value < 0 else ""
+        return f"{sign}0.0000{digits.lstrip('-').replace('.', '')}"
+    return f"{digits}e{exponent[0]}{exponent[1:].lstrip('0')}" if mark else digits
