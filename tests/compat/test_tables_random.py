@@ -14,11 +14,12 @@ SCHEMA = pa.schema({"id": pa.int64(), "day": pa.int32(), "text": pa.string(), "l
 class History:
     """A table on disk and the rows it should have."""
 
-    def __init__(self, place, seed, *, stable):
+    def __init__(self, place, seed, *, stable, version):
         self.place, self.random, self.next_id = place, random.Random(seed), 0
         self.rows = self.new_rows()
         tool = self.tool()
-        tool.write_dataset(self.table(self.rows), place, max_rows_per_file=97, enable_stable_row_ids=stable)
+        options = {"enable_stable_row_ids": stable, "data_storage_version": version}
+        tool.write_dataset(self.table(self.rows), place, max_rows_per_file=97, **options)
         self.kept = {1: list(self.rows)}
 
     def tool(self):
@@ -98,11 +99,11 @@ def check(history):
 
 
 @pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-def test_histories(tmp_path, seed, stable):
-    history = History(str(tmp_path / "t"), seed, stable=stable)
+@pytest.mark.parametrize(("seed", "version"), [(0, "2.2"), (1, "2.2"), (2, "2.2"), (3, "2.1"), (4, "2.0")])
+def test_histories(tmp_path, seed, version, stable):
+    history = History(str(tmp_path / "t"), seed, stable=stable, version=version)
     for _ in range(15):
         history.step()
         check(history)
-    for version, rows in history.kept.items():
-        assert by_id(lance_core.dataset(history.place, version).to_table().to_pylist()) == by_id(rows)
+    for number, rows in history.kept.items():
+        assert by_id(lance_core.dataset(history.place, number).to_table().to_pylist()) == by_id(rows)
