@@ -251,6 +251,10 @@ def _union(full: Field, ours: Field, theirs: Field) -> Field:
     return replace(full, children=tuple(kept))
 
 
+_PRIMARY_KEY = "lance-schema:unenforced-primary-key"
+"""Metadata of an Arrow field by which users declare the primary key; what pylance 14.0.2 takes for true counts."""
+
+
 def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
     metadata = {key.decode(): bytes(value) for key, value in (arrow.metadata or {}).items()}
     kind = arrow.type
@@ -274,8 +278,20 @@ def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
         metadata=metadata,
         children=tuple(children),
         extension_name=metadata.get(EXTENSION_NAME_KEY, b"").decode(),
+        unenforced_primary_key=_is_primary_key(metadata),
+        unenforced_primary_key_position=_primary_key_position(metadata),
     )
     return made, next_id
+
+
+def _is_primary_key(metadata: Mapping[str, bytes]) -> bool:
+    is_named = metadata.get(_PRIMARY_KEY, b"").lower() in {b"true", b"1", b"yes"}
+    return is_named or _primary_key_position(metadata) > 0
+
+
+def _primary_key_position(metadata: Mapping[str, bytes]) -> int:
+    text = metadata.get(f"{_PRIMARY_KEY}:position", b"")
+    return int(text) if text.isdigit() else 0
 
 
 def _json_type(kind: pa.DataType, extension: bytes | None, name: str) -> str | None:

@@ -164,10 +164,11 @@ def _overlaid(new: pa.Array, old: pa.Array, given: pa.DataType, field: Field) ->
     if not pa.types.is_struct(given):
         return new
     known = {one.name: one.type for one in given}
+    kept = dict(zip((one.name for one in old.type), old.flatten(), strict=True))  # null where the struct is
     columns = [
-        _overlaid(new.field(child.name), old.field(child.name), known[child.name], child)
+        _overlaid(new.field(child.name), kept[child.name], known[child.name], child)
         if child.name in known
-        else old.field(child.name)
+        else kept[child.name]
         for child in field.children
     ]
     mask = new.is_null() if new.null_count else None

@@ -215,3 +215,21 @@ def test_a_late_merge_of_ours_sees_inserts_of_pylance(tmp_path, other):
     result = upsert(stale.merge_insert("id")).execute(source([9, 11]))
     assert result == {"num_inserted_rows": 1, "num_updated_rows": 1, "num_deleted_rows": 0}
     assert sorted(lance.dataset(tmp_path / "t").to_table()["id"].to_pylist()) == [*range(6), 9, 10, 11]
+
+
+@pytest.mark.parametrize("value", ["true", "1", "Yes", "false", None])
+def test_primary_keys_are_declared_as_for_pylance(tmp_path, value):
+    name = "lance-schema:unenforced-primary-key"
+    metadata = {f"{name}:position": "2"} if value is None else {name: value}
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata=metadata), pa.field("b", pa.string())])
+    rows = pa.table({"id": [1], "b": ["x"]}, schema=schema)
+    seen = []
+    for module in (lance, lance_core):
+        module.write_dataset(rows, tmp_path / module.__name__)
+        field = lance_core.dataset(tmp_path / module.__name__).lance_schema.fields[0]
+        seen.append((field.unenforced_primary_key, field.unenforced_primary_key_position))
+        if value != "false":
+            assert (
+                upsert(lance.dataset(tmp_path / module.__name__).merge_insert()).execute(rows)["num_updated_rows"] == 1
+            )
+    assert seen[0] == seen[1]
