@@ -10,7 +10,7 @@ from pyspark.errors import PySparkAttributeError
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
 from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError
-from lance_core.spark.commit import find_snapshot, find_token, new_fragments, plan_write
+from lance_core.spark.commit import new_fragments, plan_write
 from lance_core.spark.options import (
     DEFAULT_BATCH_SIZE,
     ReadOptions,
@@ -19,7 +19,9 @@ from lance_core.spark.options import (
 )
 from lance_core.spark.session import register
 from lance_core.store.open import open_store
-from lance_core.table.snapshot import read_transaction
+from lance_core.table.idempotency import find_commit
+from lance_core.table.open_table import open_line
+from lance_core.table.snapshot import find_snapshot, read_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,7 +158,7 @@ def write_lance(
         enable_stable_row_ids=enable_stable_row_ids,
         storage_options=storage_options,
     )
-    store = open_store(uri, storage_options)
+    store = open_line(uri, storage_options)
     existing = find_snapshot(store) if mode == "ignore" else None
     if existing is not None:
         return _result(store, existing.version, token or "", written=False)
@@ -168,7 +170,7 @@ def write_lance(
     options = replace(options, token=token, token_after=plan.read_version)
     save_mode = "overwrite" if overwrite else "append"
     df.write.format("lance").mode(save_mode).options(**format_options(options)).save()
-    version = find_token(store, token, after=plan.read_version)
+    version = find_commit(store, token, after=plan.read_version)
     if version is None:
         message = "Spark reports that the write succeeded, but no version of the dataset carries its token"
         raise CommitOutcomeUnknownError(message, path=store.uri)

@@ -10,9 +10,7 @@ from lance_core.arguments import DEFAULT_REPLACE_RETRIES
 from lance_core.errors import (
     CommitOutcomeUnknownError,
     DatasetAlreadyExistsError,
-    DatasetNotFoundError,
     InvalidInputError,
-    VersionNotFoundError,
 )
 from lance_core.file.writer import check_schema
 from lance_core.format.file_version import resolve_version
@@ -20,12 +18,13 @@ from lance_core.format.operations import Append, Overwrite
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import Transaction
 from lance_core.spark.types import find_misfits, lance_schema
-from lance_core.store.open import open_store
 from lance_core.table.change import replace_rows
 from lance_core.table.commit import commit
+from lance_core.table.idempotency import IDEMPOTENCY_KEY, find_commit, with_key
+from lance_core.table.open_table import open_line
 from lance_core.table.predicate import make_predicate
 from lance_core.table.redo import CommitOptions
-from lance_core.table.snapshot import open_snapshot, read_transaction
+from lance_core.table.snapshot import find_snapshot, open_snapshot, read_transaction
 from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 
 WriteKind = Literal["append", "overwrite", "replace"]
 
-TOKEN_KEY = "lance_core.token"  # noqa: S105 a key of transaction properties, no secret
-# How many versions back a token is looked for when the caller does not say since when it can be there.
-TOKEN_LOOKBACK = 100
 _TOKENS = uuid.UUID("8c2f4a3e-0d1b-4d55-9a6e-6b1f6c3f7f10")
 
 
@@ -82,14 +78,14 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     if options.replace_where is not None and not overwrite:
         raise InvalidInputError("The option replace_where needs mode overwrite; append would keep the rows it names.")
     kind: WriteKind = "append" if not overwrite else "overwrite" if options.replace_where is None else "replace"
-    store = open_store(options.path, options.storage_options)
+    store = open_line(options.path, options.storage_options)
     snapshot = find_snapshot(store)
     if snapshot is None:
         version = resolve_version(options.data_storage_version).name
         fields = Schema.from_arrow(lance_schema(schema))
         check_schema(fields, version=version)
         return WritePlan(kind=kind, read_version=0, fields=fields, data_storage_version=version)
-    done = None if options.token is None else find_token(store, options.token, after=options.token_after)
+    done = None if options.token is None else find_commit(store, options.token, after=options.token_after)
     if options.mode == "create" and done is None:
         raise DatasetAlreadyExistsError("The dataset exists already; use mode append or overwrite", path=store.uri)
     fields, version = _fields(options, schema, snapshot, kind), snapshot.manifest.data_storage_version
@@ -113,38 +109,6 @@ def _fields(options: WriteOptions, schema: StructType, snapshot: Snapshot, kind:
     return table
 
 
-def find_snapshot(store: Store) -> Snapshot | None:
-    """The newest version of the dataset; None if there is none."""
-    try:
-        return open_snapshot(store)
-    except DatasetNotFoundError:
-        return None
-
-
-def find_token(store: Store, token: str, *, after: int | None) -> int | None:
-    """The version that a write with this token made.
-
-    Args:
-        store: The dataset.
-        token: Identity of the write.
-        after: Only newer versions are looked at; the newest hundred if None.
-
-    Returns:
-        Its number; None if there is no such version.
-    """
-    snapshot = find_snapshot(store)
-    newest = 0 if snapshot is None else snapshot.version
-    oldest = max(newest - TOKEN_LOOKBACK, 0) if after is None else after
-    try:
-        for version in range(newest, oldest, -1):
-            transaction = read_transaction(store, version)
-            if transaction is not None and transaction.transaction_properties.get(TOKEN_KEY) == token:
-                return version
-    except VersionNotFoundError:
-        pass  # cleaned up, and so are all before it
-    return None
-
-
 def publish(options: WriteOptions, plan: WritePlan, token: str, fragments: Sequence[Fragment]) -> None:
     """Make staged fragments visible in one new version.
 
@@ -155,14 +119,14 @@ def publish(options: WriteOptions, plan: WritePlan, token: str, fragments: Seque
         CommitConflictError: Another commit changed what this one relies on.
         CommitOutcomeUnknownError: The store left open what happened.
     """
-    store = open_store(options.path, options.storage_options)
-    version = find_token(store, token, after=plan.read_version)
+    store = open_line(options.path, options.storage_options)
+    version = find_commit(store, token, after=plan.read_version)
     if version is None:
-        properties = {**(options.transaction_properties or {}), TOKEN_KEY: token}
+        properties = with_key(options.transaction_properties, token)
         try:
             version = _commit(store, options, plan, properties, fragments).version
         except Exception as error:
-            version = find_token(store, token, after=plan.read_version)
+            version = find_commit(store, token, after=plan.read_version)
             if version is None:
                 if not isinstance(error, CommitOutcomeUnknownError):
                     remove_staged(store, fragments)
@@ -228,7 +192,7 @@ def _joining(store: Store, plan: WritePlan) -> WritePlan:
 
 def _transaction(read_version: int, operation: Operation, properties: dict[str, str]) -> Transaction:
     """One token is one transaction: a commit that finds its own uuid among the newer versions is done."""
-    identity = str(uuid.uuid5(_TOKENS, properties[TOKEN_KEY]))
+    identity = str(uuid.uuid5(_TOKENS, properties[IDEMPOTENCY_KEY]))
     return Transaction(read_version=read_version, uuid=identity, operation=operation, transaction_properties=properties)
 
 

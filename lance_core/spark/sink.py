@@ -26,7 +26,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from lance_core.errors import NotFoundError
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.commit import plan_write, publish
-from lance_core.store.open import open_store
+from lance_core.table.open_table import open_line
 from lance_core.table.stage import FileLimits, data_file_name, remove_staged, stage_fragments
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class LanceWriter(DataSourceArrowWriter):
                 store.delete([path])
 
     def _store(self) -> Store:
-        return open_store(self.options.path, self.options.storage_options)
+        return open_line(self.options.path, self.options.storage_options)
 
 
 def _file_ids(job: uuid.UUID, partition: int, attempt: int) -> Iterator[bytes]:

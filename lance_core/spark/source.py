@@ -19,20 +19,20 @@ from lance_core.spark.options import ReadOptions, WriteOptions, parse_options
 from lance_core.spark.plan import FragmentSize, plan_partitions
 from lance_core.spark.sink import LanceWriter
 from lance_core.spark.types import arrow_schema, check_readable, spark_schema
-from lance_core.store.open import open_store
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.open_files import OpenFiles
+from lance_core.table.open_table import open_line, open_version
+from lance_core.table.places import at_places
 from lance_core.table.predicate import make_predicate
-from lance_core.table.refs import get_tag
 from lance_core.table.scan import scan_fragment
 from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, plan_scan
-from lance_core.table.snapshot import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
+    from lance_core.format.base_path import BasePath
     from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
     from lance_core.table.snapshot import Snapshot
@@ -70,8 +70,8 @@ class LanceDataSource(DataSource):
 
 def find_version(options: ReadOptions) -> Snapshot:
     """Open the version that the options name."""
-    store = open_store(options.path, options.storage_options)
-    return open_snapshot(store, options.version if options.tag is None else get_tag(store, options.tag).version)
+    store = open_line(options.path, options.storage_options)
+    return open_version(store, options.version if options.tag is None else options.tag)
 
 
 def readable_schema(table: Schema, options: ReadOptions) -> StructType:
@@ -99,9 +99,15 @@ class LancePartition(InputPartition):
 
     Attributes:
         ranges: Rows [start, end) of fragments, in the order of the table.
+        uri: Address of the line of versions.
+        base_paths: Other places that files may lie in.
+        branch: Branch that the version is on; None for the main line.
     """
 
     ranges: tuple[tuple[Fragment, int, int], ...]
+    uri: str
+    base_paths: tuple[BasePath, ...] = ()
+    branch: str | None = None
 
 
 class LanceReader(DataSourceReader):
@@ -122,7 +128,9 @@ class LanceReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One partition for each task, planned by rows and bytes; see ``plan_partitions``."""
         options = self.options
-        fragments = list(find_version(options).manifest.fragments)
+        snapshot = find_version(options)
+        manifest = snapshot.manifest
+        fragments = list(manifest.fragments)
         sizes = [
             FragmentSize(num_rows=fragment.physical_rows, num_bytes=sum(f.file_size_bytes for f in fragment.files))
             for fragment in fragments
@@ -134,16 +142,20 @@ class LanceReader(DataSourceReader):
             min_partitions=options.min_partitions,
         )
         ranges = [tuple((fragments[piece.index], piece.start, piece.end) for piece in part) for part in parts]
-        return [LancePartition(ranges=part) for part in ranges or [()]]
+        return [
+            LancePartition(ranges=part, uri=snapshot.store.uri, base_paths=manifest.base_paths, branch=manifest.branch)
+            for part in ranges or [()]
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition."""
-        ranges = partition.ranges if isinstance(partition, LancePartition) else ()
-        return cast_batches(self._scan(ranges), self.schema)
+        batches = self._scan(partition) if isinstance(partition, LancePartition) else iter(())
+        return cast_batches(batches, self.schema)
 
-    def _scan(self, ranges: tuple[tuple[Fragment, int, int], ...]) -> Iterator[pa.RecordBatch]:
+    def _scan(self, partition: LancePartition) -> Iterator[pa.RecordBatch]:
         options = self.options
-        files = OpenFiles(open_store(options.path, options.storage_options))
+        line = open_line(partition.uri, options.storage_options)
+        files = OpenFiles(at_places(line, partition.base_paths, partition.branch))
         plan = plan_scan(
             self.fields,
             columns=self.schema.names,
@@ -152,5 +164,5 @@ class LanceReader(DataSourceReader):
             with_row_id=False,
             with_row_address=False,
         )
-        for fragment, start, end in ranges:
+        for fragment, start, end in partition.ranges:
             yield from scan_fragment(FragmentReader(files, fragment), plan, start=start, end=end)

@@ -18,7 +18,7 @@ from lance_core.format.base_path import BasePath
 from lance_core.format.feature_flags import Feature, check_writable
 from lance_core.format.fragment import FragmentList
 from lance_core.format.index_metadata import with_base_id
-from lance_core.format.manifest import encode_manifest_file, index_section_of, with_transaction
+from lance_core.format.manifest import index_section_of, with_transaction
 from lance_core.format.operations import Clone
 from lance_core.format.paths import (
     BASE_PREFIX,
@@ -33,9 +33,10 @@ from lance_core.format.paths import (
 )
 from lance_core.format.transaction import Transaction
 from lance_core.table.places import line_of, without_bases
+from lance_core.table.publish import create_manifest
 from lance_core.table.refs import manifest_size
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
-from lance_core.table.snapshot import Snapshot, find_newest, load_manifest, load_transaction
+from lance_core.table.snapshot import Snapshot, find_newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,37 +94,12 @@ def publish_clone(line: Store, cloned: tuple[Manifest, bytes]) -> Snapshot:
     line = without_bases(line)
     if find_newest(line).newest is not None:
         raise DatasetAlreadyExistsError("there is a dataset already", path=line.uri)
-    path = manifest_path(manifest.version, ManifestNaming.V2)
     traces = [transaction_path(manifest.transaction_file)]
     line.put(traces[0], record)
-    try:
-        is_ours = line.put_if_absent(path, encode_manifest_file(manifest))
-    except Exception as error:  # noqa: BLE001 whatever it was, find out what happened
-        is_ours = _is_written(line, manifest, error)
-    if not is_ours:
+    if not create_manifest(line, manifest, ManifestNaming.V2):
         line.delete(traces)
         raise DatasetAlreadyExistsError("another writer was faster to make a dataset here", path=line.uri)
     return Snapshot(store=line, manifest=manifest)
-
-
-def _is_written(line: Store, manifest: Manifest, error: Exception) -> bool:
-    """Find out whether it was we who created the version."""
-    try:
-        found = load_transaction(line, load_manifest(line, manifest.version))
-    except VersionNotFoundError:
-        if isinstance(error, TimeoutError | ConnectionError):
-            raise _unknown(line, manifest) from error
-        raise error from None
-    except Exception:  # noqa: BLE001 whatever it was, nothing is known
-        raise _unknown(line, manifest) from error
-    ours = manifest.inline_transaction()
-    return found is not None and ours is not None and found.uuid == ours.uuid
-
-
-def _unknown(line: Store, manifest: Manifest) -> CommitOutcomeUnknownError:
-    return CommitOutcomeUnknownError(
-        f"the store failed while version {manifest.version} was written; whether it is there is unknown", path=line.uri
-    )
 
 
 def shallow_clone(source: Snapshot, target: Store, *, uuid: str, runtime: Runtime = SYSTEM_RUNTIME) -> Snapshot:

@@ -18,29 +18,29 @@ from lance_core.errors import (
     CommitConflictError,
     CommitContentionError,
     CommitOutcomeUnknownError,
-    CorruptDataError,
     DatasetAlreadyExistsError,
     DatasetNotFoundError,
+    InvalidInputError,
     NotFoundError,
-    UnsafeStoreError,
     VersionNotFoundError,
 )
 from lance_core.format import feature_flags
-from lance_core.format.manifest import Manifest, encode_manifest_file, with_transaction
-from lance_core.format.operations import Append, Delete, Operation, Overwrite, Restore, Rewrite, operation_name
+from lance_core.format.manifest import Manifest, with_transaction
+from lance_core.format.operations import Delete, Operation, Overwrite, Restore, Rewrite, operation_name
 from lance_core.format.paths import (
+    DETACHED_BIT,
     LATEST_VERSION_HINT,
     ManifestNaming,
-    data_file_path,
     deletion_file_path,
     manifest_path,
     transaction_path,
 )
 from lance_core.table.apply import apply, common_file_version, empty_manifest, with_fragment_ids
-from lance_core.table.apply_settings import add_bases
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
-from lance_core.table.places import line_of, object_sizes, with_bases
+from lance_core.table.idempotency import find_commit, key_of
+from lance_core.table.places import line_of, with_bases
+from lance_core.table.publish import brought_fragments, check_files, create_manifest, outcome_unknown
 from lance_core.table.rebase import covers_deletions, rebase_deletions
 from lance_core.table.refs import list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
@@ -54,9 +54,6 @@ from lance_core.table.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lance_core.format.fragment import Fragment
     from lance_core.format.transaction import Transaction
     from lance_core.store.base import Store
 
@@ -84,7 +81,8 @@ def commit(
 ) -> Snapshot:
     """Make a new version of a table.
 
-    Committing one transaction (that is, one uuid) again returns the version that it made the first time.
+    Committing one transaction (that is, one uuid) again returns the version that it made the first time. So does
+    committing one with the same idempotency key (see `lance_core.table.idempotency`).
 
     Args:
         store: Where the table lies.
@@ -186,7 +184,7 @@ class _Committer:
     def _remove_leftovers(self, committed: Transaction) -> None:
         """Remove what earlier attempts wrote and the one that landed does not use."""
         used = {transaction_path(committed.file_name)}
-        for fragment in _brought_fragments(committed.operation):
+        for fragment in brought_fragments(committed.operation):
             if fragment.deletion_file is not None and fragment.deletion_file.base_id is None:
                 used.add(deletion_file_path(fragment.id, fragment.deletion_file))
         self.traces = [path for path in self.traces if path not in used]
@@ -218,7 +216,9 @@ class _Committer:
             base = latest
         feature_flags.check_writable(base.writer_feature_flags, path=self.store.uri)
         transaction = self._on_top_of(base)
-        self._check_files(base)
+        if not self.files_checked:
+            check_files(self.store, self.operation, base)
+            self.files_checked = True
         manifest = self._publish(base, transaction, versions.naming)
         if manifest is None:
             return None
@@ -256,15 +256,25 @@ class _Committer:
     def _catch_up(self, latest: Manifest, naming: ManifestNaming) -> int | None:
         """Judge what was committed since; the version that is ours, if our own commit is among it."""
         read_version = self.transaction.read_version
+        if read_version & DETACHED_BIT:
+            raise InvalidInputError(
+                "what was worked out on a detached version can only be committed detached", path=self.store.uri
+            )
         if read_version > latest.version:
             raise VersionNotFoundError(
                 f"the transaction read version {read_version}, the newest is {latest.version}", path=self.store.uri
             )
         if isinstance(self.operation, Overwrite) and not read_version:
             return self._created_by_us()
+        if isinstance(self.operation, Overwrite) and self.checked == read_version:
+            # An overwrite is often worked out without a look at the table, so its read version tells little.
+            key = key_of(self.transaction)
+            done = None if key is None else find_commit(self.store, key)
+            if done is not None:
+                return done
         for version in range(self.checked + 1, latest.version + 1):
             theirs = self._committed(version, latest, naming)
-            if theirs.uuid == self.transaction.uuid:
+            if self._is_ours(theirs):
                 return version
             self._judge(theirs, version)
             self.checked = version
@@ -275,9 +285,18 @@ class _Committer:
     def _created_by_us(self) -> int:
         with suppress(VersionNotFoundError):
             first = load_transaction(self.store, load_manifest(self.store, 1))
-            if first is not None and first.uuid == self.transaction.uuid:
+            if first is not None and self._is_ours(first):
                 return 1
+        key = key_of(self.transaction)
+        version = None if key is None else find_commit(self.store, key)
+        if version is not None:
+            return version
         raise DatasetAlreadyExistsError("there is a dataset here already", path=self.store.uri)
+
+    def _is_ours(self, theirs: Transaction) -> bool:
+        """Whether another attempt, perhaps of another process, has done the work already."""
+        key = key_of(self.transaction)
+        return theirs.uuid == self.transaction.uuid or (key is not None and key_of(theirs) == key)
 
     def _committed(self, version: int, latest: Manifest, naming: ManifestNaming) -> Transaction:
         try:
@@ -330,18 +349,6 @@ class _Committer:
 
     # ------------------------------------------------------------------------------------------------------ publishing
 
-    def _check_files(self, base: Manifest) -> None:
-        """Make sure that the files we bring exist: a clean-up may have taken them for garbage."""
-        if self.files_checked:
-            return
-        files = list(_new_files(self.operation, base))
-        bases = _bases_with(self.operation, base)
-        sizes = object_sizes(with_bases(self.store, bases), [path for path, _ in files])
-        for (path, size), found in zip(files, sizes, strict=True):
-            if size and found != size:
-                raise CorruptDataError(f"the transaction says {size} bytes, the file has {found}", path=path)
-        self.files_checked = True
-
     def _publish(self, base: Manifest, transaction: Transaction, naming: ManifestNaming) -> Manifest | None:
         """Write transaction and manifest; None if the version was taken by another writer."""
         operation = transaction.operation
@@ -359,32 +366,10 @@ class _Committer:
         if path not in self.traces or isinstance(operation, Rewrite):
             self.traces.append(path)
             self.store.put(path, record)
-        data = encode_manifest_file(manifest)
-        return manifest if self._create(manifest_path(manifest.version, naming), data, manifest.version) else None
-
-    def _create(self, path: str, data: bytes, version: int) -> bool:
-        """Create the manifest file: won, lost, or find out."""
-        try:
-            return self.store.put_if_absent(path, data)
-        except UnsafeStoreError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it was, find out what happened
-            try:
-                committed = load_transaction(self.store, load_manifest(self.store, version))
-            except VersionNotFoundError:
-                if isinstance(error, TimeoutError | ConnectionError):
-                    raise self._unknown(version) from error  # the request may still be on its way
-                raise error from None
-            except Exception:  # noqa: BLE001 - likewise
-                raise self._unknown(version) from error
-            return committed is not None and committed.uuid == self.transaction.uuid
+        return manifest if create_manifest(self.store, manifest, naming) else None
 
     def _unknown(self, version: int) -> CommitOutcomeUnknownError:
-        return CommitOutcomeUnknownError(
-            f"the store failed while version {version} was written, and whether it was written is unknown; nothing "
-            f"was deleted. Committing the same transaction (uuid {self.transaction.uuid}) again is safe",
-            path=self.store.uri,
-        )
+        return outcome_unknown(self.store, version, self.transaction.uuid)
 
     def _write_hint(self, version: int) -> None:
         """Tell pylance where to begin looking; it does so on local file systems only, and does not rely on it."""
@@ -430,32 +415,3 @@ class _Committer:
         branch = line_of(self.store)[1]
         is_tagged = any(tag.version == before and tag.branch == branch for tag in list_tags_strictly(self.store))
         return True if before in numbers and not is_tagged else None
-
-
-def _new_files(operation: Operation, base: Manifest) -> Iterator[tuple[str, int]]:
-    """Path and size (0 if not recorded) of each file that an operation adds."""
-    known = None if isinstance(operation, Append | Overwrite | Rewrite) else base.fragments
-    for fragment in _brought_fragments(operation):
-        before = None if known is None else known.find(fragment.id)
-        old_files = () if before is None else before.files
-        for file in fragment.files:
-            if file not in old_files:
-                yield data_file_path(file), file.file_size_bytes
-        deletion_file = fragment.deletion_file
-        if deletion_file is not None and (before is None or deletion_file != before.deletion_file):
-            yield deletion_file_path(fragment.id, deletion_file), 0
-
-
-def _bases_with(operation: Operation, base: Manifest) -> Manifest:
-    """The version with the base paths that an operation brings along."""
-    if not isinstance(operation, Overwrite) or not operation.initial_bases:
-        return base
-    return replace(base, base_paths=add_bases(base.base_paths, operation.initial_bases))
-
-
-def _brought_fragments(operation: Operation) -> Iterator[Fragment]:
-    for name in ("fragments", "updated_fragments", "new_fragments"):
-        yield from getattr(operation, name, ())
-    if isinstance(operation, Rewrite):
-        for group in operation.groups:
-            yield from group.new_fragments

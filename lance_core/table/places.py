@@ -272,13 +272,16 @@ def check_base_address(path: str, *, dataset: str) -> None:
 
 def with_bases(store: Store, manifest: Manifest) -> Store:
     """The store that finds all files of a version; itself if it does already, or if they all lie in the line."""
+    return at_places(store, manifest.base_paths, manifest.branch)
+
+
+def at_places(store: Store, bases: tuple[BasePath, ...], branch: str | None) -> Store:
+    """As `with_bases`, for the base paths and the branch of a version."""
     if isinstance(store, BasedStore):
-        if store.bases == manifest.base_paths and store.branch == manifest.branch:
+        if store.bases == bases and store.branch == branch:
             return store
-        return BasedStore(store.line, store.settings, manifest.base_paths, manifest.branch)
-    if not manifest.base_paths:
-        return store
-    return BasedStore(store, PlaceSettings(), manifest.base_paths, manifest.branch)
+        return BasedStore(store.line, store.settings, bases, branch)
+    return BasedStore(store, PlaceSettings(), bases, branch) if bases else store
 
 
 def without_bases(store: Store) -> Store:

@@ -209,13 +209,13 @@ def load_transaction(store: Store, manifest: Manifest) -> Transaction | None:
         return None
 
 
-def read_transaction(store: Store, version: int) -> Transaction | None:
-    """The transaction that made a version; None if its writer left none.
+def read_transaction(store: Store, version: int, *, naming: ManifestNaming | None = None) -> Transaction | None:
+    """The transaction that made a version; None if its writer left none. Arguments as in `load_manifest`.
 
     Raises:
         VersionNotFoundError: There is no such version.
     """
-    return load_transaction(store, load_manifest(store, version))
+    return load_transaction(store, load_manifest(store, version, naming=naming))
 
 
 def _candidates(version: int, naming: ManifestNaming | None) -> tuple[ManifestNaming, ...]:

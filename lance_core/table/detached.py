@@ -1,0 +1,70 @@
+"""Detached versions: commits beside the line of versions, opened by number only.
+
+Their numbers are random with the highest bit set, so they are never the newest and never listed; nothing conflicts
+with them. Clean-up keeps them and their files.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lance_core.errors import CommitContentionError, CommitOutcomeUnknownError, UnsupportedError
+from lance_core.format.feature_flags import check_writable
+from lance_core.format.manifest import with_transaction
+from lance_core.format.operations import Restore, Rewrite
+from lance_core.format.paths import DETACHED_BIT, ManifestNaming, transaction_path
+from lance_core.table.apply import apply, with_fragment_ids
+from lance_core.table.places import without_bases
+from lance_core.table.publish import check_files, create_manifest
+from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
+from lance_core.table.snapshot import Snapshot, load_manifest
+
+if TYPE_CHECKING:
+    from lance_core.format.transaction import Transaction
+    from lance_core.store.base import Store
+
+_ATTEMPTS = 3
+
+
+def commit_detached(store: Store, transaction: Transaction, *, runtime: Runtime = SYSTEM_RUNTIME) -> Snapshot:
+    """Make a detached version on top of the transaction's read version, which may be detached, too.
+
+    Args:
+        store: The line of versions.
+        transaction: What to do.
+        runtime: Clock and chance.
+
+    Raises:
+        UnsupportedError: There is no dataset yet: a detached version cannot be the first.
+        VersionNotFoundError: There is no such read version.
+        CommitOutcomeUnknownError: The store leaves open whether the commit landed.
+        NotFoundError: A file that the transaction adds does not exist.
+    """
+    if not transaction.read_version:
+        raise UnsupportedError("a detached commit cannot create a dataset", path=store.uri)
+    base = load_manifest(store, transaction.read_version)
+    check_writable(base.writer_feature_flags, path=store.uri)
+    operation = transaction.operation
+    restored = load_manifest(store, operation.version) if isinstance(operation, Restore) else None
+    if isinstance(operation, Rewrite):
+        transaction = replace(transaction, operation=with_fragment_ids(operation, base))
+    check_files(store, operation, base)
+    line = without_bases(store)
+    path = transaction_path(transaction.file_name)
+    try:
+        for _ in range(_ATTEMPTS):
+            version = runtime.random_u63() | DETACHED_BIT
+            manifest = apply(base, transaction, version=version, now=runtime.now(), restored=restored)
+            manifest, record = with_transaction(manifest, transaction)
+            line.put(path, record)
+            if create_manifest(line, manifest, ManifestNaming.V2):
+                return Snapshot(store=store, manifest=manifest)
+    except CommitOutcomeUnknownError:
+        raise
+    except Exception:
+        with suppress(Exception):
+            line.delete([path])
+        raise
+    raise CommitContentionError("random version numbers were taken several times in a row", path=store.uri)

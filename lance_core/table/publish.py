@@ -1,0 +1,118 @@
+"""Steps that every new version takes, whichever line it is on: look at its files, create its manifest, be sure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lance_core.errors import CommitOutcomeUnknownError, CorruptDataError, UnsafeStoreError, VersionNotFoundError
+from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.operations import Append, DataReplacement, Operation, Overwrite, Rewrite
+from lance_core.format.paths import ManifestNaming, data_file_path, deletion_file_path, manifest_path
+from lance_core.table.apply_settings import add_bases
+from lance_core.table.places import object_sizes, with_bases
+from lance_core.table.snapshot import load_manifest, load_transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.manifest import Manifest
+    from lance_core.store.base import Store
+
+
+def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) -> bool:
+    """Create the manifest file of a version: won, lost, or find out.
+
+    Args:
+        store: The line of versions.
+        manifest: The version, with its transaction.
+        naming: How manifest files are named.
+
+    Returns:
+        False if another writer was faster.
+
+    Raises:
+        CommitOutcomeUnknownError: The store leaves open whether the file was created.
+        UnsafeStoreError: The store cannot let exactly one writer win.
+    """
+    transaction = manifest.inline_transaction()
+    uuid = _uuid_of(manifest) if transaction is None else transaction.uuid
+    try:
+        return store.put_if_absent(manifest_path(manifest.version, naming), encode_manifest_file(manifest))
+    except UnsafeStoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 whatever it was, find out what happened
+        try:
+            committed = load_transaction(store, load_manifest(store, manifest.version))
+        except VersionNotFoundError:
+            if isinstance(error, TimeoutError | ConnectionError):
+                raise outcome_unknown(store, manifest.version, uuid) from error  # the request may still be on its way
+            raise error from None
+        except Exception:  # noqa: BLE001 likewise
+            raise outcome_unknown(store, manifest.version, uuid) from error
+        return committed is not None and committed.uuid == uuid
+
+
+def outcome_unknown(store: Store, version: int, uuid: str) -> CommitOutcomeUnknownError:
+    """The error that says that a commit may have landed or not."""
+    return CommitOutcomeUnknownError(
+        f"the store failed while version {version} was written, and whether it was written is unknown; nothing "
+        f"was deleted. Committing the same transaction (uuid {uuid}) again is safe",
+        path=store.uri,
+    )
+
+
+def _uuid_of(manifest: Manifest) -> str:
+    """The uuid of a transaction that is too large for the manifest; the name of its file has it."""
+    return manifest.transaction_file.partition("-")[2].removesuffix(".txn")
+
+
+def check_files(store: Store, operation: Operation, base: Manifest) -> None:
+    """Make sure that the files an operation brings exist: a clean-up may have taken them for garbage.
+
+    Args:
+        store: The line of versions.
+        operation: What is about to be committed.
+        base: The version it builds on.
+
+    Raises:
+        NotFoundError: A file is not there.
+        CorruptDataError: A file has another size than the operation says.
+    """
+    files = list(_new_files(operation, base))
+    bases = base
+    if isinstance(operation, Overwrite) and operation.initial_bases:
+        bases = replace(base, base_paths=add_bases(base.base_paths, operation.initial_bases))
+    sizes = object_sizes(with_bases(store, bases), [path for path, _ in files])
+    for (path, size), found in zip(files, sizes, strict=True):
+        if size and found != size:
+            raise CorruptDataError(f"the transaction says {size} bytes, the file has {found}", path=path)
+
+
+def brought_fragments(operation: Operation) -> Iterator[Fragment]:
+    """All fragments that an operation adds or changes."""
+    for name in ("fragments", "updated_fragments", "new_fragments"):
+        yield from getattr(operation, name, ())
+    if isinstance(operation, Rewrite):
+        for group in operation.groups:
+            yield from group.new_fragments
+
+
+def _new_files(operation: Operation, base: Manifest) -> Iterator[tuple[str, int]]:
+    """Path and size (0 if not recorded) of each file that an operation adds."""
+    if isinstance(operation, DataReplacement):
+        yield from ((data_file_path(file), file.file_size_bytes) for _, file in operation.replacements)
+    brought = list(brought_fragments(operation))
+    known: dict[int, Fragment] = {}
+    if not isinstance(operation, Append | Overwrite | Rewrite):
+        known = {fragment.id: fragment for fragment in base.fragments.select([fragment.id for fragment in brought])}
+    for fragment in brought:
+        before = known.get(fragment.id)
+        old_files = () if before is None else before.files
+        for file in fragment.files:
+            if file not in old_files:
+                yield data_file_path(file), file.file_size_bytes
+        deletion_file = fragment.deletion_file
+        if deletion_file is not None and (before is None or deletion_file != before.deletion_file):
+            yield deletion_file_path(fragment.id, deletion_file), 0
