@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError, UnsupportedError
@@ -122,6 +122,19 @@ def point_in_time(time: datetime | str) -> datetime:
         return parsed.astimezone(UTC)
     except (AttributeError, ValueError, OverflowError, OSError) as error:
         raise InvalidInputError(f"{time!r} is no point in time, such as a datetime or '2026-01-31 12:00:00'") from error
+
+
+def seconds_of(timeout: timedelta | None) -> float:
+    """Seconds of a time limit; None is no limit.
+
+    Raises:
+        InvalidInputError: Not a positive duration.
+    """
+    if timeout is None:
+        return float("inf")
+    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(f"a timeout is a positive timedelta or None, not {timeout!r}")
+    return timeout.total_seconds()
 
 
 def check_mode(mode: str) -> None:

@@ -26,7 +26,7 @@ from lance_core.table.open_files import OpenFiles
 from lance_core.table.open_table import find_version_as_of, open_line, open_version
 from lance_core.table.places import PlaceSettings, finds_same_files, with_settings
 from lance_core.table.refs import resolve
-from lance_core.table.snapshot import Snapshot, find_newest
+from lance_core.table.snapshot import Snapshot, newest_version
 from lance_core.table.statistics import table_statistics
 from lance_core.tags import Tags
 
@@ -147,7 +147,7 @@ class LanceDataset:
     @property
     def latest_version(self) -> int:
         """Number of the newest version there is now."""
-        return find_newest(self.snapshot.store).numbers[-1]
+        return newest_version(self.snapshot.store)
 
     @property
     def branch(self) -> str | None:
@@ -229,6 +229,9 @@ class LanceDataset:
     # -------------------------------------------------------------------------------------------------- history
 
     versions = history.versions
+    version_refs = history.version_refs
+    get_version = history.get_version
+    migrate_manifest_paths_v2 = history.migrate_manifest_paths_v2
     checkout_version = history.checkout_version
     checkout_latest = history.checkout_latest
     restore = history.restore
@@ -268,7 +271,10 @@ class LanceDataset:
     replace_field_metadata = evolving.replace_field_metadata
     update_field_metadata = evolving.update_field_metadata
     commit = staticmethod(committing.commit)
+    commit_batch = staticmethod(committing.commit_batch)
+    find_commit = committing.find_commit
     update_config = settings.update_config
+    delete_config_keys = settings.delete_config_keys
     update_metadata = settings.update_metadata
     update_schema_metadata = settings.update_schema_metadata
 

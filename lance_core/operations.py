@@ -5,12 +5,20 @@ from __future__ import annotations
 import uuid as uuid_module
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from lance_core.base_paths import DatasetBasePath
+from lance_core.base_paths import from_public as from_public_bases
+from lance_core.base_paths import to_public as to_public_base
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format import operations as inner
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import Transaction as InnerTransaction
 from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
+from lance_core.indices import Index
+from lance_core.indices import from_public as from_public_index
+from lance_core.indices import to_public as to_public_index
+from lance_core.table.apply_settings import add_bases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.format.base_path import BasePath
     from lance_core.format.fragment import DataFile, Fragment
 
 _UPDATE_MODES = {"rewrite_rows": inner.UpdateMode.REWRITE_ROWS, "rewrite_columns": inner.UpdateMode.REWRITE_COLUMNS}
@@ -51,6 +60,7 @@ class LanceOperation:
 
         new_schema: pa.Schema | Schema
         fragments: Sequence[FragmentMetadata]
+        initial_bases: Sequence[DatasetBasePath] | None = None
 
     @dataclass(frozen=True)
     class RewriteGroup:
@@ -60,11 +70,21 @@ class LanceOperation:
         new_fragments: Sequence[FragmentMetadata]
 
     @dataclass(frozen=True)
+    class RewrittenIndex:
+        """An index whose files were rewritten for the new places of the rows."""
+
+        old_id: str
+        new_id: str
+        new_details_type_url: str
+        new_details_value: bytes
+        new_index_version: int
+
+    @dataclass(frozen=True)
     class Rewrite(BaseOperation):
         """Lay out rows anew; index files cannot be rewritten along with it."""
 
         groups: Sequence[LanceOperation.RewriteGroup]
-        rewritten_indices: Sequence[Any] = ()
+        rewritten_indices: Sequence[LanceOperation.RewrittenIndex] = ()
 
     @dataclass(frozen=True)
     class Merge(BaseOperation):
@@ -90,6 +110,65 @@ class LanceOperation:
         fields_modified: Sequence[int] = ()
         fields_for_preserving_frag_bitmap: Sequence[int] = ()
         update_mode: str = ""
+        updated_fragment_offsets: Mapping[int, bytes] | None = None
+
+    @dataclass(frozen=True)
+    class DataReplacementGroup:
+        """A fragment and the file that its columns come from now."""
+
+        fragment_id: int
+        new_file: DataFile
+
+    @dataclass(frozen=True)
+    class DataReplacement(BaseOperation):
+        """Put columns into new data files of the same rows."""
+
+        replacements: Sequence[LanceOperation.DataReplacementGroup]
+
+    @dataclass(frozen=True)
+    class CreateIndex(BaseOperation):
+        """Add and remove index entries; the files of indices are made by other tools."""
+
+        new_indices: Sequence[Index]
+        removed_indices: Sequence[Index]
+
+    @dataclass(frozen=True)
+    class UpdateMap:
+        """Changes to a map: new values (None removes a key), or with ``replace`` all that it holds."""
+
+        updates: Mapping[str, str | None]
+        replace: bool = False
+
+    @dataclass(frozen=True)
+    class UpdateConfig(BaseOperation):
+        """Change settings, the free text about the table, or metadata of the schema or of fields (by field id)."""
+
+        config_updates: LanceOperation.UpdateMap | None = None
+        table_metadata_updates: LanceOperation.UpdateMap | None = None
+        schema_metadata_updates: LanceOperation.UpdateMap | None = None
+        field_metadata_updates: Mapping[int, LanceOperation.UpdateMap] | None = None
+
+    @dataclass(frozen=True)
+    class ReserveFragments(BaseOperation):
+        """Set fragment ids aside. Not in pylance."""
+
+        num_fragments: int
+
+    @dataclass(frozen=True)
+    class UpdateBases(BaseOperation):
+        """Add base paths. Not in pylance."""
+
+        new_bases: Sequence[DatasetBasePath]
+
+    @dataclass(frozen=True)
+    class Clone(BaseOperation):
+        """First version of a branch or clone; made by `LanceDataset.create_branch` and the clones, not by commits."""
+
+        is_shallow: bool
+        ref_name: str | None
+        ref_version: int
+        ref_path: str
+        branch_name: str | None
 
     @dataclass(frozen=True)
     class Project(BaseOperation):
@@ -97,19 +176,6 @@ class LanceOperation:
 
         schema: Schema
         preserves_nullability: bool = False
-
-    @dataclass(frozen=True)
-    class DataReplacementGroup:
-        """A fragment and the file that holds columns of it from now on."""
-
-        fragment_id: int
-        new_file: DataFile
-
-    @dataclass(frozen=True)
-    class DataReplacement(BaseOperation):
-        """Put new data files in the places of others with the same fields."""
-
-        replacements: Sequence[LanceOperation.DataReplacementGroup]
 
 
 @dataclass(frozen=True)
@@ -173,6 +239,52 @@ def _public(fragments: Iterable[Fragment]) -> list[FragmentMetadata]:
     return [to_metadata(fragment) for fragment in fragments]
 
 
+def _bases(bases: Sequence[DatasetBasePath] | None) -> tuple[BasePath, ...]:
+    return from_public_bases(bases or (), dataset="", storage_options=None)
+
+
+def _public_bases(bases: Iterable[BasePath]) -> list[DatasetBasePath]:
+    return [to_public_base(base) for base in bases]
+
+
+def _map(update: LanceOperation.UpdateMap | None) -> inner.UpdateMap | None:
+    return None if update is None else inner.UpdateMap(update_entries=dict(update.updates), replace=update.replace)
+
+
+def _public_map(update: inner.UpdateMap | None) -> LanceOperation.UpdateMap | None:
+    return None if update is None else LanceOperation.UpdateMap(dict(update.update_entries), update.replace)
+
+
+def _update_config(operation: LanceOperation.UpdateConfig) -> inner.UpdateConfig:
+    fields = {field_id: _map(update) for field_id, update in (operation.field_metadata_updates or {}).items()}
+    return inner.UpdateConfig(
+        config_updates=_map(operation.config_updates),
+        table_metadata_updates=_map(operation.table_metadata_updates),
+        schema_metadata_updates=_map(operation.schema_metadata_updates),
+        field_metadata_updates={field_id: update for field_id, update in fields.items() if update is not None},
+    )
+
+
+def _update_config_from_inner(operation: inner.UpdateConfig) -> LanceOperation.UpdateConfig:
+    fields = {field_id: _public_map(update) for field_id, update in operation.field_metadata_updates.items()}
+    return LanceOperation.UpdateConfig(
+        config_updates=_public_map(operation.config_updates),
+        table_metadata_updates=_public_map(operation.table_metadata_updates),
+        schema_metadata_updates=_public_map(operation.schema_metadata_updates),
+        field_metadata_updates={field_id: update for field_id, update in fields.items() if update is not None} or None,
+    )
+
+
+def _rewritten(index: inner.RewrittenIndex) -> LanceOperation.RewrittenIndex:
+    return LanceOperation.RewrittenIndex(
+        old_id=str(UUID(bytes=index.old_id)),
+        new_id=str(UUID(bytes=index.new_id)),
+        new_details_type_url=index.type_url or "",
+        new_details_value=index.details,
+        new_index_version=index.index_version,
+    )
+
+
 def _schema(schema: pa.Schema | Schema) -> Schema:
     return schema if isinstance(schema, Schema) else Schema.from_arrow(schema)
 
@@ -198,6 +310,7 @@ def _update(operation: LanceOperation.Update) -> inner.Update:
         fields_modified=tuple(operation.fields_modified),
         fields_for_preserving_frag_bitmap=tuple(operation.fields_for_preserving_frag_bitmap),
         update_mode=_UPDATE_MODES[mode],
+        updated_fragment_offsets=dict(operation.updated_fragment_offsets or {}),
     )
 
 
@@ -209,6 +322,7 @@ def _update_from_inner(operation: inner.Update) -> LanceOperation.Update:
         fields_modified=list(operation.fields_modified),
         fields_for_preserving_frag_bitmap=list(operation.fields_for_preserving_frag_bitmap),
         update_mode=operation.update_mode.name.lower(),
+        updated_fragment_offsets=dict(operation.updated_fragment_offsets) or None,
     )
 
 
@@ -219,7 +333,12 @@ _TO_INNER: dict[type, Callable[[Any], inner.Operation]] = {
         deleted_fragment_ids=tuple(op.deleted_fragment_ids),
         predicate=op.predicate,
     ),
-    LanceOperation.Overwrite: lambda op: inner.Overwrite(fragments=_inner(op.fragments), schema=_schema(op.new_schema)),
+    LanceOperation.Overwrite: lambda op: inner.Overwrite(
+        fragments=_inner(op.fragments),
+        schema=_schema(op.new_schema),
+        # The file of the transaction says what the table gets, so the numbers are fixed here.
+        initial_bases=add_bases((), _bases(op.initial_bases)),
+    ),
     LanceOperation.Rewrite: _rewrite,
     LanceOperation.Merge: lambda op: inner.Merge(
         fragments=_inner(op.fragments),
@@ -229,9 +348,16 @@ _TO_INNER: dict[type, Callable[[Any], inner.Operation]] = {
     LanceOperation.Restore: lambda op: inner.Restore(version=op.version),
     LanceOperation.Update: _update,
     LanceOperation.Project: lambda op: inner.Project(schema=op.schema, preserves_nullability=op.preserves_nullability),
+    LanceOperation.UpdateConfig: _update_config,
     LanceOperation.DataReplacement: lambda op: inner.DataReplacement(
         replacements=tuple((one.fragment_id, one.new_file) for one in op.replacements)
     ),
+    LanceOperation.CreateIndex: lambda op: inner.CreateIndex(
+        new_indices=tuple(from_public_index(one) for one in op.new_indices),
+        removed_indices=tuple(from_public_index(one) for one in op.removed_indices),
+    ),
+    LanceOperation.ReserveFragments: lambda op: inner.ReserveFragments(num_fragments=op.num_fragments),
+    LanceOperation.UpdateBases: lambda op: inner.UpdateBases(new_bases=_bases(op.new_bases)),
     inner.UpdateConfig: lambda op: op,
     inner.ReserveFragments: lambda op: op,
 }
@@ -241,15 +367,27 @@ _FROM_INNER: dict[type, Callable[[Any], LanceOperation.BaseOperation]] = {
     inner.Delete: lambda op: LanceOperation.Delete(
         _public(op.updated_fragments), list(op.deleted_fragment_ids), op.predicate
     ),
-    inner.Overwrite: lambda op: LanceOperation.Overwrite(op.schema, _public(op.fragments)),
+    inner.Overwrite: lambda op: LanceOperation.Overwrite(
+        op.schema, _public(op.fragments), _public_bases(op.initial_bases) or None
+    ),
     inner.Rewrite: lambda op: LanceOperation.Rewrite(
-        [LanceOperation.RewriteGroup(_public(one.old_fragments), _public(one.new_fragments)) for one in op.groups]
+        [LanceOperation.RewriteGroup(_public(one.old_fragments), _public(one.new_fragments)) for one in op.groups],
+        [_rewritten(one) for one in op.rewritten_indices],
     ),
     inner.Merge: lambda op: LanceOperation.Merge(_public(op.fragments), op.schema, op.preserves_nullability),
-    inner.DataReplacement: lambda op: LanceOperation.DataReplacement(
-        [LanceOperation.DataReplacementGroup(*one) for one in op.replacements]
-    ),
     inner.Restore: lambda op: LanceOperation.Restore(op.version),
     inner.Update: _update_from_inner,
+    inner.UpdateConfig: _update_config_from_inner,
+    inner.DataReplacement: lambda op: LanceOperation.DataReplacement(
+        [LanceOperation.DataReplacementGroup(fragment_id, file) for fragment_id, file in op.replacements]
+    ),
+    inner.CreateIndex: lambda op: LanceOperation.CreateIndex(
+        [to_public_index(one) for one in op.new_indices], [to_public_index(one) for one in op.removed_indices]
+    ),
+    inner.ReserveFragments: lambda op: LanceOperation.ReserveFragments(op.num_fragments),
+    inner.UpdateBases: lambda op: LanceOperation.UpdateBases(_public_bases(op.new_bases)),
+    inner.Clone: lambda op: LanceOperation.Clone(
+        op.is_shallow, op.ref_name, op.ref_version, op.ref_path, op.branch_name
+    ),
     inner.Project: lambda op: LanceOperation.Project(op.schema, op.preserves_nullability),
 }

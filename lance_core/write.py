@@ -20,6 +20,7 @@ from lance_core.fragment import FragmentMetadata, to_metadata
 from lance_core.table.apply_settings import add_bases
 from lance_core.table.change import removing_staged
 from lance_core.table.commit import commit
+from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_line, open_version
 from lance_core.table.redo import new_transaction
@@ -56,6 +57,7 @@ def write_dataset(
     target_bases: Sequence[str] | None = None,
     target_all_bases: bool | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    idempotency_key: str | None = None,
     **unsupported: Any,
 ) -> LanceDataset:
     """Write data as a new version of a dataset.
@@ -82,6 +84,8 @@ def write_dataset(
         target_bases: Names or addresses of such places that the data files of this write go to, in turn.
         target_all_bases: The data files go to the dataset itself and all such places, in turn.
         base_store_params: Settings for such places, by their address.
+        idempotency_key: Identity of the work: if one of the newest hundred versions carries it, nothing is written
+            and that version is returned. Not in pylance.
         **unsupported: Arguments of pylance that lance_core does not have; they must be None.
 
     Returns:
@@ -97,6 +101,15 @@ def write_dataset(
     limits = file_limits(max_rows_per_file, max_bytes_per_file)
     address, storage_options = place_of(uri, storage_options)
     store, existing = _open_for_writing(address, storage_options, branch, base_store_params)
+    if existing is not None and idempotency_key is not None:
+        done = find_commit(store, idempotency_key)
+        if done is not None:
+            return LanceDataset(
+                store.uri,
+                storage_options=storage_options,
+                base_store_params=base_store_params,
+                snapshot=open_version(store, done),
+            )
     if existing is not None and mode == "create":
         raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=store.uri)
     with naming(store):
@@ -117,7 +130,7 @@ def write_dataset(
     transaction = new_transaction(
         0 if existing is None else existing.version,
         Append(fragments=fragments) if appends else overwrite,
-        properties=transaction_properties,
+        properties=with_key(transaction_properties, idempotency_key),
         message=commit_message,
     )
     with removing_staged(target, staged):

@@ -41,6 +41,7 @@ _BOTH = (
     | Feature.NO_TRANSACTION_FILES
     | Feature.COVERING_FIELDS
     | Feature.MIXED_FILE_VERSIONS
+    | Feature.MANAGED_BLOBS  # as long as no column holds blobs, see `lance_core.format.manifest`
     | Feature.SPILLED_ROW_LINEAGE
     | Feature.NON_REUSABLE_FIELD_IDS
 )

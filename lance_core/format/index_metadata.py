@@ -69,6 +69,79 @@ class IndexMetadata:
         return pb.base_id if pb.HasField("base_id") else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexFields:
+    """What an index entry says, field by field.
+
+    Attributes:
+        uuid: 16 bytes.
+        name: Name of the index.
+        fields: Ids of the indexed fields.
+        dataset_version: Version that the index was built on.
+        fragment_ids: Fragments that it covers; None if that is not recorded.
+        index_version: Version of the index's format.
+        created_at: Unix milliseconds; None if not recorded.
+        base_id: Base path that it lies below; None for the dataset itself.
+        files: Path and size of each file; empty if not recorded.
+        details: Type URL and content of its description; None if there is none.
+        covering_fields: Ids of fields whose values the index stores.
+    """
+
+    uuid: bytes
+    name: str
+    fields: tuple[int, ...]
+    dataset_version: int
+    fragment_ids: frozenset[int] | None = None
+    index_version: int = 0
+    created_at: int | None = None
+    base_id: int | None = None
+    files: tuple[tuple[str, int], ...] = ()
+    details: tuple[str, bytes] | None = None
+    covering_fields: tuple[int, ...] = ()
+
+
+def index_fields(index: IndexMetadata) -> IndexFields:
+    """Decode an entry field by field.
+
+    Raises:
+        CorruptDataError: Its set of fragments is damaged.
+    """
+    pb = table_pb2.IndexMetadata.FromString(index.record)
+    return IndexFields(
+        uuid=pb.uuid.uuid,
+        name=pb.name,
+        fields=tuple(pb.fields),
+        dataset_version=pb.dataset_version,
+        fragment_ids=index.fragment_ids,
+        index_version=pb.index_version,
+        created_at=pb.created_at if pb.HasField("created_at") else None,
+        base_id=pb.base_id if pb.HasField("base_id") else None,
+        files=tuple((file.path, file.size_bytes) for file in pb.files),
+        details=(pb.index_details.type_url, pb.index_details.value) if pb.HasField("index_details") else None,
+        covering_fields=tuple(pb.covering_fields),
+    )
+
+
+def make_index(fields: IndexFields) -> IndexMetadata:
+    """Encode an entry."""
+    pb = table_pb2.IndexMetadata(
+        uuid=table_pb2.UUID(uuid=fields.uuid),
+        fields=fields.fields,
+        name=fields.name,
+        dataset_version=fields.dataset_version,
+        index_version=fields.index_version,
+        created_at=fields.created_at,
+        base_id=fields.base_id,
+        files=[table_pb2.IndexFile(path=path, size_bytes=size) for path, size in fields.files],
+        covering_fields=fields.covering_fields,
+    )
+    if fields.fragment_ids is not None:
+        pb.fragment_bitmap = BitMap(fields.fragment_ids).serialize()
+    if fields.details is not None:
+        pb.index_details.type_url, pb.index_details.value = fields.details
+    return IndexMetadata.from_proto(pb)
+
+
 def with_base_id(index: IndexMetadata, base_id: int | None) -> IndexMetadata:
     """The same index at another place."""
     pb = table_pb2.IndexMetadata.FromString(index.record)

@@ -168,7 +168,12 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
         raise CorruptDataError("the manifest has no fields", path=path)
     if pb.HasField("fragment_tree") and not pb.fragments:
         raise UnsupportedError("the fragments are not in the manifest (fragment_tree)", path=path)
-    return _from_proto(pb, data, end, path)
+    manifest = _from_proto(pb, data, end, path)
+    if pb.reader_feature_flags & feature_flags.Feature.MANAGED_BLOBS and any(
+        field.is_blob for field in manifest.schema.walk()
+    ):
+        raise UnsupportedError("lance_core does not read managed blobs (feature flag 16384)", path=path)
+    return manifest
 
 
 def with_transaction(manifest: Manifest, transaction: Transaction) -> tuple[Manifest, bytes]:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
 
-from lance_core.arguments import check_unsupported
-from lance_core.errors import InvalidInputError
+from lance_core.arguments import check_unsupported, seconds_of
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
 from lance_core.operations import LanceOperation, Transaction, to_inner
-from lance_core.store.open import open_store
-from lance_core.table.commit import DEFAULT_MAX_RETRIES
+from lance_core.table.commit import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S
 from lance_core.table.commit import commit as publish
+from lance_core.table.detached import commit_detached
+from lance_core.table.idempotency import LOOKBACK, with_key
+from lance_core.table.idempotency import find_commit as find_key
+from lance_core.table.open_table import open_line
 from lance_core.table.snapshot import find_newest
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lance_core.dataset import LanceDataset
     from lance_core.store.base import Store
+
+DEFAULT_TIMEOUT = timedelta(seconds=DEFAULT_TIMEOUT_S)
 
 
 def commit(
@@ -28,9 +34,14 @@ def commit(
     read_version: int | None = None,
     *,
     storage_options: Mapping[str, str] | None = None,
+    enable_v2_manifest_paths: bool | None = None,
+    detached: bool | None = False,
     max_retries: int = DEFAULT_MAX_RETRIES,
     commit_message: str | None = None,
-    enable_stable_row_ids: bool = False,
+    enable_stable_row_ids: bool | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    commit_timeout: timedelta | None = DEFAULT_TIMEOUT,
+    idempotency_key: str | None = None,
     **unsupported: Any,
 ) -> LanceDataset:
     """Make staged changes a new version.
@@ -40,9 +51,15 @@ def commit(
         operation: What to do, or a whole transaction (whose read version and properties count).
         read_version: Version the work is based on; not needed for Overwrite and Restore.
         storage_options: Settings of the storage service.
+        enable_v2_manifest_paths: As in `write_dataset`; True if None.
+        detached: Make a version beside the line of versions, which has a random number and is opened by it only.
         max_retries: How often to try again after other commits came first.
         commit_message: Text for the history.
         enable_stable_row_ids: As in `write_dataset`.
+        base_store_params: Settings for base paths, by their address.
+        commit_timeout: After this time no new attempt begins; None for no limit.
+        idempotency_key: Identity of the work: if a version newer than the read version (for an Overwrite: one of the
+            newest hundred) carries it, nothing is committed and that version is returned. Not in pylance.
         **unsupported: Arguments of pylance that lance_core does not have; they must be None.
 
     Returns:
@@ -51,21 +68,89 @@ def commit(
     Raises:
         CommitConflictError: Another commit changed what this one relies on.
         CommitContentionError: Too many other commits came first.
-        CommitOutcomeUnknownError: The store left open what happened; look for the transaction's uuid.
+        CommitOutcomeUnknownError: The store left open what happened; commit the same transaction or key again.
     """
     from lance_core.dataset import LanceDataset, place_of  # noqa: PLC0415 the class lists this function
 
     check_unsupported("commit", unsupported)
+    timeout_s = seconds_of(commit_timeout)
     address, storage_options = place_of(base_uri, storage_options)
-    store = open_store(address, storage_options)
+    store = open_line(address, storage_options, base_store_params)
     if not isinstance(operation, Transaction):
         operation = Transaction(_read_version(store, operation, read_version), operation)
     transaction = to_inner(operation)
+    properties = with_key(transaction.transaction_properties, idempotency_key)
     if commit_message is not None:
-        properties = {**transaction.transaction_properties, COMMIT_MESSAGE_KEY: commit_message}
-        transaction = replace(transaction, transaction_properties=properties)
-    snapshot = publish(store, transaction, max_retries=max_retries, enable_stable_row_ids=enable_stable_row_ids)
-    return LanceDataset(address, storage_options=storage_options, snapshot=snapshot)
+        properties[COMMIT_MESSAGE_KEY] = commit_message
+    transaction = replace(transaction, transaction_properties=properties)
+    snapshot = (
+        commit_detached(store, transaction)
+        if detached
+        else publish(
+            store,
+            transaction,
+            max_retries=max_retries,
+            timeout_s=timeout_s,
+            enable_stable_row_ids=bool(enable_stable_row_ids),
+            enable_v2_manifest_paths=enable_v2_manifest_paths is not False,
+        )
+    )
+    return LanceDataset(
+        address, storage_options=storage_options, base_store_params=base_store_params, snapshot=snapshot
+    )
+
+
+def commit_batch(
+    dest: str | os.PathLike[str] | LanceDataset,
+    transactions: Sequence[Transaction],
+    **options: Any,
+) -> dict[str, Any]:
+    """Add the fragments of several transactions in one new version.
+
+    Args:
+        dest: Address, or the dataset itself.
+        transactions: Transactions with `LanceOperation.Append`; the oldest read version counts.
+        **options: As in `commit`.
+
+    Returns:
+        ``dataset``: the dataset at the version made; ``merged``: the transaction that made it.
+
+    Raises:
+        InvalidInputError: No transactions, or one property that two of them set to different values.
+        UnsupportedError: Another operation than Append.
+    """
+    if not transactions:
+        raise InvalidInputError("there are no transactions to commit")
+    properties: dict[str, str] = {}
+    for one in transactions:
+        if not isinstance(one.operation, LanceOperation.Append):
+            raise UnsupportedError(f"only Append can be committed in a batch, not {type(one.operation).__name__}")
+        for key, value in (one.transaction_properties or {}).items():
+            if properties.setdefault(key, value) != value:
+                raise InvalidInputError(f"two transactions of a batch set property {key!r} to different values")
+    fragments = [fragment for one in transactions for fragment in cast("Any", one.operation).fragments]
+    merged = Transaction(
+        read_version=min(one.read_version for one in transactions),
+        operation=LanceOperation.Append(fragments),
+        transaction_properties=properties,
+    )
+    return {"dataset": commit(dest, merged, **options), "merged": merged}
+
+
+def find_commit(
+    dataset: LanceDataset, idempotency_key: str, *, after: int | None = None, lookback: int = LOOKBACK
+) -> int | None:
+    """The version that a commit with this key made. Not in pylance.
+
+    Args:
+        idempotency_key: As in `commit`.
+        after: Only newer versions are looked at; the newest ``lookback`` if None.
+        lookback: How many.
+
+    Returns:
+        Its number; None if there is no such version.
+    """
+    return find_key(dataset.snapshot.store, idempotency_key, after=after, lookback=lookback)
 
 
 def _read_version(store: Store, operation: LanceOperation.BaseOperation, read_version: int | None) -> int:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from lance_core.format.operations import Restore
 from lance_core.operations import Transaction, from_inner
 from lance_core.table.commit import commit
+from lance_core.table.migrate import migrate_manifest_paths_v2 as migrate
 from lance_core.table.redo import new_transaction
-from lance_core.table.snapshot import list_versions, open_snapshot
+from lance_core.table.snapshot import list_versions, load_manifests, open_snapshot
 from lance_core.table.snapshot import read_transaction as load_transaction
 from lance_core.table.statistics import version_summary
 
@@ -18,9 +19,32 @@ if TYPE_CHECKING:
 
 
 def versions(dataset: LanceDataset) -> list[dict[str, Any]]:
-    """All versions, ascending: dicts with ``version``, ``timestamp`` (UTC) and ``metadata`` (numbers as text)."""
-    store = dataset.snapshot.store
-    return [version_summary(open_snapshot(store, number).manifest) for number in list_versions(store)]
+    """All versions of this line, ascending.
+
+    Each manifest is read; `version_refs` only lists them.
+
+    Returns:
+        Dicts with ``version``, ``timestamp`` (UTC) and ``metadata`` (numbers as text).
+    """
+    return [version_summary(manifest) for manifest in load_manifests(dataset.snapshot.store)]
+
+
+def version_refs(dataset: LanceDataset) -> list[dict[str, int]]:
+    """The numbers of all versions of this line, ascending, as dicts with ``version``; no manifest is read."""
+    return [{"version": number} for number in list_versions(dataset.snapshot.store)]
+
+
+def get_version(dataset: LanceDataset) -> dict[str, Any]:
+    """This version as an entry of `versions`; nothing is read."""
+    return version_summary(dataset.snapshot.manifest)
+
+
+def migrate_manifest_paths_v2(dataset: LanceDataset) -> None:
+    """Name the manifests of an old dataset so that the newest sorts first.
+
+    Can be repeated if it was interrupted. Nobody may write at the same time.
+    """
+    migrate(dataset.snapshot.store)
 
 
 def checkout_version(dataset: LanceDataset, version: Reference) -> LanceDataset:

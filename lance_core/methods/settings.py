@@ -9,7 +9,7 @@ from lance_core.table.commit import commit
 from lance_core.table.redo import new_transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lance_core.dataset import LanceDataset
 
@@ -26,6 +26,11 @@ def update_config(dataset: LanceDataset, values: Mapping[str, str | None], *, re
     """
     _update_map(dataset, UpdateConfig(config_updates=UpdateMap(update_entries=dict(values), replace=replace)))
     return dataset.config()
+
+
+def delete_config_keys(dataset: LanceDataset, keys: Iterable[str]) -> None:
+    """Remove settings of the table; this object moves to the new version."""
+    update_config(dataset, dict.fromkeys(keys))
 
 
 def update_metadata(

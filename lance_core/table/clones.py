@@ -11,6 +11,7 @@ from lance_core.errors import (
     CommitOutcomeUnknownError,
     CorruptDataError,
     DatasetAlreadyExistsError,
+    InvalidInputError,
     UnsupportedError,
     VersionNotFoundError,
 )
@@ -22,6 +23,7 @@ from lance_core.format.manifest import index_section_of, with_transaction
 from lance_core.format.operations import Clone
 from lance_core.format.paths import (
     BASE_PREFIX,
+    DETACHED_BIT,
     INDICES_FOLDER,
     ManifestNaming,
     base_prefix,
@@ -61,6 +63,10 @@ def clone_manifest(source: Snapshot, *, branch: str | None, uuid: str, now: date
         UnsupportedError: The source needs something that lance_core cannot write.
     """
     manifest = source.manifest
+    if source.version & DETACHED_BIT:
+        raise InvalidInputError(
+            "a detached version cannot be the beginning of a branch or clone; restore it first", path=source.store.uri
+        )
     line, parent = without_bases(source.store), line_of(source.store)[1]
     check_writable(manifest.writer_feature_flags, path=line.uri)
     used = {base.id for base in manifest.base_paths}

@@ -384,7 +384,11 @@ class _Committer:
                 return True
             numbers = find_versions(self.store).numbers
             # Clean-up deletes a version before the files that only it needs, and looks at all versions in between.
-            if isinstance(operation, Restore) and operation.version not in numbers:
+            if (
+                isinstance(operation, Restore)
+                and operation.version not in numbers
+                and not operation.version & DETACHED_BIT
+            ):
                 self.store.delete([manifest_path(manifest.version, naming)])
                 return False
             later = [version for version in numbers if version > manifest.version]

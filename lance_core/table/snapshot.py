@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,14 @@ from lance_core.format.transaction import decode_transaction
 from lance_core.table.places import first_names, with_bases
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
+    from collections.abc import Iterator, Sequence
 
     from lance_core.format.transaction import Transaction
     from lance_core.store.base import Store
 
 _FIRST_NAMES = 16
+_READERS = 8
+_READ_AHEAD = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,19 +77,6 @@ class Versions:
     def numbers(self) -> tuple[int, ...]:
         """All numbers, ascending."""
         return tuple(sorted(map(parse_version, self.names)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionInfo:
-    """A version in the history.
-
-    Attributes:
-        version: Its number.
-        timestamp: When it was committed, UTC; None if its writer did not record it.
-    """
-
-    version: int
-    timestamp: datetime | None
 
 
 def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
@@ -158,22 +147,39 @@ def find_newest(store: Store) -> Versions:
     return find_versions(store)
 
 
+def newest_version(store: Store) -> int:
+    """Number of the newest version.
+
+    Raises:
+        DatasetNotFoundError: There is no table.
+    """
+    newest = find_newest(store).newest
+    if newest is None:
+        raise DatasetNotFoundError("there is no Lance dataset here; write one first", path=store.uri)
+    return newest
+
+
 def list_versions(store: Store) -> list[int]:
     """Numbers of all versions, ascending; empty if there is no table."""
     return list(find_versions(store).numbers)
 
 
-def describe_versions(store: Store) -> list[VersionInfo]:
-    """All versions with the time of their commit, ascending; one read per version."""
+def load_manifests(store: Store) -> Iterator[Manifest]:
+    """The manifests of all versions, ascending, read ahead; one that is cleaned up meanwhile is left out."""
     versions = find_versions(store)
-    infos: list[VersionInfo] = []
-    for number in versions.numbers:
+
+    def load(number: int) -> Manifest | None:
         try:
-            manifest = load_manifest(store, number, naming=versions.naming)
-        except VersionNotFoundError:  # cleaned up since it was listed
-            continue
-        infos.append(VersionInfo(version=number, timestamp=manifest.timestamp))
-    return infos
+            return load_manifest(store, number, naming=versions.naming)
+        except VersionNotFoundError:
+            return None
+
+    numbers = versions.numbers
+    with ThreadPoolExecutor(_READERS) as pool:
+        for start in range(0, len(numbers), _READ_AHEAD):
+            for manifest in pool.map(load, numbers[start : start + _READ_AHEAD]):
+                if manifest is not None:
+                    yield manifest
 
 
 def load_manifest(store: Store, version: int, *, naming: ManifestNaming | None = None) -> Manifest:

@@ -19,7 +19,7 @@ from lance_core.store.open import open_store
 from lance_core.table.branches import list_branches
 from lance_core.table.rebase import load_deletions
 from lance_core.table.refs import get_tag, list_tags
-from lance_core.table.snapshot import describe_versions, list_versions, open_snapshot, read_transaction
+from lance_core.table.snapshot import list_versions, load_manifests, open_snapshot, read_transaction
 
 
 def rows(*values, name="a"):
@@ -82,7 +82,7 @@ def test_every_version_is_understood(history):
 
 def test_times_of_versions(history):
     theirs = lance.dataset(history).versions()
-    for ours, entry in zip(describe_versions(open_store(history)), theirs, strict=True):
+    for ours, entry in zip(load_manifests(open_store(history)), theirs, strict=True):
         assert abs(ours.timestamp.replace(tzinfo=None) - entry["timestamp"]) < timedelta(milliseconds=1) or (
             abs(ours.timestamp.astimezone().replace(tzinfo=None) - entry["timestamp"]) < timedelta(milliseconds=1)
         )

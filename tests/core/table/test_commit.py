@@ -23,9 +23,9 @@ from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit
 from lance_core.table.runtime import Runtime
 from lance_core.table.snapshot import (
-    describe_versions,
     list_versions,
     load_manifest,
+    load_manifests,
     open_snapshot,
     read_transaction,
 )
@@ -89,7 +89,7 @@ def test_versions(store):
     commit(store, append(store, [10], read_version=1, uuid="a"), runtime=runtime())
     commit(store, append(store, [11], read_version=2, uuid="b"), runtime=runtime())
     assert list_versions(store) == [1, 2, 3]
-    assert [(info.version, info.timestamp) for info in describe_versions(store)][1:] == [(2, NOW), (3, NOW)]
+    assert [(info.version, info.timestamp) for info in load_manifests(store)][1:] == [(2, NOW), (3, NOW)]
     assert read_rows(open_snapshot(store, 2)) == list(range(11))
     for version in (0, 4, 1 << 64, -1, (1 << 63) + 1):
         with pytest.raises(VersionNotFoundError):

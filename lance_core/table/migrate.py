@@ -1,0 +1,44 @@
+"""Give the manifests of an old table the names that let the newest version be found without listing all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lance_core.errors import CorruptDataError
+from lance_core.format.feature_flags import check_writable
+from lance_core.format.manifest import decode_manifest_file
+from lance_core.format.paths import VERSIONS_FOLDER, ManifestNaming, manifest_path, parse_manifest_name
+from lance_core.table.places import without_bases
+
+if TYPE_CHECKING:
+    from lance_core.store.base import Store
+
+
+def migrate_manifest_paths_v2(store: Store) -> int:
+    """Rename manifests of scheme V1 to scheme V2, the oldest first; goes on where an earlier run stopped.
+
+    Nobody else may write meanwhile: a table with names of both schemes is refused by all readers, and a writer that
+    began before would use the old scheme.
+
+    Args:
+        store: The line of versions.
+
+    Returns:
+        How many were renamed.
+
+    Raises:
+        CorruptDataError: A manifest is damaged, or there are different ones for one version.
+        UnsupportedError: The table cannot be written by lance_core.
+    """
+    line = without_bases(store)
+    parsed = (parse_manifest_name(name) for name in line.names(VERSIONS_FOLDER))
+    numbers = sorted(name.version for name in parsed if name is not None and name.naming is ManifestNaming.V1)
+    for number in numbers:
+        old, new = (manifest_path(number, naming) for naming in (ManifestNaming.V1, ManifestNaming.V2))
+        content = line.get(old)
+        manifest = decode_manifest_file(content, version=number, path=f"{line.uri}/{old}")
+        check_writable(manifest.writer_feature_flags, path=line.uri)
+        if not line.put_if_absent(new, content) and line.get(new) != content:
+            raise CorruptDataError(f"there are two different manifests of version {number}", path=f"{line.uri}/{new}")
+        line.delete([old])
+    return len(numbers)
