@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lance_core.arguments import file_version
 from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
+from lance_core.file.writer import check_schema
 from lance_core.format.operations import Merge, Project, UpdateConfig, UpdateMap
 from lance_core.format.schema import Schema
 from lance_core.table.checkpoint import Checkpoint
@@ -325,12 +326,14 @@ def _schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
     version = snapshot.manifest.data_storage_version
     if version == _LEGACY:
         raise UnsupportedError("columns that are null in all rows, in a table of version 0.1")
-    return with_null_fields(
+    schema = with_null_fields(
         snapshot.manifest.schema,
         columns,
         next_field_id(snapshot.manifest),
         allows_children=version in _CHILDREN_MAY_LACK,
     )
+    check_schema(schema, version=version)  # else the table could never be appended to, nor compacted
+    return schema
 
 
 def _check_no_nulls(dataset: LanceDataset, path: str) -> None:

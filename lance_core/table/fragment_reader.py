@@ -117,6 +117,8 @@ class FragmentReader:
 
         Newer files tell nothing, and are not opened.
         """
+        if not any(map(is_legacy, self.fragment.files)):
+            return []
         parts = [part for part in split_projection(projection, self.fragment.files) if is_legacy(part.file)]
         return [self._open(part).batch_statistics(part.columns.keys()) for part in parts]
 

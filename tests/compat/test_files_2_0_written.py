@@ -10,6 +10,7 @@ import pytest
 from lance.fragment import write_fragments
 
 import lance_core
+from lance_core.errors import UnsupportedError
 
 N = 400
 NULLS = {"none": 0.0, "some": 0.3, "all": 1.1}
@@ -185,6 +186,31 @@ def test_both_append_delete_add_columns_and_compact(tmp_path):
     assert theirs.to_table().to_pydict() == expected.to_pydict()
     lance.dataset(place).optimize.compact_files(target_rows_per_fragment=10)
     assert lance_core.dataset(place).to_table().to_pydict() == expected.to_pydict()
+
+
+def test_all_ways_to_change_a_table_keep_its_file_version(tmp_path):
+    place = tmp_path / "t"
+    rows = [
+        {"id": i, "s": None if i % 7 == 0 else f"text {i % 300}", "l": [{"q": str(i)}] * (i % 3)} for i in range(400)
+    ]
+    lance_core.write_dataset(rows, place, data_storage_version="2.0", enable_stable_row_ids=True, max_rows_per_file=150)
+    ours = lance_core.dataset(place)
+    ours.update({"s": "'new'"}, where="id < 10")
+    ours.add_columns({"twice": "id * 2"})
+    changed = ours.to_table(filter="id between 100 and 120")
+    ours.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(changed)
+    ours.alter_columns({"path": "twice", "data_type": pa.int32()})
+    with pytest.raises(UnsupportedError, match=r"'m'.*2\.0 cannot hold map"):
+        ours.add_columns(pa.schema([("m", pa.map_(pa.string(), pa.int8()))]))
+    theirs, ours = lance.dataset(place), lance_core.dataset(place)
+    files = [file for fragment in theirs.get_fragments() for file in fragment.data_files()]
+    assert {(file.file_major_version, file.file_minor_version) for file in files} == {(2, 0)}
+    expected = theirs.to_table(with_row_id=True)
+    assert ours.to_table(with_row_id=True).to_pydict() == expected.to_pydict()
+    assert theirs.count_rows("s = 'new'") == ours.count_rows("s = 'new'") == 10
+    ours.optimize.compact_files()
+    got = lance.dataset(place).to_table(with_row_id=True)
+    assert got.sort_by("id").to_pydict() == expected.sort_by("id").to_pydict()
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.2"])
