@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance_core.errors import InvalidInputError
 from lance_core.file.reader import DataFileReader
 from lance_core.file.writer import PAGE_BYTES, DataFileWriter, check_schema
+from lance_core.format.extensions import batches_with_types, with_types
 from lance_core.format.schema import Schema
 from lance_core.store.open import open_store
 
@@ -120,7 +121,7 @@ class ReaderResults:
     """Rows that were asked for; they are read when they are used, and once."""
 
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-        self._reader = pa.RecordBatchReader.from_batches(schema, batches)
+        self._reader = pa.RecordBatchReader.from_batches(with_types(schema), batches_with_types(schema, batches))
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows, batch by batch."""
@@ -212,7 +213,7 @@ class LanceFileReader:
         """What the file is made of."""
         outline = self._reader.outline()
         return LanceFileMetadata(
-            schema=self._reader.schema.to_arrow(),
+            schema=with_types(self._reader.schema.to_arrow()),
             num_rows=self.num_rows(),
             num_data_bytes=outline.num_data_bytes,
             num_column_metadata_bytes=outline.num_metadata_bytes,
