@@ -175,8 +175,14 @@ def _read_bits(pieces: Pieces, bits: int, limit: int) -> Steps[pa.Buffer]:
     starts = pieces.positions + (firsts >> 3)
     sizes = pieces.positions + (firsts + counts + 7 >> 3) - starts
     data = yield from _read_ranges(starts, sizes, limit)
-    places = aranges(starts_of(sizes)[:-1] * 8 + (firsts & 7), counts)
-    return pack_bits(np.unpackbits(data, bitorder="little")[places].view(np.bool_))
+    if not ((firsts & 7).any() or (counts[:-1] & 7).any()):
+        return pa.py_buffer(np.ascontiguousarray(data))
+    begins = starts_of(sizes)[:-1] * 8 + (firsts & 7)
+    steps = np.zeros(len(data) * 8 + 1, np.int8)
+    steps[begins] += 1
+    steps[begins + counts] -= 1
+    is_wanted = np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)
+    return pack_bits(np.unpackbits(data, bitorder="little").view(np.bool_)[is_wanted])
 
 
 def _read_strings(pieces: Pieces, kind: pa.DataType, *, nullable: bool, limit: int) -> Steps[pa.Array]:
