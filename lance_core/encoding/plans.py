@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -111,16 +112,17 @@ def split_rows(first_rows: Int64s, rows: Rows) -> Iterator[tuple[int, Rows]]:
         Number of a page, and rows counted from its first one; pages without wanted rows are left out.
     """
     last = rows.stop if isinstance(rows, range) else int(rows[-1]) + 1
-    low = int(np.searchsorted(first_rows, rows[0], side="right")) - 1
-    for number in range(low, int(np.searchsorted(first_rows, last))):
-        start, end = int(first_rows[number]), int(first_rows[number + 1])
-        if isinstance(rows, range):
-            inside: Rows = range(max(rows.start, start) - start, min(rows.stop, end) - start)
-        else:
-            begin, stop = np.searchsorted(rows, (start, end))
-            inside = rows[begin:stop] - start
-        if len(inside):
-            yield number, inside
+    low = int(first_rows.searchsorted(rows[0], side="right")) - 1
+    bounds = first_rows[low : int(first_rows.searchsorted(last)) + 1]
+    if isinstance(rows, range):
+        for number, (start, end) in enumerate(pairwise(bounds.tolist()), low):
+            if end > start:
+                yield number, range(max(rows.start, start) - start, min(rows.stop, end) - start)
+        return
+    places = rows.searchsorted(bounds)
+    for number, start, (begin, stop) in zip(count(low), bounds.tolist(), pairwise(places.tolist()), strict=False):
+        if stop > begin:
+            yield number, rows[begin:stop] - start
 
 
 def bridge(starts: Int64s, ends: Int64s) -> Ranges:

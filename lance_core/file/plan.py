@@ -120,6 +120,7 @@ class Column:
         dictionaries: Dictionaries of the groups of pages that rows were picked from last.
         tables: Likewise their chunks, and the first chunk of each page.
         kinds: What pages of the file are alike in; shared by its columns.
+        same_layouts: Layouts by their encoded form: many pages have the same.
     """
 
     path: LeafPath
@@ -133,6 +134,7 @@ class Column:
     dictionaries: dict[tuple[int, ...], Values] = field(default_factory=dict)
     tables: dict[tuple[int, ...], tuple[ChunkTable, Int64s]] = field(default_factory=dict)
     kinds: dict[object, object] = field(default_factory=dict)
+    same_layouts: dict[bytes, PageLayout] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
@@ -157,8 +159,12 @@ class Column:
         """The layout of a page; decoded when it is first asked for."""
         known = self.layouts.get(number)
         if known is None:
-            known = self.layouts[number] = decode_layout(self.pages[number].layout)
-            _check_page(self.pages[number], known)
+            page = self.pages[number]
+            known = self.same_layouts.get(page.layout)
+            if known is None:
+                known = self.same_layouts[page.layout] = decode_layout(page.layout)
+            self.layouts[number] = known
+            _check_page(page, known)
         return known
 
 

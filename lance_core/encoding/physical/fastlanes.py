@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BLOCK = 1024
 ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
-_BLOCKS_AT_ONCE = 256
+_BLOCKS_AT_ONCE = 512
 _ROWS_OF_ONE_BLOCK = 16
 """Packing a block bit by bit takes as long as packing so many rows of some blocks."""
 

@@ -14,7 +14,7 @@ Source: message ``FullZipLayout``.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,7 +75,12 @@ def stride(layout: FullZipLayout) -> int:
 
 def is_alike(ours: FullZipLayout, theirs: FullZipLayout) -> bool:
     """True if rows of two pages can be decoded together."""
-    return replace(ours, num_items=0, num_visible_items=0) == replace(theirs, num_items=0, num_visible_items=0)
+    return (
+        ours.values == theirs.values
+        and ours.layers == theirs.layers
+        and (ours.bits_rep, ours.bits_def) == (theirs.bits_rep, theirs.bits_def)
+        and (ours.bits_per_value, ours.bits_per_offset) == (theirs.bits_per_value, theirs.bits_per_offset)
+    )
 
 
 def index_width(index_size: int, num_rows: int) -> int:

@@ -39,6 +39,8 @@ from lance_core.format.page_layout import MiniBlockLayout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
+
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
@@ -162,15 +164,28 @@ def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> Dictio
     if len(run.layouts) == 1:
         return DictionaryValues(indices, run.dictionary)
     bounds = starts_of(run.counts)[run.bounds]
-    if positions is None:
-        page_of = np.repeat(np.arange(len(run.layouts)), np.diff(bounds))
-    else:
-        page_of = bounds.searchsorted(positions, side="right") - 1
     num_items = np.array([one.num_dictionary_items for one in run.layouts], np.int64)
+    if positions is None:
+        moved = _move_indices(indices, bounds, num_items)
+        return DictionaryValues(FixedValues(moved), run.dictionary, may_repeat=True)
+    page_of = bounds.searchsorted(positions, side="right") - 1
     items: Int64s = indices.data.astype(np.int64)
     if (items >= num_items[page_of]).any() or (items < 0).any():
         raise CorruptDataError("an index points beyond the dictionary of its page")
     return DictionaryValues(FixedValues(items + starts_of(num_items)[page_of]), run.dictionary, may_repeat=True)
+
+
+def _move_indices(indices: FixedValues, bounds: Int64s, num_items: Int64s) -> npt.NDArray[Any]:
+    """Indices into the dictionaries of pages laid end to end, for all values of the pages."""
+    data: npt.NDArray[Any] = indices.data
+    moved = empty(len(data), np.uint32 if int(num_items.sum()) < 1 << 32 else np.int64)
+    firsts = starts_of(num_items).tolist()
+    for first, count, (low, high) in zip(firsts, num_items.tolist(), pairwise(bounds.tolist()), strict=False):
+        part = data[low:high]
+        if len(part) and not 0 <= int(part.max()) < count:
+            raise CorruptDataError("an index points beyond the dictionary of its page")
+        np.add(part, first, out=moved[low:high], casting="unsafe")
+    return moved
 
 
 def read_headers(
