@@ -1,0 +1,197 @@
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lance_core
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.scanner import ColumnOrdering, ScannerBuilder
+from lance_core.table import ordering
+from lance_core.testing.counting_store import open_counting
+
+N = 500
+ROWS = pa.table(
+    {
+        "id": range(N),
+        "key": [(i * 37) % 101 if i % 9 else None for i in range(N)],
+        "text": [f"t{(i * 13) % 50:03}" for i in range(N)],
+        "st": [{"x": i, "y": str(i)} for i in range(N)],
+    }
+)
+LEFT = [i for i in range(N) if i % 10 != 3]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    made = lance_core.write_dataset(ROWS, tmp_path_factory.mktemp("scanner") / "t", max_rows_per_file=120)
+    made.delete("id % 10 = 3")
+    return made
+
+
+def test_computed_columns(dataset):
+    table = dataset.to_table(
+        columns={"double": "id * 2", "name": "text", "x": "st.x", "where": "_rowaddr"}, filter="id > 100", limit=3
+    )
+    assert table.to_pydict() == {
+        "double": [202, 204, 208],
+        "name": [ROWS["text"][i].as_py() for i in (101, 102, 104)],
+        "x": [101, 102, 104],
+        "where": [101, 102, 104],
+    }
+    with_id = dataset.to_table(columns={"one": "1"}, with_row_id=True, limit=2)
+    assert with_id.to_pydict() == {"one": [1, 1], "_rowid": [0, 1]}
+    taken = dataset.take([2, 0], columns={"k": "id + 1"})
+    assert taken.to_pydict() == {"k": [3, 1]}
+    fragment = dataset.get_fragments()[1]
+    assert fragment.to_table(columns={"k": "id + 1"}, limit=1)["k"].to_pylist() == [121]
+    assert fragment.take([0, 0], columns={"k": "id + 1"})["k"].to_pylist() == [121, 121]
+    assert next(fragment.to_batches(columns={"k": "id + 1"}))["k"][0].as_py() == 121
+
+
+def key(row, order):
+    parts = []
+    for one in order:
+        value = row[one.column_name]
+        rank = {True: -1, False: 1}[one.nulls_first] if value is None else 0
+        number = 0 if value is None else value if isinstance(value, int) else int(value[1:])
+        parts += [rank, number if one.ascending else -number]
+    return parts
+
+
+@pytest.mark.parametrize("limit", [None, 0, 1, 7, 10_000])
+@pytest.mark.parametrize("offset", [0, 5])
+@pytest.mark.parametrize(
+    "order",
+    [
+        [ColumnOrdering("key")],
+        [ColumnOrdering("key", ascending=False)],
+        [ColumnOrdering("text", ascending=False), ColumnOrdering("key", nulls_first=True)],
+    ],
+)
+def test_order(dataset, order, limit, offset):
+    rows = sorted((one for one in ROWS.to_pylist() if one["id"] in LEFT), key=lambda one: key(one, order))
+    expected = [one["id"] for one in rows][offset:][:limit]
+    table = dataset.to_table(order_by=order, limit=limit, offset=offset)
+    assert table["id"].to_pylist() == expected
+    assert table.schema.names == ROWS.schema.names
+    narrow = dataset.to_table(columns={"n": "id"}, order_by=order, limit=limit, offset=offset, filter="id >= 0")
+    assert narrow["n"].to_pylist() == expected
+
+
+@given(st.lists(st.none() | st.floats(), max_size=30), st.booleans(), st.booleans(), st.integers(0, 8))
+@settings(max_examples=60, deadline=None)
+def test_order_of_floats(values, ascending, nulls_first, count):
+    table = pa.table({"a": pa.array(values, pa.float64()), "i": range(len(values))})
+    one = ColumnOrdering("a", ascending, nulls_first)
+    found = ordering.sorted_rows(table, [one], count)["a"].to_pylist()
+    numbers = sorted((x for x in values if x is not None and x == x), reverse=not ascending)  # noqa: PLR0124 NaN
+    nans = [x for x in values if x is not None and x != x]  # noqa: PLR0124 NaN
+    nulls = [None for x in values if x is None]
+    middle = numbers + nans if ascending else nans + numbers
+    expected = (nulls + middle if nulls_first else middle + nulls)[:count]
+    assert list(map(str, found)) == list(map(str, expected)) or [x or 0 for x in found] == [x or 0 for x in expected]
+
+
+def test_with_a_limit_few_rows_are_kept(monkeypatch):
+    monkeypatch.setattr(ordering, "_SLACK_ROWS", 10)
+    batches = pa.table({"a": [(i * 7919) % 1000 for i in range(1000)]}).to_batches(max_chunksize=20)
+    sorter = ordering.Sorter(order=[ColumnOrdering("a")], schema=batches[0].schema, count=5)
+    for batch in batches:
+        sorter.add(batch)
+        assert sum(one.num_rows for one in sorter._batches) <= 40
+    assert sorter.finish()["a"].to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_sizes_of_batches(dataset):
+    def sizes(**options):
+        return [one.num_rows for one in dataset.to_batches(**options)]
+
+    assert sizes(batch_size=64, strict_batch_size=True) == [64] * 7 + [2]
+    assert sizes(batch_size=64, strict_batch_size=True, filter="id < 200", columns=["text"]) == [64, 64, 52]
+    small = dataset.to_batches(batch_size_bytes=1000)
+    assert max(one.nbytes for one in small) < 2000
+    assert sum(sizes(batch_size_bytes=1000)) == len(LEFT)
+    for wrong in ({"strict_batch_size": True}, {"batch_size_bytes": 0}, {"batch_size": 0}):
+        with pytest.raises(InvalidInputError):
+            sizes(**wrong)
+
+
+def test_deleted_rows(dataset):
+    table = dataset.to_table(columns=["id"], with_row_id=True, include_deleted_rows=True)
+    assert table["id"].to_pylist() == list(range(N))
+    assert [i for i, one in enumerate(table["_rowid"].to_pylist()) if one is None] == list(range(3, N, 10))
+    table = dataset.to_table(columns=["id"], with_row_id=True, include_deleted_rows=True, filter="id in (3, 4)")
+    assert table.to_pydict() == {"id": [3, 4], "_rowid": [None, 4]}
+    assert dataset.scanner(with_row_id=True, include_deleted_rows=True).count_rows() == N
+    with pytest.raises(InvalidInputError, match="with_row_id"):
+        dataset.to_table(include_deleted_rows=True)
+
+
+def test_scanners(dataset):
+    scanner = dataset.scanner(columns={"a": "id + 1", "text": "text"}, filter="id > 10", limit=5, offset=1)
+    assert scanner.schema == scanner.projected_schema == pa.schema([("a", pa.int64()), ("text", pa.string())])
+    assert scanner.dataset_schema == dataset.schema
+    assert scanner.count_rows() == 5
+    assert scanner.to_table() == scanner.to_reader().read_all() == pa.table(scanner)
+    assert scanner.to_table()["a"].to_pylist() == [13, 15, 16, 17, 18]
+    assert scanner.head(2)["a"].to_pylist() == [13, 15]
+    assert scanner.to_pandas()["a"].tolist() == [13, 15, 16, 17, 18]
+    assert dataset.scanner(limit=3).count_rows() == 3
+    assert dataset.scanner(offset=len(LEFT) + 1).count_rows() == 0
+    for word in ("id > 10", "limit: 5", "result: a, text", "a = id + 1"):
+        assert word in scanner.explain_plan(verbose=True)
+    assert "order by: key desc" in dataset.scanner(order_by=[ColumnOrdering("key", ascending=False)]).explain_plan()
+    built = ScannerBuilder(dataset).columns(["id"]).filter(pc.field("id") > 10).limit(1).offset(1).with_row_id()
+    assert built.batch_size(10).order_by(["id"]).to_scanner().to_table().to_pydict() == {"id": [12], "_rowid": [12]}
+    some = ScannerBuilder(dataset).with_fragments(dataset.get_fragments()[1:2]).columns(["id"]).to_scanner()
+    assert some.to_table()["id"][0].as_py() == 120
+    assert ScannerBuilder(dataset.get_fragments()[1]).limit(1).to_scanner().to_table()["id"][0].as_py() == 120
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"columns": {"a": "nope"}}, InvalidInputError, "no column"),
+        ({"columns": {"a": "now()"}}, UnsupportedError, "now"),
+        ({"columns": "id"}, InvalidInputError, "list of names"),
+        ({"order_by": ["nope"]}, InvalidInputError, "nope"),
+        ({"nearest": {"column": "v"}}, UnsupportedError, "nearest"),
+        ({"nonsense": 1}, InvalidInputError, "nonsense"),
+    ],
+)
+def test_wrong_scans_are_refused_at_once(dataset, options, error, words):
+    with pytest.raises(error, match=words):
+        dataset.scanner(**options)
+
+
+def test_samples(dataset):
+    found = dataset.sample(40, columns=["id"], seed=1)["id"].to_pylist()
+    assert len(set(found)) == 40
+    assert set(found) <= set(LEFT)
+    assert found != sorted(found)
+    assert found == dataset.sample(40, columns=["id"], seed=1)["id"].to_pylist()
+    in_order = dataset.sample(40, columns={"i": "id"}, randomize_order=False)["i"].to_pylist()
+    assert in_order == sorted(in_order)
+    assert dataset.sample(0).num_rows == 0
+    for wrong in (-1, N):
+        with pytest.raises(InvalidInputError, match="cannot choose"):
+            dataset.sample(wrong)
+
+
+def test_other_libraries_take_the_dataset(dataset):
+    assert pl.DataFrame(dataset)["id"].to_list() == LEFT
+    assert pl.from_arrow(dataset.to_reader(columns=["id"]))["id"].to_list() == LEFT
+    lazy = pl.scan_pyarrow_dataset(dataset).filter(pl.col("id") > 495).select("text")
+    assert lazy.collect()["text"].to_list() == ROWS["text"].to_pylist()[496:]
+    assert pa.table(dataset) == dataset.to_table()
+
+
+def test_ordering_reads_other_columns_of_the_first_rows_only(tmp_path):
+    wide = pa.table({"k": range(20_000), "blob": [str(i).zfill(500) for i in range(20_000)]})
+    lance_core.write_dataset(wide, tmp_path / "wide")
+    dataset, counts = open_counting(tmp_path / "wide")
+    found = dataset.to_table(order_by=[ColumnOrdering("k", ascending=False)], limit=2)
+    assert [one[-5:] for one in found["blob"].to_pylist()] == ["19999", "19998"]
+    assert counts.num_bytes < 1_000_000
