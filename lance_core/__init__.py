@@ -6,7 +6,7 @@ from lance_core.dataset import LanceDataset, dataset
 from lance_core.errors import LanceError
 from lance_core.format.fragment import DataFile, DeletionFile
 from lance_core.fragment import FragmentMetadata, LanceFragment
-from lance_core.indices import Index, IndexFile
+from lance_core.index_entries import Index, IndexFile
 from lance_core.operations import LanceOperation, Transaction
 from lance_core.optimize import (
     Compaction,

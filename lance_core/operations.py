@@ -15,9 +15,9 @@ from lance_core.format import operations as inner
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import Transaction as InnerTransaction
 from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
-from lance_core.indices import Index
-from lance_core.indices import from_public as from_public_index
-from lance_core.indices import to_public as to_public_index
+from lance_core.index_entries import Index
+from lance_core.index_entries import from_public as from_public_index
+from lance_core.index_entries import to_public as to_public_index
 from lance_core.table.apply_settings import add_bases
 
 if TYPE_CHECKING:
