@@ -1,3 +1,4 @@
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -195,3 +196,12 @@ def test_ordering_reads_other_columns_of_the_first_rows_only(tmp_path):
     found = dataset.to_table(order_by=[ColumnOrdering("k", ascending=False)], limit=2)
     assert [one[-5:] for one in found["blob"].to_pylist()] == ["19999", "19998"]
     assert counts.num_bytes < 1_000_000
+
+
+def test_duckdb_takes_datasets_and_scanners(dataset):
+    scanner = dataset.scanner(columns={"double": "id * 2", "key": "key"}, filter="id < 100")
+    with duckdb.connect() as connection:
+        connection.register("scanned", scanner.to_reader())
+        assert connection.sql("select count(*), sum(id) from dataset").fetchone() == (len(LEFT), sum(LEFT))
+        found = connection.sql("select max(double), count(key) from scanned").fetchone()
+    assert found == (198, sum(i % 9 > 0 for i in LEFT if i < 100))
