@@ -202,6 +202,6 @@ def test_duckdb_takes_datasets_and_scanners(dataset):
     scanner = dataset.scanner(columns={"double": "id * 2", "key": "key"}, filter="id < 100")
     with duckdb.connect() as connection:
         connection.register("scanned", scanner.to_reader())
-        assert connection.sql("select count(*), sum(id) from dataset").fetchone() == (len(LEFT), sum(LEFT))
-        found = connection.sql("select max(double), count(key) from scanned").fetchone()
+        assert connection.execute("select count(*), sum(id) from dataset").fetchone() == (len(LEFT), sum(LEFT))
+        found = connection.execute("select max(double), count(key) from scanned").fetchone()
     assert found == (198, sum(i % 9 > 0 for i in LEFT if i < 100))
