@@ -15,6 +15,7 @@ from lance_core.methods import (
     committing,
     evolving,
     history,
+    indexing,
     maintaining,
     reading,
     settings,
@@ -217,8 +218,8 @@ class LanceDataset:
     __arrow_c_stream__ = reading.arrow_c_stream
     head = reading.head
     take = reading.take
-    sample = reading.sample
     _take_rows = tracking.take_rows
+    sample = reading.sample
     count_rows = reading.count_rows
     take_blobs = blobs.take_blobs
     read_blobs = blobs.read_blobs
@@ -277,6 +278,14 @@ class LanceDataset:
     delete_config_keys = settings.delete_config_keys
     update_metadata = settings.update_metadata
     update_schema_metadata = settings.update_schema_metadata
+
+    # --------------------------------------------------------------------------------------------------- indices
+
+    create_scalar_index = indexing.create_scalar_index
+    drop_index = indexing.drop_index
+    list_indices = indexing.list_indices
+    describe_indices = indexing.describe_indices
+    index_statistics = indexing.index_statistics
 
     # ------------------------------------------------------------------------------------------------- maintenance
 

@@ -17,6 +17,7 @@ from lance_core.maintenance.plan import plan_materialization as plan_materializa
 from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
 from lance_core.maintenance.rewrite import RewriteResult as InnerResult
 from lance_core.maintenance.rewrite import commit_results, execute_task, sum_metrics
+from lance_core.table.redo import commit_options, commit_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -238,6 +239,33 @@ class DatasetOptimizer:
         )
         dataset.snapshot = snapshot
         return metrics
+
+    def optimize_indices(
+        self, *, index_names: Sequence[str] | None = None, conflict_retries: int = DEFAULT_CONFLICT_RETRIES
+    ) -> list[str]:
+        """Make zone maps cover all fragments; the dataset object moves to the new version.
+
+        With nothing to do no version is made. Indices of other kinds that pylance made are left as they are: queries
+        read fragments that they do not cover, and pylance brings them up to date.
+
+        Args:
+            index_names: Only these.
+            conflict_retries: How often to do it anew when another commit rewrote the fragments.
+
+        Returns:
+            Names of the indices that were made anew.
+
+        Raises:
+            UnsupportedError: One of the names is of another kind of index.
+            NotFoundError: One of them is of none.
+        """
+        from lance_core.table.indexing import RenewZoneMaps, stale_zone_maps  # noqa: PLC0415 rarely needed
+
+        if not stale_zone_maps(self._dataset.snapshot, index_names):
+            return []
+        work = RenewZoneMaps(names=index_names)
+        self._dataset.snapshot = commit_work(self._dataset.snapshot, work, commit_options(conflict_retries))
+        return list(work.renewed)
 
 
 def _options(dataset: LanceDataset, given: Mapping[str, Any]) -> CompactionOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from lance_core.table.ordering import ColumnOrdering
 from lance_core.table.query import plan_query, run_query
 from lance_core.table.scan import count_matching
 from lance_core.table.scan_plan import plan_scan
+from lance_core.table.zone_maps import with_zone_maps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -149,10 +151,11 @@ def make_scanner(
     scan_in_order: bool | None = None,
     prefilter: bool | None = None,
     blob_handling: str | None = None,
+    use_scalar_index: bool | None = None,
     **unsupported: Any,
 ) -> LanceScanner:
     """A scanner over fragments; arguments as of `LanceDataset.scanner`."""
-    del scan_in_order, prefilter  # the order is always that of the table, and no index is asked
+    del scan_in_order, prefilter  # the order is always that of the table, and zone maps are asked for live rows only
     check_unsupported("scanner", unsupported)
     check_window(limit, offset, batch_size)
     if batch_size_bytes is not None and batch_size_bytes < 1:
@@ -175,6 +178,8 @@ def make_scanner(
             batch_size_bytes=batch_size_bytes,
             make_plan=partial(plan_scan, blob_view=blob_view(blob_handling)),
         )
+        if use_scalar_index is not False and not include_deleted_rows:
+            query = replace(query, plan=with_zone_maps(query.plan, snapshot.manifest, files))
     return LanceScanner(snapshot, files, fragments, query)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from lance_core.index_descriptions import statistics
 
 if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
@@ -15,6 +17,14 @@ class LanceStats:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+
+    def index_stats(self, index_name: str) -> dict[str, Any]:
+        """Numbers about one index; see `lance_core.index_descriptions.statistics`.
+
+        Raises:
+            NotFoundError: There is no such index.
+        """
+        return statistics(self._snapshot, index_name)
 
     def dataset_stats(self, max_rows_per_group: int = 1024) -> dict[str, int]:
         """Deleted rows, fragments, and fragments with fewer rows than a limit.

@@ -1,7 +1,7 @@
 """Entries of a manifest's index section.
 
-lance_core neither reads nor builds indices. It keeps the entries that other writers made, byte for byte, and takes
-away the fragments for which they no longer hold; readers with index support then scan those instead.
+lance_core reads and builds zone maps only. It keeps the entries of others byte for byte, and takes away the fragments
+for which they no longer hold; readers with index support then scan those instead.
 
 Source: message ``IndexMetadata`` of package ``lance.table``.
 """
@@ -120,6 +120,13 @@ def index_fields(index: IndexMetadata) -> IndexFields:
         details=(pb.index_details.type_url, pb.index_details.value) if pb.HasField("index_details") else None,
         covering_fields=tuple(pb.covering_fields),
     )
+
+
+def index_kind(index: IndexMetadata) -> str:
+    """Kind of an index as pylance calls it, for example ``BTree``; ``Unknown`` if the entry does not tell."""
+    details = index_fields(index).details
+    name = "" if details is None else details[0].rpartition(".")[2].removesuffix("IndexDetails")
+    return name or "Unknown"
 
 
 def make_index(fields: IndexFields) -> IndexMetadata:

@@ -18,6 +18,7 @@ from lance_core.table.query import make_columns, plan_query
 from lance_core.table.scan import count_matching
 from lance_core.table.scan_plan import plan_scan
 from lance_core.table.take import take_rows
+from lance_core.table.zone_maps import with_zone_maps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,7 +190,7 @@ def make_plan(
     """What a scan of this dataset reads; errors tell its address."""
     with_row_id, with_row_address = with_ids or (False, False)
     with naming(dataset.snapshot.store):
-        return plan_scan(
+        plan = plan_scan(
             dataset.snapshot.manifest.schema,
             columns=columns,
             filter=filter,
@@ -198,6 +199,7 @@ def make_plan(
             with_row_address=with_row_address,
             blob_view=blob_view(blob_handling),
         )
+        return with_zone_maps(plan, dataset.snapshot.manifest, dataset.files)
 
 
 def get_fragments(dataset: LanceDataset) -> list[LanceFragment]:

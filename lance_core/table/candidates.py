@@ -1,4 +1,4 @@
-"""Which rows of a fragment a filter may match, as far as the statistics in its data files tell.
+"""Which rows of a fragment a filter may match, as far as zone maps and the statistics in its data files tell.
 
 Files of version 0.1 have statistics of each batch of rows. They were made of what was written, but what is read is
 something else: nulls are not stored, so that numbers read as whatever lies in their place, and strings that are empty
@@ -40,6 +40,11 @@ def candidate_ranges(reader: FragmentReader, plan: ScanPlan, start: int, end: in
     Raises:
         CorruptDataError: A file is damaged.
     """
+    ranges = _by_statistics(reader, plan, start, end)
+    return ranges if plan.zone_maps is None else plan.zone_maps.narrowed(reader, plan, ranges)
+
+
+def _by_statistics(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> list[tuple[int, int]]:
     whole = [(start, end)] if start < end else []
     if plan.predicate is None or plan.predicate.asks is None:
         return whole
@@ -51,7 +56,7 @@ def candidate_ranges(reader: FragmentReader, plan: ScanPlan, start: int, end: in
     bounds = np.unique(np.concatenate([one for one, _ in files]))
     columns = _zones(plan.filter_projection, plan.predicate.columns, files, bounds)
     keep = may_match(plan.predicate.asks, columns, len(bounds) - 1)
-    return _ranges(bounds, keep, start, end)
+    return kept_ranges(bounds, keep, start, end)
 
 
 def _zones(
@@ -123,7 +128,9 @@ def _picked(zones: ColumnZones, batches: npt.NDArray[np.int64]) -> ColumnZones:
     )
 
 
-def _ranges(bounds: npt.NDArray[np.int64], keep: npt.NDArray[np.bool_], start: int, end: int) -> list[tuple[int, int]]:
+def kept_ranges(
+    bounds: npt.NDArray[np.int64], keep: npt.NDArray[np.bool_], start: int, end: int
+) -> list[tuple[int, int]]:
     """Neighbouring zones to keep as ranges inside of [start, end)."""
     found: list[tuple[int, int]] = []
     for zone in np.flatnonzero(keep).tolist():

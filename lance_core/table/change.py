@@ -26,6 +26,7 @@ from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.table.scan import matching_offsets
 from lance_core.table.scan_plan import plan_filter
 from lance_core.table.stage import remove_staged
+from lance_core.table.zone_maps import with_zone_maps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -99,7 +100,7 @@ class Marker:
         """
         files = OpenFiles(self.store)
         with naming(self.store):
-            plan = plan_filter(snapshot.manifest.schema, self.condition)
+            plan = with_zone_maps(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest, files)
         known, self._marks = self._marks, {}
         try:
             for fragment in snapshot.manifest.fragments:

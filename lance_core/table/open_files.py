@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 from lance_core.errors import CorruptDataError
 from lance_core.file.reader import DataFileReader
 from lance_core.format.paths import data_file_path
+from lance_core.table.zone_maps import load_zone_table
 
 if TYPE_CHECKING:
     from lance_core.format.fragment import DataFile
+    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.schema import Field
     from lance_core.store.base import Store
+    from lance_core.table.zone_maps import ZoneTable
 
 DEFAULT_CAPACITY = 64
 
@@ -31,7 +35,19 @@ class OpenFiles:
         self.store = store
         self._capacity = capacity
         self._readers: OrderedDict[tuple[int | None, str], DataFileReader] = OrderedDict()
+        self._zone_tables: dict[bytes, ZoneTable] = {}
         self._lock = Lock()
+
+    def zone_table(self, index: IndexMetadata, leaf: Field) -> ZoneTable:
+        """What a zone map says; it is read once. Errors as `load_zone_table`."""
+        known = self._zone_tables.get(index.uuid)
+        if known is None:
+            known = load_zone_table(self.store, index, leaf)
+            with self._lock:
+                if len(self._zone_tables) >= self._capacity:
+                    self._zone_tables.clear()
+                self._zone_tables[index.uuid] = known
+        return known
 
     def open(self, file: DataFile, *, num_rows: int) -> DataFileReader:
         """A reader of a data file.

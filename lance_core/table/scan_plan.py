@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.table.predicate import Predicate
+    from lance_core.table.zone_maps import ZoneMaps
 
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
@@ -44,6 +45,7 @@ class ScanPlan:
         predicate: Rows to keep; None for all.
         filter_projection: Fields that the predicate needs.
         rest: Fields of the projection that the predicate does not bring along.
+        zone_maps: What is known of the predicate's columns; None if deleted rows are wanted, or nothing is known.
     """
 
     columns: tuple[str, ...]
@@ -53,6 +55,7 @@ class ScanPlan:
     predicate: Predicate | None = None
     filter_projection: Schema = field(default_factory=lambda: Schema(()))
     rest: Schema = field(default_factory=lambda: Schema(()))
+    zone_maps: ZoneMaps | None = None
 
 
 def plan_scan(

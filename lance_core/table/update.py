@@ -20,6 +20,7 @@ from lance_core.table.open_files import OpenFiles
 from lance_core.table.scan import scan_fragment
 from lance_core.table.scan_plan import plan_scan
 from lance_core.table.stage import remove_staged, stage_fragments
+from lance_core.table.zone_maps import with_zone_maps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -157,9 +158,10 @@ class UpdateWork:
 def _new_rows(snapshot: Snapshot, plan: UpdatePlan, moved: MovedRows) -> Iterator[pa.RecordBatch]:
     """The rows with their new values; ``moved`` learns where they were."""
     files, schema = OpenFiles(snapshot.store), plan.table.to_arrow()
+    scan = with_zone_maps(plan.scan, snapshot.manifest, files)
     for fragment in snapshot.manifest.fragments:
         reader = FragmentReader(files, fragment)
-        for batch in scan_fragment(reader, plan.scan):
+        for batch in scan_fragment(reader, scan):
             if not batch.num_rows:
                 continue
             addresses = batch.column(batch.num_columns - 1).to_numpy()

@@ -1,0 +1,162 @@
+"""What a version's indices are, without opening their files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lance_core.errors import NotFoundError
+from lance_core.format.index_metadata import index_fields, index_kind
+from lance_core.table.zone_maps import is_zone_map, leaf_at, load_zone_table, path_of, zone_map_path
+
+if TYPE_CHECKING:
+    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.manifest import Manifest
+    from lance_core.table.snapshot import Snapshot
+
+_SYSTEM_PREFIX = "__lance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSegmentDescription:
+    """One part of an index, with files of its own.
+
+    Attributes:
+        uuid: Name of its folder.
+        dataset_version_at_last_update: Version it was made from.
+        fragment_ids: Fragments that it covers; empty if the writer did not record them.
+        index_version: Layout of its files.
+        created_at: When it was made, UTC; None if the writer did not record it.
+        size_bytes: Bytes in its files; None if the writer did not record them.
+        base_id: Base path that it lies below; None for the dataset itself.
+        covering_fields: Ids of fields whose values it stores.
+    """
+
+    uuid: str
+    dataset_version_at_last_update: int
+    fragment_ids: frozenset[int]
+    index_version: int
+    created_at: datetime | None
+    size_bytes: int | None
+    base_id: int | None
+    covering_fields: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexDescription:
+    """One index.
+
+    Attributes:
+        name: Its name.
+        index_type: Kind, as pylance calls it; ``Vector`` for all vector indices, ``Unknown`` if nothing tells.
+        type_url: Name of the message with the details of its kind.
+        fields: Ids of the indexed fields.
+        field_names: Dotted paths of the indexed fields.
+        num_rows_indexed: Rows in the fragments that it covers, deleted ones left out.
+        segments: Its parts.
+        total_size_bytes: Bytes in its files; None if a writer did not record them.
+    """
+
+    name: str
+    index_type: str
+    type_url: str
+    fields: list[int]
+    field_names: list[str]
+    num_rows_indexed: int
+    segments: list[IndexSegmentDescription]
+    total_size_bytes: int | None
+
+
+def describe(manifest: Manifest) -> list[IndexDescription]:
+    """The indices of a version by name; those that the format itself keeps are left out."""
+    by_name: dict[str, list[IndexMetadata]] = {}
+    for index in manifest.indices:
+        if not index.name.startswith(_SYSTEM_PREFIX):
+            by_name.setdefault(index.name, []).append(index)
+    return [_describe(manifest, name, by_name[name]) for name in sorted(by_name)]
+
+
+def statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    """Numbers about one index, as pylance has them.
+
+    Returns:
+        Counts of segments, fragments and rows; for zone maps also ``num_zones`` and ``rows_per_zone`` of each segment,
+        while of other kinds nothing is told that only their files know.
+
+    Raises:
+        NotFoundError: There is no such index.
+    """
+    manifest = snapshot.manifest
+    found = next((one for one in describe(manifest) if one.name == name), None)
+    if found is None:
+        raise NotFoundError(f"there is no index {name!r}", path=snapshot.store.uri)
+    covered = {one for segment in found.segments for one in segment.fragment_ids}
+    num_rows = dict(zip(manifest.fragments.ids.tolist(), manifest.fragments.num_rows.tolist(), strict=True))
+    live = covered & num_rows.keys()
+    stamps = [one.created_at for one in found.segments if one.created_at is not None]
+    details = [_zone_numbers(snapshot, index) for index in manifest.indices if index.name == name]
+    return {
+        "index_type": found.index_type,
+        "name": name,
+        "num_indices": len(found.segments),
+        "num_segments": len(found.segments),
+        "indices": details,
+        "segments": details,
+        "num_indexed_fragments": len(live),
+        "num_indexed_rows": sum(num_rows[one] for one in live),
+        "num_unindexed_fragments": len(num_rows) - len(live),
+        "num_unindexed_rows": sum(num_rows.values()) - sum(num_rows[one] for one in live),
+        "num_indexed_rows_per_delta": [
+            sum(num_rows.get(one, 0) for one in segment.fragment_ids) for segment in found.segments
+        ],
+        "updated_at_timestamp_ms": round(max(stamps).timestamp() * 1000) if stamps else None,
+    }
+
+
+def _describe(manifest: Manifest, name: str, entries: list[IndexMetadata]) -> IndexDescription:
+    segments = [_segment(index) for index in entries]
+    covered = np.array(sorted({one for segment in segments for one in segment.fragment_ids}), np.int64)
+    is_covered = np.isin(manifest.fragments.ids.astype(np.int64), covered)
+    sizes = [segment.size_bytes for segment in segments]
+    first = index_fields(entries[0])
+    return IndexDescription(
+        name=name,
+        index_type=index_kind(entries[0]),
+        type_url=first.details[0] if first.details else "",
+        fields=list(first.fields),
+        field_names=[path_of(manifest.schema, one) for one in first.fields],
+        num_rows_indexed=int(manifest.fragments.num_rows[is_covered].sum()),
+        segments=segments,
+        total_size_bytes=None if None in sizes else sum(size for size in sizes if size is not None),
+    )
+
+
+def _segment(index: IndexMetadata) -> IndexSegmentDescription:
+    fields = index_fields(index)
+    stamp = fields.created_at
+    return IndexSegmentDescription(
+        uuid=index.uuid_text,
+        dataset_version_at_last_update=fields.dataset_version,
+        fragment_ids=fields.fragment_ids or frozenset(),
+        index_version=fields.index_version,
+        created_at=None if stamp is None else datetime.fromtimestamp(stamp / 1000, UTC),
+        size_bytes=sum(size for _, size in fields.files) if fields.files else None,
+        base_id=fields.base_id,
+        covering_fields=fields.covering_fields,
+    )
+
+
+def _zone_numbers(snapshot: Snapshot, index: IndexMetadata) -> dict[str, int]:
+    if not is_zone_map(index):
+        return {}
+    from lance_core.table.zone_map_build import rows_per_zone_of  # noqa: PLC0415 rarely needed
+
+    leaf = leaf_at(snapshot.manifest.schema, path_of(snapshot.manifest.schema, index.fields[0]))
+    if leaf is None:
+        return {}
+    table = load_zone_table(snapshot.store, index, leaf)
+    rows = rows_per_zone_of(snapshot.store, zone_map_path(index))
+    return {"num_zones": len(table.starts), **({} if rows is None else {"rows_per_zone": rows})}

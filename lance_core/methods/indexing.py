@@ -1,0 +1,126 @@
+"""Methods of `LanceDataset` about indices; those that change something move the object to the version they made."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from lance_core.arguments import DEFAULT_CONFLICT_RETRIES, check_unsupported
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
+from lance_core.index_descriptions import describe
+from lance_core.table.redo import commit_options, commit_work
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lance_core.dataset import LanceDataset
+    from lance_core.index_descriptions import IndexDescription
+
+_SYSTEM_PREFIX = "__lance"
+
+
+def create_scalar_index(
+    dataset: LanceDataset,
+    column: str,
+    index_type: str,
+    name: str | None = None,
+    *,
+    replace: bool = True,
+    train: bool = True,
+    fragment_ids: Sequence[int] | None = None,
+    index_uuid: str | None = None,
+    rows_per_zone: int = DEFAULT_ROWS_PER_ZONE,
+    conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+    transaction_properties: Mapping[str, str] | None = None,
+    **unsupported: Any,
+) -> None:
+    """Make an index that scans use to skip rows.
+
+    Args:
+        column: Name, or dotted path inside structs.
+        index_type: ``"ZONEMAP"``: smallest and largest value, nulls and NaN of each run of rows. The only kind that
+            lance_core makes; indices of other kinds that pylance made are kept right.
+        name: Name of the index; ``{column}_idx`` if None.
+        replace: Take the place of an index of that name.
+        train: If false, no fragment is covered; `DatasetOptimizer.optimize_indices` does the work later.
+        fragment_ids: Fragments to cover; all if None.
+        index_uuid: Name of the index folder; random if None.
+        rows_per_zone: Rows in each run.
+        conflict_retries: How often to make it anew when another commit rewrote the fragments.
+        transaction_properties: Text for the history.
+        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
+
+    Raises:
+        UnsupportedError: Another kind of index, or a type that has no order.
+        AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
+    """
+    from lance_core.table.indexing import CreateZoneMap  # noqa: PLC0415 rarely needed
+
+    check_unsupported("create_scalar_index", unsupported)
+    if str(index_type).upper() != "ZONEMAP":
+        raise UnsupportedError(f"lance_core makes ZONEMAP indices only, not {index_type}")
+    if rows_per_zone < 1:
+        raise InvalidInputError(f"rows_per_zone must be at least 1, not {rows_per_zone}")
+    if name is not None and (not name or name.startswith(_SYSTEM_PREFIX)):
+        raise InvalidInputError(f"{name!r} cannot be the name of an index")
+    work = CreateZoneMap(
+        column=column,
+        name=name or f"{column}_idx",
+        replace=replace,
+        rows_per_zone=rows_per_zone,
+        fragment_ids=fragment_ids if train else (),
+        uuid=None if index_uuid is None else _uuid(index_uuid),
+    )
+    options = commit_options(conflict_retries, properties=transaction_properties)
+    dataset.snapshot = commit_work(dataset.snapshot, work, options)
+
+
+def drop_index(dataset: LanceDataset, name: str) -> None:
+    """Remove an index of any kind. Its files stay until the versions that have it are cleaned up.
+
+    Raises:
+        NotFoundError: There is no such index.
+    """
+    from lance_core.table.indexing import DropIndex  # noqa: PLC0415 rarely needed
+
+    dataset.snapshot = commit_work(dataset.snapshot, DropIndex(name=name), commit_options(DEFAULT_CONFLICT_RETRIES))
+
+
+def describe_indices(dataset: LanceDataset) -> list[IndexDescription]:
+    """The indices of this version, by name, as far as the manifest tells; their files are not opened."""
+    return describe(dataset.snapshot.manifest)
+
+
+def list_indices(dataset: LanceDataset) -> list[dict[str, Any]]:
+    """The segments of all indices, by name.
+
+    Returns:
+        Dicts with ``name``, ``type`` (vector indices are just ``Vector``), ``uuid``, ``fields`` (names), ``version``,
+        ``fragment_ids`` and ``base_id``.
+    """
+    return [
+        {
+            "name": index.name,
+            "type": index.index_type,
+            "uuid": segment.uuid,
+            "fields": index.field_names,
+            "version": segment.dataset_version_at_last_update,
+            "fragment_ids": segment.fragment_ids,
+            "base_id": segment.base_id,
+        }
+        for index in describe(dataset.snapshot.manifest)
+        for segment in index.segments
+    ]
+
+
+def index_statistics(dataset: LanceDataset, index_name: str) -> dict[str, Any]:
+    """Numbers about one index; the same as ``stats.index_stats``."""
+    return dataset.stats.index_stats(index_name)
+
+
+def _uuid(text: str) -> bytes:
+    try:
+        return uuid.UUID(text).bytes
+    except (ValueError, AttributeError) as error:
+        raise InvalidInputError(f"index_uuid {text!r} is no UUID") from error
