@@ -20,6 +20,7 @@ from lance_core.format.blobs import file_schema
 from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, encode_descriptor
 from lance_core.format.file_version import check_writable, resolve_version
 from lance_core.format.footer import Footer, encode_footer, encode_table
+from lance_core.format.type_support import check_writable_together
 
 if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes
@@ -75,8 +76,13 @@ def check_schema(schema: Schema, *, version: str | None) -> None:
     """
     resolved = resolve_version(version)
     check_writable(resolved)
-    for one in schema.fields:
-        _field_writer(one, resolved, BlobFiles(None))
+    _field_writers(schema, resolved, BlobFiles(None))
+
+
+def _field_writers(schema: Schema, version: FileVersion, blobs: BlobFiles) -> list[FieldWriter]:
+    if version.name != "2.0":
+        check_writable_together(schema, version.name)
+    return [_field_writer(one, version, blobs) for one in schema.fields]
 
 
 def _field_writer(top: Field, version: FileVersion, blobs: BlobFiles) -> FieldWriter:
@@ -116,7 +122,7 @@ class DataFileWriter:
         self._schema = schema
         self._kinds = [one.type for one in schema.to_arrow()]
         self._blobs = BlobFiles(blob_places)
-        self._columns = [_Collected(_field_writer(one, self._version, self._blobs)) for one in schema.fields]
+        self._columns = [_Collected(one) for one in _field_writers(schema, self._version, self._blobs)]
         self._position = 0
         self._num_rows = 0
         self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lance_core.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from lance_core.format.schema import Field
+    from lance_core.format.schema import Field, Schema
 
 _OLD_VERSION = "2.1"
 _DICTIONARY_ITEMS = (
@@ -32,6 +32,24 @@ def check_writable_type(field: Field, version: str) -> None:
         UnsupportedError: Names the field, what is wrong with it, and what to do.
     """
     _check(field, version, field.name, ())
+
+
+def check_writable_together(schema: Schema, version: str) -> None:
+    """Refuse fields that pylance cannot read beside each other.
+
+    Args:
+        schema: All fields of a file.
+        version: "2.1" or newer.
+
+    Raises:
+        UnsupportedError: Names the field.
+    """
+    for field in schema.fields:
+        if len(schema.fields) > 1 and field.logical_type == "struct" and not field.children:
+            raise UnsupportedError(
+                f"field {field.name!r}: struct without fields beside other columns, which pylance reads as null then; "
+                f"file version 2.0 holds it, {version} does not"
+            )
 
 
 def _check(field: Field, version: str, path: str, parents: tuple[Field, ...]) -> None:
