@@ -56,8 +56,11 @@ def cut_rows(first_rows: Int64s, positions: Int64s, rows: Rows) -> Pieces:
         rows: At least one row, all before the end.
     """
     if isinstance(rows, range):
-        low = int(np.searchsorted(first_rows, rows.start, side="right")) - 1
-        pages = np.arange(low, int(np.searchsorted(first_rows, rows.stop)))
+        low = int(first_rows.searchsorted(rows.start, side="right")) - 1
+        if rows.stop <= first_rows[low + 1]:  # one page, as for single rows
+            start = rows.start - int(first_rows[low])
+            return Pieces(np.array([low]), positions[low : low + 1], np.array([start]), np.array([len(rows)]))
+        pages = np.arange(low, int(first_rows.searchsorted(rows.stop)))
         starts = np.maximum(first_rows[pages], rows.start)
         counts = np.minimum(first_rows[pages + 1], rows.stop) - starts
         filled = counts > 0
