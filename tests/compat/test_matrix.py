@@ -1,0 +1,176 @@
+"""Every type, null pattern and file version, in both directions; what came of it is the table in the README.
+
+The rule, without exceptions but those named below: what pylance writes and reads back unchanged, we read as well and
+write so that pylance reads it; what it cannot write, we refuse by name or write so that it can read it.
+"""
+
+import contextlib
+import functools
+import os
+import re
+from pathlib import Path
+
+import lance
+import numpy as np
+import pytest
+from lance.file import LanceFileReader as TheirReader
+from lance.file import LanceFileWriter as TheirWriter
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.file import LanceFileReader, LanceFileWriter
+from lance_core.testing.types import NULLS, SAMPLES
+
+VERSIONS = ("0.1", "2.0", "2.1", "2.2")
+NUM_ROWS = 130
+README = Path(__file__).parents[2] / "README.md"
+FILED = [sample for sample in SAMPLES if sample.name != "json"]  # which pylance's tables know, not its bare files
+LABELS = {
+    r"u?int\d+": "integers",
+    r"halffloat|float|double": "floats",
+    r"bool": "booleans",
+    r"(decimal\d+)\(.*": r"\1",
+    r"date.*": "dates",
+    r"time\d.*": "times",
+    r"(timestamp|duration).*": r"\1s",
+    r"(fixed_size_list|list)<struct.*": r"\1s of structs",
+    r"map.*|list<map>": "maps",
+    r"(fixed_size_list|large_list|list)<.*": r"\1s",
+    r"struct.*": "structs",
+    r"dictionary.*": "dictionaries",
+    r"([^,]*), .*": r"\1",
+}
+"""How samples are called in the table of the README: the first pattern that fits."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet():
+    """What pylance's threads say when they panic over a type is expected here."""
+    saved = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        yield
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def theirs(table, version, path):
+    """What pylance reads from the file it wrote; None if it cannot, or gives back something else."""
+    with contextlib.suppress(BaseException):  # a panic is no Exception
+        if version == "0.1":
+            dataset = lance.write_dataset(table, path.with_suffix(".table"), data_storage_version="legacy")
+            read = dataset.to_table()
+            (file,) = path.with_suffix(".table").glob("data/*.lance")
+            path.write_bytes(file.read_bytes())
+        else:
+            with TheirWriter(str(path), table.schema, version=version, data_cache_bytes=1) as writer:
+                for batch in table.to_batches(max_chunksize=50):  # each becomes a page
+                    writer.write_batch(batch)
+            read = TheirReader(str(path)).read_all().to_table()
+        if read.to_pylist() == table.to_pylist():
+            return read
+    return None
+
+
+def check_read(path, expected):
+    """We read whole, in part and singly what pylance reads."""
+    reader = LanceFileReader(path)
+    for start, end in ((0, NUM_ROWS), (45, 105)):
+        got = reader.read_range(start, end - start, batch_size=40).to_table()
+        got.validate(full=True)
+        assert got.schema.equals(expected.schema, check_metadata=True)
+        check_same(got, expected.slice(start, end - start))
+    rows = np.array([129, 3, 49, 50, 3])
+    check_same(reader.take_rows(rows).to_table(), expected.take(rows))
+
+
+def check_same(got, expected):
+    """Dictionaries may come with other items from page to page."""
+    assert got.equals(expected) or got.to_pylist() == expected.to_pylist()
+
+
+def check_written(table, version, path):
+    """Pylance reads whole, in part and singly what we wrote."""
+    with LanceFileWriter(path, table.schema, version=version, data_cache_bytes=1000) as writer:
+        for batch in table.to_batches(max_chunksize=70):
+            writer.write_batch(batch)
+    reader = TheirReader(str(path))
+    expected = table.to_pylist()
+    assert reader.read_all().to_table().to_pylist() == expected
+    assert reader.read_range(45, 60).to_table().to_pylist() == expected[45:105]
+    rows = [3, 49, 50, 129]
+    assert reader.take_rows(rows).to_table().to_pylist() == [expected[row] for row in rows]
+    assert LanceFileReader(path).read_all().to_table().to_pylist() == expected
+
+
+def outcome(sample, nulls, version, folder, *, is_known):
+    """Whether a type can be read and written; fails where we do other than the rule says."""
+    table = sample.table(NUM_ROWS, nulls=nulls)
+    read = theirs(table, version, folder / f"{nulls}.lance")
+    if read is not None:
+        check_read(folder / f"{nulls}.lance", read)
+    reads = "" if read is None else "r"
+    if version == "0.1":
+        return reads
+    path = folder / f"{nulls}-ours.lance"
+    if read is not None and is_known:
+        check_written(table, version, path)
+        return "rw"
+    try:
+        check_written(table, version, path)
+        return f"{reads}w"
+    except (InvalidInputError, UnsupportedError) as error:
+        refusal = str(error)
+    assert "'c" in refusal  # it names the column
+    assert not path.exists()
+    return reads
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """What can be done with a sample in a file version, by pattern of nulls; found out once."""
+
+    @functools.cache
+    def find(name, version):
+        (sample,) = (one for one in FILED if one.name == name)
+        folder = tmp_path_factory.mktemp("matrix")
+        is_known = theirs(sample.table(NUM_ROWS), version, folder / "known.lance") is not None
+        return tuple(outcome(sample, nulls, version, folder, is_known=is_known) for nulls in NULLS)
+
+    return find
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("sample", FILED, ids=lambda sample: sample.name)
+def test_matrix(sample, version, outcomes):
+    assert len(outcomes(sample.name, version)) == len(NULLS)
+
+
+def in_short(name):
+    for pattern, label in LABELS.items():
+        if re.fullmatch(pattern, name):
+            return re.sub(pattern, label, name, count=1).replace("_", " ")
+    return name.replace("_", " ")
+
+
+def in_words(found):
+    """A cell of the table."""
+    written = [nulls for nulls, one in zip(NULLS, found, strict=True) if "w" in one]
+    if len(written) == len(NULLS):
+        return "read, write"
+    if "none" in written:
+        return "read, write without nulls" if len(written) == 1 else "read, write without nulls in fields"
+    return "read" if any(found) else "-"
+
+
+def test_table_in_readme(outcomes):
+    rows = {}
+    for sample in FILED:
+        cells = tuple(in_words(outcomes(sample.name, version)) for version in VERSIONS)
+        labels = rows.setdefault(cells, [])
+        label = in_short(sample.name)
+        if label not in labels:
+            labels.append(label)
+    lines = [f"| type | {' | '.join(VERSIONS)} |", "|---" * (1 + len(VERSIONS)) + "|"]
+    lines += [f"| {', '.join(labels)} | {' | '.join(cells)} |" for cells, labels in rows.items()]
+    expected = "\n".join(lines)
+    assert expected in README.read_text(), f"the table of types in the README should be\n{expected}"
