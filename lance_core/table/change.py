@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lance_core.errors import CommitOutcomeUnknownError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.operations import Delete, Update
@@ -130,7 +128,7 @@ class Marker:
         if len(found) == fragment.num_rows:
             after = None
         elif len(found):
-            rows = bitmap_from_numpy(np.union1d(reader.deleted, found))
+            rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(found)
             new_id = SYSTEM_RUNTIME.random_u63
             file, _ = write_deletions(self.store, fragment.id, rows, read_version=version, new_id=new_id)
             after = replace(fragment, deletion_file=file)

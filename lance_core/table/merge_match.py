@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
 from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.key_join import KeyJoin, Pairs
+from lance_core.table.key_join import KeyJoin, Pairs, distinct
 from lance_core.table.merge_plan import SOURCE, TARGET, WhenMatched
 from lance_core.table.pick import pick_rows
 from lance_core.table.scan import matching_offsets
@@ -90,7 +90,7 @@ class Matcher:
                 f"the table has a row with {self._key(int(source[0]))} already; nothing was written"
             )
         others = self._others(reader, target)
-        hits = np.unique(source)
+        hits = distinct(source)
         if matched is WhenMatched.KEEP:
             pairs = pairs.where(np.zeros(len(pairs), np.bool_))
         elif self.plan.condition is not None:
@@ -122,7 +122,10 @@ class Matcher:
             candidates = matching_offsets(reader, self.plan.others)
         else:
             candidates = reader.offsets_of_live(np.arange(reader.fragment.num_rows))
-        return np.setdiff1d(candidates, matched, assume_unique=False)
+        is_other = np.zeros(reader.fragment.physical_rows, np.bool_)
+        is_other[candidates] = True
+        is_other[matched] = False
+        return np.flatnonzero(is_other)
 
     def _meets(self, reader: FragmentReader, pairs: Pairs) -> npt.NDArray[np.bool_]:
         """For which pairs the condition of the update is true."""

@@ -89,12 +89,16 @@ class MovedRows:
         removed: list[int] = []
         try:
             for reader, parts in self._departed:
-                offsets = np.unique(np.concatenate(parts))
+                rows = bitmap_from_numpy(reader.deleted)
+                for part in parts:
+                    rows |= bitmap_from_numpy(part)
                 fragment = reader.fragment
-                if len(offsets) == fragment.num_rows:
+                if len(rows) == fragment.physical_rows:
                     removed.append(fragment.id)
                 else:
-                    updated.append(_without_rows(store, reader, offsets, version))
+                    new_id = SYSTEM_RUNTIME.random_u63
+                    file, _ = write_deletions(store, fragment.id, rows, read_version=version, new_id=new_id)
+                    updated.append(replace(fragment, deletion_file=file))
         except BaseException:
             Departure(updated_fragments=tuple(updated)).remove_files(store)
             raise
@@ -119,10 +123,3 @@ class MovedRows:
                     )
             numbered.append(fragment)
         return tuple(numbered)
-
-
-def _without_rows(store: Store, reader: FragmentReader, offsets: Offsets, version: int) -> Fragment:
-    rows = bitmap_from_numpy(np.union1d(reader.deleted, offsets))
-    new_id = SYSTEM_RUNTIME.random_u63
-    file, _ = write_deletions(store, reader.fragment.id, rows, read_version=version, new_id=new_id)
-    return replace(reader.fragment, deletion_file=file)
