@@ -55,6 +55,7 @@ _RUNS_PAY = 0.75
 _FIXED_CODECS = {Compression.LZ4: 0.6}
 _LONG_CODECS = {Compression.LZ4: 0.6, Compression.ZSTD: 0.5}
 
+_NOISE = 0.95  # what LZ4 leaves of bytes in which zstd will not find much either
 _PACKED_WELL = 0.25  # of the flat bytes: not worth a look at codecs
 _LONG_BITS = 64
 _SPLIT_BITS = (32, 64)
@@ -174,9 +175,11 @@ def _maybe_compressed(
         return encoding, chunks
     chosen = None
     for codec, limit in limits.items():
-        compressed = size * general.sampled_ratio(codec, chunks, num_samples(len(chunks.counts)))
-        if compressed <= best * limit:
-            chosen, best = codec, compressed
+        ratio = general.sampled_ratio(codec, chunks, num_samples(len(chunks.counts)))
+        if size * ratio <= best * limit:
+            chosen, best = codec, size * ratio
+        if ratio > _NOISE:
+            break
     return (encoding, chunks) if chosen is None else _compress(chosen, encoding, chunks, None)
 
 

@@ -77,6 +77,8 @@ def page_options(path: LeafPath, version: str) -> PageOptions:
     Raises:
         InvalidInputError: A value that means nothing; the message names field, key, value and what is allowed.
     """
+    if not path.leaf.metadata and not path.fields[0].metadata:
+        return PageOptions(version=version)
     given: dict[str, Any] = {}
     for key, parse in _KEYS.items():
         field = path.fields[0] if key == "structural-encoding" else path.leaf
