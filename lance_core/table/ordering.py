@@ -5,6 +5,7 @@ Nulls come last unless asked otherwise, NaN is larger than every number, rows th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,20 +55,31 @@ def sorted_rows(table: pa.Table, order: Sequence[ColumnOrdering], count: int | N
     keys: dict[str, pa.ChunkedArray] = {}
     directions: list[tuple[str, str]] = []
     for number, one in enumerate(order):
-        values = table.column(one.column_name)
-        ranks = pc.cast(pc.is_null(values), pa.int8())
-        keys[f"null{number}"] = ranks
-        directions.append((f"null{number}", "descending" if one.nulls_first else "ascending"))
+        values = _comparable(table.column(one.column_name))
         direction = "ascending" if one.ascending else "descending"
-        if pa.types.is_float16(values.type):
-            values = values.cast(pa.float32())
-        if pa.types.is_floating(values.type):
-            keys[f"nan{number}"] = pc.cast(pc.fill_null(pc.is_nan(values), False), pa.int8())  # noqa: FBT003 a value
+        if values.null_count:
+            keys[f"null{number}"] = pc.cast(pc.is_null(values), pa.int8())
+            directions.append((f"null{number}", "descending" if one.nulls_first else "ascending"))
+        is_nan = _is_nan(values)
+        if is_nan is not None:
+            keys[f"nan{number}"] = is_nan
             directions.append((f"nan{number}", direction))
         keys[f"value{number}"] = values
         directions.append((f"value{number}", direction))
     places = pc.sort_indices(pa.table(keys), sort_keys=directions)
     return table.take(places if count is None else places.slice(0, count))
+
+
+def _comparable(values: Any) -> Any:
+    return values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
+
+
+def _is_nan(values: Any) -> Any:
+    """Which values are NaN, as numbers; None if none is."""
+    if not pa.types.is_floating(values.type):
+        return None
+    found = pc.fill_null(pc.is_nan(values), False)  # noqa: FBT003 a value
+    return pc.cast(found, pa.int8()) if pc.any(found).as_py() else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,14 +97,34 @@ class Sorter:
     count: int | None
     _batches: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
     _num_rows: int = 0
+    _worst: pa.Scalar | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows in."""
+        if self._worst is not None:
+            batch = batch.filter(self._may_be_first(batch))
         self._batches.append(batch)
         self._num_rows += batch.num_rows
         if self.count is not None and self._num_rows > 2 * self.count + _SLACK_ROWS:
-            self._batches = self.finish().to_batches()
-            self._num_rows = sum(one.num_rows for one in self._batches)
+            kept = self.finish()
+            self._batches, self._num_rows = kept.to_batches(), kept.num_rows
+            self._worst = _comparable(kept.column(self.order[0].column_name))[-1] if kept.num_rows else None
+
+    def _may_be_first(self, batch: pa.RecordBatch) -> pa.Array:
+        """Which rows can be among the first, going by the last row of those known and by the first column only."""
+        first, worst = self.order[0], self._worst
+        values = _comparable(batch.column(first.column_name))
+        assert worst is not None  # noqa: S101 for the type checker: callers know it
+        if not worst.is_valid or pa.types.is_nested(values.type):
+            every = pa.repeat(pa.scalar(True), len(values))  # noqa: FBT003 a value
+            return pc.is_null(values) if not worst.is_valid and first.nulls_first else every
+        compared = (pc.less_equal if first.ascending else pc.greater_equal)(values, worst)
+        if pa.types.is_floating(values.type):
+            if math.isnan(worst.as_py()):  # the largest number
+                compared = pc.or_(pc.is_nan(values), True) if first.ascending else pc.is_nan(values)  # noqa: FBT003 a value
+            elif not first.ascending:
+                compared = pc.or_(compared, pc.is_nan(values))
+        return pc.fill_null(compared, first.nulls_first)
 
     def finish(self) -> pa.Table:
         """The rows in order."""

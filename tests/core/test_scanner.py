@@ -13,6 +13,7 @@ from lance_core.table import ordering
 from lance_core.testing.counting_store import open_counting
 
 N = 500
+NAN = float("nan")
 ROWS = pa.table(
     {
         "id": range(N),
@@ -103,6 +104,19 @@ def test_with_a_limit_few_rows_are_kept(monkeypatch):
         sorter.add(batch)
         assert sum(one.num_rows for one in sorter._batches) <= 40
     assert sorter.finish()["a"].to_pylist() == [0, 1, 2, 3, 4]
+
+
+@given(st.lists(st.none() | st.sampled_from([NAN, -1.0, 0.0, 1.0, 2.0]), max_size=40), st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_first_rows_are_those_of_the_whole(values, ascending, nulls_first):
+    table = pa.table({"a": pa.array(values, pa.float64()), "i": range(len(values))})
+    order = [ColumnOrdering("a", ascending, nulls_first), ColumnOrdering("i", ascending=False)]
+    sorter = ordering.Sorter(order=order, schema=table.schema, count=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ordering, "_SLACK_ROWS", 0)
+        for batch in table.to_batches(max_chunksize=2):
+            sorter.add(batch)
+    assert sorter.finish()["i"].to_pylist() == ordering.sorted_rows(table, order, 3)["i"].to_pylist()
 
 
 def test_sizes_of_batches(dataset):
