@@ -46,6 +46,7 @@ _MISSING = frozenset(
         "auto_cleanup_options",
         "batch_size_bytes",
         "binary_copy_read_batch_bytes",
+        "blob_pack_file_size_threshold",
         "commit_lock",
         "compaction_mode",
         "default_scan_options",

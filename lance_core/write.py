@@ -18,6 +18,7 @@ from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_core.format.operations import Append, Overwrite
 from lance_core.fragment import FragmentMetadata, to_metadata
 from lance_core.table.apply_settings import add_bases
+from lance_core.table.blob_places import ExternalBlobs
 from lance_core.table.change import removing_staged
 from lance_core.table.commit import commit
 from lance_core.table.idempotency import find_commit, with_key
@@ -58,6 +59,7 @@ def write_dataset(
     target_all_bases: bool | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
     idempotency_key: str | None = None,
+    allow_external_blob_outside_bases: bool = False,
     **unsupported: Any,
 ) -> LanceDataset:
     """Write data as a new version of a dataset.
@@ -86,6 +88,8 @@ def write_dataset(
         base_store_params: Settings for such places, by their address.
         idempotency_key: Identity of the work: if one of the newest hundred versions carries it, nothing is written
             and that version is returned. Not in pylance.
+        allow_external_blob_outside_bases: Take external blobs that lie below no base path of the table; they are
+            named by their absolute address.
         **unsupported: Arguments of pylance that lance_core does not have; they must be None.
 
     Returns:
@@ -124,6 +128,10 @@ def write_dataset(
         table=existing.manifest.schema if existing is not None and appends else None,
         limits=limits,
         data_storage_version=version,
+        external_blobs=ExternalBlobs(
+            bases={base.id: base.path for base in (*(existing.manifest.base_paths if existing else ()), *new_bases)},
+            may_be_anywhere=allow_external_blob_outside_bases,
+        ),
     )
     fragments = target.fragments(staged)
     overwrite = Overwrite(fragments=fragments, schema=table, initial_bases=new_bases)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from lance_core.store.base import ObjectWriter, Store
 
 
+_FILE = "file://"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalBlobs:
     """Which addresses of external blobs are taken.
@@ -32,9 +35,11 @@ class ExternalBlobs:
         Raises:
             InvalidInputError: The address is below no base path, and may not be anywhere.
         """
+        plain = uri.removeprefix(_FILE)
         for number, base in self.bases.items():
-            if uri.startswith(f"{base.rstrip('/')}/"):
-                return number, uri[len(base.rstrip("/")) + 1 :]
+            folder = f"{base.removeprefix(_FILE).rstrip('/')}/"
+            if plain.startswith(folder):
+                return number, plain[len(folder) :]
         if "://" not in uri:
             raise InvalidInputError(f"external blob {uri!r} is no absolute address, like file:///folder/name")
         if not self.may_be_anywhere:

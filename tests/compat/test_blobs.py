@@ -95,7 +95,9 @@ def test_external_blobs(tmp_path):
     uri = f"file://{tmp_path}/far/f.bin"
     values = [lance_core.Blob.from_uri(uri), uri, lance_core.Blob.from_uri(uri, 5, 10), None, b"near"]
     theirs = [lance.Blob.from_uri(uri), uri, lance.Blob.from_uri(uri, 5, 10), None, b"near"]
-    lance_core.write_dataset(_table(values), str(tmp_path / "ours"))
+    with pytest.raises(InvalidInputError, match="allow_external_blob_outside_bases"):
+        lance_core.write_dataset(_table(values), str(tmp_path / "ours"))
+    lance_core.write_dataset(_table(values), str(tmp_path / "ours"), allow_external_blob_outside_bases=True)
     schema = pa.schema([lance.blob_field("b"), pa.field("i", pa.int64())])
     table = pa.table([lance.blob_array(theirs), pa.array(range(5))], schema=schema)
     lance.write_dataset(table, str(tmp_path / "theirs"), allow_external_blob_outside_bases=True)
@@ -106,13 +108,27 @@ def test_external_blobs(tmp_path):
         assert [one and one.size() for one in ours.take_blobs("b", indices=range(5))] == [200, 200, 10, None, 4]
 
 
+def test_external_blobs_below_base_paths(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "f.bin").write_bytes(b"0123456789")
+    uri = f"file://{tmp_path}/far/f.bin"
+    for module in (lance, lance_core):
+        path = str(tmp_path / module.__name__)
+        base = module.DatasetBasePath(f"file://{tmp_path}/far", "far", False)  # noqa: FBT003 as in pylance
+        table = _table([lance_core.Blob.from_uri(uri), lance_core.Blob.from_uri(uri, 2, 3)])
+        module.write_dataset(table, path, initial_bases=[base], data_storage_version="2.2")
+        ours, _ = _check_alike(path)
+        assert ours.to_table()["b"].to_pylist()[0]["blob_uri"] == "f.bin"
+        assert [one.read() for one in ours.take_blobs("b", indices=[0, 1])] == [b"0123456789", b"234"]
+
+
 def test_changes_keep_blobs(tmp_path):
     path = str(tmp_path / "t")
     (tmp_path / "f.bin").write_bytes(b"outside")
     values = [*VALUES, lance_core.Blob.from_uri(f"file://{tmp_path}/f.bin")]
     expected = [*VALUES, b"outside"]
-    dataset = lance_core.write_dataset(_table(values), path)
-    lance_core.write_dataset(_table(values), path, mode="append")
+    for _ in range(2):
+        lance_core.write_dataset(_table(values), path, mode="append", allow_external_blob_outside_bases=True)
     dataset = lance_core.dataset(path)
     dataset.delete("i = 3")
     dataset.optimize.compact_files()
