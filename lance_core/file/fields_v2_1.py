@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _GUESSED_STRING_BYTES = 16
 
+_FEW_ROWS = 1 << 15
+"""Up to so many consecutive rows, a step costs more than the values: columns that are alike share the steps."""
+
 
 class ContentV21:
     """A file of version 2.1 or 2.2.
@@ -87,7 +90,7 @@ class ContentV21:
     def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
         """Read at least one row of each of these fields."""
         readers = [one for one in fields if isinstance(one, _LeavesReader)]
-        if isinstance(rows, range):
+        if isinstance(rows, range) and len(rows) > _FEW_ROWS:
             return (yield from together([one.plan(rows) for one in readers]))
         leaves = iter((yield from plan_points([column for one in readers for column in one.columns], rows)))
         return [one.join([next(leaves) for _ in one.columns]) for one in readers]

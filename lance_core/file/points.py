@@ -1,4 +1,4 @@
-"""Single rows of many columns: a plan that decodes what is encoded alike at one go, whatever columns it is of; pure."""
+"""A few rows of many columns: a plan that decodes what is encoded alike at one go, whatever columns it is of; pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lance_core.encoding.plans import Spots, together
 from lance_core.encoding.repdef import Levels
 from lance_core.encoding.structural.chunk_table import byte_ranges, select_rows
 from lance_core.encoding.structural.list_points import ListRun, decode_rows, shares_levels
-from lance_core.encoding.structural.mini_block_points import decode_points, find_points
+from lance_core.encoding.structural.mini_block_points import all_points, decode_all, decode_points, find_points
 from lance_core.encoding.structural.page import Decoded, to_arrow
-from lance_core.encoding.values import FixedValues
+from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.file.plan import index_ranges, join_chunks, join_dictionaries, load_indexes, plan_rows
 from lance_core.format.page_layout import MiniBlockLayout
@@ -25,7 +25,7 @@ from lance_core.format.page_layout import MiniBlockLayout
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lance_core.encoding.plans import Found, Plan, Steps
+    from lance_core.encoding.plans import Found, Plan, Rows, Steps
     from lance_core.encoding.structural.chunk_table import ChunkSelection, ChunkTable
     from lance_core.encoding.structural.list_points import RowValues
     from lance_core.encoding.structural.mini_block_points import Points
@@ -73,18 +73,30 @@ class _Batch:
     num_rows: int = 0
 
     def add(self, part: Part, column: Column, arrays: list[pa.Array], *, follows: bool) -> None:
-        index = column.indexes[part.number]
-        rows = np.asarray(part.rows) + column.first_rows[part.number]
-        at = index.table.first_rows.searchsorted(rows, side="right") - 1
-        self.grids.append(index.table.grid[:, at])
-        self.rows.append(rows)
+        table = column.indexes[part.number].table
+        count, skipped = len(part.rows), 0
+        if isinstance(part.rows, range):
+            first = int(column.first_rows[part.number])
+            selection = select_rows(table, range(part.rows.start + first, part.rows.stop + first))
+            self.grids.append(table.grid[:, selection.chunks])
+            held, skipped = selection.num_rows, int(selection.rows[0])
+        else:
+            rows = part.rows + column.first_rows[part.number]
+            self.grids.append(table.grid[:, table.first_rows.searchsorted(rows, side="right") - 1])
+            self.rows.append(rows)
+            held = count
         if follows:
             self.segments[-1].pages.append(part.number)
-            self.segments[-1].sizes.append(len(rows))
+            self.segments[-1].sizes.append(count)
         else:
-            self.segments.append(_Segment(column, arrays, len(arrays), self.num_rows, [part.number], [len(rows)]))
+            start = self.num_rows + skipped
+            self.segments.append(_Segment(column, arrays, len(arrays), start, [part.number], [count]))
             arrays.append(_NOT_YET)
-        self.num_rows += len(rows)
+        self.num_rows += held
+
+    def points(self) -> Points:
+        """What to decode; all values of the chunks if there are no single rows."""
+        return find_points(self.grids, self.rows) if self.rows else all_points(self.grids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +131,12 @@ class _Lists:
         self.arrays.append(to_arrow(decoded, self.column.path, self.column.kind, count))
 
 
-def plan_points(columns: Sequence[Column], rows: Int64s) -> Steps[_Columns]:
-    """Read single rows of columns.
+def plan_points(columns: Sequence[Column], rows: Rows) -> Steps[_Columns]:
+    """Read a few rows of columns.
 
     Args:
         columns: The columns; indexes that are read are kept in them.
-        rows: Ascending, without repetition, at least one.
+        rows: At least one.
 
     Returns:
         For each column arrays (`page.to_arrow`) that hold the rows one after the other.
@@ -166,7 +178,7 @@ def _is_plain(layout: PageLayout) -> bool:
     return isinstance(layout, MiniBlockLayout) and layout.blob_layers is None
 
 
-def _plan(wanted: Sequence[_Wanted], rows: Int64s) -> Plan:
+def _plan(wanted: Sequence[_Wanted], rows: Rows) -> Plan:
     missing = [(one.column, part) for one in wanted for part in one.parts if part.number not in one.column.indexes]
     if missing:
         ranges = [index_ranges(column, part) for column, part in missing]
@@ -179,12 +191,12 @@ def _plan(wanted: Sequence[_Wanted], rows: Int64s) -> Plan:
         has_lists = [isinstance(part.layout, MiniBlockLayout) and part.layout.rep is not None for part in one.parts]
         if not any(has_lists):
             plain.append(one)
-        elif len({id(one.column.indexes[part.number].kind) for part in one.parts}) == 1:
+        elif not isinstance(rows, range) and len({id(one.column.indexes[part.number].kind) for part in one.parts}) == 1:
             lists.append(_with_lists(one, rows))
         else:
             others.append(one)
     batches = list(_batches(plain))
-    points = [find_points(batch.grids, batch.rows) for batch in batches]
+    points = [batch.points() for batch in batches]
     pieces = _decode_pieces(batches, points, lists)
     rest: list[list[pa.Array]]
     _, *rest = yield from together([pieces, *[plan_rows(one.column, rows) for one in others]])
@@ -250,16 +262,28 @@ def _batches(wanted: Sequence[_Wanted]) -> Iterator[_Batch]:
 
 def _decode(batch: _Batch, points: Points, found: Found) -> None:
     layout = batch.layout
-    definition, values = decode_points(found.memory, found.places(points.chunks[0]), points, layout)
+    starts = found.places(points.chunks[0])
+    if batch.rows:
+        definition, values = decode_points(found.memory, starts, points, layout)
+    else:
+        definition, values = decode_all(found.memory, starts, points.chunks, layout)
     for segment in batch.segments:
         start, count = segment.start, sum(segment.sizes)
-        own = values if count == len(values) else slice_values(values, start, start + count)
+        own = values if count == len(values) else _cut(values, start, start + count)
         if layout.dictionary is not None:
             page_of = np.repeat(np.arange(len(segment.pages)), segment.sizes)
             own = _look_up(segment.column, tuple(segment.pages), own, page_of)
         levels = Levels(layout.layers, None, None if definition is None else definition[start : start + count])
         decoded = Decoded(levels=levels, values=own, num_slots=count)
         segment.arrays[segment.place] = to_arrow(decoded, segment.column.path, segment.column.kind, count)
+
+
+def _cut(values: Values, start: int, end: int) -> Values:
+    """Values of one column; its strings count their bytes from 0, whatever other columns hold."""
+    own = slice_values(values, start, end)
+    if isinstance(own, VariableValues) and int(own.offsets[0]):
+        return VariableValues(own.offsets - own.offsets[0], own.data[int(own.offsets[0]) :])
+    return own
 
 
 def _look_up(column: Column, numbers: tuple[int, ...], places: Values, page_of: Int64s) -> Values:

@@ -60,6 +60,13 @@ def find_points(grids: Sequence[Int64s], rows: Sequence[Int64s]) -> Points:
     return Points(grid[:3, is_new], np.cumsum(is_new) - 1, index)
 
 
+def all_points(grids: Sequence[Int64s]) -> Points:
+    """All values of some chunks of pages; see `find_points`."""
+    grid = grids[0] if len(grids) == 1 else np.concatenate(grids, axis=1)
+    nothing = np.empty(0, np.int64)
+    return Points(grid[:3], nothing, nothing)
+
+
 def decode_points(
     memory: Bytes, starts: Int64s, points: Points, layout: MiniBlockLayout
 ) -> tuple[LevelArray | None, Values]:
@@ -74,22 +81,38 @@ def decode_points(
     Raises:
         CorruptDataError: Chunks that do not fit their page.
     """
-    if registry.num_buffers(layout.values) != layout.num_buffers:
-        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
-    counts = points.chunks[2]
-    num_levels, buffer_starts, buffer_sizes = read_headers(memory, starts, points.chunks[1], layout)
+    levels, chunks = _open(memory, starts, points.chunks, layout)
     definition = None
-    first = 0
-    if layout.definition is not None:
-        if (num_levels != counts).any():
-            raise CorruptDataError("a chunk without lists has another number of levels than of values")
-        levels = Chunks(buffers=(memory,), starts=buffer_starts[:1], sizes=buffer_sizes[:1], counts=counts)
+    if levels is not None and layout.definition is not None:
         definition = decode_level_points(layout.definition, levels, points.chunk_of, points.index)
-        first = 1
-    buffers = (memory,) * layout.num_buffers
-    chunks = Chunks(buffers=buffers, starts=buffer_starts[first:], sizes=buffer_sizes[first:], counts=counts)
     values = registry.decode_points(layout.values, chunks, points.chunk_of, points.index)
     if values is None:
-        positions = starts_of(counts)[points.chunk_of] + points.index
+        positions = starts_of(chunks.counts)[points.chunk_of] + points.index
         values = take_values(registry.decode_chunks(layout.values, chunks), positions)
     return definition, values
+
+
+def decode_all(
+    memory: Bytes, starts: Int64s, chunks: Int64s, layout: MiniBlockLayout
+) -> tuple[LevelArray | None, Values]:
+    """As `decode_points`, for all values of the chunks: shape (3, n), as in `Points`."""
+    levels, found = _open(memory, starts, chunks, layout)
+    definition = None
+    if levels is not None and layout.definition is not None:
+        definition = registry.decode_level_chunks(layout.definition, levels)
+    return definition, registry.decode_chunks(layout.values, found)
+
+
+def _open(memory: Bytes, starts: Int64s, chunks: Int64s, layout: MiniBlockLayout) -> tuple[Chunks | None, Chunks]:
+    """Levels, None if there are none, and values of the chunks, still encoded."""
+    if registry.num_buffers(layout.values) != layout.num_buffers:
+        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
+    counts = chunks[2]
+    num_levels, buffer_starts, buffer_sizes = read_headers(memory, starts, chunks[1], layout)
+    buffers = (memory,) * layout.num_buffers
+    if layout.definition is None:
+        return None, Chunks(buffers=buffers, starts=buffer_starts, sizes=buffer_sizes, counts=counts)
+    if (num_levels != counts).any():
+        raise CorruptDataError("a chunk without lists has another number of levels than of values")
+    levels = Chunks(buffers=(memory,), starts=buffer_starts[:1], sizes=buffer_sizes[:1], counts=counts)
+    return levels, Chunks(buffers=buffers, starts=buffer_starts[1:], sizes=buffer_sizes[1:], counts=counts)

@@ -95,6 +95,12 @@ def test_all_columns_share_requests(tmp_path):
     requests, kib = _counted(counts, lambda: opened.take(ROWS))
     assert len(counts.calls) == 1
     assert requests <= 12
+    mapped = lance_core.dataset(tmp_path / "t")
+    for some in (opened, mapped):  # columns that are encoded alike share what is decoded
+        found = some.to_table(limit=2000, offset=30_123)
+        found.validate(full=True)
+        assert found.equals(table.slice(30_123, 2000))
+        assert some.take(ROWS).equals(table.take(ROWS))
     requests, kib = _counted(counts, lambda: opened.to_table(columns=["numbers"]))
     assert requests <= 3
     assert kib <= N * 5.2 // 1024 + 64  # 41 bits a number
