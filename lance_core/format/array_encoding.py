@@ -3,7 +3,7 @@
 Source: message ``ArrayEncoding`` of package ``lance.encodings``, wrapped in a ``google.protobuf.Any``. What says that
 nothing is null says nothing: ``Nullable.no_nulls`` is left out of the tree.
 
-Not supported: buffers of columns and of the file (no writer is known), blobs (`lance_core.file.fields_v2_0`).
+Not supported: buffers of columns and of the file (no writer is known).
 """
 
 from __future__ import annotations

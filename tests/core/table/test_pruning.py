@@ -122,7 +122,7 @@ def _values(batch, path):
 
 
 @given(st.data(), conditions(), st.lists(rows(), min_size=1, max_size=4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_no_answer_is_left_out(data, condition, batches):
     predicate = make_predicate(condition, SCHEMA)
     paths = data.draw(st.sets(st.sampled_from(PATHS)))
