@@ -10,6 +10,7 @@ from lance_core.format.row_ids import (
     encode_row_ids,
     encode_row_version,
     encode_row_versions,
+    row_id_bounds,
 )
 
 
@@ -97,3 +98,24 @@ def test_version_spans_count_by_length_only():
     runs = [rowids_pb2.RowDatasetVersionRun(span=span, version=7)]
     data = rowids_pb2.RowDatasetVersionSequence(runs=runs).SerializeToString()
     assert decode_row_versions(data, num_rows=4).tolist() == [7] * 4
+
+
+def test_a_few_ascending_stretches_are_a_segment_each():
+    ids = np.concatenate([np.arange(1000, 3000), np.arange(500), np.arange(700, 900, 2)]).astype(np.uint64)
+    data = encode_row_ids(ids)
+    assert (decode_row_ids(data, num_rows=len(ids)) == ids).all()
+    assert len(data) < 100
+
+
+def test_bounds_hold_all_ids():
+    rng = np.random.default_rng(7)
+    for size in (1, 3, 50, 400):
+        for top in (size, 3 * size, 1 << 40):
+            ids = rng.permutation(np.unique(rng.integers(0, top, size))).astype(np.uint64)
+            for values in (ids, np.sort(ids)):
+                low, high = row_id_bounds(encode_row_ids(values))
+                assert low == values.min()
+                assert high == values.max()
+    assert row_id_bounds(encode_row_ids(ids[:0])) is None
+    with pytest.raises(CorruptDataError):
+        row_id_bounds(b"\x0a\x00")
