@@ -29,9 +29,9 @@ LEAVES = {
 def _kinds(version):
     dictionaries = st.builds(pa.dictionary, st.sampled_from([pa.int8(), pa.uint16()]), st.just(pa.string()))
     leaves = st.sampled_from(list(LEAVES))
-    leaves = st.one_of(leaves, dictionaries) if version == "2.0" else leaves
+    leaves = st.one_of(leaves, dictionaries)
     vectors = st.builds(pa.list_, st.sampled_from([pa.int64(), pa.float32(), pa.bool_()]), st.sampled_from([1, 3, 64]))
-    return st.recursive(
+    nested = st.recursive(
         st.one_of(leaves, vectors),
         lambda inner: st.one_of(
             inner.map(pa.list_),
@@ -43,6 +43,13 @@ def _kinds(version):
         ),
         max_leaves=5,
     )
+    if version != "2.2":
+        return nested
+    fields = st.lists(st.one_of(leaves, vectors), min_size=1, max_size=3)
+    structs = fields.map(lambda kinds: pa.struct([(f"f{i}", kind) for i, kind in enumerate(kinds)]))
+    lists = st.builds(pa.list_, structs, st.sampled_from([1, 2, 7]))
+    lists_of_lists = st.builds(lambda inner, size: pa.list_(pa.struct([("l", inner)]), size), lists, st.just(3))
+    return st.one_of(nested, nested, lists, lists_of_lists)
 
 
 ASKED = {

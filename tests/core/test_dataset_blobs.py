@@ -1,0 +1,105 @@
+"""Blob columns of tables, by themselves."""
+
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.errors import CorruptDataError, InvalidInputError
+
+FIELD = lance_core.blob_field("b", inline_size_threshold=4, dedicated_size_threshold=40, pack_file_size_threshold=30)
+VALUES = [b"abc", None, b"", b"d" * 20, b"e" * 10, b"f" * 20, b"g" * 41]
+
+
+def _table(values=VALUES, field=FIELD):
+    return pa.table(
+        [lance_core.blob_array(values), pa.array(range(len(values)))], schema=pa.schema([field, ("i", pa.int64())])
+    )
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return lance_core.write_dataset(_table(), tmp_path / "t")
+
+
+def _blob_files(tmp_path):
+    return sorted(path.stat().st_size for path in (tmp_path / "t" / "data").rglob("*.blob"))
+
+
+def test_bytes_are_put_by_size(dataset, tmp_path):
+    kinds = [one and one["kind"] for one in dataset.to_table()["b"].to_pylist()]
+    assert kinds == [0, None, 0, 1, 1, 1, 2]
+    assert _blob_files(tmp_path) == [20, 30, 41]
+    assert dataset.to_table(blob_handling="all_binary")["b"].to_pylist() == VALUES
+
+
+def test_filters_and_rows_that_are_left(dataset):
+    dataset.delete("i in (0, 4)")
+    table = dataset.to_table(columns=["b"], filter="i > 2", blob_handling="all_binary")
+    assert table["b"].to_pylist() == [VALUES[3], VALUES[5], VALUES[6]]
+    files = dataset.take_blobs("b", indices=[0, 2, 3])
+    assert [one and one.read() for one in files] == [None, VALUES[3], VALUES[5]]
+    assert dataset.to_table(columns=["i"], filter="b is null")["i"].to_pylist() == [1]
+
+
+def test_parts_of_blobs(dataset):
+    assert dataset.read_blob_ranges("b", [(3, 1, 2), (1, 0, 0), (2, 0, 0)], selection="indices") == [b"dd", None, b""]
+    with pytest.raises(InvalidInputError, match="20 bytes"):
+        dataset.read_blob_ranges("b", [(3, 19, 2)], selection="indices")
+    with pytest.raises(InvalidInputError, match="selection"):
+        dataset.read_blob_ranges("b", [(3, 19, 2)], selection="rows")
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    def batches():
+        yield from _table().to_batches()
+        raise OSError("the source went away")
+
+    with pytest.raises(OSError, match="went away"):
+        lance_core.write_dataset(batches(), tmp_path / "t", schema=_table().schema)
+    assert not list((tmp_path / "t").rglob("*.lance"))
+    assert not _blob_files(tmp_path)
+
+
+def test_lost_bytes_are_told(dataset, tmp_path):
+    for path in (tmp_path / "t" / "data").rglob("*.blob"):
+        path.write_bytes(b"short")
+    with pytest.raises(CorruptDataError, match="blob ends at byte"):
+        dataset.to_table(blob_handling="all_binary")
+
+
+def test_plain_bytes_fit_blob_columns(dataset):
+    more = pa.table({"b": pa.array([b"plain", None]), "i": [7, 8]})
+    lance_core.write_dataset(more, dataset, mode="append")
+    table = dataset.reopened().to_table(blob_handling="all_binary", filter="i > 6")
+    assert table["b"].to_pylist() == [b"plain", None]
+
+
+def test_stable_row_ids_find_blobs(tmp_path):
+    dataset = lance_core.write_dataset(_table(), tmp_path / "s", enable_stable_row_ids=True)
+    lance_core.write_dataset(_table(), tmp_path / "s", mode="append")
+    dataset = dataset.reopened()
+    dataset.delete("i < 3")
+    dataset.optimize.compact_files()
+    ids = dataset.to_table(columns=["i"], with_row_id=True)
+    wanted = [row["_rowid"] for row in ids.to_pylist() if row["i"] in (3, 6)]
+    assert [one.read() for one in dataset.take_blobs("b", ids=wanted)] == [VALUES[3], VALUES[6]] * 2
+    with pytest.raises(InvalidInputError, match="no row with id"):
+        dataset.take_blobs("b", ids=[0])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"data": b"", "uri": "x"}, {}, {"uri": ""}, {"uri": "x", "position": 1}, {"data": b"1", "size": 1, "position": 1}],
+)
+def test_blobs_are_either_here_or_there(wrong):
+    with pytest.raises(InvalidInputError):
+        lance_core.Blob(**wrong)
+
+
+def test_thresholds_are_numbers():
+    with pytest.raises(InvalidInputError, match="inline"):
+        lance_core.blob_field("b", inline_size_threshold=-1)
+    with pytest.raises(InvalidInputError, match="dedicated"):
+        lance_core.blob_field("b", dedicated_size_threshold=0)
+    with pytest.raises(InvalidInputError, match="not int"):
+        lance_core.blob_array([1])
