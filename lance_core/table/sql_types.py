@@ -312,6 +312,10 @@ def _is_utc_date_or_time(one: pa.DataType) -> bool:
     return bool(_is.is_date(one) or _is.is_timestamp(one))
 
 
+def _to_list(values: pa.Array, target: pa.DataType) -> pa.Array:
+    return (_loose if _is.is_floating(target.value_type) else _plain)(values, target)
+
+
 _CASTS: tuple[
     tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool], Callable[[pa.Array, pa.DataType], pa.Array]],
     ...,
@@ -341,4 +345,5 @@ _CASTS: tuple[
     (_is.is_timestamp, is_text, _time_to_text),
     (_is_utc_date_or_time, _is.is_integer, _ticks),
     (_is_utc_date_or_time, _is_utc_date_or_time, _to_time),
+    (is_any_list, is_any_list, _to_list),
 )

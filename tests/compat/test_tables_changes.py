@@ -150,6 +150,29 @@ def test_updates_are_those_of_pylance(tmp_path, updates, where, stable):
     assert outcome(lance_core, tmp_path / "t", change, stable=stable) == theirs
 
 
+@pytest.mark.parametrize(
+    ("column", "text"), [("l", "[1,2,3]"), ("l", "NULL"), ("f", "[0.1, 0.2]"), ("f", "[1, 2]"), ("f", "[1, 2, 3]")]
+)
+def test_lists_take_the_type_of_the_column(tmp_path, column, text):
+    rows = pa.table(
+        {
+            "id": pa.array([0, 1], pa.int64()),
+            "l": pa.array([[1], None], pa.list_(pa.int32())),
+            "f": pa.array([[1.0, 2.0]] * 2, pa.list_(pa.float32(), 2)),
+        }
+    )
+    seen = []
+    for module in (lance, lance_core):
+        lance.write_dataset(rows, tmp_path / "t", mode="overwrite")
+        try:
+            module.dataset(tmp_path / "t").update({column: text}, where="id = 1")
+        except (OSError, ValueError):
+            seen.append("error")
+        else:
+            seen.append(lance.dataset(tmp_path / "t").to_table().to_pylist())
+    assert seen[0] == seen[1]
+
+
 KEYS = {
     "null": (pa.int64(), [0, None, 2, None], [None, 2, None]),
     "float": (pa.float64(), [0.0, float("nan"), -0.0], [float("nan"), 0.0]),
