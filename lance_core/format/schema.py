@@ -220,8 +220,9 @@ class Schema:
             InvalidInputError: A name that does not exist.
         """
         wanted: dict[str, Field] = {}
+        known = {one.name: one for one in reversed(self.fields)}
         for name in names:
-            top = next((one for one in self.fields if one.name == name), None) or _descend(self.fields, name)
+            top = known.get(name) or _descend(self.fields, name)
             before = wanted.get(top.name)
             wanted[top.name] = top if before is None else _union(self._field(top.name), before, top)
         return Schema(tuple(wanted.values()), self.metadata)

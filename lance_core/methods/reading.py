@@ -189,9 +189,11 @@ def make_plan(
 ) -> ScanPlan:
     """What a scan of this dataset reads; errors tell its address."""
     with_row_id, with_row_address = with_ids or (False, False)
-    with naming(dataset.snapshot.store):
-        plan = plan_scan(
-            dataset.snapshot.manifest.schema,
+    schema = dataset.snapshot.manifest.schema
+
+    def make() -> ScanPlan:
+        return plan_scan(
+            schema,
             columns=columns,
             filter=filter,
             batch_size=batch_size,
@@ -199,7 +201,12 @@ def make_plan(
             with_row_address=with_row_address,
             blob_view=blob_view(blob_handling),
         )
-        return with_zone_maps(plan, dataset.snapshot.manifest, dataset.files)
+
+    with naming(dataset.snapshot.store):
+        if filter is not None:
+            return with_zone_maps(make(), dataset.snapshot.manifest, dataset.files)
+        names = None if columns is None else tuple(columns)
+        return dataset.files.plan(schema, (names, batch_size, with_row_id, with_row_address, blob_handling), make)
 
 
 def get_fragments(dataset: LanceDataset) -> list[LanceFragment]:

@@ -113,12 +113,13 @@ def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, ba
 
 
 def _check_names(names: Sequence[str], schema: Schema) -> None:
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
+    if len(set(names)) < len(names):
+        twice = {name for name in names if names.count(name) > 1}
         raise InvalidInputError(f"columns {', '.join(sorted(twice))} are asked for twice")
     known = [*schema.names, *SYSTEM_COLUMNS]
+    there = set(known)
     for name in names:
-        if name not in known and not any(name.startswith(f"{top}.") for top in known):
+        if name not in there and not any(name.startswith(f"{top}.") for top in known):
             near = difflib.get_close_matches(name, known, n=3) or known[:20]
             raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(near)}?")
 
