@@ -153,8 +153,8 @@ def without_columns(schema: Schema, paths: Sequence[str]) -> Schema:
     doomed: set[int] = set()
     for path in paths:
         *above, last = find_path(schema, path)
-        if any(one.logical_type != "struct" for one in above):
-            raise InvalidInputError(f"{path!r} is no field of a struct, so it cannot be dropped alone")
+        if not all(map(_has_separate_fields, above)):
+            raise InvalidInputError(f"{path!r} has no column of its own, so it cannot be dropped alone")
         doomed.add(last.id)
     left = changed_fields(schema, lambda one: None if one.id in doomed else one)
     if not left.fields:
@@ -163,6 +163,11 @@ def without_columns(schema: Schema, paths: Sequence[str]) -> Schema:
         if one.logical_type == "struct" and not one.children and _had_children(schema, one.id):
             raise InvalidInputError(f"struct {one.name!r} would be left without fields; drop it as a whole")
     return left
+
+
+def _has_separate_fields(one: Field) -> bool:
+    """Whether the fields inside have columns of their own, one for each row: those of plain structs do."""
+    return one.logical_type == "struct" and not one.is_leaf
 
 
 def _had_children(schema: Schema, field_id: int) -> bool:
@@ -221,7 +226,7 @@ def altered(schema: Schema, alterations: Sequence[Mapping[str, Any]], first_id: 
     tightened: list[str] = []
     for one in alterations:
         _check_alteration(one)
-        last = find_path(schema, one["path"])[-1]
+        *above, last = find_path(schema, one["path"])
         if last.id in changes:
             raise InvalidInputError(f"{one['path']!r} is altered twice")
         changes[last.id] = one
@@ -229,6 +234,10 @@ def altered(schema: Schema, alterations: Sequence[Mapping[str, Any]], first_id: 
             tightened.append(one["path"])
         target = one.get("data_type")
         if target is not None and not target.equals(last.to_arrow().type):
+            if not all(map(_has_separate_fields, above)):
+                raise UnsupportedError(
+                    f"a cast of {one['path']!r}, which has no column of its own; cast the whole column"
+                )
             check_castable(one["path"], last.to_arrow().type, target)
             new_ids[last.id] = first_id
             first_id += sum(1 for _ in _made(last, one, 0).walk())
@@ -273,7 +282,10 @@ def _made(one: Field, change: Mapping[str, Any], new_id: int) -> Field:
     """The field in its new type, with new ids for it and all below it."""
     arrow = pa.field(one.name, change["data_type"], nullable=one.nullable)
     made = Schema.from_arrow(pa.schema([arrow]), new_id).fields[0]
-    return replace(made, metadata={**one.metadata, **made.metadata})
+    # all but the type and what follows from it stays as it is
+    return replace(
+        one, id=made.id, logical_type=made.logical_type, children=made.children, encoding=made.encoding, dictionary=None
+    )
 
 
 def _lonely(schema: Schema, field_id: int) -> Field:

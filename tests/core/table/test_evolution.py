@@ -73,7 +73,7 @@ def test_dropping():
     for paths, words in [
         (["nope"], "no column"),
         (["st.x", "st.deep"], "left without fields"),
-        (["tags.item"], "no field of a struct"),
+        (["tags.item"], "no column of its own"),
         (list(SCHEMA.names), "at least one column"),
         ([], "list of names"),
         ("id", "list of names"),
@@ -116,8 +116,21 @@ def test_altering():
         ({"path": "nope"}, InvalidInputError, "no column"),
         ({"path": "name", "data_type": pa.int8()}, UnsupportedError, "cast of string"),
         ({"path": "st", "data_type": pa.int8()}, UnsupportedError, "cast of struct"),
+        ({"path": "tags.item.a", "data_type": pa.int16()}, UnsupportedError, "no column of its own"),
     ],
 )
 def test_wrong_alterations(change, error, words):
     with pytest.raises(error, match=words):
         altered(SCHEMA, [change], 20)
+
+
+def test_packed_structs_change_as_a_whole():
+    packed = pa.field("p", pa.struct([("a", pa.int8()), ("b", pa.int8())]), metadata={"packed": "true"})
+    schema = Schema.from_arrow(pa.schema([packed]))
+    with pytest.raises(InvalidInputError, match="no column of its own"):
+        without_columns(schema, ["p.a"])
+    with pytest.raises(UnsupportedError, match="no column of its own"):
+        altered(schema, [{"path": "p.a", "data_type": pa.int16()}], 9)
+    with pytest.raises(UnsupportedError, match="packed"):
+        with_null_fields(schema, pa.schema([("p", pa.struct([("c", pa.int8())]))]), 9, allows_children=True)
+    assert altered(schema, [{"path": "p.a", "name": "aa"}], 9).schema.fields[0].children[0].name == "aa"
