@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError
+from lance_core.format.extensions import batches_with_types
 from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment, RowLineageColumn
 from lance_core.format.paths import deletion_file_path
 from lance_core.methods import fragment_columns
@@ -277,7 +278,7 @@ class LanceFragment:
                 with_row_address=bool(options.get("with_row_address")),
             )
         reader = FragmentReader(self._dataset.files, self._fragment)
-        return scan_fragment(reader, plan, start=start, end=end)
+        return batches_with_types(plan.schema, scan_fragment(reader, plan, start=start, end=end))
 
     def to_table(
         self,

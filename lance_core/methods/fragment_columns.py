@@ -13,6 +13,7 @@ import numpy as np
 from lance_core.arguments import file_version
 from lance_core.errors import InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
+from lance_core.format.extensions import table_with_types
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID
 from lance_core.format.schema import Schema
 from lance_core.methods.evolving import make_transform
@@ -65,7 +66,7 @@ def take(
     reader = FragmentReader(fragment.dataset.files, fragment.inner)
     unique, order = np.unique(places, return_inverse=True)
     found = take_offsets(reader, query.plan, reader.offsets_of_live(unique))
-    return make_columns(found, query).take(order)
+    return table_with_types(make_columns(found, query).take(order))
 
 
 def merge_columns(

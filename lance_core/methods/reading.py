@@ -142,7 +142,7 @@ def take(
         return table_with_types(take_rows(dataset.snapshot, dataset.files, places, make_plan(dataset, columns)))
     with naming(dataset.snapshot.store):
         query = plan_query(dataset.snapshot.manifest.schema, columns=columns)
-    return make_columns(take_rows(dataset.snapshot, dataset.files, places, query.plan), query)
+    return table_with_types(make_columns(take_rows(dataset.snapshot, dataset.files, places, query.plan), query))
 
 
 def sample(

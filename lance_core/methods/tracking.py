@@ -8,6 +8,7 @@ import numpy as np
 
 from lance_core.delta import DatasetDelta
 from lance_core.errors import InvalidInputError
+from lance_core.format.extensions import table_with_types
 from lance_core.methods.reading import make_plan
 from lance_core.table.row_index import RowIndex
 from lance_core.table.take import take_addresses
@@ -63,4 +64,4 @@ def take_rows(
     plan = make_plan(dataset, columns)
     index = RowIndex(dataset.files, dataset.snapshot.manifest)
     addresses, found = index.addresses(ids)
-    return take_addresses(dataset.snapshot, dataset.files, addresses[found], plan)
+    return table_with_types(take_addresses(dataset.snapshot, dataset.files, addresses[found], plan))

@@ -32,6 +32,8 @@ def fit_blobs(array: pa.Array, field: Field, path: str) -> pa.StructArray:
     kind = field.to_arrow().type
     if array.type.equals(kind):
         return array
+    if not takes_blobs(array.type):
+        raise InvalidInputError(f"{path!r}: {array.type} are no blobs")
     is_null = null_mask(array)
     if array.type in _BYTES:
         given = {"data": array.cast(pa.large_binary())}

@@ -165,6 +165,20 @@ def test_both_ways(tmp_path, name, version):
         ]
 
 
+def test_every_way_to_read_gives_the_types(tmp_path):
+    path = str(tmp_path / "t")
+    lance_core.write_dataset(_table("struct of uuid"), path)
+    ours, theirs = lance_core.dataset(path), lance.dataset(path)
+    fragments = ours.get_fragment(0), theirs.get_fragment(0)
+    expected = theirs.schema.field("c").type
+    for one in (
+        *(ours.to_table(), ours.scanner().to_table(), ours.scanner(), ours.take([1]), ours.head(1)),
+        *(fragments[0], fragments[0].to_table(), fragments[0].take([1]), next(fragments[0].to_batches(rows=(0, 2)))),
+        *(next(ours.to_batches()), ours.take([1], columns=["c"]), fragments[1]),
+    ):
+        assert (one.schema if hasattr(one, "schema") else one).field("c").type == expected
+
+
 @pytest.mark.parametrize("version", BOTH)
 def test_fields_of_fields(tmp_path, version):
     table = _table("struct of dictionary")
