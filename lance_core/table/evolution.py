@@ -238,6 +238,8 @@ def altered(schema: Schema, alterations: Sequence[Mapping[str, Any]], first_id: 
                 raise UnsupportedError(
                     f"a cast of {one['path']!r}, which has no column of its own; cast the whole column"
                 )
+            if any(inner.extension_name for inner in last.walk()):
+                raise UnsupportedError(f"a cast of {one['path']!r}, which has an extension type")
             check_castable(one["path"], last.to_arrow().type, target)
             new_ids[last.id] = first_id
             first_id += sum(1 for _ in _made(last, one, 0).walk())

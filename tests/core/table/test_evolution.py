@@ -134,3 +134,10 @@ def test_packed_structs_change_as_a_whole():
     with pytest.raises(UnsupportedError, match="packed"):
         with_null_fields(schema, pa.schema([("p", pa.struct([("c", pa.int8())]))]), 9, allows_children=True)
     assert altered(schema, [{"path": "p.a", "name": "aa"}], 9).schema.fields[0].children[0].name == "aa"
+
+
+def test_extension_types_are_not_cast():
+    schema = Schema.from_arrow(pa.schema([pa.field("u", pa.uuid())]))
+    with pytest.raises(UnsupportedError, match="extension type"):
+        altered(schema, [{"path": "u", "data_type": pa.binary()}], 9)
+    assert altered(schema, [{"path": "u", "name": "id"}], 9).schema.names == ("id",)
