@@ -197,6 +197,34 @@ def test_keys_are_equal_when_pylance_says_so(tmp_path, name):
     assert seen[0] == seen[1]
 
 
+TYPES = {
+    "json": lambda texts: pa.ExtensionArray.from_storage(pa.json_(pa.utf8()), pa.array(texts)),
+    "uuid": lambda texts: pa.ExtensionArray.from_storage(
+        pa.uuid(), pa.array([text.encode() * 2 for text in texts], pa.binary(16))
+    ),
+    "dictionary": lambda texts: pa.array(texts).dictionary_encode(),
+    "map": lambda texts: pa.array([[(text, 1)] for text in texts], pa.map_(pa.string(), pa.int32())),
+    "large text": lambda texts: pa.array(texts, pa.large_string()),
+    "decimal": lambda texts: pa.array([len(text) for text in texts], pa.decimal256(50, 3)),
+    "view": lambda texts: pa.array(texts, pa.string_view()),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_values_of_every_type_move(tmp_path, name):
+    make, seen = TYPES[name], []
+    for module in (lance, lance_core):
+        values = make(['{"a": 1}', '{"b": 2}', '{"c": 3}'])
+        start = pa.table({"id": pa.array([0, 1, 2], pa.int64()), "v": values})
+        path = lance.write_dataset(start, tmp_path / module.__name__, max_rows_per_file=2).uri
+        new = pa.table({"id": pa.array([1, 9], pa.int64()), "v": make(['{"n": 1}', '{"m": 2}'])})
+        upsert(module.dataset(path).merge_insert("id")).execute(new)
+        module.dataset(path).update({"id": "id + 10"}, where="id = 2")
+        upsert(module.dataset(path).merge_insert("id")).execute(new.select(["id"]))
+        seen.append(sorted(map(str, lance.dataset(path).to_table().to_pylist())))
+    assert seen[0] == seen[1]
+
+
 def test_both_work_on_one_table(tmp_path):
     path = tmp_path / "t"
     lance.write_dataset(ROWS, path, enable_stable_row_ids=True, max_rows_per_file=3)
