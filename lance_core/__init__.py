@@ -17,6 +17,7 @@ from lance_core.optimize import (
     RewriteResult,
 )
 from lance_core.udf import BatchUDF, batch_udf
+from lance_core.verification import VerifyProblem, VerifyReport, verify
 from lance_core.write import write_dataset, write_fragments
 
 __all__ = [
@@ -41,10 +42,13 @@ __all__ = [
     "LanceOperation",
     "RewriteResult",
     "Transaction",
+    "VerifyProblem",
+    "VerifyReport",
     "batch_udf",
     "blob_array",
     "blob_field",
     "dataset",
+    "verify",
     "write_dataset",
     "write_fragments",
 ]

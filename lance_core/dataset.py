@@ -296,6 +296,7 @@ class LanceDataset:
 
     cleanup_old_versions = maintaining.cleanup_old_versions
     explain_cleanup_old_versions = maintaining.explain_cleanup_old_versions
+    verify = maintaining.verify
 
 
 def _reopen(

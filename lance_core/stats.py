@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.index_descriptions import statistics
+from lance_core.indices import statistics
 
 if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
@@ -19,7 +19,7 @@ class LanceStats:
         self._snapshot = snapshot
 
     def index_stats(self, index_name: str) -> dict[str, Any]:
-        """Numbers about one index; see `lance_core.index_descriptions.statistics`.
+        """Numbers about one index; see `lance_core.indices.statistics`.
 
         Raises:
             NotFoundError: There is no such index.

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from lance_core.arguments import DEFAULT_CONFLICT_RETRIES, check_unsupported
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
-from lance_core.index_descriptions import describe
+from lance_core.indices import describe
 from lance_core.table.redo import commit_options, commit_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lance_core.dataset import LanceDataset
-    from lance_core.index_descriptions import IndexDescription
+    from lance_core.indices import IndexDescription
 
 _SYSTEM_PREFIX = "__lance"
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from datetime import timedelta
 
     from lance_core.dataset import LanceDataset
     from lance_core.maintenance.cleanup import CleanupExplanation, CleanupStats
+    from lance_core.maintenance.verify_report import VerifyReport
 
 
 def cleanup_old_versions(
@@ -67,3 +68,12 @@ def explain_cleanup_old_versions(
         error_if_tagged_old_versions=error_if_tagged_old_versions,
         without_tags=without_tags,
     )
+
+
+def verify(
+    dataset: LanceDataset, *, level: str = "quick", progress: Callable[[str, int, int], None] | None = None
+) -> VerifyReport:
+    """Look at all versions of the table and report what is wrong; see `lance_core.verify`. Not in pylance."""
+    from lance_core.maintenance.verify import verify_table  # noqa: PLC0415 rarely needed
+
+    return verify_table(dataset.snapshot.store, level=level, progress=progress)

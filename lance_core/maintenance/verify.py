@@ -1,0 +1,318 @@
+"""Look at a whole table: is everything there that its versions need, and does it fit together.
+
+Memory holds one manifest, the names and sizes of the table's files, the fragments seen so far as records, and at most
+one batch of rows. Nothing is written. The format has no checksums, so that values can be wrong without anybody
+noticing; should files bring their own, `_check_values` is the place to compare them.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyroaring import BitMap64
+
+from lance_core.errors import CorruptDataError, DatasetNotFoundError, InvalidInputError, LanceError
+from lance_core.format.fragment import TOMBSTONE_FIELD_ID, decode_fragment
+from lance_core.format.index_metadata import index_fields
+from lance_core.format.paths import (
+    BASE_PREFIX,
+    INDICES_FOLDER,
+    TAGS_FOLDER,
+    VERSIONS_FOLDER,
+    base_prefix,
+    data_file_path,
+    deletion_file_path,
+    transaction_path,
+)
+from lance_core.format.schema import Schema
+from lance_core.maintenance.cleanup_plan import SWEPT_FOLDERS, References
+from lance_core.maintenance.verify_report import VerifyProblem, VerifyReport
+from lance_core.table.deletions import load_deletions
+from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.lineage import row_ids
+from lance_core.table.open_files import OpenFiles
+from lance_core.table.places import object_sizes, with_bases
+from lance_core.table.refs import get_tag, ref_names
+from lance_core.table.scan_plan import default_batch_size
+from lance_core.table.snapshot import find_versions, load_manifest, load_transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.manifest import Manifest
+    from lance_core.store.base import Store
+
+LEVELS = ("quick", "full")
+_TEMPORARY_PREFIX = ".tmp"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """State of one look at a table."""
+
+    store: Store
+    report: VerifyReport
+    progress: Callable[[str, int, int], None]
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    references: References = field(default_factory=References)
+    seen: set[bytes] = field(default_factory=set[bytes])
+    missing: set[str] = field(default_factory=set[str])
+
+    @contextmanager
+    def noting(
+        self, kind: str, *, version: int | None = None, fragment_id: int | None = None, path: str | None = None
+    ) -> Generator[None]:
+        """Note what goes wrong inside, and go on."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - garbage can lead to anything
+            message = str(error) if isinstance(error, (LanceError, OSError)) else f"{type(error).__name__}: {error}"
+            self.note(kind, message, version=version, fragment_id=fragment_id, path=path)
+
+    def note(
+        self,
+        kind: str,
+        message: str,
+        *,
+        version: int | None = None,
+        fragment_id: int | None = None,
+        path: str | None = None,
+    ) -> None:
+        problem = VerifyProblem(kind=kind, message=message, version=version, fragment_id=fragment_id, path=path)
+        self.report.add(problem)
+
+
+def verify_table(
+    store: Store, *, level: str = "quick", progress: Callable[[str, int, int], None] | None = None
+) -> VerifyReport:
+    """Look at all versions of a line of versions.
+
+    Args:
+        store: Where the table lies.
+        level: ``quick`` looks at manifests, transactions, deletion files and at which files are there; ``full`` also
+            reads all values of the newest version.
+        progress: Is told what is being looked at, how much of it is done, and how much there is.
+
+    Raises:
+        DatasetNotFoundError: There is no table.
+        InvalidInputError: There is no such level.
+    """
+    if level not in LEVELS:
+        raise InvalidInputError(f"level is one of {', '.join(LEVELS)}, not {level!r}")
+    report = VerifyReport(uri=store.uri, level=level)
+    look = _Look(store=store, report=report, progress=progress or (lambda *_: None))
+    numbers = _numbers(look)
+    with look.noting("store"):
+        look.sizes = {info.path: info.size for folder in SWEPT_FOLDERS for info in store.list(folder)}
+    newest: Manifest | None = None
+    # The newest version comes first: what is wrong with it is told as its problem, not as that of an older one.
+    for done, number in enumerate(reversed(numbers)):
+        look.progress("versions", done, len(numbers))
+        with look.noting("manifest", version=number):
+            manifest = load_manifest(store, number)
+            _check_version(look, manifest, is_newest=number == numbers[-1])
+            newest = manifest if number == numbers[-1] else newest
+    if newest is not None:
+        _check_newest(look, newest)
+    _check_tags(look, set(numbers))
+    _count_orphans(look)
+    look.progress("done", 1, 1)
+    return report
+
+
+def _numbers(look: _Look) -> tuple[int, ...]:
+    try:
+        numbers = find_versions(look.store).numbers
+    except CorruptDataError as error:
+        look.note("manifest", str(error))
+        return ()
+    if not numbers:
+        raise DatasetNotFoundError("there is no Lance dataset here", path=look.store.uri)
+    return numbers
+
+
+def _check_version(look: _Look, manifest: Manifest, *, is_newest: bool) -> None:
+    version = manifest.version
+    look.report.num_versions += 1
+    with look.noting("transaction", version=version):
+        transaction = load_transaction(look.store, manifest)
+        if transaction is None:
+            look.note("transaction", "the version does not say how it was made", version=version)
+    if manifest.transaction_file:
+        path = transaction_path(manifest.transaction_file)
+        if path not in look.sizes and manifest.transaction_section is None:
+            look.note("transaction", "the file is missing", version=version, path=path)
+    _check_schema(look, manifest)
+    store = with_bases(look.store, manifest)
+    ids = manifest.fragments.ids
+    if len(np.unique(ids)) < len(ids):
+        look.note("fragment", "two fragments have the same id", version=version)
+    if len(ids) and manifest.max_fragment_id is not None and int(ids.max()) > manifest.max_fragment_id:
+        look.note("fragment", f"a fragment has an id above the highest, {manifest.max_fragment_id}", version=version)
+    records = manifest.fragments.records
+    for done, record in enumerate(records):
+        if record in look.seen and not manifest.base_paths:
+            continue
+        if is_newest:
+            look.progress("fragments", done, len(records))
+        look.seen.add(record)
+        with look.noting("fragment", version=version):
+            _check_fragment(look, store, manifest, decode_fragment(record))
+    _check_indices(look, store, manifest)
+    look.references.add(manifest)
+
+
+def _check_schema(look: _Look, manifest: Manifest) -> None:
+    ids = [one.id for one in manifest.schema.walk()]
+    if len(set(ids)) < len(ids):
+        look.note("schema", "two fields have the same id", version=manifest.version)
+    with look.noting("schema", version=manifest.version):
+        manifest.schema.to_arrow()
+
+
+def _check_fragment(look: _Look, store: Store, manifest: Manifest, fragment: Fragment) -> None:
+    version, where = manifest.version, fragment.id
+    stored = [one for file in fragment.files for one in file.fields if one != TOMBSTONE_FIELD_ID]
+    if not fragment.files or not fragment.physical_rows:
+        look.note("fragment", "it has no data files, or no rows", version=version, fragment_id=where)
+    if len(set(stored)) < len(stored):
+        look.note("fragment", "two data files hold the same field", version=version, fragment_id=where)
+    for top in manifest.schema.fields:
+        if not top.nullable and not {one.id for one in top.walk()} & set(stored):
+            message = f"field {top.name!r} must not be null, and is in none of its data files"
+            look.note("fragment", message, version=version, fragment_id=where)
+    expected = {data_file_path(file): file.file_size_bytes for file in fragment.files}
+    for path, size in expected.items():
+        _check_size(look, store, path, size, kind="data_file", version=version, fragment_id=where)
+    if fragment.deletion_file is not None:
+        path = deletion_file_path(where, fragment.deletion_file)
+        look.report.num_files += 1
+        with look.noting("deletion_file", version=version, fragment_id=where, path=path):
+            load_deletions(store, fragment)  # which compares the count
+            if fragment.deletion_file.num_deleted_rows >= fragment.physical_rows:
+                look.note("deletion_file", "all rows are deleted", version=version, fragment_id=where, path=path)
+
+
+def _check_size(
+    look: _Look, store: Store, path: str, size: int, *, kind: str, version: int, fragment_id: int | None = None
+) -> None:
+    """Compare what is there with what should be; a file is told of once."""
+    look.report.num_files += 1
+    if path in look.missing:
+        return
+    with look.noting(kind, version=version, fragment_id=fragment_id, path=path):
+        found = look.sizes.get(path)
+        if found is None and path.startswith(BASE_PREFIX):  # somewhere else, and not in our listing
+            (found,) = object_sizes(store, [path])
+        if found is None:
+            look.missing.add(path)
+            look.note(kind, "the file is missing", version=version, fragment_id=fragment_id, path=path)
+        elif size and found != size:
+            message = f"the file has {found:,} bytes, the version says {size:,}"
+            look.note(kind, message, version=version, fragment_id=fragment_id, path=path)
+
+
+def _check_indices(look: _Look, store: Store, manifest: Manifest) -> None:
+    live = {one.id for one in manifest.schema.walk()}
+    for index in manifest.indices:
+        with look.noting("index", version=manifest.version):
+            fields = index_fields(index)
+            if not live.issuperset(fields.fields):
+                look.note("index", f"index {index.name!r} is over fields that are gone", version=manifest.version)
+            folder = f"{base_prefix(index.base_id)}{INDICES_FOLDER}/{index.uuid_text}"
+            for name, size in fields.files:
+                _check_size(look, store, f"{folder}/{name}", size, kind="index", version=manifest.version)
+            is_recorded = bool(fields.files) or not fields.fields or index.base_id is not None
+            if not is_recorded and not any(path.startswith(f"{folder}/") for path in look.sizes):
+                message = f"index {index.name!r} has no files"
+                look.note("index", message, version=manifest.version, path=folder)
+
+
+# --------------------------------------------------------------------------------------------------- the newest version
+
+
+def _check_newest(look: _Look, manifest: Manifest) -> None:
+    report = look.report
+    report.version, report.num_fragments = manifest.version, len(manifest.fragments)
+    report.num_rows = manifest.num_rows
+    files = OpenFiles(with_bases(look.store, manifest))
+    _check_row_ids(look, manifest, files)
+    if report.level == "full":
+        for done, fragment in enumerate(_fragments(manifest)):
+            look.progress("values", done, len(manifest.fragments))
+            _check_values(look, manifest, FragmentReader(files, fragment))
+
+
+def _fragments(manifest: Manifest) -> Iterator[Fragment]:
+    """Those that can be decoded; the others were told of already."""
+    for record in manifest.fragments.records:
+        try:
+            yield decode_fragment(record)
+        except LanceError:
+            continue
+
+
+def _check_row_ids(look: _Look, manifest: Manifest, files: OpenFiles) -> None:
+    """Whether live rows have ids of their own, below the next free one."""
+    if not manifest.uses_stable_row_ids:
+        return
+    known = BitMap64()
+    for fragment in _fragments(manifest):
+        if not isinstance(fragment.row_id_sequence, bytes) and look.report.level != "full":
+            continue  # in a data file, which a quick look does not open
+        with look.noting("row_ids", version=manifest.version, fragment_id=fragment.id):
+            reader = FragmentReader(files, fragment)
+            ids = row_ids(reader)
+            mask = reader.live_mask(0, fragment.physical_rows)
+            ids = ids if mask is None else ids[mask]
+            if len(ids) and int(ids.max()) >= manifest.next_row_id:
+                message = f"a row has id {int(ids.max())}, but {manifest.next_row_id} is the next free one"
+                look.note("row_ids", message, version=manifest.version, fragment_id=fragment.id)
+            before = len(known)
+            known.update(BitMap64(ids))
+            if len(known) - before < len(ids):
+                message = f"{len(ids) - len(known) + before} rows have ids that other rows have, too"
+                look.note("row_ids", message, version=manifest.version, fragment_id=fragment.id)
+
+
+def _check_values(look: _Look, manifest: Manifest, reader: FragmentReader) -> None:
+    """Read each column, so that one that is damaged does not hide others."""
+    fragment = reader.fragment
+    for top in manifest.schema.fields:
+        with look.noting("values", version=manifest.version, fragment_id=fragment.id):
+            projection = Schema((top,))
+            rows_per_batch = default_batch_size(projection.to_arrow())
+            for rows in reader.scan(projection, start=0, end=fragment.physical_rows, batch_size=rows_per_batch):
+                (column,) = rows.columns
+                column.validate(full=True)
+                look.report.num_bytes_read += column.get_total_buffer_size()
+
+
+# ----------------------------------------------------------------------------------------------------- around versions
+
+
+def _check_tags(look: _Look, numbers: Iterable[int]) -> None:
+    names: list[str] = []
+    with look.noting("ref"):
+        names = ref_names(look.store, TAGS_FOLDER)
+    for name in names:
+        with look.noting("ref", path=f"{TAGS_FOLDER}/{name}"):
+            tag = get_tag(look.store, name)
+            if tag.branch is None and tag.version not in numbers:
+                look.note("ref", f"tag {name!r} names version {tag.version}, which does not exist")
+
+
+def _count_orphans(look: _Look) -> None:
+    """Files that none of the versions needs; manifests, and what is beside them, are none."""
+    if any(problem.kind == "manifest" for problem in look.report.problems):
+        return  # what a manifest needs that cannot be read is unknown
+    for path, size in look.sizes.items():
+        name = path.rpartition("/")[2]
+        if path.startswith(f"{VERSIONS_FOLDER}/") or name.startswith(_TEMPORARY_PREFIX) or path in look.references:
+            continue
+        look.report.num_orphans += 1
+        look.report.orphan_bytes += size

@@ -1,0 +1,98 @@
+"""What a look at a whole table found, in values and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+MAX_PROBLEMS = 1000
+"""Problems that a report holds; more are only counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyProblem:
+    """Something that is wrong with a table.
+
+    Attributes:
+        kind: For programs: ``manifest``, ``transaction``, ``schema``, ``fragment``, ``data_file``, ``deletion_file``,
+            ``row_ids``, ``values``, ``index``, ``ref`` or ``store``.
+        message: For people.
+        version: Version of the table that it was found in; None if it is about none.
+        fragment_id: Fragment that it is about; None if it is about none.
+        path: File that it is about, relative to the table; None if it is about none.
+    """
+
+    kind: str
+    message: str
+    version: int | None = None
+    fragment_id: int | None = None
+    path: str | None = None
+
+    def __str__(self) -> str:
+        """One line."""
+        places = [
+            f"version {self.version}" if self.version is not None else "",
+            f"fragment {self.fragment_id}" if self.fragment_id is not None else "",
+            self.path or "",
+        ]
+        where = ", ".join(place for place in places if place)
+        return f"{self.kind}: {self.message}" + (f" [{where}]" if where else "")
+
+
+@dataclass(slots=True, kw_only=True)
+class VerifyReport:
+    """Result of a look at a whole table.
+
+    Attributes:
+        uri: The table.
+        level: How closely it was looked at.
+        version: Newest version; None if there is none that can be opened.
+        num_versions: Versions looked at.
+        num_fragments: Fragments of the newest version.
+        num_rows: Rows of the newest version.
+        num_files: Files that the versions need.
+        num_bytes_read: Bytes of Arrow data decoded; 0 unless everything is read.
+        num_orphans: Files that belong to no version; clean-up removes them when they are old enough.
+        orphan_bytes: Bytes in these.
+        num_problems: How many problems there are, also those that ``problems`` has no room for.
+        problems: The first of them.
+    """
+
+    uri: str
+    level: str
+    version: int | None = None
+    num_versions: int = 0
+    num_fragments: int = 0
+    num_rows: int = 0
+    num_files: int = 0
+    num_bytes_read: int = 0
+    num_orphans: int = 0
+    orphan_bytes: int = 0
+    num_problems: int = 0
+    problems: list[VerifyProblem] = field(default_factory=list[VerifyProblem])
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.num_problems
+
+    def add(self, problem: VerifyProblem) -> None:
+        """Note a problem."""
+        self.num_problems += 1
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(problem)
+
+    def __str__(self) -> str:
+        """The report in words."""
+        verdict = "nothing is wrong" if self.is_ok else f"{self.num_problems:,} problems"
+        version = "no version" if self.version is None else f"version {self.version}"
+        how = "all values were read" if self.level == "full" else "values were not read; level full reads them"
+        lines = [
+            f"{self.uri}: {verdict}",
+            f"  {version}: {self.num_fragments:,} fragments, {self.num_rows:,} rows",
+            f"  looked at {self.num_versions:,} versions and the {self.num_files:,} files they need; {how}",
+            f"  {self.num_orphans:,} files ({self.orphan_bytes:,} bytes) belong to no version",
+            *(f"  - {problem}" for problem in self.problems),
+        ]
+        if self.num_problems > len(self.problems):
+            lines.append(f"  - and {self.num_problems - len(self.problems):,} more")
+        return "\n".join(lines)
