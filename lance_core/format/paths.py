@@ -16,6 +16,7 @@ Names that come out of a manifest are one path segment; anything else could lead
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -115,6 +116,12 @@ def parse_version(name: str) -> int:
     if parsed is None:
         raise CorruptDataError(f"{name!r} looks like a manifest, but is not named like one")
     return parsed.version
+
+
+def decode_version_hint(data: bytes) -> int | None:
+    """The version that a hint names; None if it is none."""
+    found = re.fullmatch(rb'\s*\{\s*"version"\s*:\s*([0-9]{1,19})\s*\}\s*', data)
+    return None if found is None else int(found[1])
 
 
 def transaction_path(file_name: str) -> str:

@@ -138,6 +138,19 @@ class OrderedFolder(Protocol):
 
 
 @runtime_checkable
+class SettledFolder(Protocol):
+    """What some stores offer besides: to tell that nothing has happened in a folder since an object was put there."""
+
+    def settled(self, path: str, /) -> bytes | None:
+        """Content of an object if nothing in its folder was created or deleted since it was put there; else None."""
+        ...
+
+    def exists(self, path: str, /) -> bool:
+        """Whether there is an object."""
+        ...
+
+
+@runtime_checkable
 class ObjectSizes(Protocol):
     """What some stores offer besides: a look at many objects at the same time."""
 

@@ -1,5 +1,5 @@
 # Plain strings and os: pathlib costs microseconds per call on the path of every read.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH120, PTH123, PTH208
 """Datasets on the local file system.
 
 Whole objects are written to a temporary file beside their place. ``os.replace`` then puts them there, or ``os.link``
@@ -98,6 +98,25 @@ class LocalStore:
             return os.listdir(self._path(folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def settled(self, path: str, /) -> bytes | None:
+        """Content of a file if nothing in its directory was created, renamed or deleted since it was put there.
+
+        A rename stamps both the file and the directory; whatever happens in the directory later stamps that only.
+        """
+        file = self._path(path)
+        try:
+            folder = os.stat(os.path.dirname(file))
+            if os.stat(file).st_ctime_ns < folder.st_mtime_ns:
+                return None
+            with open(file, "rb", buffering=0) as stream:
+                return stream.readall()
+        except OSError:
+            return None
+
+    def exists(self, path: str, /) -> bool:
+        """Whether there is a file."""
+        return os.path.exists(self._path(path))
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All files below a directory; symbolic links to directories are not followed."""

@@ -222,7 +222,6 @@ class _Committer:
         manifest = self._publish(base, transaction, versions.naming)
         if manifest is None:
             return None
-        self._write_hint(manifest.version)
         if not self._is_visible(manifest, transaction.operation, versions.naming):
             return None
         self._remove_leftovers(transaction)
@@ -380,8 +379,11 @@ class _Committer:
     def _is_visible(self, manifest: Manifest, operation: Operation, naming: ManifestNaming) -> bool:
         """Whether later versions build on ours; False if ours was taken back because they do not."""
         try:
-            if find_newest(self.store).newest == manifest.version and not isinstance(operation, Restore):
-                return True
+            newest = find_newest(self.store, is_certain=True).newest
+            if newest == manifest.version:
+                self._write_hint(manifest.version)
+                if not isinstance(operation, Restore):
+                    return True
             numbers = find_versions(self.store).numbers
             # Clean-up deletes a version before the files that only it needs, and looks at all versions in between.
             if (

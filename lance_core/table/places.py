@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.paths import BASE_PREFIX, DATA_FOLDER, branch_folder, split_base_path
 from lance_core.format.refs import is_branch_name
-from lance_core.store.base import ObjectSizes, OrderedFolder
+from lance_core.store.base import ObjectSizes, OrderedFolder, SettledFolder
 from lance_core.store.open import open_store
 
 if TYPE_CHECKING:
@@ -319,6 +319,22 @@ def first_names(store: Store, folder: str, count: int) -> list[str] | None:
     if isinstance(line, FolderStore):
         return first_names(line.parent, f"{line.folder}/{folder}", count)
     return line.first_names(folder, count) if isinstance(line, OrderedFolder) else None
+
+
+def settled(store: Store, path: str) -> bytes | None:
+    """Content of an object if the store can tell that nothing in its folder happened since it was put there."""
+    line = without_bases(store)
+    if isinstance(line, FolderStore):
+        return settled(line.parent, f"{line.folder}/{path}")
+    return line.settled(path) if isinstance(line, SettledFolder) else None
+
+
+def exists(store: Store, path: str) -> bool:
+    """Whether there is an object; for stores that have `settled` objects."""
+    line = without_bases(store)
+    if isinstance(line, FolderStore):
+        return exists(line.parent, f"{line.folder}/{path}")
+    return isinstance(line, SettledFolder) and line.exists(path)
 
 
 def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:

@@ -10,8 +10,10 @@ from lance_core.errors import CorruptDataError, DatasetNotFoundError, NotFoundEr
 from lance_core.format.manifest import Manifest, decode_manifest_file
 from lance_core.format.paths import (
     DETACHED_BIT,
+    LATEST_VERSION_HINT,
     VERSIONS_FOLDER,
     ManifestNaming,
+    decode_version_hint,
     manifest_path,
     parse_manifest_name,
     parse_version,
@@ -19,7 +21,7 @@ from lance_core.format.paths import (
     transaction_path,
 )
 from lance_core.format.transaction import decode_transaction
-from lance_core.table.places import first_names, with_bases
+from lance_core.table.places import exists, first_names, settled, with_bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,12 +134,19 @@ def _versions(store: Store, names: Sequence[str]) -> Versions:
     return Versions(names=tuple(v1 or v2), naming=ManifestNaming.V1 if v1 else ManifestNaming.V2)
 
 
-def find_newest(store: Store) -> Versions:
+def find_newest(store: Store, *, is_certain: bool = False) -> Versions:
     """Find the newest version, and perhaps others, with as short a listing as the store can give.
+
+    Args:
+        store: The line of versions.
+        is_certain: Do not believe the hint that writers leave on local file systems, whatever speaks for it.
 
     Raises:
         CorruptDataError: Manifest files of both naming schemes were found.
     """
+    hinted = None if is_certain else _hinted(store)
+    if hinted is not None:
+        return hinted
     # Newest first is what the names of scheme V2 are made for. Only temporary files may come before them.
     names = first_names(store, VERSIONS_FOLDER, _FIRST_NAMES)
     if names is not None:
@@ -145,6 +154,22 @@ def find_newest(store: Store) -> Versions:
         if len(names) < _FIRST_NAMES or (versions.names and versions.naming is ManifestNaming.V2):
             return versions
     return find_versions(store)
+
+
+def _hinted(store: Store) -> Versions | None:
+    """The newest version by the hint of the writer that made it, if all that can be looked at agrees.
+
+    The hint was the last that happened in the folder, and its version has one before it, and none behind it. (A
+    version that stands alone may have been taken by a writer that a clean-up overtook.)
+    """
+    data = settled(store, LATEST_VERSION_HINT)
+    number = None if data is None else decode_version_hint(data)
+    if number is None or number < 2:
+        return None
+    before, name, behind = (manifest_path(one, ManifestNaming.V2) for one in (number - 1, number, number + 1))
+    if exists(store, behind) or not exists(store, name) or not exists(store, before):
+        return None
+    return Versions(names=(name.rpartition("/")[2],), naming=ManifestNaming.V2)
 
 
 def newest_version(store: Store) -> int:
