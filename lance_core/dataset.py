@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.schema import Schema
     from lance_core.table.refs import Reference
+    from lance_core.table.row_index import RowIndex
 
 
 def dataset(
@@ -108,6 +109,7 @@ class LanceDataset:
         if snapshot is None:
             snapshot = open_version(open_line(uri, storage_options, base_store_params), version)
         self.files = OpenFiles(snapshot.store)
+        self.row_index: RowIndex | None = None
         self.snapshot = snapshot
 
     @property

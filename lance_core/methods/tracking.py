@@ -62,6 +62,13 @@ def take_rows(
     """
     ids = np.asarray(row_ids, np.uint64) if len(row_ids) else np.empty(0, np.uint64)
     plan = make_plan(dataset, columns)
-    index = RowIndex(dataset.files, dataset.snapshot.manifest)
-    addresses, found = index.addresses(ids)
+    addresses, found = _index(dataset).addresses(ids)
     return table_with_types(take_addresses(dataset.snapshot, dataset.files, addresses[found], plan))
+
+
+def _index(dataset: LanceDataset) -> RowIndex:
+    """The index of the version that the dataset is at; it is kept, because it takes a look at every fragment."""
+    manifest = dataset.snapshot.manifest
+    if dataset.row_index is None or dataset.row_index.manifest is not manifest:
+        dataset.row_index = RowIndex(dataset.files, manifest)
+    return dataset.row_index

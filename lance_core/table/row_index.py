@@ -36,7 +36,7 @@ class RowIndex:
 
     def __init__(self, files: OpenFiles, manifest: Manifest) -> None:
         self._files = files
-        self._manifest = manifest
+        self.manifest = manifest
         self._bounds: UInt64s | None = None
 
     def addresses(self, ids: UInt64s) -> tuple[UInt64s, npt.NDArray[np.bool_]]:
@@ -51,7 +51,7 @@ class RowIndex:
         Raises:
             InvalidInputError: On a table without stable row ids, an address in a fragment that does not exist.
         """
-        if not self._manifest.uses_stable_row_ids:
+        if not self.manifest.uses_stable_row_ids:
             return ids, self._is_live(ids)
         unique, inverse = np.unique(ids, return_inverse=True)
         found = np.zeros(len(unique), np.bool_)
@@ -61,7 +61,7 @@ class RowIndex:
         lasts = np.searchsorted(unique, bounds[:, 1], side="right")
         for number in np.flatnonzero(lasts > firsts).tolist():
             wanted = slice(int(firsts[number]), int(lasts[number]))
-            reader = FragmentReader(self._files, self._manifest.fragments[number])
+            reader = FragmentReader(self._files, self.manifest.fragments[number])
             places, offsets = _live_places(reader, unique[wanted])
             addresses[wanted][places] = offsets.astype(np.uint64) | np.uint64(reader.fragment.id) << _ADDRESS_SHIFT
             found[wanted][places] = True
@@ -70,7 +70,7 @@ class RowIndex:
     def _fragment_bounds(self) -> UInt64s:
         """Lowest and highest row id of each fragment, shape (fragments, 2)."""
         if self._bounds is None:
-            bounds = [_bounds(fragment) for fragment in self._manifest.fragments]
+            bounds = [_bounds(fragment) for fragment in self.manifest.fragments]
             self._bounds = np.array(bounds, np.uint64).reshape(-1, 2)
         return self._bounds
 
@@ -78,7 +78,7 @@ class RowIndex:
         owners = addresses >> _ADDRESS_SHIFT
         live = np.zeros(len(addresses), np.bool_)
         for owner in np.unique(owners).tolist():
-            fragment = self._manifest.fragments.find(owner)
+            fragment = self.manifest.fragments.find(owner)
             if fragment is None:
                 raise InvalidInputError(f"there is no fragment {owner} that row addresses name")
             here = owners == owner
