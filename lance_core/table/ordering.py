@@ -45,8 +45,8 @@ def check_sortable(kind: pa.DataType, name: str) -> None:
         UnsupportedError: A nested type, for example.
     """
     try:
-        pc.array_sort_indices(pa.array([], kind))
-    except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        pc.sort_indices(pa.table({"key": _comparable(pa.array([], kind))}), sort_keys=[("key", "ascending")])
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise UnsupportedError(f"order by column {name!r} of type {kind}") from error
 
 
@@ -71,6 +71,9 @@ def sorted_rows(table: pa.Table, order: Sequence[ColumnOrdering], count: int | N
 
 
 def _comparable(values: Any) -> Any:
+    """The values in a type that Arrow's kernels compare."""
+    if pa.types.is_dictionary(values.type):
+        return values.cast(values.type.value_type)
     return values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
 
 

@@ -103,6 +103,7 @@ def _translate(sql: str, schema: pa.Schema, what: str) -> tuple[tuple[str, ...],
         node = _parse(sql, what)
         if what == "expression":
             _refuse_match(node)
+            translator.is_copied = isinstance(node, exp.Column | exp.Dot | exp.Bracket)
         term = translator.term(node, strict=True)
     except SqlglotError as error:
         raise InvalidInputError(f"cannot parse the {what} {sql!r}: {str(error).splitlines()[0]}") from error
@@ -130,6 +131,8 @@ class _Translator:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.columns: list[str] = []
+        self.is_copied = False
+        """The text is a column and nothing else: values that a dictionary holds stay in it."""
 
     def term(self, node: Node, *, strict: bool = False) -> Term:
         """The term of a node.
@@ -182,11 +185,15 @@ class _Translator:
             arrow = inner.with_nullable(inner.nullable or arrow.nullable)
         self.columns.append(".".join(names))
 
+        is_dictionary = pa.types.is_dictionary(arrow.type) and not self.is_copied
+        if is_dictionary:
+            arrow = arrow.with_type(arrow.type.value_type)
+
         def read(batch: pa.RecordBatch) -> pa.Array:
             values = batch.column(top)
             for name in names[1:]:
                 values = pc.struct_field(values, name)
-            return values
+            return pc.cast(values, arrow.type) if is_dictionary else values
 
         return terms.column_term(".".join(names), arrow, read)
 

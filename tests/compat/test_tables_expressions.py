@@ -38,10 +38,12 @@ ROWS = pa.table(
         "v": pa.array([[1.0, 2.0], [3.0, 4.0], None, [0.0, 0.0]], pa.list_(pa.float32(), 2)),
         "bin": [b"a", b"\xff", None, b""],
         "ss": [["a", "b"], ["b"], None, []],
+        "dict": pa.array(["p", "q", None, "p"]).dictionary_encode(),
     }
 )
 
 SAME = """
+dict @ upper(dict) @ dict = 'p' @ dict || s @ dict in ('q', 'z') @ dict like 'p%'
 _rowid @ _rowaddr
 1 @ 1.5 @ 'a' @ true @ null @ i @ i + 1 @ 1 + 1 @ i + n @ i8 + i8 @ i8 + 1 @ u + u @ u + 1 @ u + i8 @ u + i @ u64 + i
 u64 + n @ u64 + u64 @ g + f @ g + 1 @ g + 1.5 @ f + 1 @ i + g @ n + g @ h + 1 @ h + g @ h + h @ i / 2 @ i % 2 @ f / 0

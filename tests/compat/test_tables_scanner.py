@@ -15,6 +15,7 @@ ROWS = pa.table(
         "s": ["b", "a", None, "c", "a", "b", "", "a"],
         "d": pa.array([3, 2, None, 0, 1, 5, 4, 6], pa.date32()),
         "st": [{"x": i, "y": None} for i in range(8)],
+        "dict": pa.array(["b", "a", None, "c", "a", "b", "", "a"]).dictionary_encode(),
     }
 )
 
@@ -36,6 +37,7 @@ SCANS = [
     {"columns": ["st.x", "n"], "filter": "st.x % 2 = 0"},
     {"columns": [], "with_row_id": True},
     {"order_by": ["n", "s"]},
+    {"order_by": ["dict", "d"], "limit": 4, "filter": "dict <> 'c'"},
     {"order_by": ["s", "n"], "limit": 3},
     {"order_by": ["f", "n"], "limit": 4, "offset": 2},
 ]
