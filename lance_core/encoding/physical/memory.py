@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MAX_OUTPUT_BYTES = 1 << 40
 """Nothing larger is ever allocated on the word of a file."""
 
+_FEW_CHUNKS = 16
 _FEW_BYTES = 1 << 12
 """So many bytes are moved one by one faster than it takes to look for a better way."""
 
@@ -136,6 +138,9 @@ def check_chunks(chunks: Chunks, num_buffers: int) -> None:
         raise CorruptDataError("chunks have a different number of buffer positions and buffer sizes")
     if count == 0:
         return
+    if count <= _FEW_CHUNKS:
+        _check_few(chunks)
+        return
     if min(np.minimum.reduce(chunks.starts, axis=None), np.minimum.reduce(chunks.sizes, axis=None)) < 0:
         raise CorruptDataError("chunk with a negative position or size")
     if np.minimum.reduce(chunks.counts) < 0 or np.maximum.reduce(chunks.counts) > MAX_CHUNK_VALUES:
@@ -143,6 +148,18 @@ def check_chunks(chunks: Chunks, num_buffers: int) -> None:
     ends = np.maximum.reduce(chunks.starts.view(np.uint64) + chunks.sizes.view(np.uint64), axis=1).tolist()
     if any(end > len(memory) for memory, end in zip(chunks.buffers, ends, strict=True)):
         raise CorruptDataError("a chunk's value buffer reaches beyond the end of its page")
+
+
+def _check_few(chunks: Chunks) -> None:
+    """As `check_chunks`; for a few chunks plain numbers cost less than arrays."""
+    for memory, starts, sizes in zip(chunks.buffers, chunks.starts.tolist(), chunks.sizes.tolist(), strict=True):
+        if min(starts) < 0 or min(sizes) < 0:
+            raise CorruptDataError("chunk with a negative position or size")
+        if max(map(add, starts, sizes)) > len(memory):
+            raise CorruptDataError("a chunk's value buffer reaches beyond the end of its page")
+    counts = chunks.counts.tolist()
+    if min(counts) < 0 or max(counts) > MAX_CHUNK_VALUES:
+        raise CorruptDataError("chunk with an impossible number of values")
 
 
 def check_sizes(sizes: Int64s, needed: Int64s | int, what: str) -> None:
