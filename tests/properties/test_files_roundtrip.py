@@ -98,13 +98,16 @@ def _values(kind, version):
 
 
 @st.composite
-def _arrays(draw, version):
-    kind = draw(_kinds(version))
-    few = draw(st.lists(_values(kind, version), min_size=1, max_size=8))
+def _columns(draw, version):
+    """A field and an array for it."""
+    field = pa.field("c", draw(_kinds(version)))
+    if version != "2.0":
+        field = _asking(draw, field)
+    few = draw(st.lists(_values(field.type, version), min_size=1, max_size=8))
     # Repeating a few values makes pages of several chunks without slow generation.
-    array = pa.array(few * draw(st.sampled_from([1, 1, 7, 700])), kind)
+    array = pa.array(few * draw(st.sampled_from([1, 1, 7, 700])), field.type)
     start = draw(st.integers(0, len(array) - 1))
-    return array.slice(start, draw(st.integers(1, len(array) - start)))
+    return field, array.slice(start, draw(st.integers(1, len(array) - start)))
 
 
 class Memory:
@@ -135,11 +138,10 @@ class Memory:
     data=st.data(),
 )
 def test_what_is_written_comes_back(version, page_bytes, batch_rows, data):
-    arrays = data.draw(st.lists(_arrays(version), min_size=1, max_size=2))
-    length = min(len(array) for array in arrays)
-    table = pa.table({f"c{i}": array.slice(0, length) for i, array in enumerate(arrays)})
-    if version != "2.0":
-        table = table.cast(pa.schema([_asking(data.draw, field) for field in table.schema]))
+    drawn = data.draw(st.lists(_columns(version), min_size=1, max_size=2))
+    length = min(len(array) for _, array in drawn)
+    fields = [field.with_name(f"c{at}") for at, (field, _) in enumerate(drawn)]
+    table = pa.table([array.slice(0, length) for _, array in drawn], schema=pa.schema(fields))
     memory = Memory()
     before, writer_module.PAGE_BYTES = writer_module.PAGE_BYTES, page_bytes
     try:
