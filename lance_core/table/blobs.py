@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import null_mask, pack_bits
-from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.physical.memory import empty, gather, starts_of
+from lance_core.encoding.plans import bridge, join
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.blobs import BlobKind, blob_file_path, is_described, is_second_version
 from lance_core.format.paths import base_prefix, data_file_path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from lance_core.encoding.values import Int64s
+    from lance_core.encoding.values import Bytes, Int64s
     from lance_core.format.fragment import DataFile
     from lance_core.format.schema import Field, Schema
     from lance_core.store.base import ObjectReader, Store
@@ -160,6 +161,45 @@ class BlobSources:
 
     def read(self, descriptions: Descriptions) -> pa.Array:
         """The bytes of blobs as ``large_binary``; all in memory."""
+        is_external = (descriptions.kinds == BlobKind.EXTERNAL) & ~descriptions.is_null
+        data, sizes = self._read_each(descriptions) if is_external.any() else self._read_groups(descriptions)
+        bitmap = pack_bits(~descriptions.is_null) if descriptions.is_null.any() else None
+        buffers = [bitmap, pa.py_buffer(starts_of(sizes)), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)
+
+    def _read_groups(self, descriptions: Descriptions) -> tuple[Bytes, Int64s]:
+        """Blobs of known places end to end, and their sizes: few requests for the blobs of one object."""
+        sizes, positions = descriptions.sizes, descriptions.positions
+        objects = descriptions.kinds.astype(np.int64) << 32 | descriptions.blob_ids
+        found: list[tuple[Int64s, Bytes]] = []
+        for one in np.unique(objects[sizes > 0]).tolist():
+            rows = np.flatnonzero((objects == one) & (sizes > 0))
+            rows = rows[np.argsort(positions[rows], kind="stable")]
+            place = descriptions.place(int(rows[-1]))
+            assert place is not None  # noqa: S101 - nulls have no size
+            starts, ends = positions[rows], positions[rows] + sizes[rows]
+            if (starts[1:] < ends[:-1]).any():  # blobs that share bytes, which no writer makes
+                return self._read_each(descriptions)
+            reader = self.reader(place)
+            if int(ends.max()) > reader.size:
+                raise CorruptDataError(
+                    f"a blob ends at byte {int(ends.max())} of an object of {reader.size} bytes", path=self._path
+                )
+            ranges = bridge(starts, ends)
+            memory = join(reader.read_ranges(ranges))
+            found.append((rows, gather(memory, _places(ranges, starts), sizes[rows])))
+        if len(found) == 1 and (np.diff(found[0][0]) > 0).all():
+            return np.ascontiguousarray(found[0][1]), sizes
+        bounds = starts_of(sizes)
+        out: Bytes = empty(int(bounds[-1]), np.uint8)
+        for rows, data in found:
+            at = starts_of(sizes[rows]).tolist()
+            for number, row in enumerate(rows.tolist()):
+                out[bounds[row] : bounds[row + 1]] = data[at[number] : at[number + 1]]
+        return out, sizes
+
+    def _read_each(self, descriptions: Descriptions) -> tuple[Bytes, Int64s]:
+        """The same for blobs whose size may have to be found out."""
         count = len(descriptions.kinds)
         groups: dict[int, list[tuple[int, BlobPlace]]] = {}
         for row in range(count):
@@ -173,10 +213,7 @@ class BlobSources:
                 pieces[row] = piece
         sizes = np.array([0 if piece is None else piece.size for piece in pieces], np.int64)
         data = [np.frombuffer(piece, np.uint8) for piece in pieces if piece is not None and piece.size]
-        joined = np.concatenate(data) if data else np.empty(0, np.uint8)
-        bitmap = pack_bits(~descriptions.is_null) if descriptions.is_null.any() else None
-        buffers = [bitmap, pa.py_buffer(starts_of(sizes)), pa.py_buffer(joined)]
-        return pa.Array.from_buffers(pa.large_binary(), count, buffers)
+        return (np.concatenate(data) if data else np.empty(0, np.uint8)), sizes
 
     def values(self, descriptions: Descriptions, kind: pa.StructType) -> pa.Array:
         """Blobs as they were written: bytes, but external ones as address, position and size."""
@@ -198,6 +235,13 @@ class BlobSources:
         if not place.blob_id:
             return place.uri
         raise UnsupportedError(f"blobs below base path {place.blob_id} cannot be written again; read them as bytes")
+
+
+def _places(ranges: Sequence[tuple[int, int]], positions: Int64s) -> Int64s:
+    """Where positions, all inside of ascending ranges, lie in the ranges laid end to end."""
+    starts = np.array([start for start, _ in ranges], np.int64)
+    shifts = starts_of(np.array([end - start for start, end in ranges], np.int64))[:-1] - starts
+    return positions + shifts[np.searchsorted(starts, positions, side="right") - 1]
 
 
 def _part(place: BlobPlace, number: int) -> int | None:
