@@ -15,7 +15,6 @@ from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError, Unsu
 from lance_core.file.writer import check_schema
 from lance_core.format.operations import Merge, Project, UpdateConfig, UpdateMap
 from lance_core.format.schema import Schema
-from lance_core.table.checkpoint import Checkpoint
 from lance_core.table.column_files import ColumnWriter, Transform, with_file
 from lance_core.table.commit import commit
 from lance_core.table.evolution import (
@@ -47,9 +46,11 @@ from lance_core.udf import BatchUDF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from lance_core.dataset import LanceDataset
     from lance_core.format.operations import Operation
+    from lance_core.table.checkpoint import Checkpoint
     from lance_core.table.evolution import Cast
     from lance_core.table.snapshot import Snapshot
 
@@ -276,7 +277,7 @@ def _write(
     snapshot = dataset.snapshot
     with naming(snapshot.store):
         version = file_version(None, snapshot)
-        checkpoint = None if checkpoint_file is None else Checkpoint(checkpoint_file, _identity(snapshot, transform))
+        checkpoint = None if checkpoint_file is None else _checkpoint(checkpoint_file, snapshot, transform)
     if checkpoint is not None:
         transform = checkpoint.remembering(transform)
     writer = ColumnWriter(
@@ -302,9 +303,12 @@ def _write(
     return made
 
 
-def _identity(snapshot: Snapshot, transform: Transform) -> str:
+def _checkpoint(path: str | Path, snapshot: Snapshot, transform: Transform) -> Checkpoint:
+    from lance_core.table.checkpoint import Checkpoint  # noqa: PLC0415 SQLite is rarely needed
+
     names = ", ".join(f"{one.name} {one.type}" for one in transform.schema)
-    return f"{names} of version {snapshot.version} of {snapshot.store.uri}, batches of {transform.batch_size}"
+    work = f"{names} of version {snapshot.version} of {snapshot.store.uri}, batches of {transform.batch_size}"
+    return Checkpoint(path, work)
 
 
 def _publish(snapshot: Snapshot, operation: Operation) -> Snapshot:

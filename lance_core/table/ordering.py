@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute
 
 from lance_core.errors import UnsupportedError
+from lance_core.table.kernels import pc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
 
 _SLACK_ROWS = 1 << 16
 """Rows beyond those wanted that are collected before they are sorted again."""

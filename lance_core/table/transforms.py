@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
 from lance_core.errors import InvalidInputError
 from lance_core.table.column_files import Transform
 from lance_core.table.expression import make_expression
 from lance_core.table.ingest import RecordStream, read_input
+from lance_core.table.kernels import pc
 from lance_core.table.key_join import KeyJoin
 from lance_core.table.scan_plan import ROW_ADDRESS
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lance_core.table.evolution import Cast
 
 _OFFSET_MASK = np.uint64(0xFFFF_FFFF)
-pc: Any = pyarrow.compute  # its functions are made when it is imported, type checkers do not see them
 
 
 def from_sql(expressions: Mapping[str, str], schema: pa.Schema, batch_size: int | None) -> Transform:
