@@ -72,11 +72,11 @@ class ExternalManifestStore:
         try:
             return self._inner.get(path)
         except NotFoundError:
-            version = _version_of(path)
-            row = None if version is None else self._table.find(self._base, version)
-            if row is None or _final_path(row, self._uri) != path or row.path == path:
+            line, version = _line_and_version(path)
+            row = None if version is None else self._table.find(self._base_of(line), version)
+            if row is None or line + _final_path(row, self._uri) != path or line + row.path == path:
                 raise
-        return self._finish(row)
+        return self._finish(line, row)
 
     def sizes(self, paths: Sequence[str], /) -> list[int]:
         """Bytes in each object."""
@@ -86,19 +86,21 @@ class ExternalManifestStore:
 
     def names(self, folder: str, /) -> list[str]:
         """Names in a folder; among those of manifests is the newest, for certain."""
-        if folder != VERSIONS_FOLDER:
+        line = _line_of(folder)
+        if line is None:
             return self._inner.names(folder)
-        newest = self._finish_newest()
-        return self._with_newest(self._inner.names(folder), newest)
+        newest = self._finish_newest(line)
+        return self._with_newest(self._inner.names(folder), line, newest)
 
     def first_names(self, folder: str, count: int, /) -> list[str]:
         """The first names in a folder, in ascending order."""
         if not isinstance(self._inner, OrderedFolder):
             return sorted(self.names(folder))[:count]
-        if folder != VERSIONS_FOLDER:
+        line = _line_of(folder)
+        if line is None:
             return self._inner.first_names(folder, count)
-        newest = self._finish_newest()
-        return sorted(self._with_newest(self._inner.first_names(folder, count), newest))
+        newest = self._finish_newest(line)
+        return sorted(self._with_newest(self._inner.first_names(folder, count), line, newest))
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All objects below a folder."""
@@ -117,13 +119,14 @@ class ExternalManifestStore:
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
         """Create an object; False if it exists. What is no manifest is left to the store, if that can do it."""
         check_path(path)
-        version = _version_of(path)
+        line, version = _line_and_version(path)
         if version is not None:
-            return self._claim(self._base, version, path, data)
+            return self._claim(line, version, path.removeprefix(line), data)
         try:
             return self._inner.put_if_absent(path, data)
         except UnsafeStoreError:
-            return self._claim(f"{self._base}/{path}", _ONLY, path, data)
+            folder, _, name = path.rpartition("/")
+            return self._claim(f"{folder}/" if folder else "", _ONLY, name, data, base=f"{self._base}/{path}")
 
     def delete(self, paths: Sequence[str], /) -> None:
         """Delete objects.
@@ -131,10 +134,11 @@ class ExternalManifestStore:
         Rows of old versions stay, so that nobody takes their numbers again. The row of the newest version goes before
         its manifest, because readers rely on it.
         """
-        versions = {version: path for path in paths if (version := _version_of(path)) is not None}
-        newest = self._table.find(self._base, None) if versions else None
-        if newest is not None and newest.version in versions:
-            self._table.remove(self._base, newest)
+        deleted = {_line_and_version(path) for path in paths}
+        for line in {line for line, version in deleted if version is not None}:
+            newest = self._table.find(self._base_of(line), None)
+            if newest is not None and (line, newest.version) in deleted:
+                self._table.remove(self._base_of(line), newest)
         for path in paths:
             if path.startswith(f"{_REFS_FOLDER}/"):
                 base = f"{self._base}/{path}"
@@ -143,19 +147,25 @@ class ExternalManifestStore:
                     self._table.remove(base, row)
         self._inner.delete(paths)
 
-    def _claim(self, base: str, version: int, path: str, data: bytes) -> bool:
+    def _base_of(self, line: str) -> str:
+        """What the table calls a line of versions: the main line, or a branch."""
+        return f"{self._base}/{line}".rstrip("/") if line else self._base
+
+    def _claim(self, line: str, version: int, path: str, data: bytes, *, base: str | None = None) -> bool:
+        """Create ``path`` below the folder ``line`` if the row of its version can be created."""
+        base = self._base_of(line) if base is None else base
         staged = VersionRow(version=version, path=f"{path}-{uuid.uuid4()}", size=len(data))
-        self._inner.put(staged.path, data)
+        self._inner.put(line + staged.path, data)
         # Whatever fails from here on, the staged manifest stays: the row may name it.
-        if not self._table.create(base, staged) and not self._is_ours(base, staged, path, data):
+        if not self._table.create(base, staged) and not self._is_ours(base, staged, line, path, data=data):
             with suppress(OSError):
-                self._inner.delete([staged.path])
+                self._inner.delete([line + staged.path])
             return False
-        self._inner.put(path, data)
-        self._settle(base, staged, path)
+        self._inner.put(line + path, data)
+        self._settle(base, staged, line, path)
         return True
 
-    def _is_ours(self, base: str, staged: VersionRow, path: str, data: bytes) -> bool:
+    def _is_ours(self, base: str, staged: VersionRow, line: str, path: str, *, data: bytes) -> bool:
         """Whether the row is there because a request was repeated when its answer got lost."""
         row = self._table.find(base, staged.version)
         if row is None or row.path == staged.path:
@@ -163,43 +173,44 @@ class ExternalManifestStore:
         if row.path != path:
             return False
         try:
-            return self._inner.get(path) == data  # somebody has finished it already; manifests are never the same
+            return self._inner.get(line + path) == data  # somebody has finished it; manifests are never the same
         except NotFoundError:
             return False
 
     # --------------------------------------------------------------------------------------------------------- repair
 
-    def _finish_newest(self) -> VersionRow | None:
+    def _finish_newest(self, line: str) -> VersionRow | None:
         """The newest version's row, when its manifest is in place."""
-        row = self._table.find(self._base, None)
+        row = self._table.find(self._base_of(line), None)
         if row is not None and row.path != _final_path(row, self._uri):
-            self._finish(row)
+            self._finish(line, row)
         return row
 
-    def _finish(self, row: VersionRow) -> bytes:
+    def _finish(self, line: str, row: VersionRow) -> bytes:
         """Do the last steps of a commit; the manifest."""
         path = _final_path(row, self._uri)
         try:
-            data = self._inner.get(row.path)
+            data = self._inner.get(line + row.path)
         except NotFoundError:
             try:
-                return self._inner.get(path)  # another process was faster
+                return self._inner.get(line + path)  # another process was faster
             except NotFoundError as error:
                 raise CorruptDataError(
-                    f"version {row.version} was committed, but its staged manifest is gone", path=f"{self._uri}/{path}"
+                    f"version {row.version} was committed, but its staged manifest is gone",
+                    path=f"{self._uri}/{line}{path}",
                 ) from error
-        self._inner.put(path, data)
-        self._settle(self._base, row, path)
+        self._inner.put(line + path, data)
+        self._settle(self._base_of(line), row, line, path)
         return data
 
-    def _settle(self, base: str, staged: VersionRow, path: str) -> None:
+    def _settle(self, base: str, staged: VersionRow, line: str, path: str) -> None:
         """Clear up after a commit that is visible already; if that fails, the next process does it."""
         with suppress(OSError):
             final = VersionRow(version=staged.version, path=path, size=staged.size)
             self._table.settle(base, final, staged=staged.path)
-            self._inner.delete([staged.path])
+            self._inner.delete([line + staged.path])
 
-    def _with_newest(self, names: list[str], newest: VersionRow | None) -> list[str]:
+    def _with_newest(self, names: list[str], line: str, newest: VersionRow | None) -> list[str]:
         """A listing with the newest manifest in it."""
         if newest is None:
             return names
@@ -208,12 +219,12 @@ class ExternalManifestStore:
         if name in names:
             return names
         try:
-            self._size(path)
+            self._size(line + path)
         except NotFoundError as error:
             raise CorruptDataError(
                 f"the table of versions knows version {newest.version}, but its manifest is gone. If the dataset was "
                 "deleted on purpose, delete its rows there, too",
-                path=f"{self._uri}/{path}",
+                path=f"{self._uri}/{line}{path}",
             ) from error
         return [*names, name]
 
@@ -223,11 +234,19 @@ class ExternalManifestStore:
         return reader.size
 
 
-def _version_of(path: str) -> int | None:
-    """Number of the version whose manifest has this path; None for detached ones and everything else."""
+def _line_of(folder: str) -> str | None:
+    """Where the line of versions lies whose manifests are in a folder: nothing, or ``tree/{branch}/``."""
+    line = folder.removesuffix(VERSIONS_FOLDER)
+    return line if line != folder and (not line or line.endswith("/")) else None
+
+
+def _line_and_version(path: str) -> tuple[str, int | None]:
+    """Line and number of the version whose manifest has this path; no number for detached ones and all else."""
     folder, _, name = path.rpartition("/")
-    parsed = parse_manifest_name(name) if folder == VERSIONS_FOLDER else None
-    return None if parsed is None or parsed.version & DETACHED_BIT else parsed.version
+    line = _line_of(folder)
+    parsed = None if line is None else parse_manifest_name(name)
+    number = None if parsed is None or parsed.version & DETACHED_BIT else parsed.version
+    return line or "", number
 
 
 def _final_path(row: VersionRow, uri: str) -> str:
@@ -238,6 +257,11 @@ def _final_path(row: VersionRow, uri: str) -> str:
     """
     stem, suffix, _ = row.path.partition(_SUFFIX)
     path = stem + suffix
-    if _version_of(path) != row.version or "/" in row.path[len(path) :] or "\\" in row.path or "\0" in row.path:
+    if (
+        _line_and_version(path) != ("", row.version)
+        or "/" in row.path[len(path) :]
+        or "\\" in row.path
+        or "\0" in row.path
+    ):
         raise CorruptDataError(f"the row of version {row.version} names {row.path!r}", path=uri)
     return path

@@ -261,7 +261,8 @@ def check_base_address(path: str, *, dataset: str) -> None:
         CorruptDataError: Not an address.
         UnsupportedError: A service that is not asked just because a manifest says so.
     """
-    if not path.strip() or any(ord(character) < ord(" ") for character in path) or "?" in path or "#" in path:
+    place = path.partition("?")[0] if path.startswith("s3+ddb://") else path  # which names its table behind that
+    if not path.strip() or any(ord(character) < ord(" ") for character in path) or "?" in place or "#" in path:
         raise CorruptDataError(f"base path {path!r} is not an address")
     found = _SCHEME.match(path)
     own = _SCHEME.match(dataset)

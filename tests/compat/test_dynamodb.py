@@ -116,3 +116,21 @@ def test_answers_that_get_lost(dynamo, table, mode, where):
     theirs = lance.dataset(table, storage_options=options)
     assert theirs.version == 2
     assert theirs.to_table() == rows(0, 1)
+
+
+def test_branches(dynamo, table):
+    options = dynamo.storage_options
+    ours = lance_core.write_dataset(rows(0), table, storage_options=options)
+    ours.create_branch("mine")
+    theirs = lance.dataset(table, storage_options=options).create_branch("theirs")
+    for branch in ("mine", "theirs"):
+        for number in (1, 2):
+            here = lance_core.dataset(table, branch=branch, storage_options=options)
+            lance_core.write_dataset(rows(10 + number), here, mode="append")
+            theirs = lance.dataset(table, storage_options=options).checkout_version((branch, None))
+            theirs.insert(rows(20 + number))
+        expected = rows(0, 11, 21, 12, 22)
+        assert lance_core.dataset(table, branch=branch, storage_options=options).to_table() == expected
+        assert lance.dataset(table, storage_options=options).checkout_version((branch, None)).to_table() == expected
+        assert sorted(dynamo.rows(f"folder/t.lance/tree/{branch}")) == [1, 2, 3, 4, 5]
+    assert lance.dataset(table, storage_options=options).count_rows() == 1

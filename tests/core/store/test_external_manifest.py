@@ -141,8 +141,8 @@ def test_the_next_who_looks_finishes_it(crashed, table, look):
 def test_several_finish_at_the_same_time(crashed, table):
     """Another process does all steps after we have read the row."""
     row = table.find(BASE, 2)
-    crashed._finish(row)
-    assert crashed._finish(row) == crashed._inner.get(path_of(2))
+    crashed._finish("", row)
+    assert crashed._finish("", row) == crashed._inner.get(path_of(2))
     assert table.find(BASE, 2).path == path_of(2)
 
 
@@ -192,13 +192,28 @@ def test_repeated_requests_are_recognised(store, table, monkeypatch):
 
     def and_finished(_, base, row):
         create_row(base, row)
-        store._finish(row)
+        store._finish("", row)
         return False
 
     monkeypatch.setattr(type(table), "create", and_finished)
     assert store.put_if_absent(path_of(2), b"abcd")
     monkeypatch.undo()
     assert not store.put_if_absent(path_of(2), b"other")
+
+
+def test_branches_have_rows_of_their_own(store, table):
+    commit(store, create(store, [1, 2]))
+    path = f"tree/a/b/{path_of(2)}"
+    assert store.put_if_absent(path, b"one")
+    assert not store.put_if_absent(path, b"two")
+    assert table.find(f"{BASE}/tree/a/b", None) == VersionRow(version=2, path=path_of(2), size=3)
+    assert table.find(BASE, None).version == 1
+    store._inner.put(f"tree/a/b/{staged(3).path}", b"xyz")
+    table.create(f"{BASE}/tree/a/b", staged(3))
+    assert sorted(store.names("tree/a/b/_versions")) == [path_of(3)[10:], path_of(2)[10:]]
+    assert store.get(f"tree/a/b/{path_of(3)}") == b"xyz"
+    store.delete([f"tree/a/b/{path_of(3)}"])
+    assert table.find(f"{BASE}/tree/a/b", None).version == 2
 
 
 def test_what_is_no_version_goes_past_the_table(store, table):
