@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CommitOutcomeUnknownError
@@ -17,10 +18,10 @@ from lance_core.format.operations import Delete, Update
 from lance_core.format.paths import deletion_file_path
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
+from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.rebase import write_deletions
 from lance_core.table.redo import commit_work
-from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.table.scan import matching_offsets
 from lance_core.table.scan_plan import plan_filter
 from lance_core.table.stage import remove_staged
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.format.operations import Operation
     from lance_core.store.base import Store
+    from lance_core.table.new_ids import NewIds
     from lance_core.table.redo import CommitOptions
     from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
@@ -84,10 +86,12 @@ class Marker:
     Attributes:
         store: The dataset.
         condition: SQL text or pyarrow expression.
+        ids: Names of new files.
     """
 
     store: Store
     condition: str | Expression
+    ids: NewIds = RANDOM_IDS
     _marks: dict[int, _Mark] = field(default_factory=dict[int, "_Mark"])
 
     def mark(self, snapshot: Snapshot) -> MarkedRows:
@@ -129,7 +133,7 @@ class Marker:
             after = None
         elif len(found):
             rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(found)
-            new_id = SYSTEM_RUNTIME.random_u63
+            new_id = partial(self.ids.deletion_file, fragment.id)
             file, _ = write_deletions(self.store, fragment.id, rows, read_version=version, new_id=new_id)
             after = replace(fragment, deletion_file=file)
         return _Mark(before=fragment, after=after, num_rows=len(found))

@@ -7,7 +7,6 @@ all files of a fragment have the same rows.
 from __future__ import annotations
 
 import logging
-import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
+from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.scan import scan_fragment
 from lance_core.table.scan_plan import ROW_ADDRESS, plan_scan
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import DataFile, Fragment
     from lance_core.format.schema import Schema
+    from lance_core.table.new_ids import NewIds
     from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
 
@@ -63,6 +64,7 @@ class ColumnWriter:
         transform: How their values are made.
         data_storage_version: File version of the new files.
         staged: Files written so far, by fragment.
+        ids: Names of new files.
     """
 
     snapshot: Snapshot
@@ -71,6 +73,7 @@ class ColumnWriter:
     data_storage_version: str
     files: OpenFiles | None = None
     staged: dict[int, DataFile] = field(default_factory=dict[int, "DataFile"])
+    ids: NewIds = RANDOM_IDS
 
     def write_all(self, fragments: Sequence[Fragment]) -> None:
         """Write the new columns of several fragments, one after another; what is in ``staged`` is left out."""
@@ -94,7 +97,7 @@ class ColumnWriter:
                 self._batches(fragment),
                 limits=_WITHOUT_LIMIT,
                 data_storage_version=self.data_storage_version,
-                new_uuid=lambda: uuid.uuid4().bytes,
+                new_uuid=self.ids.data_file,
             )
         self.staged[fragment.id] = made.files[0]
         return made.files[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,8 @@ from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.paths import deletion_file_path
 from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.table.lineage import has_spilled_lineage
+from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.rebase import write_deletions
-from lance_core.table.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.store.base import Store
     from lance_core.table.fragment_reader import FragmentReader
+    from lance_core.table.new_ids import NewIds
 
     Offsets = npt.NDArray[np.int64]
 
@@ -78,12 +80,13 @@ class MovedRows:
             self._departed.append((reader, []))
         self._departed[-1][1].append(offsets)
 
-    def depart(self, store: Store, version: int) -> Departure:
+    def depart(self, store: Store, version: int, ids: NewIds = RANDOM_IDS) -> Departure:
         """Write the deletion files of the fragments that rows left.
 
         Args:
             store: The dataset.
             version: Version that the rows were found in.
+            ids: Names of new files.
         """
         updated: list[Fragment] = []
         removed: list[int] = []
@@ -96,7 +99,7 @@ class MovedRows:
                 if len(rows) == fragment.physical_rows:
                     removed.append(fragment.id)
                 else:
-                    new_id = SYSTEM_RUNTIME.random_u63
+                    new_id = partial(ids.deletion_file, fragment.id)
                     file, _ = write_deletions(store, fragment.id, rows, read_version=version, new_id=new_id)
                     updated.append(replace(fragment, deletion_file=file))
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from lance_core.table.expression import assigned, make_expression
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.moved_rows import Departure, MovedRows
 from lance_core.table.naming import naming
+from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.scan import scan_fragment
 from lance_core.table.scan_plan import plan_scan
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.store.base import Store
     from lance_core.table.expression import Expression
+    from lance_core.table.new_ids import NewIds
     from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
     from lance_core.table.stage import FileLimits
@@ -110,6 +111,7 @@ class UpdateWork:
         limits: When a new file is full.
         data_storage_version: File version of new files.
         num_rows: Rows that the last preparation found.
+        ids: Names of new files.
     """
 
     updates: Mapping[str, str]
@@ -118,6 +120,7 @@ class UpdateWork:
     data_storage_version: str
     num_rows: int = 0
     sees_new_rows: bool = False
+    ids: NewIds = RANDOM_IDS
     _store: Store | None = None
     _fragments: Sequence[Fragment] = ()
     _departure: Departure = field(default_factory=Departure)
@@ -135,10 +138,10 @@ class UpdateWork:
                 _new_rows(snapshot, plan, moved),
                 limits=self.limits,
                 data_storage_version=self.data_storage_version,
-                new_uuid=lambda: uuid.uuid4().bytes,
+                new_uuid=self.ids.data_file,
             )
             self._fragments = fragments
-            self._departure = moved.depart(store, snapshot.version)
+            self._departure = moved.depart(store, snapshot.version, self.ids)
         self.num_rows = moved.num_rows
         return Update(
             removed_fragment_ids=self._departure.removed_fragment_ids,
