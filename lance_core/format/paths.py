@@ -42,6 +42,9 @@ TAGS_FOLDER = "_refs/tags"
 BRANCHES_FOLDER = "_refs/branches"
 BRANCH_FILES_FOLDER = "tree"
 BASE_PREFIX = "_base/"
+TEMPORARY_PREFIX = ".tmp"
+"""Names of files that are not finished begin so, here and in pylance."""
+
 LATEST_VERSION_HINT = "_versions/latest_version_hint.json"
 
 DETACHED_BIT = 1 << 63

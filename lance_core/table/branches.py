@@ -21,8 +21,10 @@ from lance_core.errors import (
 from lance_core.format.paths import (
     BRANCHES_FOLDER,
     TABLE_FOLDERS,
+    TEMPORARY_PREFIX,
     VERSIONS_FOLDER,
     branch_path,
+    parse_manifest_name,
 )
 from lance_core.format.refs import MAIN_BRANCH, Branch, check_branch_name, decode_branch, encode_branch
 from lance_core.table.clones import clone_manifest, publish_clone, take_back
@@ -162,22 +164,42 @@ def delete_branch(store: Store, name: str) -> None:
     root, _ = line_of(store)
     line = other_line(root, name)
     path = branch_path(name)
-    try:
-        content = root.get(path)
-    except NotFoundError:
-        if not line.names(VERSIONS_FOLDER):
-            raise RefNotFoundError(f"there is no branch {name!r}", path=root.uri) from None
-        content = None
+    content = _claimed(root, line, name)
     _check_unused(root, name)
+    # Only what is there before the name becomes free: whoever takes it next has files of their own.
+    files = _files(line)
+    if _get(root, path) != content:
+        raise RefNotFoundError(f"branch {name!r} was deleted by somebody else", path=root.uri)
+    root.delete([path])
+    try:
+        # Who makes a branch or tag looks for what it names afterwards, so one of both sees the other.
+        _check_unused(root, name)
+    except Exception:
+        root.put_if_absent(path, content)
+        raise
+    for start in range(0, len(files), _DELETE_BATCH):
+        line.delete(files[start : start + _DELETE_BATCH])
+
+
+def _claimed(root: Store, line: Store, name: str) -> bytes:
+    """The file of a branch; made anew if only files are left of it, so that nobody begins a branch among them."""
+    path = branch_path(name)
+    content = _get(root, path)
     if content is not None:
-        root.delete([path])
-        try:
-            # Who makes a branch or tag looks for what it names afterwards, so one of both sees the other.
-            _check_unused(root, name)
-        except Exception:
-            root.put_if_absent(path, content)
-            raise
-    _remove_files(line)
+        return content
+    if not any(parse_manifest_name(entry) for entry in line.names(VERSIONS_FOLDER)):
+        raise RefNotFoundError(f"there is no branch {name!r}", path=root.uri)
+    content = encode_branch(Branch(name=name, parent_branch=None, parent_version=0))
+    if not root.put_if_absent(path, content):
+        raise RefNotFoundError(f"branch {name!r} is being made by somebody else", path=root.uri)
+    return content
+
+
+def _get(root: Store, path: str) -> bytes | None:
+    try:
+        return root.get(path)
+    except NotFoundError:
+        return None
 
 
 def _check_unused(root: Store, name: str) -> None:
@@ -187,9 +209,11 @@ def _check_unused(root: Store, name: str) -> None:
         raise InvalidInputError(f"branch {name!r} is needed by {', '.join(users)}; delete these first", path=root.uri)
 
 
-def _remove_files(line: Store) -> None:
-    """Manifests go first: nobody shall open a version that lacks files. Other branches below the folder stay."""
-    for folder in TABLE_FOLDERS:
-        paths = [info.path for info in line.list(folder)]
-        for start in range(0, len(paths), _DELETE_BATCH):
-            line.delete(paths[start : start + _DELETE_BATCH])
+def _files(line: Store) -> list[str]:
+    """All files of a branch, those of other branches below its folder aside.
+
+    Manifests come first: nobody shall open a version that lacks files. What somebody is just writing is left to the
+    clean-up.
+    """
+    paths = [info.path for folder in TABLE_FOLDERS for info in line.list(folder)]
+    return [path for path in paths if not path.rpartition("/")[2].startswith(TEMPORARY_PREFIX)]
