@@ -83,8 +83,10 @@ def decode(table: bytes, values: VariableValues) -> VariableValues:
     escapes = _find_escapes(codes, values.offsets)
     literals = codes[escapes + 1]
     codes, words = _hide_literals(codes, escapes, words)
-    text, offsets, spots = _expand(codes, words, values.offsets, escapes + 1)
-    text[spots] = literals
+    parts, offsets, spots = _expand(codes, words, values.offsets, escapes + 1)
+    text = parts[0] if len(parts) == 1 and len(spots) == 0 else _join(parts)
+    if len(spots):
+        text[spots] = literals
     dtype: np.dtype[Any] = values.offsets.dtype
     return VariableValues(offsets.astype(dtype) if len(text) < 1 << 31 else offsets, text)
 
@@ -116,6 +118,10 @@ def _hide_literals(
     Returns:
         Codes below 256, and the words for all of them; 16-bit codes and more words if no code is left for literals.
     """
+    if len(escapes) == 0:
+        if len(codes) and int(codes.max()) >= len(words):
+            raise CorruptDataError("FSST code without symbol")
+        return codes, [*words, *[b"?"] * (_ESCAPE + 1 - len(words))]
     codes = codes.copy()
     codes[escapes + 1] = _ESCAPE
     if len(words) < _ESCAPE and ((codes >= len(words)) & (codes != _ESCAPE)).any():
@@ -128,40 +134,49 @@ def _hide_literals(
     return codes, words if literal < _ESCAPE else [*words, b"?"]
 
 
-def _expand(codes: npt.NDArray[Any], words: list[bytes], *marks: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:
+def _join(parts: list[Bytes]) -> Bytes:
+    """Pieces of text end to end, in memory that may be written to."""
+    out = empty(sum(map(len, parts)), np.uint8)
+    if parts:
+        np.concatenate(parts, out=out)
+    return out
+
+
+def _expand(
+    codes: npt.NDArray[Any], words: list[bytes], offsets: npt.NDArray[Any], literals: Int64s
+) -> tuple[list[Bytes], Int64s, Int64s]:
     """Replace codes by words.
 
     Args:
         codes: Shape (n,).
         words: One for each code.
-        marks: Ascending positions in ``codes``, 0 to n each.
+        offsets: Ascending positions in ``codes``, 0 to n each.
+        literals: Likewise.
 
     Returns:
-        The text, and where in it each mark lies.
+        The text in pieces, and where in it offsets and literals lie.
     """
+    marks = (offsets, literals)
     lengths = np.array([len(word) for word in words], np.int64)
     by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
     lookup = _all_pairs(words) if by_pairs else pa.array(words, pa.binary())
     parts: list[Bytes] = []
-    found = tuple(np.zeros(len(positions), np.int64) for positions in marks)
+    found = (np.zeros(len(offsets), np.int64), np.zeros(len(literals), np.int64))
     done = 0
     for low in range(0, len(codes), _BLOCK_CODES):
         block = codes[low : low + _BLOCK_CODES]
-        text, offsets = _look_up(block, lookup, by_pairs=by_pairs)
+        text, bounds = _look_up(block, lookup, by_pairs=by_pairs)
         for positions, spots in zip(marks, found, strict=True):
             # A mark on the border is the end of one block and the start of the next, which is the same place.
             start, stop = np.searchsorted(positions, (low, low + len(block) + 1))
             inside = positions[start:stop] - low
-            spots[start:stop] = done + offsets[inside >> by_pairs]
+            spots[start:stop] = done + bounds[inside >> by_pairs]
             if by_pairs:
                 spots[start:stop] += (inside & 1) * lengths[block[np.maximum(inside - 1, 0)]]
         spare = int(lengths[0]) if by_pairs and len(block) % 2 else 0  # the last pair was filled up with code 0
         parts.append(text[: len(text) - spare])
         done += len(text) - spare
-    out = empty(done, np.uint8)
-    if parts:
-        np.concatenate(parts, out=out)
-    return (out, *found)
+    return (parts, *found)
 
 
 def _look_up(codes: npt.NDArray[Any], lookup: pa.Array, *, by_pairs: bool) -> tuple[Bytes, npt.NDArray[Any]]:

@@ -119,3 +119,17 @@ def test_a_table_holds_no_more_than_255_symbols():
     table = symbol_table.build(candidates)
     assert len(table.symbols) == 255
     assert len(set(table.symbols)) == 255
+
+
+@pytest.mark.parametrize("extra", [b"", b"\xf7"])
+@pytest.mark.parametrize("block", [1 << 22, 1 << 14])
+def test_many_codes_are_looked_up_in_pairs(monkeypatch, extra, block):
+    monkeypatch.setattr(fsst, "_BLOCK_CODES", block)
+    monkeypatch.setattr(fsst, "_PAIRS_PAY_AT", 1 << 10)
+    parts = logs(9000)
+    table, codes = fsst.encode(values_of(parts))
+    assert len(codes.data) > 1 << 15
+    assert 255 not in codes.data
+    escaped = [bytes([255, one]) for one in extra]
+    with_extra = values_of([*escaped, *texts_of(codes), *escaped])
+    assert texts_of(fsst.decode(table, with_extra)) == [extra] * len(extra) + parts + [extra] * len(extra)
