@@ -55,7 +55,7 @@ class LanceDataSource(DataSource):
         """The table's schema; the version is fixed here, so that the data comes from the same one."""
         options = parse_options(ReadOptions, self._given)
         snapshot = find_version(options)
-        self._pinned = replace(options, version=snapshot.version, tag=None)
+        self._pinned = _pinned(options, snapshot)
         return readable_schema(snapshot.manifest.schema, options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -72,6 +72,11 @@ def find_version(options: ReadOptions) -> Snapshot:
     """Open the version that the options name."""
     store = open_line(options.path, options.storage_options)
     return open_version(store, options.version if options.tag is None else options.tag)
+
+
+def _pinned(options: ReadOptions, snapshot: Snapshot) -> ReadOptions:
+    """Options that name this version; a tag may name one on a branch, which has an address of its own."""
+    return replace(options, path=snapshot.store.uri, version=snapshot.version, tag=None)
 
 
 def readable_schema(table: Schema, options: ReadOptions) -> StructType:
@@ -120,7 +125,7 @@ class LanceReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         snapshot = find_version(options)
-        self.options = replace(options, version=snapshot.version, tag=None)
+        self.options = _pinned(options, snapshot)
         self.fields = snapshot.manifest.schema
         self.schema = arrow_schema(schema)
         check_readable(schema, readable_schema(self.fields, replace(options, columns=None)))
