@@ -41,7 +41,7 @@ def candidate_ranges(reader: FragmentReader, plan: ScanPlan, start: int, end: in
         CorruptDataError: A file is damaged.
     """
     ranges = _by_statistics(reader, plan, start, end)
-    return ranges if plan.zone_maps is None else plan.zone_maps.narrowed(reader, plan, ranges)
+    return ranges if plan.zone_maps is None else plan.zone_maps.narrowed(reader, ranges)
 
 
 def _by_statistics(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> list[tuple[int, int]]:

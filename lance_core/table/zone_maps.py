@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.errors import CorruptDataError
+from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.file.reader import DataFileReader
 from lance_core.format.index_metadata import index_fields
 from lance_core.format.paths import INDICES_FOLDER, base_prefix
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
     from lance_core.table.fragment_reader import FragmentReader
     from lance_core.table.open_files import OpenFiles
-    from lance_core.table.pruning import ColumnZones
+    from lance_core.table.pruning import ColumnZones, Condition
     from lance_core.table.scan_plan import ScanPlan
 
 Int64s = npt.NDArray[np.int64]
 _BATCH_ROWS = 1 << 16
 _MAX_ROWS = 1 << 32
+_MAX_FRAGMENT_ID = (1 << 31) - 1
+_ADDRESS_SHIFT = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +57,6 @@ class ZoneTable:
     minimum: pa.Array
     maximum: pa.Array
 
-    def of(self, fragment_id: int) -> slice:
-        """The zones of a fragment."""
-        first, last = np.searchsorted(self.fragment_ids, [fragment_id, fragment_id + 1]).tolist()
-        return slice(first, last)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnZoneMap:
@@ -80,30 +77,51 @@ class ColumnZoneMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneMaps:
-    """The zone maps of the columns that a filter names."""
+    """What the zone maps of a version say of a filter; judged once for all fragments.
 
-    columns: tuple[ColumnZoneMap, ...]
+    Attributes:
+        bounds: Shape (n + 1,), row addresses between which there are the same zones, ascending.
+        keep: Shape (n,), whether rows between two bounds may match; true where nothing is known.
+    """
 
-    def narrowed(
-        self, reader: FragmentReader, plan: ScanPlan, ranges: Sequence[tuple[int, int]]
-    ) -> list[tuple[int, int]]:
+    bounds: Int64s
+    keep: npt.NDArray[np.bool_]
+
+    def narrowed(self, reader: FragmentReader, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """The parts of ranges of rows of a fragment that may hold rows which match; deleted rows may be missing."""
-        fragment_id, num_rows = reader.fragment.id, reader.fragment.physical_rows
-        known = [one for one in self.columns if fragment_id in one.fragment_ids]
-        if not known or plan.predicate is None or plan.predicate.asks is None:
+        first, num_rows = reader.fragment.id << _ADDRESS_SHIFT, reader.fragment.physical_rows
+        low, high = np.searchsorted(self.bounds, [first, first + _MAX_ROWS]).tolist()
+        if low == high:
             return list(ranges)
-        from lance_core.table.pruning import may_match  # noqa: PLC0415 brings Arrow's kernels along
-
-        zones = [(one, one.table.of(fragment_id)) for one in known]
-        edges = [np.array([0, num_rows], np.int64)]
-        for one, part in zones:
-            edges += [one.table.starts[part], one.table.ends[part]]
-        bounds = np.unique(np.concatenate(edges))
-        if int(bounds[-1]) > num_rows:
-            raise CorruptDataError(f"a zone map has rows behind the last one of fragment {fragment_id}")
-        columns = {one.path: _between(one, part, bounds) for one, part in zones}
-        keep = may_match(plan.predicate.asks, columns, len(bounds) - 1)
+        inside = self.bounds[low:high] - first
+        if int(inside[-1]) > num_rows:
+            raise CorruptDataError(f"a zone map has rows behind the last one of fragment {reader.fragment.id}")
+        # Of rows before the first zone and behind the last one nothing is known.
+        bounds = np.concatenate([[0], inside, [num_rows]])
+        keep = np.concatenate([[True], self.keep[low : high - 1], [True]])
         return [cut for start, end in ranges for cut in kept_ranges(bounds, keep, start, end)]
+
+
+def _judged(condition: Condition, columns: Sequence[ColumnZoneMap]) -> ZoneMaps:
+    from lance_core.table.pruning import may_match  # noqa: PLC0415 brings Arrow's kernels along
+
+    places = [_addresses(column) for column in columns]
+    bounds = np.unique(np.concatenate([one for starts, ends, _ in places for one in (starts, ends)]))
+    known = {
+        column.path: _between(column, starts, ends, chosen, bounds)
+        for column, (starts, ends, chosen) in zip(columns, places, strict=True)
+    }
+    num_zones = max(len(bounds) - 1, 0)
+    return ZoneMaps(bounds=bounds, keep=may_match(condition, known, num_zones))
+
+
+def _addresses(column: ColumnZoneMap) -> tuple[Int64s, Int64s, Int64s]:
+    """Row addresses where zones of covered fragments begin and end, and which zones these are."""
+    table = column.table
+    covered = np.fromiter(column.fragment_ids, np.int64, len(column.fragment_ids))
+    chosen = np.flatnonzero(np.isin(table.fragment_ids, covered) & (table.ends > table.starts))
+    first = table.fragment_ids[chosen] << _ADDRESS_SHIFT
+    return first + table.starts[chosen], first + table.ends[chosen], chosen
 
 
 def with_zone_maps(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> ScanPlan:
@@ -123,8 +141,10 @@ def with_zone_maps(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> Scan
             if leaf is None or index.fields != (leaf.id,) or not fragment_ids:
                 continue
             is_nested, table = path not in manifest.schema.names, files.zone_table(index, leaf)
+            if not len(table.starts):
+                continue
             found.append(ColumnZoneMap(path=path, is_nested=is_nested, fragment_ids=fragment_ids, table=table))
-    return replace(plan, zone_maps=ZoneMaps(columns=tuple(found))) if found else plan
+    return replace(plan, zone_maps=_judged(plan.predicate.asks, found)) if found else plan
 
 
 def is_zone_map(index: IndexMetadata) -> bool:
@@ -191,6 +211,8 @@ def _checked(columns: Sequence[pa.Array], path: str) -> ZoneTable:
     nulls, nans, fragment_ids, starts, lengths = (one.astype(np.int64) for one in counts)
     order = np.lexsort((starts, fragment_ids))
     fragment_ids, starts, ends = fragment_ids[order], starts[order], (starts + lengths)[order]
+    if fragment_ids.max(initial=0) > _MAX_FRAGMENT_ID:
+        raise UnsupportedError(f"a zone map of fragments with ids above {_MAX_FRAGMENT_ID}", path=path)
     overlaps = (fragment_ids[1:] == fragment_ids[:-1]) & (starts[1:] < ends[:-1])
     if overlaps.any() or (nulls > lengths).any() or (nans > lengths).any():
         raise CorruptDataError("the zones of a zone map overlap, or have more nulls than rows", path=path)
@@ -206,21 +228,23 @@ def _checked(columns: Sequence[pa.Array], path: str) -> ZoneTable:
     )
 
 
-def _between(column: ColumnZoneMap, part: slice, bounds: Int64s) -> ColumnZones:
+def _between(column: ColumnZoneMap, starts: Int64s, ends: Int64s, chosen: Int64s, bounds: Int64s) -> ColumnZones:
     """What is known between each two bounds; nothing where there is no zone."""
     from lance_core.table.pruning import ColumnZones  # noqa: PLC0415 as above
 
     table = column.table
-    starts, ends = table.starts[part], table.ends[part]
-    zone = np.searchsorted(starts, bounds[:-1], side="right") - 1
-    is_known = (zone >= 0) & (bounds[:-1] < ends[zone]) if len(ends) else np.zeros(len(zone), np.bool_)
-    zone = np.where(is_known, zone + part.start, 0)
+    if not len(chosen):
+        chosen, starts, ends = np.zeros(1, np.int64), np.full(1, -1), np.full(1, -1)
+    place = np.maximum(np.searchsorted(starts, bounds[:-1], side="right") - 1, 0)
+    is_known = (starts[place] <= bounds[:-1]) & (bounds[:-1] < ends[place])
+    zone = chosen[place]
     places = pa.array(zone, mask=~is_known)
+    has_counts = is_known & (not column.is_nested)
     # What is said of a zone says less of a part of it: the counts are those of the whole zone.
     return ColumnZones(
-        num_rows=np.where(is_known, (table.ends - table.starts)[zone] if len(ends) else 0, _MAX_ROWS),
-        null_count=np.where(is_known & (not column.is_nested), table.null_count[zone] if len(ends) else 0, -1),
-        nan_count=np.where(is_known, table.nan_count[zone] if len(ends) else 0, -1),
+        num_rows=np.where(is_known, (table.ends - table.starts)[zone], _MAX_ROWS),
+        null_count=np.where(has_counts, table.null_count[zone], -1),
+        nan_count=np.where(is_known, table.nan_count[zone], -1),
         minimum=table.minimum.take(places),
         maximum=table.maximum.take(places),
     )
