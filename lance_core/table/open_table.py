@@ -15,7 +15,7 @@ from lance_core.table.snapshot import find_snapshot, find_versions, load_manifes
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from lance_core.store.base import Store
@@ -39,14 +39,24 @@ def open_line(
     """
     settings = PlaceSettings(storage_options=storage_options or {}, base_store_params=base_store_params or {})
     store = open_store(uri, storage_options)
-    if _MARK in store.uri:
-        found = find_snapshot(store)
-        branch = None if found is None else found.manifest.branch
-        suffix = f"{_MARK}{branch}"
-        place, mark, rest = store.uri.partition("?") if "://" in store.uri else (store.uri, "", "")
-        if branch is not None and is_branch_name(branch) and place.endswith(suffix):
-            store = branch_store(open_store(f"{place.removesuffix(suffix)}{mark}{rest}", storage_options), branch)
+    for root, branch in _splits(store.uri):
+        line = branch_store(open_store(root, storage_options), branch)
+        found = find_snapshot(line)
+        if found is not None and found.manifest.branch == branch:
+            store = line
+            break
     return with_settings(store, settings)
+
+
+def _splits(uri: str) -> Iterator[tuple[str, str]]:
+    """Addresses of datasets, and branches of them, that an address may mean."""
+    place, mark, settings = uri.partition("?") if "://" in uri else (uri, "", "")
+    start = place.find(_MARK)
+    while start > 0:
+        branch = place[start + len(_MARK) :]
+        if is_branch_name(branch):
+            yield f"{place[:start]}{mark}{settings}", branch
+        start = place.find(_MARK, start + 1)
 
 
 def open_version(store: Store, reference: Reference = None) -> Snapshot:

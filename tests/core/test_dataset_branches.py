@@ -61,6 +61,21 @@ def test_work_on_a_branch(table):
     assert table.latest_version == 2
 
 
+def test_branches_in_memory():
+    dataset = lance_core.write_dataset(rows(0, 2), "memory://branches of a test")
+    branch = lance_core.write_dataset(rows(2, 3), dataset.create_branch("a/b"), mode="append")
+    assert values(branch) == [0, 1, 2]
+    assert values(lance_core.dataset(branch.uri)) == [0, 1, 2]
+    assert values(lance_core.dataset(dataset.uri)) == [0, 1]
+
+
+def test_a_dataset_in_a_folder_called_tree(tmp_path):
+    dataset = lance_core.write_dataset(rows(0, 2), tmp_path / "tree" / "a")
+    branch = lance_core.write_dataset(rows(2, 3), dataset.create_branch("b"), mode="append")
+    assert (dataset.branch, branch.branch) == (None, "b")
+    assert values(lance_core.dataset(branch.uri)) == [0, 1, 2]
+
+
 def test_ways_to_name_a_version(table):
     branch = lance_core.write_dataset(rows(20, 21), table.create_branch("b"), mode="append")
     branch.tags.create("on-branch")

@@ -149,3 +149,16 @@ def test_nullability_reaches_spark(spark, uri):
         [st.StructField("a", st.LongType(), nullable=False), st.StructField("b", st.ArrayType(st.LongType()))]
     )
     assert frame.collect() == [(1, [1, None])]
+
+
+def test_branches_and_files_in_other_places(spark, tmp_path):
+    uri = str(tmp_path / "t")
+    hot = lance_core.DatasetBasePath(str(tmp_path / "hot"), "hot")
+    dataset = lance_core.write_dataset(
+        pa.table({"id": range(10)}), uri, initial_bases=[hot], target_bases=["hot"], max_rows_per_file=5
+    )
+    branch = lance_core.write_dataset(pa.table({"id": range(10, 20)}), dataset.create_branch("b"), mode="append")
+    branch.tags.create("t")
+    assert ids(spark.read.format("lance").load(uri)) == list(range(10))
+    assert ids(read_lance(spark, uri, tag="t")) == list(range(20))
+    assert ids(spark.read.format("lance").load(branch.uri)) == list(range(20))
