@@ -91,6 +91,14 @@ class MergeInsertBuilder:
         """
         return self._with(deletes_others=True, delete_condition=expr)
 
+    def within(self, expr: str | None) -> MergeInsertBuilder:
+        """Look only at some rows of the target; the others neither match nor change. Not in pylance.
+
+        Args:
+            expr: Rows to look at: SQL text over columns of the target; None for all.
+        """
+        return self._with(within=expr)
+
     # ----------------------------------------------------------------------------------------------------- how to do it
 
     def conflict_retries(self, max_retries: int) -> MergeInsertBuilder:

@@ -105,6 +105,9 @@ class Matcher:
             return
         if self._join is None:
             self._join = KeyJoin([self.source.column(name) for name in plan.on.names])
+        near = None if plan.within is None else self._within(reader)
+        if near is not None and not near.any():
+            return
         # The hash tables of the source are built for each batch.
         wanted = max(default_batch_size(plan.on.to_arrow()), self.source.num_rows)
         for rows in reader.scan(plan.on, start=0, end=end, batch_size=min(wanted, _MAX_BATCH_ROWS)):
@@ -112,6 +115,8 @@ class Matcher:
             live = reader.live_mask(rows.start, rows.start + rows.num_rows)
             if live is not None:
                 pairs = pairs.where(live[pairs.target])
+            if near is not None:
+                pairs = pairs.where(near[rows.start + pairs.target])
             yield Pairs(target=pairs.target + rows.start, source=pairs.source)
 
     def _others(self, reader: FragmentReader, matched: Places) -> Places:
@@ -125,7 +130,14 @@ class Matcher:
         is_other = np.zeros(reader.fragment.physical_rows, np.bool_)
         is_other[candidates] = True
         is_other[matched] = False
-        return np.flatnonzero(is_other)
+        return np.flatnonzero(is_other if self.plan.within is None else is_other & self._within(reader))
+
+    def _within(self, reader: FragmentReader) -> npt.NDArray[np.bool_]:
+        """For each row offset whether the merge looks at the row."""
+        assert self.plan.within is not None  # noqa: S101 for the type checker: callers have one
+        near = np.zeros(reader.fragment.physical_rows, np.bool_)
+        near[matching_offsets(reader, self.plan.within)] = True
+        return near
 
     def _meets(self, reader: FragmentReader, pairs: Pairs) -> npt.NDArray[np.bool_]:
         """For which pairs the condition of the update is true."""

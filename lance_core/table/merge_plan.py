@@ -54,6 +54,7 @@ class MergeOptions:
         deletes_others: Rows that are only in the table are deleted.
         delete_condition: Which of them, as SQL text; None for all.
         write_mode: How updated rows are written.
+        within: Rows of the table to look at, as SQL text; all others are as if they were not there. None for all.
     """
 
     on: tuple[str, ...] | None
@@ -63,6 +64,7 @@ class MergeOptions:
     deletes_others: bool = False
     delete_condition: str | None = None
     write_mode: WriteMode = WriteMode.AUTO
+    within: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,7 @@ class MergePlan:
         condition_source: Names of the source's columns that it reads.
         others: Which rows that are only in the table are deleted; None for all.
         rewrites_columns: Updated values go into new files of the same fragments.
+        within: Which rows of the table are looked at; None for all.
     """
 
     options: MergeOptions
@@ -92,6 +95,7 @@ class MergePlan:
     condition_source: tuple[str, ...]
     others: ScanPlan | None
     rewrites_columns: bool
+    within: ScanPlan | None = None
 
 
 def plan_merge(options: MergeOptions, table: Schema, source: pa.Schema) -> MergePlan:
@@ -125,6 +129,7 @@ def plan_merge(options: MergeOptions, table: Schema, source: pa.Schema) -> Merge
         condition_source=names,
         others=None if options.delete_condition is None else plan_filter(table, options.delete_condition),
         rewrites_columns=options.write_mode is WriteMode.REWRITE_COLUMNS,
+        within=None if options.within is None else plan_filter(table, options.within),
     )
     if plan.rewrites_columns:
         _check_rewrites_columns(plan, source)

@@ -1,7 +1,10 @@
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lance_core
 from lance_core.errors import CommitConflictError, InvalidInputError, UnsupportedError
@@ -206,3 +209,34 @@ def test_parts_of_structs_inside_lists_are_refused(tmp_path):
     part = pa.array([[{"x": 1}]], pa.list_(pa.struct([("x", pa.int64())])))
     with pytest.raises(UnsupportedError, match="'l'"):
         upsert(dataset).execute(pa.table({"id": [0], "l": part}))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), max_size=20, unique=True),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), max_size=8, unique_by=lambda row: row[0]),
+    st.integers(0, 2),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_rows_that_are_not_looked_at_stay(rows, source, part, deletes):
+    """Against a model: within one part of the table it is a merge, elsewhere nothing happens."""
+
+    def table(values, mark):
+        columns = {"id": [one[0] for one in values], "part": [one[1] for one in values], "by": [mark] * len(values)}
+        return pa.table(columns, pa.schema({"id": pa.int64(), "part": pa.int64(), "by": pa.string()}))
+
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = lance_core.write_dataset(table(rows, "old"), f"{folder}/t.lance", max_rows_per_file=4)
+        merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        if deletes:
+            merge = merge.when_not_matched_by_source_delete()
+        merge.within(f"part = {part}").execute(table([(one[0], part) for one in source], "new"))
+        found = sorted(tuple(row.values()) for row in dataset.to_table().to_pylist())
+    given = {one[0] for one in source}
+    kept = [(*one, "old") for one in rows if one[1] != part or (one[0] not in given and not deletes)]
+    assert found == sorted(kept + [(one[0], part, "new") for one in source])
+
+
+def test_a_wrong_choice_of_rows_is_refused(dataset):
+    with pytest.raises(InvalidInputError):
+        dataset.merge_insert("id").when_matched_update_all().within("nope = 1").execute(pa.table({"id": [1]}))
