@@ -1,0 +1,122 @@
+"""Reading as functions: with what Spark's ``load`` cannot say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from pyspark.errors import PySparkAttributeError
+
+from lance_core.errors import InvalidInputError
+from lance_core.spark.options import format_options
+from lance_core.spark.read_options import DEFAULT_BATCH_SIZE, ReadOptions
+from lance_core.spark.session import register
+from lance_core.store.open import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_lance(
+    spark: SparkSession,
+    uri: str,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,  # noqa: A002 the name in pylance
+    version: int | None = None,
+    tag: str | None = None,
+    branch: str | None = None,
+    timestamp: datetime | str | None = None,
+    limit: int | None = None,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    with_row_id: bool = False,
+    with_row_address: bool = False,
+    with_row_versions: bool = False,
+    blob_handling: str | None = None,
+    truncate_nanoseconds: bool = False,
+    min_partitions: int | None = None,
+    split_rows: int | None = None,
+    split_bytes: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Read a table as a DataFrame that stays at one version.
+
+    Args:
+        spark: The session; the data source is registered in it.
+        uri: Address of the dataset.
+        columns: Columns to read, in this order; dotted paths inside structs come out as columns of that name. Spark
+            itself tells a Python source nothing about the columns a query needs, so this is what saves reading the
+            others.
+        filter: SQL condition that is evaluated while reading; its columns need not be in ``columns``. Rows that
+            cannot match as far as zone maps tell are not read. Spark's own filters are applied after reading.
+        version: Version to read; the newest now if neither this nor ``tag`` nor ``timestamp`` is given.
+        tag: Name of a tag to read instead of a version.
+        branch: Branch that ``version`` and ``timestamp`` are about; the main line if not given.
+        timestamp: The newest version committed up to this point in time; without a time zone it is of the session's.
+        limit: Rows at most; the first ones of the table (that match the filter).
+        batch_size: Most rows in one record batch.
+        with_row_id: Add the column ``_rowid``.
+        with_row_address: Add the column ``_rowaddr``.
+        with_row_versions: Add ``_row_created_at_version`` and ``_row_last_updated_at_version``, which only tables with
+            stable row ids know.
+        blob_handling: ``all_binary`` for the bytes of blobs; else where they are, as a struct.
+        truncate_nanoseconds: Read times with nanoseconds as microseconds; else those that lose digits are an error.
+        min_partitions: Partitions to aim at for a table that is large enough; as many as there are cores if not given.
+        split_rows: Rows that one partition should hold; about a million if not given.
+        split_bytes: Bytes on disk that one partition should hold; 128 MiB if not given.
+        storage_options: Options of the store.
+
+    Raises:
+        DatasetNotFoundError, VersionNotFoundError, RefNotFoundError: There is no such thing.
+        InvalidInputError: Unknown columns, a wrong condition, more than one of version, tag and timestamp.
+        UnsupportedError: Spark has no type for a column.
+    """
+    register(spark)
+    options = ReadOptions(
+        path=absolute(uri),
+        version=version,
+        tag=tag,
+        branch=branch,
+        timestamp=None if timestamp is None else _moment(spark, timestamp),
+        columns=None if columns is None else tuple(columns),
+        filter=filter,
+        limit=limit,
+        batch_size=batch_size,
+        with_row_id=with_row_id,
+        with_row_address=with_row_address,
+        with_row_versions=with_row_versions,
+        blob_handling=blob_handling,
+        truncate_nanoseconds=truncate_nanoseconds,
+        min_partitions=min_partitions or parallelism(spark),
+        storage_options=storage_options,
+    )
+    sizes = {"split_rows": split_rows, "split_bytes": split_bytes}
+    options = replace(options, **{name: size for name, size in sizes.items() if size is not None})
+    return spark.read.format("lance").options(**format_options(options)).load()
+
+
+def _moment(spark: SparkSession, time: datetime | str) -> str:
+    try:
+        moment = datetime.fromisoformat(time) if isinstance(time, str) else time
+    except ValueError as error:
+        raise InvalidInputError(f"{time!r} is no point in time, such as '2026-01-31 12:00:00'.") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=ZoneInfo(str(spark.conf.get("spark.sql.session.timeZone"))))
+    return moment.isoformat()
+
+
+def absolute(uri: str) -> str:
+    """The address as other processes must spell it: they may run in another folder than the caller."""
+    return open_store(uri).uri
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Cores of the cluster; a Spark Connect session does not tell."""
+    try:
+        return spark.sparkContext.defaultParallelism
+    except PySparkAttributeError:
+        return 1

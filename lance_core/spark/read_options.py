@@ -1,0 +1,136 @@
+"""Options of reads: what ``spark.read`` and ``spark.readStream`` understand for ``format("lance")``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from lance_core.errors import InvalidInputError
+from lance_core.format.blobs import blob_view
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_BATCH_SIZE = 16384
+
+_PLACES_IN_TIME = ("version", "tag", "timestamp")
+_ONLY_CHANGES = ("ending_version",)
+_ONLY_STREAMS = (
+    "starting_timestamp",
+    "max_rows_per_batch",
+    "max_bytes_per_batch",
+    "skip_change_commits",
+    "ignore_deletes",
+    "ignore_changes",
+)
+_NOT_IN_STREAMS = (*_PLACES_IN_TIME, "limit", "read_change_feed", "ending_version")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What ``spark.read.format("lance").option(...)`` understands; all but ``path`` can be left out.
+
+    Filters of Spark's own are not pushed down to the reader: pyspark 4.3.0 keeps them for the next query on the same
+    DataFrame, which then misses rows. ``filter`` is the way to read less.
+
+    Attributes:
+        path: Address of the dataset.
+        version: Version to read; the newest when the schema is asked for, if neither this nor ``tag`` nor
+            ``timestamp`` is given.
+        tag: Name of a tag to read instead of a version.
+        branch: Branch that ``version`` and ``timestamp`` are about; the main line if not given.
+        timestamp: The newest version committed up to this point in time, with its offset from UTC.
+        columns: JSON list of columns to read; all if not given.
+        filter: SQL condition that is evaluated while reading; its columns need not be in ``columns``.
+        limit: Rows at most; with a filter, one task looks for them.
+        batch_size: Most rows in one record batch.
+        split_bytes: Bytes on disk that one partition should hold.
+        split_rows: Rows that one partition should hold.
+        min_partitions: Partitions to aim at for tables that are large enough to be worth it.
+        with_row_id: Add the column ``_rowid``.
+        with_row_address: Add the column ``_rowaddr``.
+        with_row_versions: Add ``_row_created_at_version`` and ``_row_last_updated_at_version``.
+        blob_handling: ``blobs_descriptions`` (where blobs are, the default) or ``all_binary`` (their bytes).
+        truncate_nanoseconds: Read times with nanoseconds as microseconds; else those that lose digits are an error.
+        storage_options: JSON object with options of the store.
+        read_change_feed: Read the changes that versions made instead of rows.
+        starting_version: Of changes and streams: the first version whose changes are read; a stream also takes a tag,
+            ``earliest`` or ``latest`` (what comes after now).
+        ending_version: The last version whose changes are read.
+        starting_timestamp: A stream begins with the first version committed then or later.
+        max_rows_per_batch: Rows that a stream reads in one micro-batch.
+        max_bytes_per_batch: Bytes on disk that a stream reads in one micro-batch, roughly.
+        skip_change_commits: A stream leaves out versions that change or delete rows.
+        ignore_deletes: A stream leaves out versions that only delete rows.
+        ignore_changes: A stream reads rows that were changed as new ones.
+    """
+
+    path: str
+    version: int | None = None
+    tag: str | None = None
+    branch: str | None = None
+    timestamp: str | None = None
+    columns: tuple[str, ...] | None = None
+    filter: str | None = None
+    limit: int | None = None
+    batch_size: int = DEFAULT_BATCH_SIZE
+    split_bytes: int = 128 << 20
+    split_rows: int = 1 << 20
+    min_partitions: int = 1
+    with_row_id: bool = False
+    with_row_address: bool = False
+    with_row_versions: bool = False
+    blob_handling: str | None = None
+    truncate_nanoseconds: bool = False
+    storage_options: Mapping[str, str] | None = None
+    read_change_feed: bool = False
+    starting_version: str | None = None
+    ending_version: int | None = None
+    starting_timestamp: str | None = None
+    max_rows_per_batch: int | None = None
+    max_bytes_per_batch: int | None = None
+    skip_change_commits: bool = False
+    ignore_deletes: bool = False
+    ignore_changes: bool = False
+
+    def __post_init__(self) -> None:
+        places = [name for name in _PLACES_IN_TIME if getattr(self, name) is not None]
+        if len(places) > 1:
+            raise InvalidInputError(f"Give one of the options {', '.join(places)}, not {len(places)} of them.")
+        if self.tag is not None and self.branch is not None:
+            raise InvalidInputError("Give either the option tag or the option branch: a tag knows its branch.")
+        blob_view(self.blob_handling)
+
+    def check_batch(self) -> None:
+        """Refuse options that mean nothing for this kind of batch read.
+
+        Raises:
+            InvalidInputError: Names them.
+        """
+        wrong = [name for name in _ONLY_STREAMS if self._is_given(name)]
+        if not self.read_change_feed:
+            wrong += [name for name in (*_ONLY_CHANGES, "starting_version") if self._is_given(name)]
+        else:
+            wrong += [name for name in (*_PLACES_IN_TIME, "limit") if self._is_given(name)]
+        if wrong:
+            kind = "a read of changes" if self.read_change_feed else "a read that is neither a stream nor of changes"
+            raise InvalidInputError(f"The options {', '.join(wrong)} mean nothing for {kind}.")
+
+    def check_stream(self) -> None:
+        """Refuse options that mean nothing for a stream.
+
+        Raises:
+            InvalidInputError: Names them.
+        """
+        wrong = [name for name in _NOT_IN_STREAMS if self._is_given(name)]
+        if wrong:
+            raise InvalidInputError(
+                f"The options {', '.join(wrong)} mean nothing for a stream; it begins at starting_version or "
+                "starting_timestamp."
+            )
+        if self.starting_version is not None and self.starting_timestamp is not None:
+            raise InvalidInputError("Give either the option starting_version or starting_timestamp, not both.")
+
+    def _is_given(self, name: str) -> bool:
+        (default,) = (field.default for field in fields(self) if field.name == name)
+        return getattr(self, name) != default

@@ -1,0 +1,205 @@
+"""What a read asks of a version, and how it is divided among tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import LongType, StructField, StructType
+
+from lance_core.format.blobs import blob_view
+from lance_core.spark.plan import FragmentSize, plan_partitions
+from lance_core.spark.types import check_readable, spark_schema
+from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.naming import naming
+from lance_core.table.open_files import OpenFiles
+from lance_core.table.open_table import find_version_as_of, open_line, open_version
+from lance_core.table.refs import other_line
+from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, plan_scan
+from lance_core.table.zone_maps import with_zone_maps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lance_core.format.base_path import BasePath
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.schema import Schema
+    from lance_core.spark.plan import Piece
+    from lance_core.spark.read_options import ReadOptions
+    from lance_core.store.base import Store
+    from lance_core.table.scan_plan import ScanPlan
+    from lance_core.table.snapshot import Snapshot
+
+_ROW_VERSIONS = tuple(name for name in SYSTEM_COLUMNS if name not in (ROW_ID, ROW_ADDRESS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowRange:
+    """Rows [start, end) of a fragment, deleted ones included."""
+
+    fragment: Fragment
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LancePartition(InputPartition):
+    """The work of one task.
+
+    Attributes:
+        ranges: What to read, in the order of the table.
+        uri: Address of the line of versions.
+        base_paths: Other places that files may lie in.
+        branch: Branch that the version is on; None for the main line.
+        limit: Rows at most.
+    """
+
+    ranges: tuple[RowRange, ...]
+    uri: str
+    base_paths: tuple[BasePath, ...] = ()
+    branch: str | None = None
+    limit: int | None = None
+
+
+def open_read_line(options: ReadOptions) -> Store:
+    """The line of versions that the options are about."""
+    line = open_line(options.path, options.storage_options)
+    return line if options.branch is None else other_line(line, options.branch)
+
+
+def find_version(options: ReadOptions) -> Snapshot:
+    """Open the version that the options name; the newest one if they name none."""
+    line = open_read_line(options)
+    if options.timestamp is not None:
+        # Versions are found that are older than a point in time; the one of this very moment counts, too.
+        moment = datetime.fromisoformat(options.timestamp) + timedelta(microseconds=1)
+        return open_version(line, find_version_as_of(line, moment))
+    return open_version(line, options.version if options.tag is None else options.tag)
+
+
+def pin(options: ReadOptions, snapshot: Snapshot) -> ReadOptions:
+    """The options for this version, whatever is committed later; a branch has an address of its own."""
+    path = snapshot.store.uri
+    return replace(options, path=path, version=snapshot.version, tag=None, timestamp=None, branch=None)
+
+
+def scan_plan(table: Schema, options: ReadOptions, columns: Sequence[str] | None = None) -> ScanPlan:
+    """What a scan reads: the columns given, or those that the options ask for.
+
+    Raises:
+        InvalidInputError: There is no such column, or the filter does not fit.
+    """
+    names = list(columns or options.columns or table.names)
+    if columns is None:
+        names += [ROW_ID] * (options.with_row_id and ROW_ID not in names)
+        names += [ROW_ADDRESS] * (options.with_row_address and ROW_ADDRESS not in names)
+        names += [one for one in _ROW_VERSIONS if options.with_row_versions and one not in names]
+    return plan_scan(
+        table,
+        columns=names,
+        filter=options.filter,
+        batch_size=options.batch_size,
+        with_row_id=False,
+        with_row_address=False,
+        blob_view=blob_view(options.blob_handling),
+    )
+
+
+def readable_schema(plan: ScanPlan) -> StructType:
+    """The columns of a scan as Spark types.
+
+    Raises:
+        UnsupportedError: Spark has no type for a column.
+    """
+    return StructType(
+        [
+            StructField(one.name, LongType()) if name in SYSTEM_COLUMNS else one
+            for name, one in zip(plan.columns, spark_schema(plan.schema), strict=True)
+        ]
+    )
+
+
+def checked_plan(table: Schema, options: ReadOptions, asked: StructType) -> ScanPlan:
+    """The scan for the columns that Spark asks for: the table's own schema, or one that the user gave.
+
+    Raises:
+        InvalidInputError: There are no such columns, or they have other types.
+    """
+    there = [name for name in asked.names if name in table.names or name in SYSTEM_COLUMNS]
+    paths = [name for name in options.columns or () if name in asked.names and name not in there]
+    plan = scan_plan(table, options, [*there, *paths]) if there or paths else scan_plan(table, options)
+    check_readable(asked, readable_schema(plan))
+    return scan_plan(table, options, asked.names)
+
+
+def plan_ranges(snapshot: Snapshot, plan: ScanPlan, options: ReadOptions) -> list[RowRange]:
+    """The rows that a scan looks at: without those that cannot match the filter, or lie behind the limit."""
+    files = OpenFiles(snapshot.store)
+    with naming(snapshot.store):
+        plan = with_zone_maps(plan, snapshot.manifest, files)
+    if options.limit is not None and plan.predicate is None:
+        return _first_rows(snapshot.manifest.fragments, files, options.limit)
+    whole = (RowRange(fragment=one, start=0, end=one.physical_rows) for one in snapshot.manifest.fragments)
+    zone_maps = plan.zone_maps
+    if zone_maps is None:
+        return list(whole)
+    return [
+        RowRange(fragment=one.fragment, start=start, end=end)
+        for one in whole
+        for start, end in zone_maps.narrowed(FragmentReader(files, one.fragment), [(one.start, one.end)])
+    ]
+
+
+def _first_rows(fragments: Iterable[Fragment], files: OpenFiles, limit: int) -> list[RowRange]:
+    found: list[RowRange] = []
+    for one in fragments:
+        end = one.physical_rows
+        if limit < one.num_rows:
+            last = FragmentReader(files, one).offsets_of_live(np.array([limit - 1]))
+            end = int(last[0]) + 1
+        found.append(RowRange(fragment=one, start=0, end=end))
+        limit -= one.num_rows
+        if limit <= 0:
+            break
+    return found
+
+
+def plan_tasks(snapshot: Snapshot, ranges: Sequence[RowRange], options: ReadOptions) -> list[LancePartition]:
+    """Divide rows among tasks by their number and their bytes; at least one task, so that Spark has a partition.
+
+    With a limit and a filter one task looks for the rows, so that they are exactly as many.
+    """
+    if options.limit is not None and options.filter is not None:
+        groups = [tuple(ranges)]
+    else:
+        parts = plan_partitions(
+            [_size(one) for one in ranges],
+            split_rows=options.split_rows,
+            split_bytes=options.split_bytes,
+            min_partitions=options.min_partitions,
+        )
+        groups = [tuple(_cut(ranges[piece.index], piece) for piece in part) for part in parts]
+    manifest = snapshot.manifest
+    return [
+        LancePartition(
+            ranges=group,
+            uri=snapshot.store.uri,
+            base_paths=manifest.base_paths,
+            branch=manifest.branch,
+            limit=options.limit,
+        )
+        for group in groups or [()]
+    ]
+
+
+def _size(one: RowRange) -> FragmentSize:
+    num_rows, fragment = one.end - one.start, one.fragment
+    num_bytes = sum(file.file_size_bytes for file in fragment.files)
+    return FragmentSize(num_rows=num_rows, num_bytes=num_bytes * num_rows // max(fragment.physical_rows, 1))
+
+
+def _cut(one: RowRange, piece: Piece) -> RowRange:
+    return replace(one, start=one.start + piece.start, end=one.start + piece.end)

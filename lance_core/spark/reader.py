@@ -1,0 +1,78 @@
+"""The reader of the data source: plans tasks, and reads in them.
+
+Spark creates it in a process of its own and pickles it for the tasks, so it holds plain values. Each task gets the
+records of its fragments with it and reads no manifest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from lance_core.spark.cast import cast_batches
+from lance_core.spark.read_plan import LancePartition, checked_plan, find_version, pin, plan_ranges, plan_tasks
+from lance_core.spark.types import arrow_schema
+from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.open_files import OpenFiles
+from lance_core.table.open_table import open_line
+from lance_core.table.places import at_places
+from lance_core.table.scan import scan_fragment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from lance_core.spark.read_options import ReadOptions
+    from lance_core.table.scan_plan import ScanPlan
+
+
+class LanceReader(DataSourceReader):
+    """Reads one version of a table as record batches of exactly the types Spark demands.
+
+    Args:
+        options: What to read; without a version the newest.
+        schema: Columns to read, in this order.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        options.check_batch()
+        snapshot = find_version(options)
+        self.options = pin(options, snapshot)
+        self.schema = schema
+        self.fields = snapshot.manifest.schema
+        checked_plan(self.fields, options, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition for each task; rows that cannot match the filter are in none."""
+        snapshot = find_version(self.options)
+        plan = checked_plan(self.fields, self.options, self.schema)
+        return plan_tasks(snapshot, plan_ranges(snapshot, plan, self.options), self.options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition."""
+        if not isinstance(partition, LancePartition):
+            return iter(())
+        plan = checked_plan(self.fields, self.options, self.schema)
+        batches = scan_partition(partition, plan, self.options.storage_options)
+        return cast_batches(batches, arrow_schema(self.schema), truncate_nanoseconds=self.options.truncate_nanoseconds)
+
+
+def scan_partition(
+    partition: LancePartition, plan: ScanPlan, storage_options: Mapping[str, str] | None
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a partition, in order."""
+    line = open_line(partition.uri, storage_options)
+    files = OpenFiles(at_places(line, partition.base_paths, partition.branch))
+    left = partition.limit
+    for one in partition.ranges:
+        for batch in scan_fragment(FragmentReader(files, one.fragment), plan, start=one.start, end=one.end):
+            if left is None:
+                yield batch
+                continue
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
