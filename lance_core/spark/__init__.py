@@ -4,10 +4,12 @@
 tell more than Spark's own functions.
 """
 
-from lance_core.spark.api import CommitResult, read_lance, write_lance
 from lance_core.spark.distribute import compact_lance, run_tasks
 from lance_core.spark.java import ensure_java
+from lance_core.spark.read import read_lance
+from lance_core.spark.result import CommitResult
 from lance_core.spark.session import recommended_conf, register
+from lance_core.spark.write import write_lance
 
 __all__ = [
     "CommitResult",

@@ -12,29 +12,39 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-def cast_batches(batches: Iterable[pa.RecordBatch], target: pa.Schema) -> Iterator[pa.RecordBatch]:
+def cast_batches(
+    batches: Iterable[pa.RecordBatch], target: pa.Schema, *, truncate_nanoseconds: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Pick the columns of ``target`` by name out of each batch and give them its types.
 
     Args:
         batches: Batches that have at least the columns of ``target``.
         target: Names, order, types and nullability of the batches returned.
+        truncate_nanoseconds: Times may lose digits.
 
     Raises:
         InvalidInputError: A value has no place in the target type, or a null meets a column that allows none.
     """
     for batch in batches:
-        yield pa.RecordBatch.from_arrays([_cast(batch.column(f.name), f) for f in target], schema=target)
+        columns = [_cast(batch.column(field.name), field, truncate_nanoseconds) for field in target]
+        yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
+def _cast(array: pa.Array, field: pa.Field, truncate_nanoseconds: bool) -> pa.Array:
     if array.type != field.type:
         try:
-            array = array.cast(field.type)
+            array = _truncated(array, field.type) if truncate_nanoseconds else array.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             message = f"Column {field.name!r} cannot be converted from {array.type} to {field.type}: {error}"
             raise InvalidInputError(message) from error
     _check_nulls(array, field)
     return array
+
+
+def _truncated(array: pa.Array, target: pa.DataType) -> pa.Array:
+    import pyarrow.compute as pc  # noqa: PLC0415 rarely needed
+
+    return array.cast(options=pc.CastOptions(target_type=target, allow_time_truncate=True))
 
 
 def _check_nulls(array: pa.Array, field: pa.Field) -> None:

@@ -10,57 +10,28 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any, TypeVar
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.spark.read_options import ReadOptions
 
 # Spark adds these itself for tables and views in its catalog.
 _CATALOG_KEYS = frozenset({"location", "provider", "owner", "serialization.format"})
 
-DEFAULT_BATCH_SIZE = 16384
+# How writers for other connectors spell options that mean the same.
+_OTHER_NAMES = {"max_row_per_file": "max_rows_per_file", "versionasof": "version", "timestampasof": "timestamp"}
 
-Parsed = TypeVar("Parsed", "ReadOptions", "WriteOptions")
+# Options of lance-spark's writer that change nothing in the result.
+_WRITE_HINTS = frozenset({"max_rows_per_group", "batch_size", "use_queued_write_buffer", "queue_depth"})
 
+_REFUSED: Mapping[str, str] = {
+    "pushdown": "pyspark 4.3.0 keeps filters that were pushed down for later queries on the same DataFrame, which then "
+    "miss rows; give the option filter instead",
+}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """What ``spark.read.format("lance").option(...)`` understands; all but ``path`` can be left out.
-
-    Filters of Spark's own are not pushed down to the reader: pyspark 4.3.0 keeps them for the next query on the same
-    DataFrame, which then misses rows. ``filter`` is the way to read less.
-
-    Attributes:
-        path: Address of the dataset.
-        version: Version to read; the newest when the schema is asked for, if neither this nor ``tag`` is given.
-        tag: Name of a tag to read instead of a version.
-        columns: JSON list of top-level columns to read; all if not given.
-        filter: SQL condition that is evaluated while reading; its columns need not be in ``columns``.
-        batch_size: Most rows in one record batch.
-        split_bytes: Bytes on disk that one partition should hold.
-        split_rows: Rows that one partition should hold.
-        min_partitions: Partitions to aim at for tables that are large enough to be worth it.
-        with_row_id: Add the column ``_rowid``.
-        with_row_address: Add the column ``_rowaddr``.
-        storage_options: JSON object with options of the store.
-    """
-
-    path: str
-    version: int | None = None
-    tag: str | None = None
-    columns: tuple[str, ...] | None = None
-    filter: str | None = None
-    batch_size: int = DEFAULT_BATCH_SIZE
-    split_bytes: int = 128 << 20
-    split_rows: int = 1 << 20
-    min_partitions: int = 1
-    with_row_id: bool = False
-    with_row_address: bool = False
-    storage_options: Mapping[str, str] | None = None
-
-    def __post_init__(self) -> None:
-        if self.version is not None and self.tag is not None:
-            raise InvalidInputError("Give either the option version or the option tag, not both.")
+Parsed = TypeVar("Parsed", ReadOptions, "WriteOptions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,27 +41,37 @@ class WriteOptions:
     Attributes:
         path: Address of the dataset; the first write creates it.
         mode: ``create`` refuses to add to a dataset that exists, whoever created it meanwhile.
+        branch: Branch to write to, which must exist.
         replace_where: With mode overwrite: SQL condition; only the rows that match it are replaced.
-        token: Identity of this write. A write whose token a version already carries changes nothing.
-        token_after: Only versions newer than this one can carry the token; if not given, a hundred are searched.
+        check_replace_where: Whether all rows of the DataFrame must match it, too.
+        partition_overwrite_by: With mode overwrite: JSON list of columns; only the rows that have the same values in
+            them as some row of the DataFrame are replaced.
+        idempotency_key: Identity of this write. A write whose key one of the newest hundred versions already carries
+            changes nothing.
+        commit_message: Text for the history.
         transaction_properties: JSON object of strings to store with the version.
         max_rows_per_file: Rows after which a new file begins.
         max_bytes_per_file: Bytes after which a new file begins.
-        data_storage_version: File format version of a new dataset.
+        data_storage_version: File format version; that of the dataset, or the default of a new one, if not given.
         enable_stable_row_ids: Whether rows of a new dataset keep their id when they move.
+        table_config: JSON object of strings: configuration of a dataset that is created or overwritten.
         storage_options: JSON object with options of the store.
     """
 
     path: str
     mode: str | None = None
+    branch: str | None = None
     replace_where: str | None = None
-    token: str | None = None
-    token_after: int | None = None
+    check_replace_where: bool = True
+    partition_overwrite_by: tuple[str, ...] | None = None
+    idempotency_key: str | None = None
+    commit_message: str | None = None
     transaction_properties: Mapping[str, str] | None = None
     max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE
     max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE
     data_storage_version: str | None = None
     enable_stable_row_ids: bool = False
+    table_config: Mapping[str, str] | None = None
     storage_options: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
@@ -110,14 +91,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _number(text: str) -> int:
-    if int(text) < 0:
-        raise ValueError
-    return int(text)
-
-
 def _flag(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
+
+
+def _moment(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError
+    return text
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -138,6 +119,9 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "path": ("an address", _text),
     "version": ("a version number", _count),
     "tag": ("the name of a tag", _text),
+    "branch": ("the name of a branch", _text),
+    "timestamp": ("a point in time with its offset from UTC, such as 2026-01-31T12:00:00+01:00", _moment),
+    "limit": ("a positive number of rows", _count),
     "columns": ("a JSON list of column names", _names),
     "filter": ("an SQL condition", _text),
     "batch_size": ("a positive number of rows", _count),
@@ -146,11 +130,26 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "min_partitions": ("a positive number", _count),
     "with_row_id": ("true or false", _flag),
     "with_row_address": ("true or false", _flag),
+    "with_row_versions": ("true or false", _flag),
+    "blob_handling": ("blobs_descriptions or all_binary", _text),
+    "truncate_nanoseconds": ("true or false", _flag),
+    "read_change_feed": ("true or false", _flag),
+    "starting_version": ("a version number, a tag, earliest or latest", _text),
+    "ending_version": ("a version number", _count),
+    "starting_timestamp": ("a point in time with its offset from UTC", _moment),
+    "max_rows_per_batch": ("a positive number of rows", _count),
+    "max_bytes_per_batch": ("a positive number of bytes", _count),
+    "skip_change_commits": ("true or false", _flag),
+    "ignore_deletes": ("true or false", _flag),
+    "ignore_changes": ("true or false", _flag),
     "storage_options": ("a JSON object of strings", _strings),
     "mode": ("create", _text),
     "replace_where": ("an SQL condition", _text),
-    "token": ("a text", _text),
-    "token_after": ("a version number", _number),
+    "check_replace_where": ("true or false", _flag),
+    "partition_overwrite_by": ("a JSON list of column names", _names),
+    "idempotency_key": ("a text", _text),
+    "commit_message": ("a text", _text),
+    "table_config": ("a JSON object of strings", _strings),
     "transaction_properties": ("a JSON object of strings", _strings),
     "max_rows_per_file": ("a positive number of rows", _count),
     "max_bytes_per_file": ("a positive number of bytes", _count),
@@ -164,23 +163,38 @@ def parse_options(kind: type[Parsed], options: Mapping[str, str]) -> Parsed:
 
     Args:
         kind: ReadOptions or WriteOptions.
-        options: Keys are compared without regard to case.
+        options: Keys are compared without regard to case and underscores, so that ``startingVersion`` is one, too.
 
     Raises:
         InvalidInputError: An option is unknown or has a wrong value, or the path is missing.
+        UnsupportedError: An option for something that cannot be done safely.
     """
-    known = {field.name for field in fields(kind)}
-    given = {key.lower(): value for key, value in options.items()}
-    given = {key: value for key, value in given.items() if key not in _CATALOG_KEYS and not key.startswith("option.")}
-    unknown = sorted(given.keys() - known)
+    names = {field.name.replace("_", ""): field.name for field in fields(kind)}
+    given: dict[str, str] = {}
+    unknown: list[str] = []
+    for key, value in ((key.lower(), value) for key, value in options.items()):
+        if _is_ignored(key, kind):
+            continue
+        if key in _REFUSED:
+            raise UnsupportedError(f"The option {key} is not supported: {_REFUSED[key]}.")
+        name = names.get(_OTHER_NAMES.get(key, key).replace("_", ""))
+        if name is None:
+            unknown.append(key)
+        elif given.setdefault(name, value) != value:
+            raise InvalidInputError(f"The option {name} is given twice, as {given[name]!r} and {value!r}.")
     if unknown:
-        raise InvalidInputError(f"Unknown option {', '.join(unknown)}; there are {', '.join(sorted(known))}.")
+        known = ", ".join(sorted(names.values()))
+        raise InvalidInputError(f"Unknown option {', '.join(sorted(unknown))}; there are {known}.")
     if "path" not in given:
         raise InvalidInputError(
             "There is no path. Give the address of one dataset to load(...) or save(...); a table in Spark's catalog "
             "loses it, use CREATE TEMPORARY VIEW v USING lance OPTIONS (path '...') instead."
         )
     return kind(**{key: _parse(key, value) for key, value in given.items()})
+
+
+def _is_ignored(key: str, kind: type[Any]) -> bool:
+    return key in _CATALOG_KEYS or key.startswith("option.") or (kind is WriteOptions and key in _WRITE_HINTS)
 
 
 def _parse(key: str, text: str) -> Any:

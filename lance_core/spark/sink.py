@@ -1,46 +1,80 @@
-"""The writer of the data source: tasks stage data files, one commit publishes them.
+"""Write with Spark's tasks: they stage files, the driver's side takes them over as a whole.
 
 ``write`` runs in the executors, ``commit`` and ``abort`` in one more process on the driver's machine; they share
 nothing but what is pickled. Who deletes staged files that no version will need:
 
 * a task that fails deletes its own;
-* ``commit`` deletes those of all tasks if it fails and no version carries its token;
+* ``commit`` deletes those of all tasks if it fails for certain;
 * ``abort`` deletes those of all tasks if one of them failed for good, since then there was no commit;
 * what a process leaves behind that is killed or runs on after that, and whatever is in doubt, is left to the clean-up
   of old files.
-
-A file's name follows from the write, the task, the attempt and its number, so that the files of a task that never
-reported can be found without listing.
 """
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
-from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from lance_core.errors import NotFoundError
-from lance_core.spark.cast import cast_batches
-from lance_core.spark.commit import plan_write, publish
+from lance_core.spark.task_names import MAX_ATTEMPTS, names_here, remove_data_files
 from lance_core.table.open_table import open_line
-from lance_core.table.stage import FileLimits, data_file_name, remove_staged, stage_fragments
+from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    import uuid
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
     from lance_core.format.fragment import Fragment
-    from lance_core.spark.options import WriteOptions
+    from lance_core.spark.task_names import TaskNames
     from lance_core.store.base import Store
 
-# Spark's default for spark.task.maxFailures.
-_MAX_ATTEMPTS = 4
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a job writes.
+
+    Attributes:
+        uri: Address of the line of versions.
+        storage_options: Options of the store.
+        job: Identity of the job; the names of its files follow from it.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str] | None
+    job: uuid.UUID
+
+    def open(self) -> Store:
+        """The store, opened in this process."""
+        return open_line(self.uri, self.storage_options)
+
+
+class StagedPart(Protocol):
+    """What one task staged."""
+
+    @property
+    def files(self) -> Sequence[Fragment]:
+        """Fragments that hold the new files."""
+        ...
+
+
+class StagingJob(Protocol):
+    """What the tasks do with their rows; it is pickled to them."""
+
+    @property
+    def place(self) -> Place:
+        """Where it writes."""
+        ...
+
+    def stage(self, batches: Iterator[pa.RecordBatch], names: TaskNames) -> StagedPart:
+        """Write the rows of one task; whatever was written is removed if this fails."""
+        ...
+
+    def finish(self, parts: Sequence[Any]) -> None:
+        """Take over what all tasks staged; whatever was staged is removed if this fails for certain."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,92 +82,53 @@ class LanceCommitMessage(WriterCommitMessage):
     """What one task staged.
 
     Attributes:
-        fragments: In the order of their rows; none for an empty partition.
+        part: Its answer.
         partition: Number of the task.
         attempt: How often it was tried before.
     """
 
-    fragments: tuple[Fragment, ...]
+    part: Any
     partition: int
     attempt: int
 
 
 class LanceWriter(DataSourceArrowWriter):
-    """One write: stages the batches of each task and commits them all at once.
+    """One write: stages the batches of each task and takes them all over at once.
 
     Args:
-        options: What to write where.
-        schema: Of the DataFrame.
-        overwrite: Whether Spark's mode is overwrite.
-
-    Raises:
-        InvalidInputError: The DataFrame does not fit the table; no task has run yet.
+        job: What to do with the rows.
     """
 
-    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
-        self.options = options
-        self.plan = plan_write(options, schema, overwrite=overwrite)
-        self.job = uuid.uuid4()
+    def __init__(self, job: StagingJob) -> None:
+        self.job = job
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> LanceCommitMessage:
         """Stage one partition; its files are deleted again if this fails."""
-        context = TaskContext.get()
-        partition, attempt = (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
-        fragments = () if self.plan.done_version is not None else self._stage(iterator, partition, attempt)
-        return LanceCommitMessage(fragments=fragments, partition=partition, attempt=attempt)
-
-    def _stage(self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int) -> tuple[Fragment, ...]:
-        options, fields = self.options, self.plan.fields
-        return stage_fragments(
-            self._store(),
-            fields,
-            cast_batches(batches, fields.to_arrow()),
-            limits=FileLimits(
-                max_rows_per_file=options.max_rows_per_file, max_bytes_per_file=options.max_bytes_per_file
-            ),
-            data_storage_version=self.plan.data_storage_version,
-            new_uuid=_file_ids(self.job, partition, attempt).__next__,
-        )
+        names = names_here(self.job.place.job)
+        part = self.job.stage(iterator, names)
+        return LanceCommitMessage(part=part, partition=names.task, attempt=names.attempt)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish what the tasks staged as one new version, unless a version carries the token already."""
-        if self.plan.done_version is None:
-            publish(self.options, self.plan, self.options.token or self.job.hex, _fragments(messages))
-            for message in _own(messages):
-                self._remove_unreported(message.partition, range(message.attempt))
+        """Take over what the tasks staged, then remove what earlier attempts have left."""
+        own = _own(messages)
+        self.job.finish([message.part for message in own])
+        place = self.job.place
+        for message in own:
+            if message.attempt:
+                remove_data_files(place.open(), place.job, message.partition, range(message.attempt))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Clean up after a failed task. If all tasks finished, ``commit`` failed and has decided itself."""
         if all(message is not None for message in messages):
             return
-        remove_staged(self._store(), _fragments(messages))
+        place = self.job.place
+        store = place.open()
+        for message in _own(messages):
+            remove_staged(store, message.part.files)
         for partition, message in enumerate(messages):
             if message is None:
-                self._remove_unreported(partition, range(_MAX_ATTEMPTS))
-
-    def _remove_unreported(self, partition: int, attempts: range) -> None:
-        """Remove the files of attempts whose messages never arrived; each has files 0, 1, ... or none."""
-        store = self._store()
-        for attempt in attempts:
-            for identity in _file_ids(self.job, partition, attempt):
-                path = f"data/{data_file_name(identity)}"
-                try:
-                    store.reader(path).close()
-                except NotFoundError:
-                    break
-                store.delete([path])
-
-    def _store(self) -> Store:
-        return open_line(self.options.path, self.options.storage_options)
-
-
-def _file_ids(job: uuid.UUID, partition: int, attempt: int) -> Iterator[bytes]:
-    return (uuid.uuid5(job, f"{partition}/{attempt}/{i}").bytes for i in count())
+                remove_data_files(store, place.job, partition, range(MAX_ATTEMPTS))
 
 
 def _own(messages: Sequence[WriterCommitMessage | None]) -> list[LanceCommitMessage]:
     return [message for message in messages if isinstance(message, LanceCommitMessage)]
-
-
-def _fragments(messages: Sequence[WriterCommitMessage | None]) -> list[Fragment]:
-    return [fragment for message in _own(messages) for fragment in message.fragments]

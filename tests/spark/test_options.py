@@ -20,7 +20,7 @@ def test_keys_have_no_case_and_values_have_types():
 
 def test_what_is_formatted_is_parsed_again():
     read = ReadOptions(path="p", tag="t", columns=("x", 'y"'), min_partitions=4)
-    write = WriteOptions(path="p", token_after=0, transaction_properties={"a": "ü"}, max_rows_per_file=10)
+    write = WriteOptions(path="p", check_replace_where=False, transaction_properties={"a": "ü"}, max_rows_per_file=10)
     assert parse_options(ReadOptions, format_options(read)) == read
     assert parse_options(WriteOptions, format_options(write)) == write
 
@@ -38,10 +38,10 @@ def test_what_is_formatted_is_parsed_again():
         (ReadOptions, {"path": "p", "columns": "a,b"}, "columns must be a JSON list"),
         (ReadOptions, {"path": "p", "columns": "[]"}, "columns must be a JSON list"),
         (ReadOptions, {"path": "p", "with_row_id": "yes"}, "with_row_id must be true or false"),
-        (ReadOptions, {"path": "p", "version": "1", "tag": "t"}, "not both"),
+        (ReadOptions, {"path": "p", "version": "1", "tag": "t"}, "not 2"),
         (WriteOptions, {"path": "p", "storage_options": '{"a": 1}'}, "storage_options must be a JSON object"),
         (WriteOptions, {"path": "p", "mode": "append"}, "mode can only be create"),
-        (WriteOptions, {"path": "p", "token_after": "-1"}, "token_after"),
+        (WriteOptions, {"path": "p", "partition_overwrite_by": "a"}, "JSON list"),
     ],
 )
 def test_wrong_options_are_named(kind, options, message):

@@ -1,0 +1,152 @@
+"""The job that writes the rows of a DataFrame into new fragments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError
+from lance_core.format.operations import Append
+from lance_core.spark.cast import cast_batches
+from lance_core.spark.commit import publish
+from lance_core.spark.handover import hand_over
+from lance_core.table.predicate import make_predicate
+from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.spark.sink import Place
+    from lance_core.spark.task_names import TaskNames
+    from lance_core.spark.write_plan import WritePlan
+    from lance_core.table.predicate import Predicate
+
+MAX_PARTITIONS = 10_000
+"""Partitions that one write may replace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsPart:
+    """What one task staged.
+
+    Attributes:
+        fragments: In the order of their rows; none for an empty partition.
+        partitions: Different values of the columns that the write is partitioned by.
+    """
+
+    fragments: tuple[Fragment, ...] = ()
+    partitions: pa.Table | None = None
+
+    @property
+    def files(self) -> Sequence[Fragment]:
+        """Fragments that hold the new files."""
+        return self.fragments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsJob:
+    """Stages rows.
+
+    Attributes:
+        place: Where.
+        plan: The write.
+        publishes: Commit in Spark's commit step; else what was staged is handed over to the caller.
+    """
+
+    place: Place
+    plan: WritePlan
+    publishes: bool
+
+    def stage(self, batches: Iterator[pa.RecordBatch], names: TaskNames) -> RowsPart:
+        """Write the rows of one task.
+
+        Raises:
+            InvalidInputError: Values that do not fit, or rows that are not among those to be replaced.
+        """
+        plan = self.plan
+        if plan.done_version is not None:
+            return RowsPart()
+        rows: Iterator[pa.RecordBatch] = cast_batches(batches, plan.fields.to_arrow())
+        if plan.condition is not None and plan.checks_condition:
+            rows = _matching(rows, make_predicate(plan.condition, plan.fields.to_arrow()))
+        seen = _Partitions(plan.partition_by)
+        fragments = stage_fragments(
+            self.place.open(),
+            plan.fields,
+            seen.noted(rows) if plan.partition_by else rows,
+            limits=FileLimits(max_rows_per_file=plan.max_rows_per_file, max_bytes_per_file=plan.max_bytes_per_file),
+            data_storage_version=plan.data_storage_version,
+            new_uuid=names.ids.data_file,
+        )
+        return RowsPart(fragments=fragments, partitions=seen.table if plan.partition_by else None)
+
+    def finish(self, parts: Sequence[RowsPart]) -> None:
+        """Publish what the tasks staged, or hand it over."""
+        if self.plan.done_version is not None:
+            return
+        fragments = tuple(fragment for part in parts for fragment in part.fragments)
+        if self.publishes:
+            partitions = join_partitions([part.partitions for part in parts if part.partitions is not None])
+            publish(self.plan, fragments, partitions if self.plan.partition_by else None)
+            return
+        store = self.place.open()
+        try:
+            tables = {f"partitions.{i}": part.partitions for i, part in enumerate(parts)}
+            hand_over(store, self.place.job, Append(fragments=fragments), tables)
+        except Exception:
+            remove_staged(store, fragments)
+            raise
+
+
+def _matching(batches: Iterable[pa.RecordBatch], predicate: Predicate) -> Iterator[pa.RecordBatch]:
+    """The same batches, all of whose rows must match."""
+    for batch in batches:
+        mask = predicate.mask(batch)
+        if mask.true_count < batch.num_rows:
+            tops = [name for name in batch.schema.names if _names(predicate.columns, name)]
+            row = batch.select(tops).slice(mask.index(pa.scalar(False)).as_py(), 1).to_pylist()[0]  # noqa: FBT003
+            raise InvalidInputError(
+                f"{batch.num_rows - mask.true_count} of {batch.num_rows} rows of the DataFrame do not match "
+                f"replace_where={predicate.text!r}, the first has {row}; nothing was written. Filter the DataFrame, or "
+                "set check_replace_where to false"
+            )
+        yield batch
+
+
+def _names(paths: Iterable[str], column: str) -> bool:
+    return any(path == column or path.startswith(f"{column}.") for path in paths)
+
+
+@dataclass(slots=True)
+class _Partitions:
+    """Different values of some columns."""
+
+    names: tuple[str, ...]
+    table: pa.Table | None = None
+
+    def noted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            part = pa.Table.from_batches([batch.select(self.names)])
+            self.table = join_partitions([part] if self.table is None else [self.table, part])
+            yield batch
+
+
+def join_partitions(tables: Sequence[pa.Table]) -> pa.Table | None:
+    """The different rows of some tables.
+
+    Raises:
+        InvalidInputError: There are too many.
+    """
+    if not tables:
+        return None
+    found: Any = pa.concat_tables(tables)
+    found = found.group_by(found.column_names, use_threads=False).aggregate([])
+    if found.num_rows > MAX_PARTITIONS:
+        raise InvalidInputError(
+            f"the rows are in more than {MAX_PARTITIONS} partitions of {', '.join(found.column_names)}; nothing was "
+            "written. Name columns with fewer values"
+        )
+    return found

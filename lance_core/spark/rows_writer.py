@@ -1,0 +1,32 @@
+"""The writer behind ``df.write.format("lance")``."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from lance_core.spark.options import WriteOptions, parse_options
+from lance_core.spark.rows_job import RowsJob
+from lance_core.spark.sink import LanceWriter, Place
+from lance_core.spark.write_plan import plan_write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+
+def rows_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> LanceWriter:
+    """A writer for one write; checks everything that can be checked before any task runs.
+
+    Args:
+        options: As Spark hands them over.
+        schema: Of the DataFrame.
+        overwrite: Whether Spark's mode is overwrite.
+
+    Raises:
+        InvalidInputError: The DataFrame does not fit the table; no task has run yet.
+    """
+    plan = plan_write(parse_options(WriteOptions, options), schema, overwrite=overwrite)
+    place = Place(uri=plan.uri, storage_options=plan.storage_options, job=uuid.uuid4())
+    return LanceWriter(RowsJob(place=place, plan=plan, publishes=True))

@@ -1,0 +1,185 @@
+"""Write a DataFrame as a function: with what Spark's ``save`` cannot say or tell."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Literal, get_args
+
+from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
+from lance_core.errors import InvalidInputError
+from lance_core.spark.commit import new_fragments, publish
+from lance_core.spark.handover import decode_tables
+from lance_core.spark.options import WriteOptions
+from lance_core.spark.result import CommitResult, Stopwatch, log_result, written_by
+from lance_core.spark.rows_job import RowsJob, join_partitions
+from lance_core.spark.sink import Place
+from lance_core.spark.staging import run_staging
+from lance_core.spark.write_plan import open_target, plan_write
+from lance_core.store.open import open_store
+from lance_core.table.snapshot import find_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from lance_core.spark.write_plan import WritePlan
+
+WriteMode = Literal["append", "overwrite", "error", "errorifexists", "create", "ignore"]
+Distribution = Literal["none", "balance", "range"]
+
+
+def write_lance(
+    df: DataFrame,
+    uri: str,
+    *,
+    mode: WriteMode = "append",
+    replace_where: str | None = None,
+    check_replace_where: bool = True,
+    partition_overwrite_by: Sequence[str] | None = None,
+    idempotency_key: str | None = None,
+    commit_message: str | None = None,
+    transaction_properties: Mapping[str, str] | None = None,
+    branch: str | None = None,
+    sort_by: str | Sequence[str] | None = None,
+    distribution: Distribution = "none",
+    num_tasks: int | None = None,
+    max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
+    max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
+    data_storage_version: str | None = None,
+    enable_stable_row_ids: bool = False,
+    table_config: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> CommitResult:
+    """Write a DataFrame as one new version of a table, which is created if need be.
+
+    The DataFrame is evaluated once, by Spark's tasks; columns are matched with the table's by name, and nullable ones
+    that it lacks are null. Each task makes one fragment, or more if that would be too large; one without rows makes
+    none.
+
+    Args:
+        df: The rows.
+        uri: Address of the dataset.
+        mode: ``append``; ``overwrite`` also takes the DataFrame's schema; ``error``, ``errorifexists`` and ``create``
+            refuse if the dataset exists; ``ignore`` does nothing then.
+        replace_where: SQL condition: the rows of the table that match are replaced by the DataFrame (with mode append
+            or overwrite).
+        check_replace_where: Whether all rows of the DataFrame must match it, too.
+        partition_overwrite_by: Columns: rows of the table that have the same values in them as some row of the
+            DataFrame are replaced, as ``partitionOverwriteMode=dynamic`` does elsewhere.
+        idempotency_key: Identity of this write. If one of the newest hundred versions carries it, nothing is written
+            and that version is the result, so that a job can be run again after a failure.
+        commit_message: Text for the history.
+        transaction_properties: More texts to store with the version.
+        branch: Branch to write to, which must exist.
+        sort_by: Columns by which the rows of each task are sorted.
+        distribution: ``none``: the tasks are those of the DataFrame. ``balance``: Spark moves the rows to tasks of
+            about equal size, by ``spark.sql.adaptive.advisoryPartitionSizeInBytes``. ``range``: it moves them so that
+            each task has a range of the values of ``sort_by``. Moving rows costs more than writing them.
+        num_tasks: With ``none``: at most so many tasks, by putting some together, which moves nothing; with ``range``:
+            so many.
+        max_rows_per_file: Rows after which a new file begins.
+        max_bytes_per_file: Bytes after which a new file begins.
+        data_storage_version: File format version; that of the dataset, or the default of a new one, if not given.
+        enable_stable_row_ids: Whether rows of a new dataset keep their id when they move.
+        table_config: Configuration of a dataset that is created or overwritten.
+        storage_options: Options of the store.
+
+    Raises:
+        InvalidInputError: The DataFrame does not fit the table; the message names the columns.
+        DatasetAlreadyExistsError: With mode error or create.
+        CommitConflictError: Another commit changed what this one relies on.
+        CommitOutcomeUnknownError: The store, or Spark, left open what happened.
+    """
+    replaces = replace_where is not None or bool(partition_overwrite_by)
+    _check_mode(mode, replaces=replaces)
+    watch = Stopwatch()
+    options = WriteOptions(
+        path=open_store(uri).uri,  # workers may run in another folder than the caller
+        mode="create" if mode in ("error", "errorifexists", "create") else None,
+        branch=branch,
+        replace_where=replace_where,
+        check_replace_where=check_replace_where,
+        partition_overwrite_by=None if partition_overwrite_by is None else tuple(partition_overwrite_by),
+        idempotency_key=idempotency_key,
+        commit_message=commit_message,
+        transaction_properties=transaction_properties,
+        max_rows_per_file=max_rows_per_file,
+        max_bytes_per_file=max_bytes_per_file,
+        data_storage_version=data_storage_version,
+        enable_stable_row_ids=enable_stable_row_ids,
+        table_config=table_config,
+        storage_options=storage_options,
+    )
+    existing = find_snapshot(open_target(options)) if mode == "ignore" else None
+    if existing is not None:
+        return _nothing(existing.version, uri, idempotency_key)
+    plan = plan_write(options, df.schema, overwrite=mode == "overwrite" or replaces)
+    if plan.done_version is not None:
+        return _nothing(plan.done_version, uri, plan.key)
+    return _write(arranged(df, sort_by, distribution, num_tasks), plan, watch)
+
+
+def _write(df: DataFrame, plan: WritePlan, watch: Stopwatch) -> CommitResult:
+    place = Place(uri=plan.uri, storage_options=plan.storage_options, job=uuid.uuid4())
+    staged = run_staging(df, RowsJob(place=place, plan=plan, publishes=False))
+    partitions = join_partitions(decode_tables(staged, "partitions."))
+    done = publish(plan, new_fragments(staged.operation), partitions)
+    if not done.is_ours:
+        return _nothing(done.version, plan.uri, plan.key)
+    written = written_by(staged.operation)
+    result = CommitResult(
+        version=done.version,
+        num_rows=written.num_rows,
+        num_files=written.num_files,
+        num_bytes=written.num_bytes,
+        num_fragments=written.num_fragments,
+        num_inserted_rows=written.num_rows,
+        num_deleted_rows=done.num_deleted_rows,
+        seconds=watch.seconds,
+        attempts=1,
+        idempotency_key=plan.key,
+    )
+    return log_result(plan.kind, plan.uri, result)
+
+
+def _nothing(version: int, uri: str, key: str | None) -> CommitResult:
+    return log_result("write", uri, CommitResult(version=version, idempotency_key=key, written=False))
+
+
+def _check_mode(mode: str, *, replaces: bool) -> None:
+    modes = get_args(WriteMode)
+    if mode not in modes:
+        raise InvalidInputError(f"The mode must be one of {', '.join(modes)}, got {mode!r}.")
+    if replaces and mode not in ("append", "overwrite"):
+        raise InvalidInputError(
+            f"replace_where and partition_overwrite_by make no sense with mode {mode}; leave one of them out."
+        )
+
+
+def arranged(df: DataFrame, sort_by: str | Sequence[str] | None, distribution: str, num_tasks: int | None) -> DataFrame:
+    """The DataFrame with its rows in the tasks and the order wanted; see `write_lance`.
+
+    Raises:
+        InvalidInputError: Arguments that do not fit each other.
+    """
+    names = [sort_by] if isinstance(sort_by, str) else list(sort_by or ())
+    if distribution not in get_args(Distribution):
+        raise InvalidInputError(f"distribution is {', '.join(get_args(Distribution))}, not {distribution!r}.")
+    unknown = [name for name in names if name not in df.columns]
+    if unknown:
+        raise InvalidInputError(f"sort_by names {', '.join(unknown)}; there are {', '.join(df.columns)}.")
+    if num_tasks is not None and num_tasks < 1:
+        raise InvalidInputError(f"num_tasks must be at least 1, got {num_tasks}.")
+    columns = [df[f"`{name.replace('`', '``')}`"] for name in names]
+    if distribution == "range":
+        if not columns:
+            raise InvalidInputError("distribution range needs sort_by.")
+        df = df.repartitionByRange(*columns) if num_tasks is None else df.repartitionByRange(num_tasks, *columns)
+    elif distribution == "balance":
+        if num_tasks is not None:
+            raise InvalidInputError("With distribution balance Spark chooses the number of tasks; leave out num_tasks.")
+        df = df.hint("rebalance")
+    elif num_tasks is not None:
+        df = df.coalesce(num_tasks)
+    return df.sortWithinPartitions(*columns) if columns else df

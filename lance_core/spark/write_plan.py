@@ -1,0 +1,180 @@
+"""Decide what a write will do, before its tasks run."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from lance_core.arguments import file_version
+from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError, UnsupportedError
+from lance_core.file.writer import check_schema
+from lance_core.format.schema import Schema
+from lance_core.format.transaction import COMMIT_MESSAGE_KEY
+from lance_core.spark.types import find_misfits, lance_schema
+from lance_core.table.idempotency import find_commit, with_key
+from lance_core.table.ingest import new_schema
+from lance_core.table.open_table import open_line, open_version
+from lance_core.table.predicate import make_predicate
+from lance_core.table.snapshot import find_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+    from lance_core.spark.options import WriteOptions
+    from lance_core.store.base import Store
+    from lance_core.table.snapshot import Snapshot
+
+WriteKind = Literal["append", "overwrite", "replace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePlan:
+    """What a write will do.
+
+    Attributes:
+        uri: Address of the line of versions.
+        storage_options: Options of the store.
+        kind: Which change to commit.
+        read_version: Version the plan was made for; 0 if there was no dataset, which the commit then creates.
+        fields: What the data files hold, with the ids of the table.
+        data_storage_version: Version of the data files.
+        key: Identity of the write, stored with the version.
+        condition: With kind replace: which rows of the table are replaced; all new rows must match it, too.
+        checks_condition: Whether the new rows are asked.
+        partition_by: With kind replace, instead of a condition: rows with the same values as a new row in all these
+            columns are replaced.
+        properties: Transaction properties, the key among them.
+        creates_only: It is an error if the dataset exists.
+        enable_stable_row_ids: Of a new dataset.
+        table_config: Of a new dataset, or one that is overwritten.
+        max_rows_per_file: Rows after which a new file begins.
+        max_bytes_per_file: Bytes after which a new file begins.
+        done_version: Version that carries the key already; the write then does nothing.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str] | None
+    kind: WriteKind
+    read_version: int
+    fields: Schema
+    data_storage_version: str
+    key: str
+    condition: str | None = None
+    checks_condition: bool = True
+    partition_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    creates_only: bool = False
+    enable_stable_row_ids: bool = False
+    table_config: Mapping[str, str] = field(default_factory=dict[str, str])
+    max_rows_per_file: int
+    max_bytes_per_file: int
+    done_version: int | None = None
+
+    def open(self) -> Store:
+        """The line of versions, opened in this process."""
+        return open_line(self.uri, self.storage_options)
+
+
+def open_target(options: WriteOptions) -> Store:
+    """The line of versions that the options name.
+
+    Raises:
+        RefNotFoundError: There is no such branch.
+    """
+    store = open_line(options.path, options.storage_options)
+    return store if options.branch is None else open_version(store, (options.branch, None)).store
+
+
+def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) -> WritePlan:
+    """Check a write against the table and decide what it will do.
+
+    Args:
+        options: What to write where.
+        schema: Of the DataFrame.
+        overwrite: Replace the rows of the table (those that the options name) instead of adding to them.
+
+    Raises:
+        InvalidInputError: The DataFrame does not fit the table, or the condition is wrong; names the columns.
+        UnsupportedError: A type that files of the table's version cannot hold.
+        DatasetAlreadyExistsError: The dataset was to be created.
+    """
+    _check_overwrite(options, overwrite=overwrite)
+    replaces = options.replace_where is not None or bool(options.partition_overwrite_by)
+    kind: WriteKind = "append" if not overwrite else "replace" if replaces else "overwrite"
+    store = open_target(options)
+    snapshot = find_snapshot(store)
+    key = options.idempotency_key
+    done = None if key is None or snapshot is None else find_commit(store, key)
+    if snapshot is not None and done is None and options.mode == "create":
+        raise DatasetAlreadyExistsError("The dataset exists already; use mode append or overwrite", path=store.uri)
+    fields = _fields(schema, snapshot, kind)
+    version = file_version(options.data_storage_version, snapshot)
+    if done is None:
+        check_schema(fields, version=version)
+        _check_replaced(options, fields, snapshot)
+    if options.table_config and snapshot is not None and kind != "overwrite" and done is None:
+        raise InvalidInputError(
+            "table_config is for datasets that are created or overwritten; use LanceDataset.update_config",
+            path=store.uri,
+        )
+    key = key or uuid.uuid4().hex
+    message = {} if options.commit_message is None else {COMMIT_MESSAGE_KEY: options.commit_message}
+    return WritePlan(
+        uri=store.uri,
+        storage_options=options.storage_options,
+        kind=kind,
+        read_version=0 if snapshot is None else snapshot.version,
+        fields=fields,
+        data_storage_version=version,
+        key=key,
+        condition=options.replace_where,
+        checks_condition=options.check_replace_where,
+        partition_by=options.partition_overwrite_by or (),
+        properties=with_key({**(options.transaction_properties or {}), **message}, key),
+        creates_only=options.mode == "create",
+        enable_stable_row_ids=options.enable_stable_row_ids,
+        table_config=dict(options.table_config or {}),
+        max_rows_per_file=options.max_rows_per_file,
+        max_bytes_per_file=options.max_bytes_per_file,
+        done_version=done,
+    )
+
+
+def _check_overwrite(options: WriteOptions, *, overwrite: bool) -> None:
+    for name in ("replace_where", "partition_overwrite_by"):
+        if getattr(options, name) and not overwrite:
+            raise InvalidInputError(f"The option {name} needs mode overwrite; append would keep the rows it names.")
+    if options.replace_where is not None and options.partition_overwrite_by:
+        raise InvalidInputError("Give either replace_where or partition_overwrite_by, not both.")
+
+
+def _fields(schema: StructType, snapshot: Snapshot | None, kind: WriteKind) -> Schema:
+    """What the data files hold: the columns of the table that the DataFrame has; those it lacks are null."""
+    if snapshot is None or kind == "overwrite":
+        return new_schema(lance_schema(schema))
+    table = snapshot.manifest.schema
+    given = set(schema.names)
+    wanted = [one for one in table.to_arrow() if one.name in given or not one.nullable]
+    misfits = find_misfits(schema, pa.schema(wanted))
+    if misfits or not given & set(table.names):
+        reasons = "; ".join(misfits or ["it has no columns"])
+        message = f"The DataFrame does not fit the table: {reasons}; nothing was written"
+        raise InvalidInputError(message, path=snapshot.store.uri)
+    return Schema(tuple(one for one in table.fields if one.name in given), table.metadata)
+
+
+def _check_replaced(options: WriteOptions, fields: Schema, snapshot: Snapshot | None) -> None:
+    table = (fields if snapshot is None else snapshot.manifest.schema).to_arrow()
+    if options.replace_where is not None:
+        make_predicate(options.replace_where, table)
+    for name in options.partition_overwrite_by or ():
+        if name not in fields.names:
+            raise InvalidInputError(f"partition_overwrite_by names {name!r}, which the DataFrame does not have.")
+        kind = table.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+            raise UnsupportedError(f"partition_overwrite_by a column of type {kind} ({name!r})")
