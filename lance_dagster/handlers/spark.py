@@ -57,7 +57,7 @@ class SparkHandler:
             request.uri,
             mode="overwrite" if request.replaced is not None else _MODES[request.operation],
             replace_where=request.replaced,
-            token=request.token,
+            idempotency_key=request.token,
             transaction_properties=dict(request.properties),
             storage_options=dict(request.storage_options) or None,
         )
