@@ -8,6 +8,7 @@ Always the full set. pylance 14.0.2 writes the bitmap from 5000 deleted rows on;
 
 from __future__ import annotations
 
+import struct
 from array import array
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import DeletionFile
 
 _BITMAP_MIN_ROWS = 5000
+_MAGIC = b"ARROW1"
+_MESSAGE_START = b"\xff\xff\xff\xff"
+_CLAIM_SIZE = 8
 _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 
 
@@ -55,8 +59,8 @@ def decode_deletions(data: bytes, file: DeletionFile, *, physical_rows: int, pat
     Raises:
         CorruptDataError: Not a deletion file, or not the one the manifest describes.
     """
-    decode = _decode_bitmap if file.file_type is DeletionFileType.BITMAP else _decode_arrow
-    offsets = decode(data, path)
+    is_bitmap = file.file_type is DeletionFileType.BITMAP
+    offsets = _decode_bitmap(data, path) if is_bitmap else _decode_arrow(data, physical_rows, path)
     if file.num_deleted_rows and len(offsets) != file.num_deleted_rows:
         raise CorruptDataError(
             f"the deletion file lists {len(offsets)} rows, the manifest says {file.num_deleted_rows}", path=path
@@ -82,16 +86,56 @@ def union(bitmaps: Iterable[BitMap]) -> BitMap:
     return BitMap().union(*bitmaps)
 
 
-def _decode_arrow(data: bytes, path: str | None) -> BitMap:
+def _decode_arrow(data: bytes, physical_rows: int, path: str | None) -> BitMap:
     try:
-        reader = pa.ipc.open_file(pa.py_buffer(data))
-        if not reader.schema.equals(_SCHEMA) or reader.num_record_batches != 1:
-            raise CorruptDataError("not one batch with the single column row_id: uint32 not null", path=path)
-        batch = reader.get_batch(0)
+        source = pa.BufferReader(data)
+        source.seek(max(0, data.find(_MESSAGE_START)))  # writers pad the magic differently
+        schema = pa.ipc.read_schema(pa.ipc.read_message(source))
+        message = pa.ipc.read_message(source)
+        _check_claims(message, physical_rows, path)
+        batch = pa.ipc.read_record_batch(message, schema)
         batch.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, EOFError, ValueError, struct.error) as error:
         raise CorruptDataError(f"the deletion file cannot be decoded: {error}", path=path) from error
+    if not schema.equals(_SCHEMA) or data[-len(_MAGIC) :] != _MAGIC:
+        raise CorruptDataError("not an Arrow file with the single column row_id: uint32 not null", path=path)
     return bitmap_from_numpy(batch.column(0).to_numpy(zero_copy_only=False))
+
+
+def _check_claims(message: pa.Message, physical_rows: int, path: str | None) -> None:
+    """Arrow allocates whatever a compressed buffer claims to hold: look at the claims first."""
+    body = message.body
+    if message.type != "record batch" or body is None:
+        raise CorruptDataError("the deletion file has no batch", path=path)
+    for offset, size in _compressed_buffers(message.metadata):
+        claimed = int.from_bytes(body[offset : offset + _CLAIM_SIZE].to_pybytes(), "little", signed=True)
+        if size and claimed > max(4 * physical_rows, _CLAIM_SIZE):
+            raise CorruptDataError(
+                f"the deletion file claims {claimed} bytes of offsets for {physical_rows} rows", path=path
+            )
+
+
+def _compressed_buffers(metadata: pa.Buffer) -> list[tuple[int, int]]:
+    """Offset and size of the buffers of a batch, from its flatbuffer (tables ``Message`` and ``RecordBatch``).
+
+    None if they are not compressed; then they cannot be larger than the file.
+    """
+    raw = memoryview(metadata)
+
+    def field(table: int, number: int) -> int:
+        """Where a field lies that points elsewhere; 0 if it is not there."""
+        (back,) = struct.unpack_from("<i", raw, table)
+        at = 4 + 2 * number
+        (size,) = struct.unpack_from("<H", raw, table - back)
+        slot = struct.unpack_from("<H", raw, table - back + at)[0] if at < size else 0
+        return table + slot + struct.unpack_from("<I", raw, table + slot)[0] if slot else 0
+
+    batch = field(struct.unpack_from("<I", raw)[0], 2)
+    vector = field(batch, 2)
+    if not vector or not field(batch, 3):
+        return []
+    (count,) = struct.unpack_from("<I", raw, vector)
+    return [struct.unpack_from("<qq", raw, vector + 4 + 16 * number) for number in range(count)]
 
 
 def _decode_bitmap(data: bytes, path: str | None) -> BitMap:
