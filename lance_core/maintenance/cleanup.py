@@ -8,6 +8,7 @@ and files that none of them needs go. Each manifest is read once; fragments that
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError, VersionNotFoundError
@@ -29,15 +30,18 @@ from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-    from datetime import datetime, timedelta
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from lance_core.store.base import ObjectInfo, Store
 
 __all__ = ["CleanupExplanation", "CleanupStats", "cleanup_old_versions", "explain_cleanup_old_versions"]
 
 _DELETE_BATCH = 1000
-_VERSION_BATCH = 64
+_MANIFEST_BYTES = 1 << 26
+"""Manifests deleted between two looks at the tags are kept in memory, at most so many bytes."""
+
+_NO_TIME = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,8 @@ def cleanup_old_versions(
     versions: Iterable[int] | None = None,
     delete_unverified: bool = False,
     error_if_tagged_old_versions: bool = True,
+    keep_versions: Collection[int] = (),
+    grace_period: timedelta = _NO_TIME,
     runtime: Runtime = SYSTEM_RUNTIME,
 ) -> CleanupStats:
     """Delete old versions and the files that only they need; does nothing if there is nothing to do.
@@ -78,6 +84,8 @@ def cleanup_old_versions(
         delete_unverified: Delete data and index files that belong to no version even if they are younger than seven
             days. Only safe while nobody writes.
         error_if_tagged_old_versions: Refuse to clean up if a tagged version would go, rather than keep it.
+        keep_versions: Never these.
+        grace_period: Never versions that were the newest less than so long ago.
         runtime: Clock.
 
     Raises:
@@ -86,7 +94,15 @@ def cleanup_old_versions(
         CorruptDataError: A manifest, tag or branch cannot be read, so that what it needs is unknown.
         UnsupportedError: The same, because the table uses a feature that lance_core does not know.
     """
-    rules = _rules(older_than, retain_versions, versions, delete_unverified, error_if_tagged_old_versions)
+    rules = CleanupRules(
+        older_than=older_than,
+        retain_versions=retain_versions,
+        versions=None if versions is None else frozenset(versions),
+        delete_unverified=delete_unverified,
+        error_if_tagged_old_versions=error_if_tagged_old_versions,
+        keep_versions=frozenset(keep_versions),
+        grace_period=grace_period,
+    )
     survey = _survey(store, rules, runtime.now())
     # A tag made since then protects its version: tags are written before they are believed.
     manifests = _delete_versions(store, survey)
@@ -106,6 +122,8 @@ def explain_cleanup_old_versions(
     versions: Iterable[int] | None = None,
     delete_unverified: bool = False,
     error_if_tagged_old_versions: bool = True,
+    keep_versions: Collection[int] = (),
+    grace_period: timedelta = _NO_TIME,
     without_tags: Collection[str] = (),
     runtime: Runtime = SYSTEM_RUNTIME,
 ) -> CleanupExplanation:
@@ -113,7 +131,15 @@ def explain_cleanup_old_versions(
 
     ``without_tags`` names tags to think away: what would go if they were deleted first.
     """
-    rules = _rules(older_than, retain_versions, versions, delete_unverified, error_if_tagged_old_versions)
+    rules = CleanupRules(
+        older_than=older_than,
+        retain_versions=retain_versions,
+        versions=None if versions is None else frozenset(versions),
+        delete_unverified=delete_unverified,
+        error_if_tagged_old_versions=error_if_tagged_old_versions,
+        keep_versions=frozenset(keep_versions),
+        grace_period=grace_period,
+    )
     survey = _survey(store, rules, runtime.now(), without_tags)
     manifests = [survey.going[version] for version in sorted(survey.going)]
     files = [*manifests, *_garbage(store, survey, rules, runtime.now())]
@@ -127,10 +153,9 @@ def _delete_versions(store: Store, survey: _Survey) -> list[CandidateFile]:
     close that each saw the old state first, the version is put back: nothing that it needs is deleted yet.
     """
     deleted: list[CandidateFile] = []
-    going = sorted(survey.going)
-    for start in range(0, len(going), _VERSION_BATCH):
+    for candidates in _batches(survey.going):
         protected = _protected(store)
-        batch = [version for version in going[start : start + _VERSION_BATCH] if version not in protected]
+        batch = [version for version in candidates if version not in protected]
         contents = {version: _get(store, survey.going[version].path) for version in batch}
         store.delete([survey.going[version].path for version in batch])
         protected = _protected(store)
@@ -145,6 +170,20 @@ def _delete_versions(store: Store, survey: _Survey) -> list[CandidateFile]:
     return deleted
 
 
+def _batches(going: Mapping[int, CandidateFile]) -> Iterator[list[int]]:
+    """Versions, the oldest first, as many at a time as one request deletes and memory holds."""
+    batch: list[int] = []
+    num_bytes = 0
+    for version in sorted(going):
+        num_bytes += going[version].size_bytes
+        if batch and (len(batch) == _DELETE_BATCH or num_bytes > _MANIFEST_BYTES):
+            yield batch
+            batch, num_bytes = [], going[version].size_bytes
+        batch.append(version)
+    if batch:
+        yield batch
+
+
 def _get(store: Store, path: str) -> bytes | None:
     try:
         return store.get(path)
@@ -154,22 +193,6 @@ def _get(store: Store, path: str) -> bytes | None:
 
 def _version(manifest: CandidateFile) -> int:
     return parse_version(manifest.path.rpartition("/")[2])
-
-
-def _rules(
-    older_than: timedelta | None,
-    retain_versions: int | None,
-    versions: Iterable[int] | None,
-    delete_unverified: bool,
-    error_if_tagged_old_versions: bool,
-) -> CleanupRules:
-    return CleanupRules(
-        older_than=older_than,
-        retain_versions=retain_versions,
-        versions=None if versions is None else frozenset(versions),
-        delete_unverified=delete_unverified,
-        error_if_tagged_old_versions=error_if_tagged_old_versions,
-    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,7 +214,8 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
     ranks = {version: rank for rank, version in enumerate(attached)}
     protected = _protected(store, without_tags)
     tagged: dict[str, int] = {}
-    for name, info in listed:
+    replaced: datetime | None = None
+    for name, info in sorted(listed, key=lambda one: one[0].version, reverse=True):
         version = name.version
         try:
             manifest = load_manifest(store, version, naming=name.naming)
@@ -199,8 +223,10 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
             continue
         check_writable(manifest.writer_feature_flags, path=store.uri)
         may_go = name.naming is not None and rules.allow(
-            version, timestamp=manifest.timestamp, rank=ranks[version], now=now
+            version, timestamp=manifest.timestamp, replaced=replaced, rank=ranks[version], now=now
         )
+        if name.naming is not None:
+            replaced = manifest.timestamp
         if may_go and version in protected:
             tagged.update(dict.fromkeys(protected[version], version))
         if may_go and version not in protected:

@@ -66,6 +66,9 @@ class CleanupRules:
         delete_unverified: Delete data and index files that belong to no version whatever their age. Only safe while
             nobody writes.
         error_if_tagged_old_versions: Refuse to clean up if a tagged version would go, rather than keep it.
+        keep_versions: Never these.
+        grace_period: Never versions that were the newest less than so long ago: who opened the table then may still
+            read them, or commit what was made from them.
     """
 
     older_than: timedelta | None = None
@@ -73,19 +76,26 @@ class CleanupRules:
     versions: frozenset[int] | None = None
     delete_unverified: bool = False
     error_if_tagged_old_versions: bool = True
+    keep_versions: frozenset[int] = frozenset()
+    grace_period: timedelta = timedelta(0)
 
     def __post_init__(self) -> None:
         if self.retain_versions is not None and self.retain_versions <= 0:
             raise InvalidInputError(f"retain_versions must be greater than 0, not {self.retain_versions}")
         if self.older_than is not None and self.older_than < timedelta(0):
             raise InvalidInputError(f"older_than must not be negative, but is {self.older_than}")
+        if self.grace_period < timedelta(0):
+            raise InvalidInputError(f"grace_period must not be negative, but is {self.grace_period}")
 
-    def allow(self, version: int, *, timestamp: datetime | None, rank: int, now: datetime) -> bool:
+    def allow(
+        self, version: int, *, timestamp: datetime | None, replaced: datetime | None, rank: int, now: datetime
+    ) -> bool:
         """Whether a version may go, tags and branches aside.
 
         Args:
             version: Its number.
             timestamp: When it was committed; None if its writer did not record it.
+            replaced: When the next version was committed; None if unknown.
             rank: How many versions are newer.
             now: Current time.
         """
@@ -94,7 +104,9 @@ class CleanupRules:
             older_than = DEFAULT_OLDER_THAN
         if older_than is not None and (timestamp is None or timestamp >= now - older_than):
             return False
-        if rank < (self.retain_versions or 1):
+        if rank < (self.retain_versions or 1) or version in self.keep_versions:
+            return False
+        if self.grace_period and (replaced is None or replaced >= now - self.grace_period):
             return False
         return self.versions is None or version in self.versions
 

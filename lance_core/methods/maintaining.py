@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
-    from datetime import timedelta
 
     from lance_core.dataset import LanceDataset
     from lance_core.maintenance.cleanup import CleanupExplanation, CleanupStats
     from lance_core.maintenance.verify_report import VerifyReport
+
+_NO_TIME = timedelta(0)
 
 
 def cleanup_old_versions(
@@ -21,6 +23,8 @@ def cleanup_old_versions(
     versions: Sequence[int] | None = None,
     delete_unverified: bool = False,
     error_if_tagged_old_versions: bool = True,
+    keep_versions: Collection[int] = (),
+    grace_period: timedelta = _NO_TIME,
 ) -> CleanupStats:
     """Delete old versions and the files that only they need.
 
@@ -30,6 +34,9 @@ def cleanup_old_versions(
         versions: Only these.
         delete_unverified: Delete files of no version even if they are young; only safe while nobody writes.
         error_if_tagged_old_versions: Refuse if a tagged version would go, rather than keep it.
+        keep_versions: Never these. Not in pylance.
+        grace_period: Never versions that were the newest less than so long ago: who opened the table then may still
+            read them, or commit what was made from them. Not in pylance.
 
     Raises:
         InvalidInputError: A tagged version would go, or a rule makes no sense.
@@ -43,6 +50,8 @@ def cleanup_old_versions(
         versions=versions,
         delete_unverified=delete_unverified,
         error_if_tagged_old_versions=error_if_tagged_old_versions,
+        keep_versions=keep_versions,
+        grace_period=grace_period,
     )
 
 
@@ -54,6 +63,8 @@ def explain_cleanup_old_versions(
     versions: Sequence[int] | None = None,
     delete_unverified: bool = False,
     error_if_tagged_old_versions: bool = True,
+    keep_versions: Collection[int] = (),
+    grace_period: timedelta = _NO_TIME,
     without_tags: Collection[str] = (),
 ) -> CleanupExplanation:
     """What `cleanup_old_versions` would delete, if ``without_tags`` were deleted first; arguments as there."""
@@ -66,6 +77,8 @@ def explain_cleanup_old_versions(
         versions=versions,
         delete_unverified=delete_unverified,
         error_if_tagged_old_versions=error_if_tagged_old_versions,
+        keep_versions=keep_versions,
+        grace_period=grace_period,
         without_tags=without_tags,
     )
 

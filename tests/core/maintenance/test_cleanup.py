@@ -265,3 +265,70 @@ def test_random_histories_lose_nothing_and_strand_nothing(clock, runtime):
         assert {int(info.split("-")[0]) for info in paths(store, "_transactions")} == {
             version - 1 for version in list_versions(store)
         }
+
+
+@pytest.mark.parametrize(
+    ("rules", "left"),
+    [
+        ({"keep_versions": [2, 99]}, [2, 5]),
+        ({"keep_versions": range(3, 6)}, [3, 4, 5]),
+        # Version 4 is a day old, but was the newest until a moment ago.
+        ({"grace_period": timedelta(hours=1)}, [4, 5]),
+        ({"grace_period": timedelta(days=1, hours=1)}, [3, 4, 5]),
+    ],
+)
+def test_what_somebody_may_be_using_stays(store, clock, runtime, rules, left):
+    clock.pass_time(seconds=1)
+    foretold = explain_cleanup_old_versions(store, older_than=timedelta(0), **rules, runtime=runtime)
+    assert cleanup_old_versions(store, older_than=timedelta(0), **rules, runtime=runtime) == foretold.stats
+    assert list_versions(store) == left
+    for version in left:
+        read_rows(open_snapshot(store, version))
+
+
+def test_a_negative_grace_period_makes_no_sense(store):
+    with pytest.raises(InvalidInputError, match="grace_period"):
+        cleanup_old_versions(store, grace_period=timedelta(-1))
+
+
+class CallCounter:
+    """Counts calls as an object store bills them: one for up to 1000 names deleted or listed."""
+
+    def __init__(self, inner):
+        self.inner, self.uri = inner, inner.uri
+        self.calls = 0
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls += 1
+            if name == "delete":
+                assert len(arguments[0]) <= 1000
+            found = getattr(self.inner, name)(*arguments)
+            if name in {"list", "names"}:
+                found = [*found]
+                self.calls += len(found) // 1000
+            return iter(found) if name == "list" else found
+
+        return call
+
+
+@pytest.mark.parametrize("num_tags", [0, 20])
+def test_clean_up_of_many_versions_needs_few_calls(clock, runtime, num_tags):
+    num_versions = 2500
+    store = MemoryStore(now=clock)
+    commit(store, create(store, range(10)), runtime=runtime)
+    first = open_snapshot(store).manifest
+    for version in range(2, num_versions + 1):
+        manifest = replace(first, version=version, transaction_file="")
+        store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(manifest))
+        store.put(f"data/{version}.lance", b"x")
+    for number in range(1, num_tags + 1):
+        create_tag(store, f"tag{number}", number)
+    clock.pass_time(days=30)
+    counter = CallCounter(store)
+    stats = cleanup_old_versions(
+        counter, older_than=timedelta(days=1), error_if_tagged_old_versions=False, runtime=runtime
+    )
+    assert (stats.old_versions, stats.data_files_removed) == (num_versions - 1 - num_tags, num_versions - 1)
+    # Two looks at each manifest; tags are looked at before and after each thousand versions.
+    assert counter.calls <= 2 * num_versions + 8 * (num_tags + 2) + 40
