@@ -95,11 +95,22 @@ def _decode_arrow(data: bytes, physical_rows: int, path: str | None) -> BitMap:
         _check_claims(message, physical_rows, path)
         batch = pa.ipc.read_record_batch(message, schema)
         batch.validate(full=True)
+        is_only = _is_at_end(source)
     except (pa.ArrowException, OSError, EOFError, ValueError, struct.error) as error:
         raise CorruptDataError(f"the deletion file cannot be decoded: {error}", path=path) from error
-    if not schema.equals(_SCHEMA) or data[-len(_MAGIC) :] != _MAGIC:
-        raise CorruptDataError("not an Arrow file with the single column row_id: uint32 not null", path=path)
+    if not is_only or not schema.equals(_SCHEMA) or data[-len(_MAGIC) :] != _MAGIC:
+        raise CorruptDataError(
+            "not an Arrow file with one batch of the single column row_id: uint32 not null", path=path
+        )
     return bitmap_from_numpy(batch.column(0).to_numpy(zero_copy_only=False))
+
+
+def _is_at_end(source: pa.NativeFile) -> bool:
+    try:
+        pa.ipc.read_message(source)
+    except EOFError:
+        return True
+    return False
 
 
 def _check_claims(message: pa.Message, physical_rows: int, path: str | None) -> None:
