@@ -12,13 +12,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import dagster as dg
+
 import lance_core
 from lance_core.errors import DatasetNotFoundError, InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import dagster as dg
 
 SUFFIX = ".lance"
 # A part may not start with a dot (hidden, "..") nor be a table's folder name; the rest is what every object store,
@@ -76,6 +76,17 @@ class Tables:
     def uri(self, asset_key: dg.AssetKey) -> str:
         """URI of an asset's table (see the module's text)."""
         return f"{absolute_root(self.root)}/{table_path(asset_key.path)}"
+
+    def asset_key(self, uri: str) -> dg.AssetKey | None:
+        """The asset whose table (or a branch of it) has a URI: the reverse of ``uri``; None for any other place."""
+        root = f"{absolute_root(self.root)}/"
+        if not uri.startswith(root):
+            return None
+        parts = uri.removeprefix(root).split("/")
+        last = next((i for i, part in enumerate(parts) if part.endswith(SUFFIX)), None)
+        if last is None or parts[last + 1 : last + 2] not in ([], [""], ["tree"]):
+            return None
+        return dg.AssetKey([*parts[:last], parts[last].removesuffix(SUFFIX)])
 
     def open(self, uri: str, *, version: int | str | None = None) -> lance_core.LanceDataset:
         """Open a table.

@@ -46,3 +46,17 @@ def test_an_empty_root_is_refused():
 def test_a_missing_table_is_none(root):
     tables = Tables(root=root)
     assert tables.find(tables.uri(dg.AssetKey("nothing"))) is None
+
+
+@pytest.mark.parametrize("end", ["", "/", "/tree/dev"])
+def test_the_asset_of_an_address(root, end):
+    tables = Tables(root=root)
+    key = dg.AssetKey(["silver", "users"])
+    assert tables.asset_key(tables.uri(key) + end) == key
+
+
+@pytest.mark.parametrize("path", ["x", "a.lance/data/1.lance", "../other/a.lance"])
+def test_other_addresses_belong_to_no_asset(root, path):
+    tables = Tables(root=root + "/below")
+    assert tables.asset_key(f"{root}/{path}") is None
+    assert tables.asset_key(f"{root}/below/x/data") is None

@@ -1,0 +1,121 @@
+"""Column lineage of a Spark frame, without being told: read from its analyzed plan.
+
+The plan of a classic session can be asked for; a Connect session keeps it on its server, and frames of other libraries
+have none. For those there is no lineage, unless the user gives one under ``dagster/column_lineage``.
+
+Dagster's own key is ``dagster/column_lineage``; the open-source UI does not show it, so ``lance/column_lineage`` tells
+the same as a table for people.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from lance_dagster.spark_plan import column_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from lance_dagster.spark_plan import Json
+    from lance_dagster.tables import Tables
+
+LINEAGE = "dagster/column_lineage"
+SHOWN = "lance/column_lineage"
+# Beyond this the projections of an ``Expand`` (rollups, grouping sets, unpivot) are not asked for one by one.
+_MAX_EXPANDED = 2000
+
+
+def frame_lineage(
+    frame: Any, tables: Tables, *, inputs: Mapping[str, dg.AssetKey] | None = None
+) -> dg.TableColumnLineage | None:
+    """Which columns of which assets each column of a frame is made from.
+
+    Args:
+        frame: Any value; only a Spark frame of a classic session has a plan.
+        tables: Tells the asset of an address below its root.
+        inputs: Assets whose tables lie in other places, by address.
+
+    Returns:
+        The lineage of the columns that are made from others, or None if there is none.
+    """
+    plan = getattr(frame, "_jdf", None)
+    if plan is None:
+        return None
+    analyzed: Any = plan.queryExecution().analyzed()
+    text = analyzed.toJSON()
+    sources = column_sources(json.loads(text), expands=_expands(analyzed) if '.Expand"' in text else None)
+    known = inputs or {}
+    assets = {id_: known.get(uri) or tables.asset_key(uri) for id_, uri in _scanned(analyzed).items()}
+    found = {
+        name: sorted(
+            {
+                dg.TableColumnDep(asset_key=key, column_name=column)
+                for id_, column in made_from
+                if (key := assets.get(id_)) is not None
+            },
+            key=lambda one: (one.asset_key, one.column_name),
+        )
+        for name, made_from in zip(frame.columns, sources, strict=True)
+    }
+    deps = {name: made_from for name, made_from in found.items() if made_from}
+    return dg.TableColumnLineage(deps) if deps else None
+
+
+def lineage_table(lineage: dg.TableColumnLineage) -> dg.MarkdownMetadataValue:
+    """A lineage as a table for people."""
+    lines = ["| column | made from |", "|---|---|"]
+    for name, deps in lineage.deps_by_column.items():
+        columns: dict[str, list[str]] = {}
+        for dep in deps:
+            columns.setdefault(dep.asset_key.to_user_string(), []).append(dep.column_name)
+        texts = [f"**{_cell(asset)}**: {', '.join(map(_code, names))}" for asset, names in columns.items()]
+        lines.append(f"| {_code(name)} | {'; '.join(texts)} |")
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def _code(text: str) -> str:
+    return f"`{_cell(text.replace('`', ' '))}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
+
+
+def _scanned(analyzed: Any) -> dict[int, str]:
+    """Address of each relation that has one, by the exprId of its first column.
+
+    The plan's JSON leaves out the options of a data source, so the leaves themselves are asked.
+    """
+    addresses: dict[int, str] = {}
+    for plan in (analyzed, *_each(analyzed.subqueriesAll())):
+        for leaf in _each(plan.collectLeaves()):
+            if leaf.getClass().getSimpleName() == "DataSourceV2Relation" and leaf.output().nonEmpty():
+                path = leaf.options().get("path")
+                if path is not None:
+                    addresses[leaf.output().head().exprId().id()] = path
+    return addresses
+
+
+def _expands(analyzed: Any) -> dict[int, Sequence[Sequence[Sequence[Json]]]]:
+    """Projections of all ``Expand`` nodes by the exprId of their last column; the plan's JSON leaves them out."""
+    found: dict[int, Sequence[Sequence[Sequence[Json]]]] = {}
+    stack = [analyzed, *_each(analyzed.subqueriesAll())]
+    while stack:
+        node = stack.pop()
+        stack.extend(_each(node.children()))
+        if node.getClass().getSimpleName() == "Expand":
+            rows = node.projections()
+            if 0 < rows.size() * node.output().size() <= _MAX_EXPANDED:
+                last = node.output().last().exprId().id()
+                found[last] = [[json.loads(one.toJSON()) for one in _each(row)] for row in _each(rows)]
+    return found
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """Elements of a Scala sequence."""
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
