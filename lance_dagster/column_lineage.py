@@ -28,6 +28,39 @@ SHOWN = "lance/column_lineage"
 _MAX_EXPANDED = 2000
 
 
+def lineage_metadata(
+    context: dg.OutputContext, frame: Any, tables: Tables, *, inputs: Mapping[str, dg.AssetKey]
+) -> dict[str, Any]:
+    """Metadata about the columns of an output: what the user gave, else what the frame's plan tells.
+
+    Args:
+        context: Of the output.
+        frame: The value that is stored.
+        tables: Tells the asset of an address below its root.
+        inputs: Assets that were loaded, by the address of their table.
+
+    Returns:
+        ``dagster/column_lineage`` and ``lance/column_lineage``, or nothing. No failure gets out: nobody shall lose an
+        output because its plan is of a kind that nobody has seen before.
+    """
+    try:
+        lineage = _given(context.output_metadata or {}, context.definition_metadata or {})
+        lineage = frame_lineage(frame, tables, inputs=inputs) if lineage is None else lineage
+        return {} if lineage is None else {LINEAGE: lineage, SHOWN: lineage_table(lineage)}
+    except Exception as error:  # noqa: BLE001 - see above
+        context.log.warning("The column lineage of %s is unknown: %r", context.asset_key.to_user_string(), error)
+        return {}
+
+
+def _given(*sources: Mapping[str, Any]) -> dg.TableColumnLineage | None:
+    for metadata in sources:
+        value = metadata.get(LINEAGE)
+        value = getattr(value, "column_lineage", value)
+        if isinstance(value, dg.TableColumnLineage):
+            return value
+    return None
+
+
 def frame_lineage(
     frame: Any, tables: Tables, *, inputs: Mapping[str, dg.AssetKey] | None = None
 ) -> dg.TableColumnLineage | None:

@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr
 
 from lance_core.errors import InvalidInputError
 from lance_dagster import _compat
+from lance_dagster.column_lineage import lineage_metadata
 from lance_dagster.column_schema import arrow_schema, declared_schema
 from lance_dagster.handlers import ReadRequest, handler_for
 from lance_dagster.identity import CommitIdentity
@@ -60,6 +61,8 @@ class LanceIOManager(dg.ConfigurableIOManager):
 
     # Versions read by each running step, to be told with what it writes.
     _inputs: dict[str, dict[str, int]] = PrivateAttr(default_factory=dict)
+    # Assets that were loaded, by the address of their table.
+    _places: dict[str, dg.AssetKey] = PrivateAttr(default_factory=dict)
 
     @property
     def tables(self) -> Tables:
@@ -98,6 +101,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             identity=identity,
             tag_run=self.tag_runs,
             preview_rows=self.preview_rows,
+            more=lineage_metadata(context, obj, self.tables, inputs=self._places),
         )
 
     def load_input(self, context: dg.InputContext) -> Any:
@@ -110,6 +114,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
         dataset = open_input(context, self.tables, uri, version=settings.version, is_empty=is_empty)
         if dataset is not None:
             self._remember(context, dataset.version)
+            self._places[dataset.uri] = context.asset_key
             schema = dataset.schema
         else:
             declared = declared_schema(definition)

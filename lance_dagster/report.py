@@ -34,6 +34,7 @@ def report_output(
     identity: CommitIdentity,
     tag_run: bool,
     preview_rows: int,
+    more: Mapping[str, Any],
 ) -> None:
     """Tell all there is to tell, in one call for the metadata; keys that the user gave are left alone.
 
@@ -45,6 +46,7 @@ def report_output(
         identity: Of the commit.
         tag_run: Whether to tag the version.
         preview_rows: Rows to show.
+        more: Further metadata.
     """
     is_skip = outcome.operation == "skip"
     tag = _tag(context, dataset) if tag_run and not is_skip else None
@@ -54,6 +56,7 @@ def report_output(
     metadata = storage_metadata(context.asset_key, dataset.uri)
     declared = declared_schema(context.definition_metadata or {})
     metadata |= write_metadata(dataset, outcome, tag=tag, inputs=identity.inputs, declared=declared)
+    metadata |= more
     if preview_rows > 0:
         metadata["lance/preview"] = preview(dataset.to_table(limit=preview_rows))
     if selection is not None and "dagster/partition_row_count" not in given:

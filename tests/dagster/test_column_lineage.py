@@ -8,6 +8,7 @@ from pyspark.sql.window import Window
 
 import lance_core
 from lance_core import spark as lance_spark
+from lance_dagster import LanceIOManager
 from lance_dagster.column_lineage import frame_lineage, lineage_table
 from lance_dagster.tables import Tables
 
@@ -150,7 +151,7 @@ def test_sql_with_common_tables_and_subqueries(spark, lineage):
         "town": "t.city",
         "name": "c.name",
         "sum": "t.id",
-        "most": "t.id t.km",
+        "most": "t.km",
         "known": "c.id t.id",
     }
 
@@ -202,3 +203,77 @@ def test_the_table_for_people():
     deps = [dg.TableColumnDep(dg.AssetKey(["raw", "t"]), name) for name in ("a|b", "c")]
     shown = lineage_table(dg.TableColumnLineage({"x`y": [*deps, dg.TableColumnDep(dg.AssetKey("u"), "d")]}))
     assert shown.value.splitlines()[2] == r"| `x y` | **raw/t**: `a\|b`, `c`; **u**: `d` |"
+
+
+@pytest.fixture
+def go(spark, place, instance):
+    manager = LanceIOManager(root=str(place), spark=spark)
+
+    def materialize(*assets):
+        result = dg.materialize(list(assets), instance=instance, resources={"io_manager": manager})
+        name = assets[-1].key.path[-1]
+        (event,) = result.asset_materializations_for_node(name)
+        return event.metadata
+
+    return materialize
+
+
+def test_materializations_tell_it(go, trips, place):
+    elsewhere = str(place / "another" / "place.lance")
+
+    @dg.asset(metadata={"lance/uri": elsewhere})
+    def moved():
+        return trips.select("id", F.col("km").alias("far"))
+
+    @dg.asset
+    def both(moved):
+        return moved.join(trips, "id").select("far", "city")
+
+    found = go(moved, both)
+    assert found["dagster/column_lineage"].value == dg.TableColumnLineage(
+        {
+            "far": [dg.TableColumnDep(dg.AssetKey("moved"), "far")],
+            "city": [dg.TableColumnDep(dg.AssetKey(["raw", "trips"]), "city")],
+        }
+    )
+    assert found["lance/column_lineage"].value.splitlines()[2:] == [
+        "| `far` | **moved**: `far` |",
+        "| `city` | **raw/trips**: `city` |",
+    ]
+
+
+def test_what_the_user_gives_wins_and_serves_other_frames(go):
+    given = dg.TableColumnLineage({"n": [dg.TableColumnDep(dg.AssetKey("far_away"), "m")]})
+
+    @dg.asset
+    def counted(context):
+        context.add_output_metadata({"dagster/column_lineage": given})
+        return pa.table({"n": [1]})
+
+    found = go(counted)
+    assert found["dagster/column_lineage"].value == given
+    assert "**far_away**: `m`" in found["lance/column_lineage"].value
+
+
+def test_without_a_plan_there_is_none(go):
+    @dg.asset
+    def plain():
+        return pa.table({"n": [1]})
+
+    assert not {"dagster/column_lineage", "lance/column_lineage"} & go(plain).keys()
+
+
+def test_a_plan_that_is_not_understood_is_no_reason_to_fail(go, trips, monkeypatch, capfd):
+    def fail(*_args, **_kwargs):
+        raise KeyError("exprId")
+
+    monkeypatch.setattr("lance_dagster.column_lineage.column_sources", fail)
+
+    @dg.asset
+    def copied():
+        return trips
+
+    found = go(copied)
+    assert found["dagster/row_count"].value == 2
+    assert "dagster/column_lineage" not in found
+    assert "The column lineage of copied is unknown: KeyError('exprId')" in capfd.readouterr().err
