@@ -99,6 +99,58 @@ def read_lance(
     return spark.read.format("lance").options(**format_options(options)).load()
 
 
+def read_lance_changes(
+    spark: SparkSession,
+    uri: str,
+    from_version: int,
+    to_version: int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,  # noqa: A002 the name in pylance
+    branch: str | None = None,
+    with_row_id: bool = False,
+    min_partitions: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Read what happened to the rows of a table after one version, up to and with another.
+
+    Behind the columns of the table come ``_change_type`` (``insert``, ``delete``, ``update_preimage`` and
+    ``update_postimage``), ``_commit_version`` and ``_commit_timestamp``. All versions in between must be there. On
+    tables without stable row ids an updated row is one deleted and one inserted.
+
+    Args:
+        spark: The session; the data source is registered in it.
+        uri: Address of the dataset.
+        from_version: The version before the first change; 0 for all changes since the table was created.
+        to_version: The version that the last change made; the newest now if not given.
+        columns: Columns of the table to read, in this order.
+        filter: SQL condition on the rows, as they were before or after the change.
+        branch: Branch that the versions are on; the main line if not given.
+        with_row_id: Add the column ``_rowid``.
+        min_partitions: Partitions to aim at; as many as there are cores if not given.
+        storage_options: Options of the store.
+
+    Raises:
+        VersionNotFoundError: A version was cleaned up.
+        InvalidInputError: There are no such versions or columns.
+        UnsupportedError: Values were replaced in a way that leaves no trace of which rows changed.
+    """
+    register(spark)
+    options = ReadOptions(
+        path=absolute(uri),
+        read_change_feed=True,
+        starting_version=str(from_version + 1),
+        ending_version=to_version,
+        branch=branch,
+        columns=None if columns is None else tuple(columns),
+        filter=filter,
+        with_row_id=with_row_id,
+        min_partitions=min_partitions or parallelism(spark),
+        storage_options=storage_options,
+    )
+    return spark.read.format("lance").options(**format_options(options)).load()
+
+
 def _moment(spark: SparkSession, time: datetime | str) -> str:
     try:
         moment = datetime.fromisoformat(time) if isinstance(time, str) else time

@@ -10,6 +10,7 @@ import numpy as np
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
+from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
 from lance_core.spark.plan import FragmentSize, plan_partitions
 from lance_core.spark.types import check_readable, spark_schema
@@ -203,3 +204,27 @@ def _size(one: RowRange) -> FragmentSize:
 
 def _cut(one: RowRange, piece: Piece) -> RowRange:
     return replace(one, start=one.start + piece.start, end=one.start + piece.end)
+
+
+def check_same_columns(fields: Schema, version: int, snapshot: Snapshot) -> None:
+    """Columns keep their identity over the versions that are read together.
+
+    Args:
+        fields: Columns as they are in one version.
+        version: That version.
+        snapshot: Another one; if it is older, it may lack columns that allow nulls.
+
+    Raises:
+        InvalidInputError: A column is missing or another one there.
+    """
+    there = {one.name: one for one in snapshot.manifest.schema.fields}
+    for mine in fields.fields:
+        other = there.get(mine.name)
+        if other is None and snapshot.version < version and mine.nullable:
+            continue
+        if other is None or (other.id, other.logical_type) != (mine.id, mine.logical_type):
+            raise InvalidInputError(
+                f"version {snapshot.version} has no column {mine.name!r} like that of version {version}, from "
+                "which the schema is; read other columns, or the versions up to this change and those after it apart",
+                path=snapshot.store.uri,
+            )

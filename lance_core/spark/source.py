@@ -44,13 +44,23 @@ class LanceDataSource(DataSource):
     def schema(self) -> StructType:
         """The table's schema; the version is fixed here, so that the data comes from the same one."""
         options = parse_options(ReadOptions, self._given)
+        if options.read_change_feed:
+            from lance_core.spark.changes import change_schema, pin_changes  # noqa: PLC0415 rarely needed
+
+            self._pinned, snapshot = pin_changes(options)
+            return change_schema(snapshot.manifest.schema, self._pinned)
         snapshot = find_version(options)
         self._pinned = pin(options, snapshot)
         return readable_schema(scan_plan(snapshot.manifest.schema, options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for the table's schema or a selection of its columns."""
-        return LanceReader(self._pinned or parse_options(ReadOptions, self._given), schema)
+        options = self._pinned or parse_options(ReadOptions, self._given)
+        if options.read_change_feed:
+            from lance_core.spark.changes import LanceChangeReader  # noqa: PLC0415 rarely needed
+
+            return LanceChangeReader(options, schema)
+        return LanceReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> LanceWriter:
         """A writer for one write; checks everything that can be checked before any task runs."""

@@ -29,7 +29,7 @@ from lance_core.format.operations import (
     UpdateMode,
     operation_name,
 )
-from lance_core.spark.read_plan import LancePartition, RowRange, plan_tasks
+from lance_core.spark.read_plan import LancePartition, RowRange, check_same_columns, plan_tasks
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import load_manifest, load_manifests, load_transaction, newest_version, open_snapshot
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
     from lance_core.table.snapshot import Snapshot
 
-_WITHOUT_ROWS = (
+WITHOUT_ROWS = (
     Clone,
     CreateIndex,
     Merge,
@@ -203,7 +203,7 @@ class StreamPlan:
         snapshot = self._snapshot(position.version)
         fragments = list(snapshot.manifest.fragments) if position.is_snapshot else self._added(snapshot)
         if fragments:
-            self._check_schema(snapshot)
+            check_same_columns(self.fields, self.schema_version, snapshot)
         ranges: list[RowRange] = []
         skip = position.row
         for one in fragments:
@@ -232,7 +232,7 @@ class StreamPlan:
             return _last(fragments, len(operation.fragments))
         if isinstance(operation, Overwrite) and snapshot.version == 1:
             return fragments
-        if isinstance(operation, _WITHOUT_ROWS) or options.skip_change_commits:
+        if isinstance(operation, WITHOUT_ROWS) or options.skip_change_commits:
             return ()
         if isinstance(operation, Delete) and (options.ignore_deletes or options.ignore_changes):
             return ()
@@ -249,22 +249,6 @@ class StreamPlan:
             "versions out with skip_change_commits, or read changed rows as new ones with ignore_changes",
             path=self.line.uri,
         )
-
-    def _check_schema(self, snapshot: Snapshot) -> None:
-        """Columns keep their identity, or the stream must be begun anew."""
-        there = {one.name: one for one in snapshot.manifest.schema.fields}
-        for mine in self.fields.fields:
-            other = there.get(mine.name)
-            is_older = snapshot.version < self.schema_version
-            if (other is None and is_older and mine.nullable) or (
-                other is not None and (other.id, other.logical_type) == (mine.id, mine.logical_type)
-            ):
-                continue
-            raise InvalidInputError(
-                f"version {snapshot.version} has no column {mine.name!r} like that of version {self.schema_version}, from "
-                "which this stream has its schema; begin the query again",
-                path=self.line.uri,
-            )
 
 
 def _changes(operation: Update) -> bool:
