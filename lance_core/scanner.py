@@ -167,7 +167,7 @@ def make_scanner(
             snapshot.manifest.schema,
             columns=columns,
             filter=filter,
-            order=[_ordering(one) for one in order_by or ()],
+            order=_orderings(order_by),
             limit=limit,
             offset=offset or 0,
             batch_size=batch_size,
@@ -181,6 +181,12 @@ def make_scanner(
         if use_scalar_index is not False and not include_deleted_rows:
             query = replace(query, plan=with_zone_maps(query.plan, snapshot.manifest, files))
     return LanceScanner(snapshot, files, fragments, query)
+
+
+def _orderings(order_by: Iterable[ColumnOrdering | str] | None) -> list[ColumnOrdering]:
+    if isinstance(order_by, str):
+        raise InvalidInputError("order_by is a list of columns")
+    return [_ordering(one) for one in order_by or ()]
 
 
 def _ordering(one: ColumnOrdering | str) -> ColumnOrdering:

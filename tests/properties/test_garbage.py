@@ -130,7 +130,7 @@ def test_garbage(version):
         except BaseException as error:
             error.add_note(f"mutation {number} of version {version}, columns {names}")
             raise
-        assert pool.max_memory() <= max(most, before + MAX_BYTES), f"mutation {number} of version {version}, columns {names}"
+        assert pool.max_memory() <= max(most, before + MAX_BYTES), f"mutation {number}, version {version}: {names}"
     assert not outcomes["nameless"], "an error must name the file"
     assert outcomes["refused"] > NUM_MUTATIONS / 10
     assert outcomes["read"] > NUM_MUTATIONS / 50
