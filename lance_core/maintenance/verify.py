@@ -34,7 +34,7 @@ from lance_core.table.deletions import load_deletions
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.lineage import row_ids
 from lance_core.table.open_files import OpenFiles
-from lance_core.table.places import object_sizes, with_bases
+from lance_core.table.places import line_of, object_sizes, with_bases
 from lance_core.table.refs import get_tag, ref_names
 from lance_core.table.scan_plan import default_batch_size
 from lance_core.table.snapshot import find_versions, load_manifest, load_transaction
@@ -296,13 +296,15 @@ def _check_values(look: _Look, manifest: Manifest, reader: FragmentReader) -> No
 
 
 def _check_tags(look: _Look, numbers: Iterable[int]) -> None:
+    """Tags of this line of versions; those of other branches are judged where their versions are."""
     names: list[str] = []
+    _, line = line_of(look.store)
     with look.noting("ref"):
         names = ref_names(look.store, TAGS_FOLDER)
     for name in names:
         with look.noting("ref", path=f"{TAGS_FOLDER}/{name}"):
             tag = get_tag(look.store, name)
-            if tag.branch is None and tag.version not in numbers:
+            if tag.branch == line and tag.version not in numbers:
                 look.note("ref", f"tag {name!r} names version {tag.version}, which does not exist")
 
 
