@@ -4,20 +4,29 @@
 tell more than Spark's own functions.
 """
 
+from lance_core.spark.columns import add_columns_lance
 from lance_core.spark.distribute import compact_lance, run_tasks
 from lance_core.spark.java import ensure_java
-from lance_core.spark.read import read_lance
+from lance_core.spark.modification import ChangeOptions
+from lance_core.spark.modify import create_zone_map_lance, delete_lance, update_lance
+from lance_core.spark.read import read_lance, read_lance_changes
 from lance_core.spark.result import CommitResult
 from lance_core.spark.session import recommended_conf, register
 from lance_core.spark.write import write_lance
 
 __all__ = [
+    "ChangeOptions",
     "CommitResult",
+    "add_columns_lance",
     "compact_lance",
+    "create_zone_map_lance",
+    "delete_lance",
     "ensure_java",
     "read_lance",
+    "read_lance_changes",
     "recommended_conf",
     "register",
     "run_tasks",
+    "update_lance",
     "write_lance",
 ]

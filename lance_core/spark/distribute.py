@@ -5,9 +5,12 @@ Worth it for tables of many gigabytes; smaller ones are compacted faster in one 
 
 from __future__ import annotations
 
+import base64
+import pickle
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyspark import cloudpickle
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
 
@@ -62,6 +65,20 @@ def _execute(uri: str, storage_options: dict[str, str], text: str) -> str:
     task = CompactionTask.from_json(text)
     dataset = open_dataset(uri, version=task.read_version, storage_options=storage_options)
     return task.execute(dataset).json()
+
+
+def run_pickled(spark: SparkSession, run: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    """As `run_tasks`, with any picklable values instead of texts."""
+
+    def call(text: str) -> str:
+        return _to_text(run(pickle.loads(base64.b64decode(text))))  # noqa: S301 pickled below
+
+    answers = run_tasks(spark, call, [_to_text(task) for task in tasks])
+    return [pickle.loads(base64.b64decode(text)) for text in answers]  # noqa: S301 pickled by our tasks
+
+
+def _to_text(value: Any) -> str:
+    return base64.b64encode(cloudpickle.dumps(value)).decode()
 
 
 def run_tasks(spark: SparkSession, run: Callable[[str], str], tasks: Sequence[str]) -> list[str]:

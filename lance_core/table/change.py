@@ -140,8 +140,15 @@ class Marker:
 
 
 @dataclass(slots=True, kw_only=True)
-class _MarkWork:
-    """Mark the rows that match, then make an operation of that."""
+class MarkWork:
+    """Mark the rows that match, then make an operation of that.
+
+    Attributes:
+        marker: Finds the rows.
+        operation: Makes an operation of what it found.
+        sees_new_rows: Whether it depends on which rows there are.
+        num_rows: Rows that the last preparation found.
+    """
 
     marker: Marker
     operation: Callable[[MarkedRows], Operation]
@@ -149,12 +156,33 @@ class _MarkWork:
     num_rows: int = 0
 
     def prepare(self, snapshot: Snapshot) -> Operation:
+        """Find the rows and write deletion files."""
         marked = self.marker.mark(snapshot)
         self.num_rows = marked.num_rows
         return self.operation(marked)
 
     def forget(self) -> None:
+        """Remove the files written so far."""
         self.marker.forget()
+
+
+def deleting(store: Store, condition: str | Expression, ids: NewIds = RANDOM_IDS) -> MarkWork:
+    """The work of deleting the rows that match a condition.
+
+    Args:
+        store: The dataset.
+        condition: SQL text or pyarrow expression.
+        ids: Names of new files.
+    """
+
+    def operation(marked: MarkedRows) -> Delete:
+        return Delete(
+            updated_fragments=marked.updated_fragments,
+            deleted_fragment_ids=marked.removed_fragment_ids,
+            predicate=str(condition),
+        )
+
+    return MarkWork(marker=Marker(store=store, condition=condition, ids=ids), operation=operation)
 
 
 def delete_rows(snapshot: Snapshot, condition: str | Expression, options: CommitOptions) -> tuple[Snapshot, int]:
@@ -171,15 +199,7 @@ def delete_rows(snapshot: Snapshot, condition: str | Expression, options: Commit
     Raises:
         CommitConflictError: Other commits touched the same fragments each time.
     """
-
-    def operation(marked: MarkedRows) -> Delete:
-        return Delete(
-            updated_fragments=marked.updated_fragments,
-            deleted_fragment_ids=marked.removed_fragment_ids,
-            predicate=str(condition),
-        )
-
-    work = _MarkWork(marker=Marker(store=snapshot.store, condition=condition), operation=operation)
+    work = deleting(snapshot.store, condition)
     return commit_work(snapshot, work, options), work.num_rows
 
 
@@ -200,7 +220,7 @@ def replace_rows(
         )
 
     marker = Marker(store=snapshot.store, condition=condition)
-    work = _MarkWork(marker=marker, operation=operation, sees_new_rows=True)
+    work = MarkWork(marker=marker, operation=operation, sees_new_rows=True)
     return commit_work(snapshot, work, options), work.num_rows
 
 

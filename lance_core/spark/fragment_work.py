@@ -1,0 +1,251 @@
+"""Work on fragments in Spark's tasks: each task works out a part of a change, the driver commits all parts together.
+
+A task sees a version that consists of its fragments only, so whatever can be done to a version can be done here. If
+another commit gets in the way, only the parts whose fragments changed are worked out again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, UnsupportedError
+from lance_core.format.fragment_list import FragmentList
+from lance_core.format.operations import CreateIndex, DataReplacement, Delete, Operation, Update
+from lance_core.format.paths import INDICES_FOLDER, deletion_file_path
+from lance_core.spark.distribute import run_pickled
+from lance_core.spark.task_names import (
+    MAX_ATTEMPTS,
+    TaskNames,
+    names_here,
+    remove_data_files,
+    remove_deletion_files,
+)
+from lance_core.table.open_table import open_version
+from lance_core.table.stage import remove_staged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.schema import Schema
+    from lance_core.spark.sink import Place
+    from lance_core.store.base import Store
+    from lance_core.table.new_ids import NewIds
+    from lance_core.table.snapshot import Snapshot
+
+_ROWS_PER_TASK = 1 << 20
+
+# Trying again does not help against these.
+_FINAL = (InvalidInputError, UnsupportedError, CorruptDataError)
+
+
+class DividedWork(Protocol):
+    """Work on some fragments; may count the rows it touches as ``num_rows``. See `lance_core.table.redo.Work`."""
+
+    def prepare(self, snapshot: Snapshot) -> Operation:
+        """Work it out on a version."""
+        ...
+
+    def forget(self) -> None:
+        """Remove the files written so far."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What a task worked out.
+
+    Attributes:
+        task: Its number.
+        attempt: How often it was tried before.
+        fragments: The fragments it looked at.
+        operation: What shall become of them.
+        num_rows: Rows that it touches.
+    """
+
+    task: int
+    attempt: int
+    fragments: tuple[Fragment, ...]
+    operation: Operation
+    num_rows: int
+
+    def remove_files(self, store: Store) -> None:
+        """Remove what the task wrote."""
+        operation = self.operation
+        if isinstance(operation, Update | Delete):
+            gone = [(one.id, one.deletion_file) for one in operation.updated_fragments]
+            store.delete([deletion_file_path(one, file) for one, file in gone if file is not None])
+        if isinstance(operation, Update):
+            remove_staged(store, operation.new_fragments)
+        if isinstance(operation, DataReplacement):
+            fragments = {one.id: one for one in self.fragments}
+            remove_staged(store, [replace(fragments[one], files=(file,)) for one, file in operation.replacements])
+        if isinstance(operation, CreateIndex):
+            for index in operation.new_indices:
+                folder = f"{INDICES_FOLDER}/{uuid.UUID(bytes=index.uuid)}"
+                store.delete([f"{folder}/{name}" for name in store.names(folder)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    place: Place
+    version: int
+    number: int
+    fragments: tuple[Fragment, ...]
+    make: Callable[[Snapshot, NewIds], DividedWork]
+
+
+@dataclass(slots=True, kw_only=True)
+class SparkWork:
+    """A change that Spark's tasks work out.
+
+    Attributes:
+        spark: The session.
+        place: Where; its job is not used, since each attempt has its own.
+        plan: Checks a version and answers what makes the work of a task.
+        join: Makes one operation of those of all tasks.
+        num_tasks: Tasks to aim at.
+        one_each: One task for each fragment.
+        sees_new_rows: Whether it depends on which rows there are.
+        attempts: How often it was worked out.
+        parts: What the tasks answered.
+    """
+
+    spark: SparkSession
+    place: Place
+    plan: Callable[[Snapshot], Callable[[Snapshot, NewIds], DividedWork]]
+    join: Callable[[Snapshot, Sequence[Part]], Operation]
+    num_tasks: int
+    one_each: bool = False
+    sees_new_rows: bool = False
+    attempts: int = 0
+    parts: list[Part] = field(default_factory=list[Part])
+    _schema: Schema | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that the change touches."""
+        return sum(part.num_rows for part in self.parts)
+
+    @property
+    def operations(self) -> list[Operation]:
+        """What the tasks answered."""
+        return [part.operation for part in self.parts]
+
+    def prepare(self, snapshot: Snapshot) -> Operation:
+        """Let tasks work on all fragments that are not done yet."""
+        self.attempts += 1
+        rest = self._keep(snapshot)
+        groups = [(one,) for one in rest] if self.one_each else group_fragments(rest, self.num_tasks)
+        if not groups and not self.parts:
+            groups = [()]  # a table without fragments still tells what is to be done
+        place, make = replace(self.place, job=uuid.uuid4()), self.plan(snapshot)
+        tasks = [
+            _Task(place=place, version=snapshot.version, number=number, fragments=group, make=make)
+            for number, group in enumerate(groups)
+        ]
+        try:
+            answers = run_pickled(self.spark, _run, tasks)
+        except BaseException:
+            self._remove_unknown(tasks, {})
+            raise
+        done = [one for one in answers if isinstance(one, Part)]
+        errors = [one for one in answers if isinstance(one, LanceError)]
+        if errors:
+            self._remove_unknown(tasks, {part.task: part for part in done})
+            raise errors[0]
+        self.parts += done
+        store = self.place.open()
+        for part in done:
+            if part.attempt:
+                _remove_attempts(store, tasks[part.task], range(part.attempt))
+        return self.join(snapshot, self.parts)
+
+    def forget(self) -> None:
+        """Remove the files written so far."""
+        store = self.place.open()
+        for part in self.parts:
+            part.remove_files(store)
+        self.parts = []
+
+    def _keep(self, snapshot: Snapshot) -> list[Fragment]:
+        """Keep the parts that are still right; the fragments that are left."""
+        if self._schema != snapshot.manifest.schema:
+            self.forget()
+        self._schema = snapshot.manifest.schema
+        now = {one.id: one for one in snapshot.manifest.fragments}
+        store, kept = self.place.open(), list[Part]()
+        for part in self.parts:
+            if all(now.get(one.id) == one for one in part.fragments):
+                kept.append(part)
+            else:
+                part.remove_files(store)
+        self.parts = kept
+        done = {one.id for part in kept for one in part.fragments}
+        return [one for number, one in now.items() if number not in done]
+
+    def _remove_unknown(self, tasks: Sequence[_Task], known: dict[int, Part]) -> None:
+        store = self.place.open()
+        for task in tasks:
+            if task.number in known:
+                known[task.number].remove_files(store)
+            else:
+                _remove_attempts(store, task, range(MAX_ATTEMPTS))
+
+
+def _run(task: _Task) -> Part | LanceError:
+    """The work of one task, in an executor."""
+    names = names_here(task.place.job, task.number)
+    try:
+        snapshot = open_version(task.place.open(), task.version)
+        manifest = replace(snapshot.manifest, fragments=FragmentList.of(task.fragments))
+        part = replace(snapshot, manifest=manifest)
+        work = task.make(part, names.ids)
+        try:
+            operation = work.prepare(part)
+        except BaseException:
+            work.forget()
+            raise
+    except _FINAL as error:
+        return error
+    return Part(
+        task=task.number,
+        attempt=names.attempt,
+        fragments=task.fragments,
+        operation=operation,
+        num_rows=getattr(work, "num_rows", 0),
+    )
+
+
+def _remove_attempts(store: Store, task: _Task, attempts: range) -> None:
+    """Remove the files of attempts whose answers never arrived."""
+    job = task.place.job
+    names = [TaskNames(job=job, task=task.number, attempt=attempt) for attempt in attempts]
+    remove_data_files(store, job, task.number, attempts)
+    ids = [one.id for one in task.fragments]
+    remove_deletion_files(store, names, fragment_ids=ids, read_version=task.version)
+    for one in names:
+        folder = f"{INDICES_FOLDER}/{uuid.UUID(bytes=next(one.data_files()))}"
+        store.delete([f"{folder}/{name}" for name in store.names(folder)])
+
+
+def group_fragments(fragments: Iterable[Fragment], num_tasks: int) -> list[tuple[Fragment, ...]]:
+    """Whole fragments in groups of about equal work, in their order.
+
+    Args:
+        fragments: The fragments.
+        num_tasks: Groups to aim at; there are more if they would be large.
+    """
+    every = list(fragments)
+    total = sum(one.physical_rows for one in every)
+    share = max(total / max(num_tasks, -(-total // _ROWS_PER_TASK), 1), 1)
+    groups: dict[int, list[Fragment]] = {}
+    done = 0.0
+    for one in every:
+        groups.setdefault(int((done + one.physical_rows / 2) / share), []).append(one)
+        done += one.physical_rows
+    return [tuple(group) for group in groups.values()]

@@ -1,0 +1,147 @@
+"""What all changes by Spark's tasks have in common: where, how to commit, and whether it was done before."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from lance_core.arguments import DEFAULT_CONFLICT_RETRIES
+from lance_core.errors import InvalidInputError
+from lance_core.spark.fragment_work import SparkWork
+from lance_core.spark.read import absolute, parallelism, read_lance
+from lance_core.spark.result import CommitResult, Stopwatch, log_result, written_by
+from lance_core.spark.session import register
+from lance_core.spark.sink import Place
+from lance_core.table.idempotency import find_commit, with_key
+from lance_core.table.open_table import open_line, open_version
+from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, commit_options, commit_work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import timedelta
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lance_core.format.operations import Operation
+    from lance_core.spark.fragment_work import DividedWork, Part
+    from lance_core.table.new_ids import NewIds
+    from lance_core.table.redo import CommitOptions, Work
+    from lance_core.table.snapshot import Snapshot
+
+
+class ChangeOptions(TypedDict, total=False):
+    """How a change is committed; all can be left out.
+
+    Attributes:
+        branch: Branch to change.
+        conflict_retries: How often to work it out anew when another commit touched the same fragments.
+        retry_timeout: Time after which it is not worked out anew.
+        idempotency_key: Identity of the change: if one of the newest hundred versions carries it, nothing is done and
+            that version is the result.
+        commit_message: Text for the history.
+        transaction_properties: More text for it.
+        storage_options: Options of the store.
+    """
+
+    branch: str | None
+    conflict_retries: int
+    retry_timeout: timedelta
+    idempotency_key: str | None
+    commit_message: str | None
+    transaction_properties: Mapping[str, str] | None
+    storage_options: Mapping[str, str] | None
+
+
+class Modification:
+    """What all changes have in common: where, how to commit, and whether it was done before."""
+
+    def __init__(self, spark: SparkSession, uri: str, options: ChangeOptions) -> None:
+        unknown = sorted(set(options) - set(ChangeOptions.__annotations__))
+        if unknown:
+            raise InvalidInputError(f"There is no argument {', '.join(unknown)}.")
+        register(spark)
+        self.spark = spark
+        self.watch = Stopwatch()
+        self.key = options.get("idempotency_key")
+        self.storage_options = options.get("storage_options")
+        branch = options.get("branch")
+        line = open_line(absolute(uri), self.storage_options)
+        self.snapshot: Snapshot = open_version(line, None if branch is None else (branch, None))
+        self.options: CommitOptions = commit_options(
+            options.get("conflict_retries", DEFAULT_CONFLICT_RETRIES),
+            options.get("retry_timeout", DEFAULT_RETRY_TIMEOUT),
+            properties=with_key(options.get("transaction_properties"), self.key),
+            message=options.get("commit_message"),
+        )
+        self.done = self._find_done()
+
+    def _find_done(self) -> CommitResult | None:
+        version = None if self.key is None else find_commit(self.snapshot.store, self.key)
+        if version is None:
+            return None
+        result = CommitResult(version=version, idempotency_key=self.key, written=False)
+        return log_result("change", self.snapshot.store.uri, result)
+
+    @property
+    def place(self) -> Place:
+        """Where the tasks write."""
+        return Place(uri=self.snapshot.store.uri, storage_options=self.storage_options, job=uuid.uuid4())
+
+    def spark_work(
+        self,
+        plan: Callable[[Snapshot], Callable[[Snapshot, NewIds], DividedWork]],
+        join: Callable[[Snapshot, Sequence[Part]], Operation],
+        *,
+        one_each: bool = False,
+    ) -> SparkWork:
+        """Work for tasks."""
+        return SparkWork(
+            spark=self.spark,
+            place=self.place,
+            plan=plan,
+            join=join,
+            num_tasks=parallelism(self.spark),
+            one_each=one_each,
+        )
+
+    def commit(self, work: Work) -> Snapshot:
+        """Do the work until it can be committed."""
+        return commit_work(self.snapshot, work, self.options)
+
+    def target(self, snapshot: Snapshot, columns: Sequence[str], *, with_row_id: bool = False) -> DataFrame:
+        """Columns of the table and the address of each row, as of a version."""
+        return read_lance(
+            self.spark,
+            snapshot.store.uri,
+            version=snapshot.version,
+            columns=columns,
+            with_row_address=True,
+            with_row_id=with_row_id,
+            storage_options=self.storage_options,
+        )
+
+    def result(
+        self, what: str, done: Snapshot, operations: Sequence[Operation], *, attempts: int, **numbers: Any
+    ) -> CommitResult:
+        """The numbers, told and returned.
+
+        Args:
+            what: What was done.
+            done: The version made.
+            operations: Which say what was written.
+            attempts: How often it was worked out.
+            **numbers: Rows.
+        """
+        written = [written_by(one) for one in operations]
+        result = CommitResult(
+            version=done.version,
+            num_rows=sum(one.num_rows for one in written),
+            num_files=sum(one.num_files for one in written),
+            num_bytes=sum(one.num_bytes for one in written),
+            num_fragments=sum(one.num_fragments for one in written),
+            seconds=self.watch.seconds,
+            attempts=attempts,
+            idempotency_key=self.key,
+            **numbers,
+        )
+        return log_result(what, self.snapshot.store.uri, result)

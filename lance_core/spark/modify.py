@@ -1,0 +1,172 @@
+"""Change rows of a table in Spark's tasks: each has some fragments, one commit has all."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
+from lance_core.errors import InvalidInputError
+from lance_core.format.operations import CreateIndex, Delete, Update
+from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
+from lance_core.spark.modification import Modification
+from lance_core.table.change import deleting
+from lance_core.table.indexing import CreateZoneMap
+from lance_core.table.naming import naming
+from lance_core.table.scan_plan import plan_filter
+from lance_core.table.update import UpdateWork, plan_update
+from lance_core.table.zone_map_build import indexed_column
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Unpack
+
+    from pyspark.sql import SparkSession
+
+    from lance_core.format.operations import Operation
+    from lance_core.spark.fragment_work import DividedWork, Part
+    from lance_core.spark.modification import ChangeOptions
+    from lance_core.spark.result import CommitResult
+    from lance_core.table.new_ids import NewIds
+    from lance_core.table.snapshot import Snapshot
+
+
+def delete_lance(spark: SparkSession, uri: str, predicate: str, **options: Unpack[ChangeOptions]) -> CommitResult:
+    """Delete the rows that match a condition; tasks look for them, only deletion files are written.
+
+    Args:
+        spark: The session.
+        uri: Address of the dataset.
+        predicate: SQL text, as for ``LanceDataset.delete``.
+        **options: See `lance_core.spark.ChangeOptions`.
+
+    Raises:
+        InvalidInputError: The condition does not fit the table.
+        CommitConflictError: Other commits touched the same fragments each time.
+    """
+    change = Modification(spark, uri, options)
+    if change.done is not None:
+        return change.done
+    with naming(change.snapshot.store):
+        plan_filter(change.snapshot.manifest.schema, predicate)  # before any task runs
+    work = change.spark_work(lambda _: partial(_deleting, predicate), partial(_join_deletes, predicate))
+    done = change.commit(work)
+    return change.result("delete", done, work.operations, attempts=work.attempts, num_deleted_rows=work.num_rows)
+
+
+def update_lance(
+    spark: SparkSession,
+    uri: str,
+    updates: Mapping[str, str],
+    where: str | None = None,
+    **options: Unpack[ChangeOptions],
+) -> CommitResult:
+    """Give rows new values; tasks find and write them anew.
+
+    Args:
+        spark: The session.
+        uri: Address of the dataset.
+        updates: For each column to change, an SQL expression over the old values of the row, as for
+            ``LanceDataset.update``.
+        where: Rows to update, as SQL text; all if None.
+        **options: See `lance_core.spark.ChangeOptions`.
+
+    Raises:
+        InvalidInputError: Unknown columns, expressions or values that do not fit; nothing is left behind.
+        CommitConflictError: Other commits touched the same rows each time.
+    """
+    change = Modification(spark, uri, options)
+    if change.done is not None:
+        return change.done
+    with naming(change.snapshot.store):
+        plan_update(updates, where, change.snapshot.manifest.schema)  # before any task runs
+    work = change.spark_work(lambda _: partial(_updating, dict(updates), where), _join_updates)
+    done = change.commit(work)
+    return change.result("update", done, work.operations, attempts=work.attempts, num_updated_rows=work.num_rows)
+
+
+def create_zone_map_lance(
+    spark: SparkSession,
+    uri: str,
+    column: str,
+    *,
+    name: str | None = None,
+    replace: bool = True,
+    rows_per_zone: int = DEFAULT_ROWS_PER_ZONE,
+    **options: Unpack[ChangeOptions],
+) -> CommitResult:
+    """Make an index of kind ZONEMAP, by which reads skip rows; each task looks at some fragments.
+
+    Args:
+        spark: The session.
+        uri: Address of the dataset.
+        column: Name, or dotted path inside structs.
+        name: Name of the index; ``{column}_idx`` if None.
+        replace: Take the place of an index of that name.
+        rows_per_zone: Rows of which smallest and largest value are kept.
+        **options: See `lance_core.spark.ChangeOptions`.
+
+    Raises:
+        UnsupportedError: A type that has no order.
+        AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
+    """
+    change = Modification(spark, uri, options)
+    if change.done is not None:
+        return change.done
+    if rows_per_zone < 1:
+        raise InvalidInputError(f"rows_per_zone must be at least 1, not {rows_per_zone}")
+    with naming(change.snapshot.store):
+        indexed_column(change.snapshot.manifest.schema, column)
+    name = name or f"{column}_idx"
+    make = partial(_indexing, column, name, replace, rows_per_zone)
+    work = change.spark_work(lambda _: make, partial(_join_indices, name))
+    done = change.commit(work)
+    return change.result("zone map", done, work.operations, attempts=work.attempts)
+
+
+# ------------------------------------------------------------------------------------ in the tasks, and what joins them
+
+
+def _deleting(predicate: str, snapshot: Snapshot, ids: NewIds) -> DividedWork:
+    return deleting(snapshot.store, predicate, ids)
+
+
+def _join_deletes(predicate: str, _snapshot: Snapshot, parts: Sequence[Part]) -> Operation:
+    deletes = [part.operation for part in parts if isinstance(part.operation, Delete)]
+    return Delete(
+        updated_fragments=tuple(one for delete in deletes for one in delete.updated_fragments),
+        deleted_fragment_ids=tuple(one for delete in deletes for one in delete.deleted_fragment_ids),
+        predicate=predicate,
+    )
+
+
+def _updating(updates: Mapping[str, str], where: str | None, snapshot: Snapshot, ids: NewIds) -> DividedWork:
+    return UpdateWork(
+        updates=updates,
+        condition=where,
+        limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
+        data_storage_version=file_version(None, snapshot),
+        ids=ids,
+    )
+
+
+def _join_updates(_snapshot: Snapshot, parts: Sequence[Part]) -> Operation:
+    found = [part.operation for part in parts if isinstance(part.operation, Update)]
+    return Update(
+        removed_fragment_ids=tuple(one for update in found for one in update.removed_fragment_ids),
+        updated_fragments=tuple(one for update in found for one in update.updated_fragments),
+        new_fragments=tuple(one for update in found for one in update.new_fragments),
+        fields_for_preserving_frag_bitmap=found[0].fields_for_preserving_frag_bitmap,
+    )
+
+
+def _indexing(column: str, name: str, replace: bool, rows_per_zone: int, _: Snapshot, ids: NewIds) -> DividedWork:
+    return CreateZoneMap(column=column, name=name, replace=replace, rows_per_zone=rows_per_zone, uuid=ids.data_file())
+
+
+def _join_indices(name: str, snapshot: Snapshot, parts: Sequence[Part]) -> Operation:
+    found = [part.operation for part in parts if isinstance(part.operation, CreateIndex)]
+    return CreateIndex(
+        new_indices=tuple(one for index in found for one in index.new_indices),
+        removed_indices=tuple(index for index in snapshot.manifest.indices if index.name == name),
+    )
