@@ -26,7 +26,7 @@ import pyarrow as pa
 from measure import compare
 
 import lance_core
-from lance_core.format.fragment import FragmentList
+from lance_core.format.fragment_list import FragmentList
 from lance_core.format.manifest import encode_manifest_file
 from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore

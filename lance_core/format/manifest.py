@@ -17,13 +17,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format import base_path as base_paths_format
-from lance_core.format import feature_flags
-from lance_core.format.fragment import FragmentList
+from lance_core.format import feature_flags, wire
+from lance_core.format.fragment_list import FRAGMENTS_FIELD, FragmentList
 from lance_core.format.index_metadata import IndexMetadata, decode_index_section, encode_index_section
 from lance_core.format.legacy_dictionaries import LegacyDictionary, decode_dictionaries, place_dictionaries
 from lance_core.format.schema import Schema, decode_fields, encode_fields
@@ -116,7 +117,7 @@ class Manifest:
 def encode_manifest_file(manifest: Manifest) -> bytes:
     """Encode a manifest with its sections and footer."""
     schema, dictionaries = place_dictionaries(manifest.schema, manifest.dictionaries)
-    parts: list[bytes] = [dictionaries]
+    parts: list[bytes | memoryview] = [dictionaries]
     position = len(dictionaries)
 
     def add(section: bytes | None) -> int | None:
@@ -130,13 +131,16 @@ def encode_manifest_file(manifest: Manifest) -> bytes:
 
     index_section = add(manifest.index_section)
     transaction_section = add(manifest.transaction_section)
-    pb = _to_proto(replace(manifest, schema=schema))
+    pb = _to_proto(manifest)
     if index_section is not None:
         pb.index_section = index_section
     if transaction_section is not None:
         pb.transaction_section = transaction_section
-    start = add(pb.SerializeToString())
-    return b"".join([*parts, _FOOTER.pack(start, *_FORMAT_VERSION, _MAGIC)])
+    # In the order of the field numbers; the records in the middle are copied once, into the file.
+    fields = table_pb2.Manifest(fields=encode_fields(schema)).SerializeToString()
+    message = (fields, *manifest.fragments.parts, pb.SerializeToString())
+    size = _SIZE.pack(sum(map(len, message)))
+    return b"".join([*parts, size, *message, _FOOTER.pack(position, *_FORMAT_VERSION, _MAGIC)])
 
 
 def decode_manifest_file(data: bytes, *, version: int | None = None, path: str | None = None) -> Manifest:
@@ -158,7 +162,7 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
     if magic != _MAGIC or major != _FORMAT_VERSION[0]:
         raise CorruptDataError(f"the footer of a manifest ends in {magic!r}, version {major}", path=path, offset=end)
     try:
-        pb = table_pb2.Manifest.FromString(_section(data, position, end, path))
+        pb, fragments = _decode_message(memoryview(data)[slice(*_bounds(data, position, end, path))])
     except DecodeError as error:
         raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=position) from error
     if version is not None and pb.version != version:
@@ -166,9 +170,9 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
     feature_flags.check_readable(pb.reader_feature_flags, pb.writer_feature_flags, path=path)
     if not pb.fields:
         raise CorruptDataError("the manifest has no fields", path=path)
-    if pb.HasField("fragment_tree") and not pb.fragments:
+    if pb.HasField("fragment_tree") and not len(fragments):
         raise UnsupportedError("the fragments are not in the manifest (fragment_tree)", path=path)
-    manifest = _from_proto(pb, data, end, path)
+    manifest = _from_proto(pb, fragments, data, end, path)
     if pb.reader_feature_flags & feature_flags.Feature.MANAGED_BLOBS and any(
         field.is_blob for field in manifest.schema.walk()
     ):
@@ -192,7 +196,29 @@ def index_section_of(indices: tuple[IndexMetadata, ...]) -> bytes | None:
     return encode_index_section(indices) if indices else None
 
 
+def _decode_message(message: memoryview) -> tuple[table_pb2.Manifest, FragmentList]:
+    """Decode the message, whose records of fragments stay where they are.
+
+    Raises:
+        DecodeError: Not a manifest.
+    """
+    data = np.frombuffer(message, np.uint8)
+    start = wire.skip_fields(data, FRAGMENTS_FIELD)
+    bounds = None if start is None else wire.find_frames(data, start, FRAGMENTS_FIELD)
+    if bounds is not None and len(bounds) > 1:
+        first, behind = int(bounds[0]), int(bounds[-1])
+        pb = table_pb2.Manifest.FromString(bytes(message[:first]) + bytes(message[behind:]))
+        if not pb.fragments:
+            return pb, FragmentList.framed((message[first:behind],), bounds - first)
+    pb = table_pb2.Manifest.FromString(bytes(message))
+    return pb, FragmentList(pb.fragments)
+
+
 def _section(data: bytes, position: int, end: int, path: str | None) -> bytes:
+    return data[slice(*_bounds(data, position, end, path))]
+
+
+def _bounds(data: bytes, position: int, end: int, path: str | None) -> tuple[int, int]:
     """Content of a section that starts with its size and lies before ``end``."""
     start = position + _SIZE.size
     if position < 0 or start > end:
@@ -200,11 +226,10 @@ def _section(data: bytes, position: int, end: int, path: str | None) -> bytes:
     (size,) = _SIZE.unpack_from(data, position)
     if start + size > end:
         raise CorruptDataError(f"a section of {size} bytes runs past the end", path=path, offset=position)
-    return data[start : start + size]
+    return start, start + size
 
 
-def _from_proto(pb: table_pb2.Manifest, data: bytes, end: int, path: str | None) -> Manifest:
-    fragments = FragmentList(pb.fragments)
+def _from_proto(pb: table_pb2.Manifest, fragments: FragmentList, data: bytes, end: int, path: str | None) -> Manifest:
     schema = decode_fields(pb.fields, dict(pb.schema_metadata))
     data_storage_version = _data_storage_version(pb, fragments, path)
     is_legacy = data_storage_version == LEGACY_FILE_VERSION
@@ -261,9 +286,8 @@ def _timestamp(pb: table_pb2.Manifest) -> datetime | None:
 
 
 def _to_proto(manifest: Manifest) -> table_pb2.Manifest:
+    """Everything but the fields and the fragments."""
     pb = table_pb2.Manifest(
-        fields=encode_fields(manifest.schema),
-        fragments=manifest.fragments.records,
         version=manifest.version,
         schema_metadata=dict(manifest.schema.metadata),
         tag=manifest.tag,

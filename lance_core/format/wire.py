@@ -21,20 +21,124 @@ if TYPE_CHECKING:
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
+Words: TypeAlias = npt.NDArray[np.uint64]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MAX_VARINT_SIZE = 10
+_WORD_SIZE = 8
+_CONTINUES = np.uint64(0x8080_8080_8080_8080)
+_LAST_CONTINUES = np.uint64(0x80 << 56)
+_ONE = np.uint64(1)
+
+_BLOCK = 1 << 13
+"""So many messages advance together: what is worked out for them stays in the cache."""
+
+_FIRST_RUN = 8
+_FEWEST_A_RUN = 16
+"""Below so many messages of one size in a row, it is cheaper to let protobuf find them."""
+_PATIENCE = 256
 
 
-def join(messages: Sequence[bytes]) -> tuple[Bytes, Ints, Ints]:
-    """Lay messages end to end.
+def frame(messages: Sequence[bytes], number: int) -> tuple[bytes, Ints]:
+    """Lay messages end to end as a repeated field is encoded.
+
+    Args:
+        messages: Encoded messages.
+        number: Field number, below 16.
 
     Returns:
-        The bytes, and start and end of each message within them.
+        The bytes, and where the first and the message behind each begin, shape (n + 1,).
     """
-    sizes = np.fromiter(map(len, messages), np.int64, len(messages))
-    ends = np.cumsum(sizes)
-    return np.frombuffer(b"".join(messages), np.uint8), ends - sizes, ends
+    key = bytes([number << 3 | _BYTES])
+    parts = [part for message in messages for part in (key + _varint(len(message)), message)]
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts)).reshape(-1, 2).sum(axis=1)
+    return b"".join(parts), np.append(0, np.cumsum(sizes))
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def skip_fields(data: Bytes, number: int) -> int | None:
+    """Where the first field of this number begins in a message of fields of bytes; None if other fields come first."""
+    position = 0
+    while position < len(data):
+        key = int(data[position])
+        if key == number << 3 | _BYTES:
+            return position
+        header = _header(data, position)
+        if key & 7 != _BYTES or key >= 0x80 or header is None:
+            return None
+        position += header[1]
+    return None
+
+
+def find_frames(data: Bytes, start: int, number: int) -> Ints | None:
+    """Find the messages of a repeated field that follow each other, from their lengths.
+
+    Each length tells only where the next one is; messages of one size in a row are found together.
+
+    Args:
+        data: What they are in.
+        start: Where the first begins.
+        number: Field number, below 16.
+
+    Returns:
+        Where the first begins and each ends, shape (n + 1,); None if the sizes differ so much that this takes long,
+        or if a message runs past the end.
+    """
+    found, count, position, steps = [np.array([start], np.int64)], 0, start, 0
+    key = number << 3 | _BYTES
+    run = _FIRST_RUN
+    while position < len(data) and data[position] == key:
+        header = _header(data, position)
+        if header is None or steps > _PATIENCE + count // _FEWEST_A_RUN:
+            return None
+        head, size = header
+        fitting = min((len(data) - position) // size, run)
+        if not fitting:
+            return None
+        heads = data[position : position + fitting * size].reshape(fitting, size)[:, :head]
+        same = heads[:, head - 1] == data[position + head - 1]
+        for column in range(head - 1):
+            same &= heads[:, column] == data[position + column]
+        alike = fitting if same.all() else int(same.argmin())
+        found.append(position + size * np.arange(1, alike + 1))
+        run = run * 4 if alike == run else _FIRST_RUN
+        position += alike * size
+        count, steps = count + alike, steps + 1
+    return np.concatenate(found)
+
+
+def _header(data: Bytes, position: int) -> tuple[int, int] | None:
+    """Bytes of key and length, and bytes of the whole; None if there is no length."""
+    length = 0
+    for index, byte in enumerate(data[position + 1 : position + 6].tolist()):
+        length |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return 2 + index, 2 + index + length
+    return None
+
+
+def header_size(data: Bytes, position: int) -> int:
+    """Bytes of key and length before a message that was laid down as by `frame`."""
+    header = _header(data, position)
+    if header is None:
+        raise CorruptDataError("an encoded message has no length")
+    return header[0]
+
+
+def contents(data: Bytes, starts: Ints) -> Ints:
+    """Where the contents of messages begin whose keys begin at ``starts``, laid down as by `frame`."""
+    found = np.empty(len(starts), np.int64)
+    for first in range(0, len(starts), _BLOCK):
+        lengths = starts[first : first + _BLOCK] + 1
+        _, found[first : first + _BLOCK] = _varints(_words(data, lengths), data, lengths)
+    return found
 
 
 def scan_fields(data: Bytes, starts: Ints, ends: Ints, *, numbers: Sequence[int]) -> dict[int, tuple[Ints, Ints]]:
@@ -57,13 +161,14 @@ def scan_fields(data: Bytes, starts: Ints, ends: Ints, *, numbers: Sequence[int]
     for rows, keys, values, positions in walk_fields(data, starts, ends):
         for number, (all_values, all_positions) in found.items():
             hit = keys == number
-            all_values[rows[hit]] = values[hit]
-            all_positions[rows[hit]] = positions[hit]
+            some = slice(None) if hit.all() else hit
+            all_values[rows[some]] = values[some]
+            all_positions[rows[some]] = positions[some]
     return found
 
 
 def walk_fields(data: Bytes, starts: Ints, ends: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
-    """Go through many messages, one field of each at a time.
+    """Go through many messages, some thousands at a time, one field of each per step.
 
     Args:
         data: All messages.
@@ -77,52 +182,100 @@ def walk_fields(data: Bytes, starts: Ints, ends: Ints) -> Iterator[tuple[Ints, I
     Raises:
         CorruptDataError: A message does not end where it should.
     """
-    rows = np.flatnonzero((starts >= 0) & (starts < ends))
-    positions = starts[rows]
+    filled = np.flatnonzero((starts >= 0) & (starts < ends))
+    for first in range(0, len(filled), _BLOCK):
+        rows = filled[first : first + _BLOCK]
+        yield from _walk(data, rows, starts[rows], ends[rows])
+
+
+def _walk(data: Bytes, rows: Ints, positions: Ints, limits: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
     while len(rows):
-        keys, positions = _read_varints(data, positions)
+        words = _words(data, positions)
+        if (words & np.uint64(0x80)).any():
+            keys, positions = _varints(words, data, positions)
+            words = _words(data, positions)
+        else:  # numbers below 16, so that what follows is in the same word
+            keys, positions = (words & np.uint64(0x7F)).astype(np.int64), positions + 1
+            words = words >> np.uint64(8) | _LAST_CONTINUES
         wire_types = keys & 7
-        values, positions = _read_values(data, positions, wire_types)
+        values, positions = _values(words, data, positions, wire_types)
         yield rows, keys >> 3, values, positions
         sizes = np.where(wire_types == _BYTES, values, 0)
         # A size of 2^63 or more reads as negative here, and would lead back to where we have been.
-        if (sizes < 0).any() or (sizes > ends[rows] - positions).any():
+        if (sizes < 0).any() or (sizes > limits - positions).any():
             raise CorruptDataError("an encoded message runs past its end")
         positions = positions + sizes
-        unfinished = positions < ends[rows]
-        rows, positions = rows[unfinished], positions[unfinished]
+        unfinished = positions < limits
+        if not unfinished.all():
+            rows, positions, limits = rows[unfinished], positions[unfinished], limits[unfinished]
 
 
-def _read_values(data: Bytes, positions: Ints, wire_types: Ints) -> tuple[Ints, Ints]:
+def _values(words: Words, data: Bytes, positions: Ints, wire_types: Ints) -> tuple[Ints, Ints]:
     is_varint = (wire_types == _VARINT) | (wire_types == _BYTES)
     if is_varint.all():
-        return _read_varints(data, positions)
+        return _varints(words, data, positions)
     fixed = np.where(wire_types == _FIXED64, 8, np.where(wire_types == _FIXED32, 4, 0))
     if not (is_varint | (fixed > 0)).all():
         raise CorruptDataError("an encoded message has an unknown wire type")
     values = np.zeros(len(positions), np.int64)
     after = positions + fixed
-    values[is_varint], after[is_varint] = _read_varints(data, positions[is_varint])
+    values[is_varint], after[is_varint] = _varints(words[is_varint], data, positions[is_varint])
     return values, after
 
 
-def _read_varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
-    first = _bytes_at(data, positions)
-    values, after = first & 0x7F, positions + 1
-    rows = np.flatnonzero(first >= 0x80)  # most numbers have one byte
-    for index in range(1, _MAX_VARINT_SIZE):
-        if not len(rows):
-            return values, after
-        parts = _bytes_at(data, after[rows])
+def _words(data: Bytes, positions: Ints) -> Words:
+    """The eight bytes from each position on; beyond the end are zeros."""
+    if len(data) < _WORD_SIZE:
+        data = np.append(data, np.zeros(_WORD_SIZE - len(data), np.uint8))
+    last = len(data) - _WORD_SIZE
+    everywhere = np.lib.stride_tricks.as_strided(data[:_WORD_SIZE].view("<u8"), (last + 1,), (1,), writeable=False)
+    beyond = positions > last
+    if not beyond.any():
+        return everywhere[positions]
+    words = everywhere[np.minimum(positions, last)]
+    words[beyond] >>= (8 * (positions[beyond] - last)).astype(np.uint64)  # 64 and more leave nothing
+    return words
+
+
+def _varints(words: Words, data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
+    """Values of varints and the positions behind them.
+
+    Args:
+        words: What is at the positions; where all eight bytes have the mark of one more, there is more in ``data``.
+        data: All messages.
+        positions: Where the varints begin.
+
+    Raises:
+        CorruptDataError: A varint is longer than ten bytes.
+    """
+    stops = ~words & _CONTINUES
+    lowest = stops & (~stops + _ONE)
+    mask = lowest | (lowest - _ONE)  # of all bits, where no byte is the last
+    words = words & mask
+    values, sizes = words & np.uint64(0x7F), np.ones(len(words), np.int64)
+    longest = int(mask.max(initial=0))
+    for index in range(1, _WORD_SIZE):
+        if not longest >> 8 * index:
+            break
+        values |= words >> np.uint64(index) & np.uint64(0x7F << 7 * index)
+        sizes += mask >> np.uint64(8 * index) != 0
+    signed = values.view(np.int64)
+    after = positions + sizes
+    if longest == 0xFFFF_FFFF_FFFF_FFFF:
+        rows = np.flatnonzero(lowest == 0)
+        signed[rows], after[rows] = _long_varints(data, positions[rows])
+    return signed, after
+
+
+def _long_varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
+    """As `_varints`, for those that may be longer than seven bytes; byte by byte."""
+    values, after = np.zeros(len(positions), np.int64), positions.copy()
+    rows = np.arange(len(positions))
+    for index in range(10):
+        parts = (_words(data, after[rows]) & np.uint64(0xFF)).astype(np.int64)
         values[rows] |= (parts & 0x7F) << (7 * index)
         after[rows] += 1
         rows = rows[parts >= 0x80]
     if len(rows):
         raise CorruptDataError("an encoded number is longer than 10 bytes")
     return values, after
-
-
-def _bytes_at(data: Bytes, positions: Ints) -> Ints:
-    if len(positions) and positions.max() >= len(data):
-        raise CorruptDataError("an encoded message is cut off")
-    return data[positions].astype(np.int64)

@@ -12,7 +12,8 @@ import numpy as np
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.feature_flags import Feature
-from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, Fragment, FragmentList
+from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, Fragment
+from lance_core.format.fragment_list import FragmentList
 from lance_core.format.index_metadata import without_fragments
 from lance_core.format.legacy_dictionaries import is_legacy_dictionary
 from lance_core.format.manifest import LEGACY_FILE_VERSION, Manifest, index_section_of

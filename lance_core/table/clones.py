@@ -17,7 +17,7 @@ from lance_core.errors import (
 )
 from lance_core.format.base_path import BasePath
 from lance_core.format.feature_flags import Feature, check_writable
-from lance_core.format.fragment import FragmentList
+from lance_core.format.fragment_list import FragmentList
 from lance_core.format.index_metadata import with_base_id
 from lance_core.format.manifest import index_section_of, with_transaction
 from lance_core.format.operations import Clone

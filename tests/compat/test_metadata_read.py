@@ -9,7 +9,7 @@ from lance import LanceOperation
 
 from lance_core.errors import UnsupportedError
 from lance_core.format.deletion import bitmap_to_numpy
-from lance_core.format.fragment import FragmentList
+from lance_core.format.fragment_list import FragmentList
 from lance_core.format.manifest import decode_manifest_file, encode_manifest_file
 from lance_core.format.operations import UnknownOperation, operation_name
 from lance_core.format.paths import parse_manifest_name

@@ -11,11 +11,11 @@ from lance_core.format.fragment import (
     DeletionFile,
     DeletionFileType,
     Fragment,
-    FragmentList,
     RowLineageColumn,
     decode_fragment,
     encode_fragment,
 )
+from lance_core.format.fragment_list import FragmentList
 
 FILE = DataFile(
     path="a.lance",
@@ -75,6 +75,43 @@ def test_list_decodes_one_at_a_time_and_sums_in_bulk():
     assert fragments.find(5) == fragment(5, deleted=10)
     assert fragments.find(4) is None
     assert [one.id for one in fragments.select([1 << 30, 3, 99])] == [3, 1 << 30]
+
+
+def test_numbers_of_many_fragments_are_those_of_the_decoded_ones():
+    rng = np.random.default_rng(5)
+    few = [replace(fragment(number), physical_rows=int(rng.integers(1, 1 << 14))) for number in range(12_000)]
+    for number in (0, 4000, 4001, 11_999):  # among many that look alike, some that do not
+        few[number] = replace(few[number], files=(), physical_rows=(1 << 40) + number)
+    for number in range(7000, 7005):
+        few[number] = fragment(number, deleted=number)
+    fragments = FragmentList.of(few)
+    assert fragments.ids.tolist() == [one.id for one in few]
+    assert fragments.physical_rows.tolist() == [one.physical_rows for one in few]
+    assert fragments.num_deleted_rows.tolist() == [one.num_deleted_rows for one in few]
+
+
+def test_fragments_of_one_size_may_still_be_laid_out_differently():
+    alike = [table_pb2.DataFragment(id=5, physical_rows=300).SerializeToString()] * 3000
+    alike[1000] = table_pb2.DataFragment(id=300, physical_rows=5).SerializeToString()
+    alike[2000] = b"\x2a\x03\x08\x09\x10"  # bytes that look like an id
+    fragments = FragmentList(alike)
+    assert len(set(map(len, alike))) == 1
+    assert fragments.ids[[0, 1000, 1999, 2000, 2001]].tolist() == [5, 300, 5, 0, 5]
+    assert fragments.physical_rows[[0, 1000, 1999, 2000, 2001]].tolist() == [300, 5, 300, 0, 300]
+    alike[2500] = b"\x08\xff\xff\xff\xff"
+    with pytest.raises(CorruptDataError):
+        _ = FragmentList(alike).ids
+
+
+def test_a_long_row_of_changes_keeps_the_bytes_of_what_did_not_change():
+    fragments = FragmentList.of([fragment(number) for number in range(3)])
+    for number in range(3, 100):
+        fragments = fragments.replaced(added=[fragment(number)])
+    assert len(fragments.parts) < 100
+    assert list(fragments) == [fragment(number) for number in range(100)]
+    assert fragments == FragmentList.of([fragment(number) for number in range(100)])
+    assert fragments != fragments.replaced(removed=[7])
+    assert fragments.replaced() is fragments
 
 
 def test_empty_list():

@@ -10,7 +10,8 @@ from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
 from lance_core.format.base_path import BasePath
 from lance_core.format.feature_flags import Feature
-from lance_core.format.fragment import DataFile, Fragment, FragmentList
+from lance_core.format.fragment import DataFile, Fragment
+from lance_core.format.fragment_list import FragmentList
 from lance_core.format.legacy_dictionaries import LegacyDictionary
 from lance_core.format.manifest import (
     MAX_INLINE_TRANSACTION_SIZE,
@@ -203,3 +204,26 @@ def test_dictionaries_outside_of_the_manifest_are_damage(place):
     manifest = Manifest(version=1, schema=Schema((field,)), fragments=FragmentList.of([]), data_storage_version="0.1")
     with pytest.raises(CorruptDataError, match="'d'"):
         decode_manifest_file(encode_manifest_file(manifest))
+
+
+def test_fragments_may_lie_anywhere_in_the_message_and_have_any_size():
+    records = [table_pb2.DataFragment(id=number, physical_rows=1).SerializeToString() for number in range(3)]
+    records += [
+        table_pb2.DataFragment(id=number, physical_rows=1 << number % 60, inline_row_ids=b"x" * (number % 61))
+        for number in range(3, 3000)
+    ]
+    records = [one if isinstance(one, bytes) else one.SerializeToString() for one in records]
+    fields = table_pb2.Manifest(version=3, fields=[{"name": "a", "logical_type": "int64", "parent_id": -1}])
+    rest = [table_pb2.Manifest(fragments=[one]).SerializeToString() for one in records]
+    for message in (
+        fields.SerializeToString() + b"".join(rest),  # behind the version
+        b"".join(rest[:5]) + fields.SerializeToString() + b"".join(rest[5:]),  # in two places
+        b"".join(rest[:3]) + fields.SerializeToString(),
+        table_pb2.Manifest(fields=fields.fields).SerializeToString() + b"".join(rest) + b"\x18\x03",
+    ):
+        file = struct.pack("<I", len(message)) + message + struct.pack("<qHH4s", 0, 0, 2, b"LANC")
+        manifest = decode_manifest_file(file, version=3)
+        expected = tuple(table_pb2.Manifest.FromString(message).fragments)
+        assert manifest.fragments.records == expected
+        assert manifest.fragments.ids.tolist() == list(range(len(expected)))
+        assert decode_manifest_file(encode_manifest_file(manifest)) == manifest

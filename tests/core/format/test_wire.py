@@ -25,8 +25,9 @@ def random_fragment(rng):
 
 
 def scan(records, numbers):
-    data, starts, ends = wire.join(records)
-    return wire.scan_fields(data, starts, ends, numbers=numbers)
+    frames, bounds = wire.frame(records, 2)
+    data = np.frombuffer(frames, np.uint8)
+    return wire.scan_fields(data, wire.contents(data, bounds[:-1]), bounds[1:], numbers=numbers)
 
 
 def test_finds_the_same_numbers_as_protobuf():
@@ -79,3 +80,42 @@ def test_random_garbage_raises_nothing_else():
         except CorruptDataError:
             outcomes.add("refused")
     assert outcomes == {"read", "refused"}
+
+
+def framed(sizes, *, number=2):
+    return wire.frame([b"x" * size for size in sizes], number)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [5],
+        [0, 0, 0],
+        [120] * 1000,
+        [127, 128, 127, 16384, 128],
+        [77] * 300 + [78] * 4000 + [79],
+        np.repeat(np.random.default_rng(3).integers(0, 300, 40), 50).tolist(),
+    ],
+)
+def test_records_of_a_repeated_field_are_found_from_their_lengths(sizes):
+    frames, bounds = framed(sizes)
+    for before, behind in ((b"", b""), (b"\x0a\x03abc", b"\x18\x07"), (b"\x0a\x00", b"\x1a\x02\x12\x00")):
+        data = np.frombuffer(before + frames + behind, np.uint8)
+        start = wire.skip_fields(data, 2)
+        assert start == len(before)
+        assert wire.find_frames(data, start, 2).tolist() == (bounds + start).tolist()
+    assert np.diff(bounds).tolist() == [table_pb2.Manifest(fragments=[b"x" * size]).ByteSize() for size in sizes]
+
+
+def test_the_search_for_records_gives_up_where_protobuf_is_faster_or_knows_better():
+    frames, _ = framed(np.random.default_rng(4).integers(0, 200, 5000).tolist())
+    assert wire.find_frames(np.frombuffer(frames, np.uint8), 0, 2) is None
+    frames, _ = framed([9, 9])
+    for cut in range(1, 11):
+        assert wire.find_frames(np.frombuffer(frames[:-cut], np.uint8), 0, 2) is None
+    assert wire.find_frames(np.frombuffer(b"\x12" + b"\xff" * 9, np.uint8), 0, 2) is None
+
+
+def test_only_fields_of_bytes_are_skipped():
+    for message in (b"\x08\x01\x12\x00", b"\x82\x01\x00\x12\x00", b"\x0a", b"\x0a\x05abc", b""):
+        assert wire.skip_fields(np.frombuffer(message, np.uint8), 2) is None

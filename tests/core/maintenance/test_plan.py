@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from lance_core.errors import InvalidInputError
-from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment, FragmentList
+from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment
+from lance_core.format.fragment_list import FragmentList
 from lance_core.format.manifest import Manifest
 from lance_core.format.schema import Schema
 from lance_core.maintenance.plan import CompactionOptions, make_options, plan_compaction, plan_materialization

@@ -1,0 +1,264 @@
+"""The fragments of a manifest: one stretch of encoded records, decoded one at a time when asked for.
+
+A table may have 100,000 fragments. Nothing here is made for each of them unless it is asked for: where the records
+lie and the numbers in them are arrays, and a list in which some fragments changed shares the bytes of the others.
+
+Source: field ``fragments`` of message ``Manifest`` of package ``lance.table``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.format import fragment_numbers, wire
+from lance_core.format.fragment import Fragment, decode_fragment, encode_fragment
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+FRAGMENTS_FIELD = 2
+"""Number of the field in ``Manifest``."""
+
+_MOST_PARTS = 64
+"""A list of more pieces is laid together, so that a long row of appends does not become slow."""
+_BLOCK = 1 << 13
+_FILES, _SIZE = 2, 6
+
+
+class FragmentList:
+    """The fragments of a manifest.
+
+    Behaves as an immutable sequence of ``Fragment``. Nobody outside sees the records, except the manifest, which
+    copies those that did not change.
+    """
+
+    __slots__ = ("_bounds", "_data", "_numbers", "_parts", "_starts")
+
+    def __init__(self, records: Iterable[bytes] = ()) -> None:
+        """Wrap encoded ``DataFragment`` messages."""
+        frames, self._bounds = wire.frame(list(records), FRAGMENTS_FIELD)
+        self._parts: tuple[bytes | memoryview, ...] = (frames,)
+        self._data: wire.Bytes | None = None
+        self._starts: wire.Ints | None = None
+        self._numbers: npt.NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(cls, fragments: Iterable[Fragment]) -> FragmentList:
+        """Encode fragments."""
+        return cls(encode_fragment(fragment) for fragment in fragments)
+
+    @classmethod
+    def framed(
+        cls,
+        parts: Iterable[bytes | memoryview],
+        bounds: wire.Ints,
+        *,
+        numbers: npt.NDArray[np.int64] | None = None,
+    ) -> FragmentList:
+        """Wrap records as they are in a manifest, each behind its key and length.
+
+        Args:
+            parts: Bytes that are the records when laid end to end.
+            bounds: Where the first begins (0) and each ends, shape (n + 1,).
+            numbers: What a scan would find, if it is known.
+        """
+        fragments = cls()
+        pieces = tuple(parts)
+        fragments._parts = (b"".join(pieces),) if len(pieces) > _MOST_PARTS else pieces
+        fragments._bounds, fragments._numbers = bounds, numbers
+        return fragments
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __getitem__(self, index: int) -> Fragment:
+        return decode_fragment(self._record(index))
+
+    def __iter__(self) -> Iterator[Fragment]:
+        view = self._view()
+        for first in range(0, len(self), _BLOCK):
+            starts, ends = self._contents()[first : first + _BLOCK], self._bounds[1:][first : first + _BLOCK]
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+                yield decode_fragment(bytes(view[start:end]))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FragmentList) or len(self) != len(other):
+            return False
+        return np.array_equal(self._bounds, other._bounds) and np.array_equal(self._bytes(), other._bytes())
+
+    def __hash__(self) -> int:
+        return hash(self._bytes().tobytes())
+
+    def __repr__(self) -> str:
+        return f"FragmentList({len(self)} fragments)"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (FragmentList.framed, ((self._bytes().tobytes(),), self._bounds))
+
+    @property
+    def parts(self) -> tuple[bytes | memoryview, ...]:
+        """The records as they are in a manifest, each behind its key and length, when laid end to end."""
+        return self._parts
+
+    @property
+    def records(self) -> tuple[bytes, ...]:
+        """The encoded messages."""
+        data = self._bytes().tobytes()
+        starts, ends = self._contents().tolist(), self._bounds[1:].tolist()
+        return tuple([data[start:end] for start, end in zip(starts, ends, strict=True)])
+
+    @property
+    def ids(self) -> npt.NDArray[np.int64]:
+        """Fragment ids, shape (n,)."""
+        return self._scanned()[fragment_numbers.ID]
+
+    @property
+    def physical_rows(self) -> npt.NDArray[np.int64]:
+        """Rows in the data files of each fragment, shape (n,)."""
+        return self._scanned()[fragment_numbers.PHYSICAL_ROWS]
+
+    @property
+    def num_deleted_rows(self) -> npt.NDArray[np.int64]:
+        """Deleted rows of each fragment, shape (n,)."""
+        return self._scanned()[fragment_numbers.NUM_DELETED_ROWS]
+
+    @property
+    def num_rows(self) -> npt.NDArray[np.int64]:
+        """Rows left in each fragment, shape (n,)."""
+        return self.physical_rows - self.num_deleted_rows
+
+    @property
+    def has_deletions(self) -> bool:
+        """True if any fragment has a deletion file."""
+        return bool(self._scanned()[fragment_numbers.HAS_DELETIONS].any())
+
+    def data_file_totals(self) -> tuple[int, int]:
+        """Number of data files, and their bytes as far as writers recorded them; nothing is decoded one by one."""
+        data, count, size = self._bytes(), 0, 0
+        for _, numbers, lengths, positions in wire.walk_fields(data, self._contents(), self._bounds[1:]):
+            is_file = numbers == _FILES
+            files = positions[is_file]
+            found = wire.scan_fields(data, files, files + lengths[is_file], numbers=(_SIZE,))
+            count += len(files)
+            size += int(found[_SIZE][0].sum())
+        return count, size
+
+    def find(self, fragment_id: int) -> Fragment | None:
+        """The fragment with this id, or None."""
+        hits = np.flatnonzero(self.ids == fragment_id)
+        return self[int(hits[0])] if len(hits) else None
+
+    def select(self, fragment_ids: Collection[int]) -> list[Fragment]:
+        """The fragments with these ids, in the order of the list; ids that are not there are left out."""
+        return [self[index] for index in self._positions(fragment_ids)]
+
+    def replaced(
+        self,
+        *,
+        removed: Collection[int] = (),
+        updated: Mapping[int, Fragment] | None = None,
+        added: Iterable[Fragment] = (),
+    ) -> FragmentList:
+        """A list in which some fragments changed; the records of all others are copied as they are.
+
+        Args:
+            removed: Ids that leave.
+            updated: New content by id.
+            added: Fragments that join, with their final ids.
+
+        Returns:
+            The new list, ascending by id.
+        """
+        ids, changed = self.ids, updated or {}
+        new: dict[int, Fragment | None] = {place: changed[int(ids[place])] for place in self._positions(changed)}
+        new |= dict.fromkeys(self._positions(removed))
+        joining = list(added)
+        if not new and not joining:
+            return self.ascending()
+        return self._spliced(new, joining).ascending()
+
+    def _spliced(self, new: Mapping[int, Fragment | None], joining: list[Fragment]) -> FragmentList:
+        """A list with new content at some places, where None drops what is there, and more at the end."""
+        places = sorted(new)
+        coming = [one for place in places if (one := new[place]) is not None]
+        frames, bounds = wire.frame([encode_fragment(one) for one in (*coming, *joining)], FRAGMENTS_FIELD)
+        parts: list[bytes | memoryview] = []
+        before = kept = 0  # places of the old list that are done; coming fragments that are
+        for place in places:
+            parts += self._slice(before, place)
+            if new[place] is not None:
+                parts.append(frames[int(bounds[kept]) : int(bounds[kept + 1])])
+                kept += 1
+            before = place + 1
+        parts += [*self._slice(before, len(self)), frames[int(bounds[kept]) :]]
+        ends, numbers = self._bounds, self._scanned()
+        theirs = (
+            np.array([fragment_numbers.of_fragment(one) for one in (*coming, *joining)], np.int64)
+            .reshape(-1, len(numbers))
+            .T
+        )
+        if places:
+            stays = [place for place in places if new[place] is not None]
+            dropped = [place for place in places if new[place] is None]
+            sizes, numbers = np.diff(ends), numbers.copy()
+            sizes[stays], numbers[:, stays] = np.diff(bounds)[:kept], theirs[:, :kept]
+            ends = np.append(0, np.cumsum(np.delete(sizes, dropped)))
+            numbers = np.delete(numbers, dropped, axis=1)
+        ends = np.append(ends, ends[-1] + bounds[kept + 1 :] - bounds[kept])
+        numbers = np.concatenate([numbers, theirs[:, kept:]], axis=1)
+        return FragmentList.framed([part for part in parts if len(part)], ends, numbers=numbers)
+
+    def _slice(self, first: int, behind: int) -> list[bytes | memoryview]:
+        """The frames of some places."""
+        if first >= behind:
+            return []
+        if not first and behind == len(self):
+            return list(self._parts)
+        start, end = int(self._bounds[first]), int(self._bounds[behind])
+        return [self._view()[start:end]]
+
+    def ascending(self) -> FragmentList:
+        """The same fragments, ordered by id (itself if they are)."""
+        ids = self.ids
+        if (ids[1:] > ids[:-1]).all():
+            return self
+        order = np.argsort(ids, kind="stable")
+        records = self.records
+        frames, bounds = wire.frame([records[index] for index in order.tolist()], FRAGMENTS_FIELD)
+        return FragmentList.framed((frames,), bounds, numbers=self._scanned()[:, order])
+
+    def _positions(self, fragment_ids: Collection[int]) -> list[int]:
+        if not len(fragment_ids):
+            return []
+        wanted = np.fromiter(fragment_ids, np.int64, len(fragment_ids))
+        return np.flatnonzero(np.isin(self.ids, wanted)).tolist()
+
+    def _record(self, index: int) -> bytes:
+        place = range(len(self))[index]
+        start, end = int(self._bounds[place]), int(self._bounds[place + 1])
+        return self._bytes()[start + wire.header_size(self._bytes(), start) : end].tobytes()
+
+    def _view(self) -> memoryview:
+        """All frames, laid together if they were not."""
+        if len(self._parts) != 1:
+            self._parts = (b"".join(self._parts),)
+        return memoryview(self._parts[0])
+
+    def _bytes(self) -> wire.Bytes:
+        if self._data is None:
+            self._data = np.frombuffer(self._view(), np.uint8)
+        return self._data
+
+    def _contents(self) -> wire.Ints:
+        """Where the content of each frame begins."""
+        if self._starts is None:
+            self._starts = wire.contents(self._bytes(), self._bounds[:-1])
+        return self._starts
+
+    def _scanned(self) -> npt.NDArray[np.int64]:
+        if self._numbers is None:
+            self._numbers = fragment_numbers.scan(self._bytes(), self._bounds)
+        return self._numbers
