@@ -14,7 +14,7 @@ from lance_core.encoding.choose_strings import paying_codec
 from lance_core.encoding.leaves import shred
 from lance_core.encoding.physical import packed_struct
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
-from lance_core.encoding.structural import blob, constant, full_zip, mini_block
+from lance_core.encoding.structural import blob, constant, full_zip, mini_block, small_page
 from lance_core.encoding.structural.page import Decoded
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import InvalidInputError
@@ -100,8 +100,11 @@ def _split(decoded: Decoded, num_rows: int) -> Iterator[tuple[int, Decoded, bool
         Number of rows, the rows, and whether a single row is too large for chunks.
     """
     levels = decoded.levels
+    if levels.rep is None or levels.definition is None:
+        yield num_rows, decoded, False
+        return
     budget = _level_budget(levels)
-    if levels.rep is None or levels.definition is None or len(levels.rep) <= budget:
+    if len(levels.rep) <= budget:
         yield num_rows, decoded, False
         return
     visible = levels.definition <= max_visible_def(levels.layers)
@@ -162,6 +165,9 @@ def _encode(decoded: Decoded, kind: pa.DataType, name: str, options: PageOptions
             return constant.encode_single(levels, value, kind)
     if is_giant:
         return _encode_giant(decoded, name, options)
+    small = small_page.encode(decoded, options)
+    if small is not None:
+        return small
     built = None if _mean_bytes(values) > _MAX_DICTIONARY_VALUE_BYTES else build_dictionary(values, options)
     if built is None and _is_zipped(values, options):
         return full_zip.encode(_as_whole_bytes(decoded), options)

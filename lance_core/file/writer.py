@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lance_core.errors import InvalidInputError
+from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.blob_files import BlobFiles
 from lance_core.file.write_v2_0 import FieldWriterV20
 from lance_core.file.write_v2_1 import FieldWriterV21
 from lance_core.format.blobs import file_schema
-from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, encode_descriptor
+from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, encode_descriptor
 from lance_core.format.file_version import check_writable, resolve_version
 from lance_core.format.footer import Footer, encode_footer, encode_table
 from lance_core.format.type_support import check_writable_together
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from lance_core.encoding.values import Bytes
     from lance_core.file.blob_files import BlobPlaces
     from lance_core.file.field_writer import FieldWriter
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 8 << 20
 """Bytes of Arrow data that make a page of one top-level field."""
+
+_SMALL_BUFFER = 1 << 14
+"""Up to so many bytes a copy costs less than another call."""
+
+_PADDING = PAD_BYTE * PAGE_ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +174,24 @@ class DataFileWriter:
             self._collect(column, array)
         self._num_rows += batch.num_rows
 
+    def copy_pages(self, columns: Sequence[Iterable[tuple[Page, Sequence[Bytes]]]], num_rows: int) -> None:
+        """Add rows whose pages another file of this version has: they are copied as they are, column by column.
+
+        Args:
+            columns: For each field, all of which must be single leaves, its pages and their buffers.
+            num_rows: Rows in the pages of each field.
+
+        Raises:
+            CorruptDataError: A field has pages for more or fewer rows.
+        """
+        for column, pages in zip(self._columns, columns, strict=True):
+            self._flush(column)
+            assert isinstance(column.writer, FieldWriterV21)  # noqa: S101 for the type checker: callers have checked
+            found = column.writer.copy(pages, self._put)
+            if found != num_rows:
+                raise CorruptDataError(f"a column has pages for {found} rows, the others for {num_rows}")
+        self._num_rows += num_rows
+
     def abort(self) -> None:
         """Give up the file."""
         self._blobs.abort()
@@ -241,10 +266,12 @@ class DataFileWriter:
     def _put(self, data: bytes | Bytes) -> tuple[int, int]:
         """Write a buffer where one may begin; its position and size."""
         padding = -self._position % PAGE_ALIGNMENT
-        if padding:
-            self._write(PAD_BYTE * padding)
-        position = self._position
-        self._write(data if isinstance(data, bytes) else data.data)
+        position = self._position + padding
+        if len(data) <= _SMALL_BUFFER:
+            self._write(_PADDING[:padding] + (data if isinstance(data, bytes) else data.tobytes()))
+        else:
+            self._write(_PADDING[:padding])
+            self._write(data if isinstance(data, bytes) else data.data)
         return position, self._position - position
 
     def _write(self, data: bytes | memoryview) -> None:

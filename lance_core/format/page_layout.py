@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -22,6 +23,7 @@ from lance_core.format.encodings import Encoding, decode_encoding, encode_encodi
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_MANY_LAYOUTS = 64
 _TYPE_NAME = "lance.encodings21.PageLayout"
 
 
@@ -127,8 +129,9 @@ class ConstantLayout:
 PageLayout: TypeAlias = MiniBlockLayout | FullZipLayout | ConstantLayout
 
 
+@lru_cache(maxsize=_MANY_LAYOUTS)
 def encode_layout(layout: PageLayout) -> bytes:
-    """A layout as serialized ``Any``."""
+    """A layout as serialized ``Any``; the columns of a wide table have few different ones."""
     match layout:
         case MiniBlockLayout():
             message = pb.PageLayout(mini_block_layout=_encode_mini_block(layout))

@@ -10,6 +10,8 @@ values, and on few enough to stay in the cache.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +20,6 @@ from numpy.lib.stride_tricks import as_strided
 from lance_core.encoding.physical.memory import gather_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s
@@ -86,13 +86,15 @@ def unpack_into(words: npt.NDArray[Any], starts: Int64s, width: int, out: npt.ND
 def _unpack_at_once(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) -> None:
     """As `_unpack_rows`, all rows in each step."""
     bits, dtype = packed.dtype.itemsize * 8, packed.dtype
-    words, shifts, split = _places_of_rows(bits, width)
-    rows = packed[words]
-    np.right_shift(rows, shifts[:, None, None], out=rows)
-    rows[split] |= packed[words[split] + 1] << (dtype.type(bits) - shifts[split])[:, None, None]
+    places = _places_of_rows(bits, width)
+    rows = packed[places.words]
+    np.right_shift(rows, places.shifts, out=rows)
+    if len(places.split):
+        rows[places.split] |= packed[places.following] << places.rest
     np.bitwise_and(rows, dtype.type((1 << width) - 1), out=rows)
-    for ours, theirs in _groups_of_rows(rows, out):
-        theirs[...] = ours
+    spread = rows.transpose(1, 0, 2).reshape(-1, BLOCK)
+    # "clip" is what lets numpy write to `out` at once; no place is outside.
+    spread.take(_PLACES_OF_VALUES[bits], axis=1, out=out, mode="clip")
 
 
 def _unpack_rows(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) -> None:
@@ -154,6 +156,13 @@ def _rows_of_values(bits: int) -> Int64s:
     return rows
 
 
+def _values_of_rows(bits: int) -> Int64s:
+    """Shape (1024,): the values of a block in the order of rows."""
+    return np.concatenate([np.arange(BLOCK // bits, dtype=np.int64) + row_start(row) for row in range(bits)])
+
+
+_VALUES_OF_ROWS = {bits: _values_of_rows(bits) for bits in (8, 16, 32, 64)}
+_PLACES_OF_VALUES = {bits: np.argsort(order) for bits, order in _VALUES_OF_ROWS.items()}
 _ROWS_OF_VALUES = {bits: _rows_of_values(bits) for bits in (8, 16, 32, 64)}
 _LOW_BITS = {bits: np.array([(1 << n) - 1 for n in range(bits + 1)], f"<u{bits // 8}") for bits in (8, 16, 32, 64)}
 
@@ -233,39 +242,63 @@ def pack_into(blocks: npt.NDArray[Any], width: int, words: npt.NDArray[Any], sta
     windows = as_strided(words, (len(words) - lanes + 1, lanes), words.strides * 2)
     columns = np.arange(width)[:, None] * lanes
     if len(starts) <= _FEW_TO_PACK * words.dtype.itemsize:
-        windows[starts + columns] = _pack_at_once(blocks, width)
+        windows[starts + columns] = pack(blocks, width)
         return
     for low in range(0, len(starts), _BLOCKS_AT_ONCE):
         windows[starts[low : low + _BLOCKS_AT_ONCE] + columns] = _pack_rows(blocks[low : low + _BLOCKS_AT_ONCE], width)
 
 
-def _pack_at_once(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
-    """As `_pack_rows`, all rows in each step."""
+def pack(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
+    """Pack a few blocks, all rows in each step.
+
+    Args:
+        blocks: Shape (n, 1024), unsigned, all below ``2 ** width``.
+        width: Bits per packed value.
+
+    Returns:
+        Shape (width, n, lanes), same dtype.
+    """
     bits, dtype = blocks.dtype.itemsize * 8, blocks.dtype
-    words, shifts, split = _places_of_rows(bits, width)
-    rows = np.empty((bits, len(blocks), BLOCK // bits), dtype)
-    for ours, theirs in _groups_of_rows(rows, blocks):
-        ours[...] = theirs
-    packed = np.bitwise_or.reduceat(rows << shifts[:, None, None], words.searchsorted(np.arange(width)), axis=0)
-    packed[words[split] + 1] |= rows[split] >> (dtype.type(bits) - shifts[split])[:, None, None]
+    lanes = BLOCK // bits
+    if width == 0 or len(blocks) == 0:
+        return np.empty((width, len(blocks), lanes), dtype)
+    places = _places_of_rows(bits, width)
+    rows = blocks.take(_VALUES_OF_ROWS[bits], axis=1).reshape(len(blocks), bits, lanes).transpose(1, 0, 2)
+    packed = np.bitwise_or.reduceat(rows << places.shifts, places.firsts, axis=0)
+    if len(places.split):
+        packed[places.following] |= rows[places.split] >> places.rest
     return packed
 
 
-def _places_of_rows(bits: int, width: int) -> tuple[Int64s, npt.NDArray[Any], Int64s]:
-    """Word and shift at which the values of each row begin, and which rows reach into the next word."""
-    words, shifts = np.divmod(np.arange(bits) * width, bits)
-    return words, shifts.astype(f"<u{bits // 8}"), np.flatnonzero(shifts + width > bits)
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the values of each row begin in the words of a lane.
+
+    Attributes:
+        words: Shape (bits,): word of each row.
+        shifts: Shape (bits, 1, 1): bit in that word.
+        firsts: Shape (width,): first row of each word.
+        split: Rows that reach into the next word.
+        following: That word.
+        rest: Shape (split, 1, 1): how many of their bits are in the first word.
+    """
+
+    words: Int64s
+    shifts: npt.NDArray[Any]
+    firsts: Int64s
+    split: Int64s
+    following: Int64s
+    rest: npt.NDArray[Any]
 
 
-def _groups_of_rows(
-    rows: npt.NDArray[Any], blocks: npt.NDArray[Any]
-) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """The same values, eight rows at a time: shape (8, n, lanes) in rows and in blocks."""
-    _, num_blocks, lanes = rows.shape
-    spread = blocks.reshape(num_blocks, 8, BLOCK // 8).transpose(1, 0, 2)
-    for number, group in enumerate(rows.reshape(-1, 8, num_blocks, lanes)):
-        start = row_start(number * 8)
-        yield group, spread[:, :, start : start + lanes]
+@cache
+def _places_of_rows(bits: int, width: int) -> _Places:
+    """The places for words of 8, 16, 32 or 64 bits and values of 1 bit to as many."""
+    words, bit = np.divmod(np.arange(bits) * width, bits)
+    shifts = bit.astype(f"<u{bits // 8}")[:, None, None]
+    split = np.flatnonzero(bit + width > bits)
+    rest = shifts.dtype.type(bits) - shifts[split]
+    return _Places(words, shifts, words.searchsorted(np.arange(width)), split, words[split] + 1, rest)
 
 
 def _pack_rows(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:

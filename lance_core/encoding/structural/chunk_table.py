@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.repdef import max_visible_def
 from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_core.encoding.repdef import LevelArray, Mask
+    from lance_core.encoding.repdef import LevelArray, Levels, Mask
     from lance_core.encoding.values import Bytes, Int64s
 
 _LOG_BITS = 4
@@ -115,6 +116,23 @@ def encode_words(sizes: Int64s, counts: Int64s, *, is_large: bool) -> Bytes:
     logs = np.log2(counts).astype(np.int64)
     logs[-1:] = 0
     return (((sizes // _UNIT - 1) << _LOG_BITS) | logs).astype("<u4" if is_large else "<u2").view(np.uint8)
+
+
+def level_bounds(levels: Levels, counts: Int64s) -> Int64s:
+    """First level of each chunk, and the end: a chunk ends behind its last value, the last one takes the rest.
+
+    Args:
+        levels: Levels of a page.
+        counts: Values in each chunk.
+    """
+    bounds = starts_of(counts)
+    if levels.rep is None:
+        return bounds if levels.definition is not None else np.zeros_like(bounds)
+    if levels.definition is not None:
+        visible = np.flatnonzero(levels.definition <= max_visible_def(levels.layers))
+        bounds[1:] = visible[bounds[1:] - 1] + 1
+    bounds[-1] = len(levels.rep)
+    return bounds
 
 
 def encode_repetition_index(rep: LevelArray, bounds: Int64s, new_row: int) -> Bytes:

@@ -28,9 +28,9 @@ from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_p
 from lance_core.encoding.choose_dictionary import encode_dictionary
 from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.physical.memory import empty, gather_windows, starts_of
-from lance_core.encoding.repdef import Levels, max_rep, max_visible_def, merge_layers, pick_levels, widen
+from lance_core.encoding.repdef import Levels, max_rep, merge_layers, pick_levels, widen
 from lance_core.encoding.structural import blob
-from lance_core.encoding.structural.chunk_table import encode_repetition_index, encode_words
+from lance_core.encoding.structural.chunk_table import encode_repetition_index, encode_words, level_bounds
 from lance_core.encoding.structural.page import Decoded, EncodedPage
 from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues
 from lance_core.errors import CorruptDataError
@@ -337,7 +337,7 @@ def _encode_parts(
             encoding, chunks = encode_packed(values, packed_bits, options, max_values)
         else:
             encoding, chunks = encode_chunks(values, options, max_values=max_values)
-        bounds = _level_bounds(levels, chunks.counts)
+        bounds = level_bounds(levels, chunks.counts)
         rep = None if levels.rep is None else encode_level_chunks(levels.rep, bounds)
         definition = None if levels.definition is None else encode_level_chunks(levels.definition, bounds)
         level_chunks = [one[1] for one in (rep, definition) if one is not None]
@@ -368,18 +368,6 @@ def _chunk_sizes(level_chunks: list[Chunks], chunks: Chunks, options: PageOption
     for one in level_chunks:
         sizes += _pad8(one.sizes[0])
     return sizes + _pad8(chunks.sizes).sum(axis=0)
-
-
-def _level_bounds(levels: Levels, counts: Int64s) -> Int64s:
-    """First level of each chunk, and the end: a chunk ends behind its last value, the last one takes the rest."""
-    bounds = starts_of(counts)
-    if levels.rep is None:
-        return bounds if levels.definition is not None else np.zeros_like(bounds)
-    if levels.definition is not None:
-        visible = np.flatnonzero(levels.definition <= max_visible_def(levels.layers))
-        bounds[1:] = visible[bounds[1:] - 1] + 1
-    bounds[-1] = len(levels.rep)
-    return bounds
 
 
 def _assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks, options: PageOptions) -> Bytes:

@@ -1,0 +1,71 @@
+"""Pages of a few thousand values, which have a writer of their own: all sizes about the bounds of their chunks."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+SIZES = (1, 2, 99, 100, 1023, 1024, 1025, 2048, 3000, 4095, 4096, 4097)
+RNG = np.random.default_rng(9)
+
+WORDS = {
+    "u8": lambda n: pa.array(RNG.integers(0, 256, n).astype("u1")),
+    "narrow": lambda n: pa.array(RNG.integers(0, 9, n).astype("i2")),
+    "negative": lambda n: pa.array(RNG.integers(-9, 9, n)),
+    "wide": lambda n: pa.array(RNG.integers(0, 1 << 62, n)),
+    "widths": lambda n: pa.array((np.arange(n) // 1024 * 40 + RNG.integers(0, 2, n)) ** 5),
+    "zeros": lambda n: pa.array(np.where(np.arange(n) == n // 2, 7, 0)),
+    "float": lambda n: pa.array(RNG.random(n)),
+    "few": lambda n: pa.array(RNG.choice([0.5, 1.5, -0.0, np.nan], n)),
+    "bool": lambda n: pa.array(RNG.random(n) < 0.5),
+    "short": lambda n: pa.array([f"a{one}" for one in RNG.integers(0, 1 << 20, n).tolist()]),
+    "words": lambda n: pa.array([f"word {one}" for one in RNG.integers(0, 40, n).tolist()], pa.large_string()),
+    "empty": lambda n: pa.array([""] * (n - 1) + ["x"]),
+    "long": lambda n: pa.array(["y" * 300] * (n // 2) + ["z"] * (n - n // 2)),
+}
+
+
+def _lists(values):
+    """Lists of those values: some null, some empty, one large."""
+    n = len(values)
+    cuts = np.sort(RNG.integers(0, n + 1, n // 3 + 1))
+    bounds = np.concatenate([[0, 0], cuts, [n, n]]).astype(np.int32)
+    mask = np.append(RNG.random(len(bounds) - 1) < 0.2, False)
+    return pa.ListArray.from_arrays(pa.array(bounds, mask=mask), values)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", WORDS)
+def test_come_back(data_file, name, size, version):
+    values = WORDS[name](size)
+    holes = pc.if_else(pa.array(RNG.random(size) < 0.1), pa.scalar(None, values.type), values)
+    table = pa.table({"plain": values, "holes": holes})
+    data_file.write(table, version=version)
+    assert _same(data_file.read(), table)
+    lists = pa.table({"lists": _lists(holes)})
+    data_file.write(lists, version=version)
+    assert _same(data_file.read(), lists)
+    if len(lists) > 2:
+        assert _same(data_file.read(1, len(lists) - 1), lists.slice(1, len(lists) - 2))
+
+
+def _same(ours, theirs):
+    """Equal, NaN to NaN."""
+    return str(ours.to_pylist()) == str(theirs.to_pylist()) and ours.schema == theirs.schema
+
+
+def test_same_bytes_each_time(data_file):
+    table = pa.table({name: make(1000) for name, make in WORDS.items()})
+    data_file.write(table)
+    first = data_file.bytes()
+    data_file.write(table)
+    assert data_file.bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("narrow", 900), ("float", 8700), ("few", 900), ("words", 1900), ("bool", 600)]
+)
+def test_sizes(data_file, name, limit):
+    """Packed, flat, as a dictionary of few, as one of strings, as bits; the rest is metadata."""
+    assert data_file.write(pa.table({"c": WORDS[name](1000)})).size < limit
