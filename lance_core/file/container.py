@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
-from lance_core.format.file_metadata import decode_column, decode_descriptor
+from lance_core.format.file_metadata import decode_column, decode_descriptor, is_plain_column
 from lance_core.format.footer import FOOTER_SIZE, decode_footer, decode_table
 
 if TYPE_CHECKING:
@@ -58,6 +58,19 @@ class Container:
         for number, data in zip(missing, self._file.fetch(ranges), strict=True):
             self._pages[number] = decode_column(data.to_pybytes(), limit=limit)
         return self._pages
+
+    @property
+    def data_end(self) -> int:
+        """Position behind all page buffers."""
+        return self._footer.column_metadata_start
+
+    def is_plain(self, numbers: Collection[int]) -> bool:
+        """Whether the pages of some columns are all that there is to know of them; errors as in `pages`."""
+        if len(self._global_table) != 1:
+            return False
+        self.pages(numbers)  # refuses columns that are not there
+        ranges = [(start, start + size) for start, size in (self._column_table[number] for number in numbers)]
+        return all(is_plain_column(data.to_pybytes()) for data in self._file.fetch(ranges))
 
     def global_buffer(self, number: int) -> bytes:
         """The content of a global buffer.

@@ -14,13 +14,14 @@ from lance_core.format.page_layout import encode_layout
 from lance_core.format.type_support import check_writable_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.pages import RowsPage
+    from lance_core.encoding.values import Bytes
     from lance_core.file.blob_files import BlobFiles
     from lance_core.file.field_writer import Put
     from lance_core.format.schema import Field
@@ -72,6 +73,16 @@ class FieldWriterV21:
                 pages.append(Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout))
                 first_row += one.num_rows
         self._num_rows += len(array)
+
+    def copy(self, pages: Iterable[tuple[Page, Sequence[Bytes]]], put: Put) -> int:
+        """Take pages of other files as they are; the field must be one leaf. Returns the rows in them."""
+        first_row = self._num_rows
+        for page, buffers in pages:
+            placed = tuple(put(buffer) for buffer in buffers)
+            copied = Page(buffers=placed, num_rows=page.num_rows, first_row=self._num_rows, layout=page.layout)
+            self._pages[0].append(copied)
+            self._num_rows += page.num_rows
+        return self._num_rows - first_row
 
     def _encode(self, path: LeafPath, array: pa.Array, options: PageOptions, put: Put) -> Iterator[RowsPage]:
         if not path.leaf.is_blob:

@@ -110,6 +110,19 @@ def decode_column(data: bytes, *, limit: int) -> tuple[Page, ...]:
     return tuple(pages)
 
 
+def is_plain_column(data: bytes) -> bool:
+    """Whether all of a column is in its pages: it has neither buffers nor an encoding of its own.
+
+    Raises:
+        CorruptDataError: Not column metadata.
+    """
+    try:
+        message = file2_pb2.ColumnMetadata.FromString(data)
+    except DecodeError as error:
+        raise CorruptDataError(f"column metadata cannot be parsed: {error}") from error
+    return not message.buffer_offsets and message.encoding.direct.encoding == _COLUMN_ENCODING
+
+
 def encode_descriptor(schema: Schema, num_rows: int) -> bytes:
     """The FileDescriptor."""
     message = file_pb2.FileDescriptor(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
+from lance_core.maintenance.budget import DEFAULT_MEMORY, LEAST_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,10 @@ class CompactionOptions:
         max_source_rows: Live rows to rewrite at most.
         max_source_bytes: Bytes of data files to rewrite at most.
         excluded_fragment_ids: Fragments that stay as they are; nothing is merged across them.
+        compaction_mode: "reencode" decodes all rows; "try_binary_copy" copies pages as they are where files allow it;
+            "force_binary_copy" refuses what cannot be copied; None copies where pages are large enough to stay.
+        max_memory_bytes: Memory that rewriting may take, divided among tasks that run at the same time in one process;
+            roughly, as values of unusual size count late. Not in pylance.
     """
 
     target_rows_per_fragment: int = 1024 * 1024
@@ -47,6 +52,8 @@ class CompactionOptions:
     max_source_rows: int | None = None
     max_source_bytes: int | None = None
     excluded_fragment_ids: frozenset[int] = frozenset()
+    compaction_mode: str | None = None
+    max_memory_bytes: int = DEFAULT_MEMORY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +85,10 @@ def make_options(given: Mapping[str, object], config: Mapping[str, str]) -> Comp
     made = CompactionOptions(**options)  # type: ignore[arg-type]
     if made.target_rows_per_fragment < 1 or made.max_bytes_per_file < 1:
         raise InvalidInputError("target_rows_per_fragment and max_bytes_per_file must be at least 1")
+    if made.compaction_mode not in _MODES:
+        raise InvalidInputError(f"compaction_mode is one of {_MODES}, not {made.compaction_mode!r}")
+    if made.max_memory_bytes < LEAST_MEMORY:
+        raise InvalidInputError(f"max_memory_bytes must be at least {LEAST_MEMORY:,}, not {made.max_memory_bytes:,}")
     return made
 
 
@@ -98,7 +109,10 @@ _OPTION_TYPES: dict[str, type] = {
     "max_source_rows": int,
     "max_source_bytes": int,
     "excluded_fragment_ids": frozenset,
+    "compaction_mode": str,
+    "max_memory_bytes": int,
 }
+_MODES = (None, "reencode", "try_binary_copy", "force_binary_copy")
 
 
 def plan_compaction(manifest: Manifest, options: CompactionOptions) -> tuple[RewriteTask, ...]:

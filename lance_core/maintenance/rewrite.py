@@ -1,6 +1,7 @@
 """Carry out the rewriting of fragments: anywhere, one task at a time, then one commit for all.
 
-A task streams its live rows into new files, so memory does not grow with the fragments. Row ids and row versions of
+A task copies pages as they are where it can, else it streams its live rows into new files; either way memory does not
+grow with the fragments. Row ids and row versions of
 tables with stable row ids move along.
 """
 
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError
+from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
 from lance_core.format.operations import Rewrite, RewriteGroup
 from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.format.transaction import Transaction
+from lance_core.maintenance.budget import LEAST_MEMORY, make_budget
+from lance_core.maintenance.verbatim import MIN_PAGE_BYTES, can_copy, stage_copy
 from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
+    from lance_core.maintenance.budget import Budget
     from lance_core.maintenance.plan import CompactionOptions, RewriteTask
     from lance_core.store.base import Store
     from lance_core.table.scan_plan import ScanPlan
@@ -90,44 +94,90 @@ def sum_metrics(results: Sequence[RewriteResult]) -> RewriteMetrics:
     )
 
 
-def execute_task(snapshot: Snapshot, task: RewriteTask, options: CompactionOptions) -> RewriteResult:
+def execute_task(
+    snapshot: Snapshot,
+    task: RewriteTask,
+    options: CompactionOptions,
+    *,
+    new_uuid: Callable[[], bytes] = lambda: uuid.uuid4().bytes,
+) -> RewriteResult:
     """Write the live rows of a task's fragments into new files.
 
     Args:
         snapshot: The version the task was planned on.
         task: What to rewrite.
-        options: How large the new files shall be.
+        options: How large the new files shall be, and how much memory this may take.
+        new_uuid: 16 bytes for the name of a new file at each call, unlike all others.
 
     Raises:
         InvalidInputError: The task belongs to another version.
         CorruptDataError: A file is damaged; nothing is left behind.
+        UnsupportedError: Pages shall be copied, but cannot.
     """
     if snapshot.version != task.read_version:
         raise InvalidInputError(f"the task is for version {task.read_version}, not {snapshot.version}")
     manifest = snapshot.manifest
+    budget = make_budget(
+        options.max_memory_bytes,
+        num_columns=len(manifest.schema.fields),
+        fragments=task.fragments,
+        batch_size=options.batch_size,
+    )
     files = OpenFiles(snapshot.store)
     readers = [FragmentReader(files, fragment) for fragment in task.fragments]
+    new = _copied(snapshot, task, options, budget, new_uuid)
+    if new is None:
+        new = _reencoded(snapshot, task, readers, options=options, budget=budget, new_uuid=new_uuid)
+    if manifest.uses_stable_row_ids:
+        new = _with_lineage(readers, new)
+    return RewriteResult(read_version=task.read_version, original_fragments=task.fragments, new_fragments=new)
+
+
+def _copied(
+    snapshot: Snapshot, task: RewriteTask, options: CompactionOptions, budget: Budget, new_uuid: Callable[[], bytes]
+) -> tuple[Fragment, ...] | None:
+    """New fragments whose pages are those of the old ones; None if that is not possible or not wanted."""
+    mode, store = options.compaction_mode, snapshot.store
+    num_bytes = sum(file.file_size_bytes for one in task.fragments for file in one.files)
+    fits = _num_files(task, options) == 1 and num_bytes <= options.max_bytes_per_file
+    least = MIN_PAGE_BYTES if mode is None else 0
+    new: tuple[Fragment, ...] | None = None
+    if mode != "reencode" and fits and can_copy(snapshot.manifest, task.fragments, min_page_bytes=least):
+        new = stage_copy(store, snapshot.manifest, task.fragments, new_uuid=new_uuid, max_bytes=budget.copy_bytes)
+    if new is None and mode == "force_binary_copy":
+        raise UnsupportedError("these fragments cannot be copied page by page; nothing was written", path=store.uri)
+    return new
+
+
+def _reencoded(
+    snapshot: Snapshot,
+    task: RewriteTask,
+    readers: Sequence[FragmentReader],
+    *,
+    options: CompactionOptions,
+    budget: Budget,
+    new_uuid: Callable[[], bytes],
+) -> tuple[Fragment, ...]:
+    """New fragments with the live rows of the old ones."""
+    manifest = snapshot.manifest
     plan = plan_scan(
         manifest.schema,
         columns=None,
         filter=None,
-        batch_size=options.batch_size,
+        batch_size=budget.batch_size,
         with_row_id=False,
         with_row_address=False,
         blob_view=BlobView.VALUES,
     )
     with naming(snapshot.store):
-        new = stage_fragments(
+        return stage_fragments(
             snapshot.store,
             manifest.schema,
             _live_rows(readers, plan),
-            limits=_limits(task, options),
+            limits=replace(_limits(task, options), page_bytes=budget.page_bytes),
             data_storage_version=manifest.data_storage_version,
-            new_uuid=lambda: uuid.uuid4().bytes,
+            new_uuid=new_uuid,
         )
-    if manifest.uses_stable_row_ids:
-        new = _with_lineage(readers, new)
-    return RewriteResult(read_version=task.read_version, original_fragments=task.fragments, new_fragments=new)
 
 
 def commit_results(
@@ -172,10 +222,13 @@ def discard_results(store: Store, results: Sequence[RewriteResult]) -> None:
 
 
 def _limits(task: RewriteTask, options: CompactionOptions) -> FileLimits:
-    """A task makes one file, unless its rows fill several of the target size."""
-    rows = sum(fragment.num_rows for fragment in task.fragments)
-    num_files = max(rows // options.target_rows_per_fragment, 1)
+    rows, num_files = sum(fragment.num_rows for fragment in task.fragments), _num_files(task, options)
     return FileLimits(max_rows_per_file=max(-(-rows // num_files), 1), max_bytes_per_file=options.max_bytes_per_file)
+
+
+def _num_files(task: RewriteTask, options: CompactionOptions) -> int:
+    """A task makes one file, unless its rows fill several of the target size."""
+    return max(sum(fragment.num_rows for fragment in task.fragments) // options.target_rows_per_fragment, 1)
 
 
 def _live_rows(readers: Sequence[FragmentReader], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
@@ -253,7 +306,9 @@ def rewrite(
 def _execute_all(
     snapshot: Snapshot, tasks: Sequence[RewriteTask], options: CompactionOptions, num_threads: int
 ) -> list[RewriteResult]:
-    """Execute tasks; if one fails, the others' files are removed."""
+    """Execute tasks, which share the memory; if one fails, the others' files are removed."""
+    num_threads = min(num_threads, len(tasks), max(options.max_memory_bytes // LEAST_MEMORY, 1))
+    options = replace(options, max_memory_bytes=options.max_memory_bytes // num_threads)
     with ThreadPoolExecutor(max_workers=num_threads) as pool:
         futures = [pool.submit(execute_task, snapshot, task, options) for task in tasks]
         wait(futures, return_when=FIRST_EXCEPTION)

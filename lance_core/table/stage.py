@@ -38,10 +38,12 @@ class FileLimits:
     Attributes:
         max_rows_per_file: Rows, exact.
         max_bytes_per_file: Bytes, checked after each batch.
+        page_bytes: Bytes of Arrow data that make a page of one column; None for the writer's default.
     """
 
     max_rows_per_file: int
     max_bytes_per_file: int
+    page_bytes: int | None = None
 
 
 def stage_data(
@@ -125,12 +127,13 @@ def stage_fragments(
         InvalidInputError: Data that does not fit; all files of this call are removed again.
     """
     check_schema(fields, version=data_storage_version)
-    staging = _Staging(
+    staging = FileStaging(
         store=store,
         fields=fields,
         version=data_storage_version,
         new_uuid=new_uuid,
         external_blobs=external_blobs or ExternalBlobs(),
+        page_bytes=limits.page_bytes,
     )
     try:
         for batch in batches:
@@ -160,7 +163,7 @@ def _blob_files(store: Store, data_path: str) -> list[str]:
     return [f"{folder}/{name}" for name in store.names(folder)]
 
 
-def _pieces(batch: pa.RecordBatch, staging: _Staging, max_rows: int) -> Iterator[pa.RecordBatch]:
+def _pieces(batch: pa.RecordBatch, staging: FileStaging, max_rows: int) -> Iterator[pa.RecordBatch]:
     """Cut a batch where files end; ``staging`` moves on between the pieces."""
     start = 0
     while start < batch.num_rows:
@@ -170,36 +173,57 @@ def _pieces(batch: pa.RecordBatch, staging: _Staging, max_rows: int) -> Iterator
 
 
 @dataclass(slots=True, kw_only=True)
-class _Staging:
-    """The file being written, and the fragments that are done."""
+class FileStaging:
+    """The file being written, and the fragments that are done.
+
+    Attributes:
+        store: The dataset.
+        fields: Fields to write.
+        version: File version.
+        new_uuid: 16 new random bytes at each call.
+        external_blobs: Which external blobs are taken.
+        page_bytes: As in `FileLimits`.
+        fragments: One for each finished file.
+        num_rows: Rows in the file being written.
+    """
 
     store: Store
     fields: Schema
     version: str
     new_uuid: Callable[[], bytes]
-    external_blobs: ExternalBlobs
+    external_blobs: ExternalBlobs = field(default_factory=ExternalBlobs)
+    page_bytes: int | None = None
     fragments: list[Fragment] = field(default_factory=list["Fragment"])
     num_rows: int = 0
     _name: str = ""
     _writer: DataFileWriter | None = None
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def writer(self) -> DataFileWriter:
+        """The file being written; a new one if there is none."""
         writer = self._writer
         if writer is None:
             self._name = data_file_name(self.new_uuid())
             path = f"data/{self._name}"
             places = StagedBlobs(self.store, path, self.external_blobs)
             sink = self.store.writer(path)
-            writer = self._writer = DataFileWriter(sink, self.fields, version=self.version, blob_places=places)
-        writer.write(batch)
+            writer = self._writer = DataFileWriter(
+                sink, self.fields, version=self.version, blob_places=places, page_bytes=self.page_bytes
+            )
+        return writer
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows to the file being written."""
+        self.writer().write(batch)
         self.num_rows += batch.num_rows
 
     def is_full(self, limits: FileLimits) -> bool:
+        """Whether the next row belongs into another file."""
         if self._writer is None or self.num_rows >= limits.max_rows_per_file:
             return True
         return self._writer.bytes_written + self._writer.bytes_buffered >= limits.max_bytes_per_file
 
     def finish(self) -> None:
+        """Finish the file being written, if there is one."""
         if self._writer is None:
             return
         written = self._writer.finish()
@@ -215,6 +239,7 @@ class _Staging:
         self._writer, self.num_rows = None, 0
 
     def abort(self) -> None:
+        """Remove all files."""
         if self._writer is not None:
             with suppress(OSError):
                 self._writer.abort()

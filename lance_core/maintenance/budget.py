@@ -1,0 +1,64 @@
+"""How a rewriting keeps to its share of memory; pure.
+
+Three things take memory while rows stream from old files to a new one: what the scan has decoded, a batch, and the rows
+of each column that wait for their page to be full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lance_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.format.fragment import Fragment
+
+LEAST_MEMORY = 1 << 27
+"""The window of a scan does not become smaller than 64 MiB."""
+
+DEFAULT_MEMORY = 1 << 31
+_MOST_PAGE_BYTES = 8 << 20
+_LEAST_PAGE_BYTES = 1 << 16
+_MANY_ROWS = 1 << 13
+"""Where so many rows fit, the scan chooses the batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Sizes that keep one task within its memory.
+
+    Attributes:
+        page_bytes: Bytes of Arrow data that make a page of one column.
+        batch_size: Rows of a batch; None for the default.
+        copy_bytes: Bytes of files whose pages are copied together.
+    """
+
+    page_bytes: int
+    batch_size: int | None
+    copy_bytes: int
+
+
+def make_budget(max_bytes: int, *, num_columns: int, fragments: Sequence[Fragment], batch_size: int | None) -> Budget:
+    """Divide the memory of a task.
+
+    Args:
+        max_bytes: The memory.
+        num_columns: Columns of the table.
+        fragments: What is rewritten.
+        batch_size: Rows of a batch, if the caller asks for a number.
+
+    Raises:
+        InvalidInputError: Too little memory for anything.
+    """
+    if max_bytes < LEAST_MEMORY:
+        raise InvalidInputError(f"rewriting needs at least {LEAST_MEMORY:,} bytes of memory for each task")
+    page_bytes = min(max(max_bytes // 4 // max(num_columns, 1), _LEAST_PAGE_BYTES), _MOST_PAGE_BYTES)
+    stored = sum(file.file_size_bytes for one in fragments for file in one.files)
+    row_bytes = stored / max(sum(one.physical_rows for one in fragments), 1)
+    # Half of what a batch may take: values in files are packed more closely than in memory.
+    wide = int(max_bytes / 32 / row_bytes) if row_bytes else 0
+    rows = batch_size if batch_size is not None or wide >= _MANY_ROWS else max(wide, 1)
+    return Budget(page_bytes=page_bytes, batch_size=rows, copy_bytes=max_bytes // 4)
