@@ -30,7 +30,9 @@ from lance_dagster.maintenance import (
 )
 from lance_dagster.observe import build_observable_table
 from lance_dagster.resource import LanceResource
+from lance_dagster.sensors import build_table_sensor
 from lance_dagster.spark import SparkSessionResource
+from lance_dagster.table_checks import LanceChecks
 
 __version__ = _version("lance-dagster")
 
@@ -38,6 +40,7 @@ __all__ = [
     "CleanupPolicy",
     "CompactionPolicy",
     "DeletionPolicy",
+    "LanceChecks",
     "LanceIOManager",
     "LanceMaintenanceComponent",
     "LanceResource",
@@ -49,6 +52,7 @@ __all__ = [
     "build_maintenance_job",
     "build_maintenance_schedule",
     "build_observable_table",
+    "build_table_sensor",
     "lance_asset_metadata",
 ]
 

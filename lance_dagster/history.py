@@ -32,9 +32,14 @@ def data_version(dataset: lance_core.LanceDataset) -> int:
     last = dataset.version
     for version, transaction in _transactions(dataset):
         last = version
-        if transaction is None or type(transaction.operation).__name__ not in _SAME_DATA:
+        if changes_data(transaction):
             break
     return last
+
+
+def changes_data(transaction: lance_core.Transaction | None) -> bool:
+    """Whether a commit may have changed which rows there are; one that left no trace may."""
+    return transaction is None or type(transaction.operation).__name__ not in _SAME_DATA
 
 
 def _transactions(dataset: lance_core.LanceDataset) -> Iterator[tuple[int, lance_core.Transaction | None]]:

@@ -1,12 +1,15 @@
 """Checks of a table in one step, and tables that are only looked at."""
 
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
 import dagster as dg
 import pyarrow as pa
 import pytest
 
 import lance_core
 from lance_core.errors import InvalidInputError
-from lance_dagster import LanceIOManager, LanceResource, build_lance_checks, build_observable_table
+from lance_dagster import LanceChecks, LanceIOManager, LanceResource, build_lance_checks, build_observable_table
 
 
 @pytest.fixture
@@ -80,6 +83,81 @@ def test_all_checks_are_one_step(table, check):
 def test_no_check_is_refused():
     with pytest.raises(InvalidInputError):
         build_lance_checks("t")
+
+
+@pytest.mark.parametrize(
+    ("unique", "duplicates"),
+    [
+        (["id"], {"id": 0}),
+        (["name"], {"name": 1}),
+        (["id", "name"], {"id,name": 0}),
+        ([["id"], ["name"]], {"id": 0, "name": 1}),
+    ],
+)
+def test_unique(tables, check, unique, duplicates):
+    data = pa.table({"id": [1, 2, 3, 4, 5], "name": ["a", "a", None, None, "b"]})
+    lance_core.write_dataset(data, tables.uri("raw/t"))
+    found = check(unique=unique)["unique"]
+    assert found.passed is not any(duplicates.values())
+    assert {name: found.metadata[f"duplicates/{name}"].value for name in duplicates} == duplicates
+    if "name" in duplicates:
+        assert found.metadata["examples/name"].value == '[{"name": "a", "count_all": 2}]'
+
+
+@pytest.mark.parametrize("unique", ["id", ["id", ["name"]]])
+def test_wrong_keys_are_refused(unique):
+    with pytest.raises(InvalidInputError, match="unique"):
+        build_lance_checks("t", unique=unique)
+
+
+def test_schema_change(table, check):
+    assert check(schema_change=True)["schema_change"].passed
+    table.add_columns({"more": "id + 1"})
+    found = check(schema_change=True)["schema_change"]
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert found.metadata["extra"].value == ["more"]
+    table.update_config({"a": "b"})
+    assert not check(schema_change=True)["schema_change"].passed
+    table.delete("id = 1")
+    assert check(schema_change=True)["schema_change"].passed
+
+
+def test_freshness_is_of_the_data(table, check):
+    assert check(max_age=timedelta(hours=1))["freshness"].passed
+    later = datetime.now(UTC) + timedelta(hours=2)
+    table.update_config({"a": "b"})
+    (late,) = LanceChecks(max_age=timedelta(hours=1)).evaluate(table, dg.AssetKey("t"), now=later)
+    assert not late.passed
+    assert late.severity is dg.AssetCheckSeverity.WARN
+    assert 7200 <= late.metadata["lance/age_seconds"].value < 7300
+
+
+@pytest.mark.parametrize("level", ["quick", "full"])
+def test_integrity(table, check, level):
+    assert check(integrity=level)["integrity"].passed
+    (path,) = Path(table.uri, "data").iterdir()
+    path.write_bytes(path.read_bytes()[:-1])
+    found = check(integrity=level)["integrity"]
+    assert not found.passed
+    assert found.severity is dg.AssetCheckSeverity.ERROR
+    assert path.name in found.metadata["lance/first_problems"].value
+
+
+def test_an_asset_that_writes_its_table_checks_it_itself(table, root, instance):
+    key = dg.AssetKey(["raw", "t"])
+    checks = LanceChecks(min_rows=3, not_null=["name"])
+
+    @dg.asset(key=key, check_specs=checks.specs(key, blocking=True))
+    def corrected(lance: LanceResource):
+        dataset = lance.dataset(key)
+        dataset.delete("id = 1")
+        return dg.MaterializeResult(check_results=checks.evaluate(dataset, key))
+
+    resources = {"lance": LanceResource(root=root)}
+    result = dg.materialize([corrected], instance=instance, resources=resources, raise_on_error=False)
+    found = {one.check_name: (one.passed, one.blocking) for one in result.get_asset_check_evaluations()}
+    assert found == {"row_count": (True, True), "not_null": (False, True)}
+    assert table.latest_version == 2
 
 
 def observed(root, instance):

@@ -1,0 +1,243 @@
+"""What a sound table looks like, and whether one does: rules as a value, evaluated on a dataset."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import dagster as dg
+import pyarrow.compute as pc
+
+from lance_core.errors import InvalidInputError, VersionNotFoundError
+from lance_dagster.history import data_version
+from lance_dagster.metadata import table_numbers
+from lance_dagster.predicate import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import timedelta
+
+    import lance_core
+
+Found = tuple[bool, dict[str, Any]]
+_ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanceChecks:
+    """Rules for a table; each that is given is a check of its own.
+
+    Args:
+        min_rows: Fewest rows allowed in the whole table (check ``row_count``).
+        max_rows: Most rows allowed (``row_count``).
+        columns: Column name -> Arrow type text (``"int64"``, ``"timestamp[us, tz=UTC]"``); extra columns fail, too
+            (``column_schema``).
+        schema_change: Whether to warn when the last change of data came with other columns than the version before
+            (``schema_change``).
+        not_null: Columns without nulls (``not_null``).
+        unique: Columns that together have no value twice, or several such lists; rows with a null among them are not
+            looked at. The columns are read into memory (``unique``).
+        max_age: Age of the last change of data above which to warn (``freshness``). For assets that Dagster itself
+            materializes, a ``dg.FreshnessPolicy`` on the asset does this without a run.
+        max_deleted_fraction: Most deleted rows that may still be in the files (0 .. 1); a warning
+            (``deleted_fraction``).
+        integrity: Whether all files are there and fit together: ``quick`` by their sizes and the manifests of all
+            versions, ``full`` also reads every value (``integrity``).
+    """
+
+    min_rows: int | None = None
+    max_rows: int | None = None
+    columns: Mapping[str, str] | None = None
+    schema_change: bool = False
+    not_null: Sequence[str] = ()
+    unique: Sequence[str] | Sequence[Sequence[str]] = ()
+    max_age: timedelta | None = None
+    max_deleted_fraction: float | None = None
+    integrity: Literal["quick", "full"] | None = None
+    _checks: Mapping[str, _Check] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        checks = dict(_given(self))
+        if not checks:
+            raise InvalidInputError("No check was asked for: give at least one rule.")
+        object.__setattr__(self, "_checks", checks)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The checks there are."""
+        return tuple(self._checks)
+
+    def specs(self, asset: dg.AssetKey, *, blocking: bool = False) -> list[dg.AssetCheckSpec]:
+        """Declarations, for ``@dg.asset(check_specs=...)`` and the like; a warning never blocks."""
+        return [
+            dg.AssetCheckSpec(name, asset=asset, description=check.text, blocking=blocking and check.severity is _ERROR)
+            for name, check in self._checks.items()
+        ]
+
+    def evaluate(
+        self, dataset: lance_core.LanceDataset, asset: dg.AssetKey, *, now: datetime | None = None
+    ) -> list[dg.AssetCheckResult]:
+        """Look at one version of a table.
+
+        In an asset that writes its table itself this is the inline variant: its results go into
+        ``dg.MaterializeResult(check_results=...)``, and ``specs`` into the asset's ``check_specs``.
+
+        Args:
+            dataset: The table.
+            asset: Whose table it is.
+            now: The time, with zone, that ages are counted to; the current time if not given.
+        """
+        return [
+            self._result(name, check, dataset, asset, now or datetime.now(UTC)) for name, check in self._checks.items()
+        ]
+
+    def _result(
+        self, name: str, check: _Check, dataset: lance_core.LanceDataset, asset: dg.AssetKey, now: datetime, /
+    ) -> dg.AssetCheckResult:
+        passed, metadata = check.run(dataset, now)
+        return dg.AssetCheckResult(
+            asset_key=asset,
+            check_name=name,
+            passed=passed,
+            severity=check.severity,
+            metadata={**metadata, "lance/version": dataset.version},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Check:
+    """One check.
+
+    Args:
+        text: What it asks for.
+        run: Whether a dataset is as it should be at a time, and what to tell.
+        severity: Of a failure.
+    """
+
+    text: str
+    run: Callable[[lance_core.LanceDataset, datetime], Found]
+    severity: dg.AssetCheckSeverity = _ERROR
+
+
+def _given(rules: LanceChecks) -> Iterator[tuple[str, _Check]]:
+    """The checks asked for, by name, cheap ones first."""
+    low, high, columns, names = rules.min_rows, rules.max_rows, rules.columns, tuple(rules.not_null)
+    keys, age, fraction, level = _keys(rules.unique), rules.max_age, rules.max_deleted_fraction, rules.integrity
+    if low is not None or high is not None:
+        text = f"Between {low or 0} and {'any number of' if high is None else high} rows."
+        yield "row_count", _Check(text=text, run=lambda dataset, _: _row_count(dataset, low, high))
+    if columns is not None:
+        text = f"The columns are {', '.join(columns)}."
+        yield "column_schema", _Check(text=text, run=lambda dataset, _: _column_schema(dataset, columns))
+    if rules.schema_change:
+        text = "The last change of data left the columns as they were."
+        yield "schema_change", _Check(text=text, run=lambda dataset, _: _schema_change(dataset), severity=_WARN)
+    if names:
+        text = f"No nulls in {', '.join(names)}."
+        yield "not_null", _Check(text=text, run=lambda dataset, _: _not_null(dataset, names))
+    if keys:
+        text = f"No value twice in {'; '.join(', '.join(key) for key in keys)}."
+        yield "unique", _Check(text=text, run=lambda dataset, _: _unique(dataset, keys))
+    if age is not None:
+        text = f"The data changed in the last {age}."
+        yield "freshness", _Check(text=text, run=lambda dataset, now: _fresh(dataset, age, now), severity=_WARN)
+    if fraction is not None:
+        text = f"At most {fraction:.0%} of the rows in the files are deleted."
+        yield (
+            "deleted_fraction",
+            _Check(text=text, run=lambda dataset, _: _deleted_fraction(dataset, fraction), severity=_WARN),
+        )
+    if level is not None:
+        text = f"All files are there and fit together ({level})."
+        yield "integrity", _Check(text=text, run=lambda dataset, _: _integrity(dataset, level))
+
+
+def _keys(unique: Sequence[str] | Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Keys of one or more columns, from one list of columns or several."""
+    if isinstance(unique, str):
+        msg = f"`unique` is a list of columns or of such lists; found {unique!r}."
+        raise InvalidInputError(msg)
+    single = tuple(one for one in unique if isinstance(one, str))
+    several = tuple(tuple(one) for one in unique if not isinstance(one, str))
+    if single and several:
+        raise InvalidInputError("`unique` is a list of columns, or a list of lists of columns, not both.")
+    return (single,) if single else several
+
+
+def _row_count(dataset: lance_core.LanceDataset, low: int | None, high: int | None) -> Found:
+    count = dataset.count_rows()
+    passed = (low is None or count >= low) and (high is None or count <= high)
+    return passed, {"dagster/row_count": count}
+
+
+def _column_schema(dataset: lance_core.LanceDataset, columns: Mapping[str, str]) -> Found:
+    return _compared(columns, {column.name: str(column.type) for column in dataset.schema})
+
+
+def _compared(wanted: Mapping[str, str], found: Mapping[str, str]) -> Found:
+    missing = sorted(wanted.keys() - found.keys())
+    extra = sorted(found.keys() - wanted.keys())
+    others = sorted(
+        f"{name}: {found[name]} instead of {kind}" for name, kind in wanted.items() if found.get(name, kind) != kind
+    )
+    return not (missing or extra or others), {"missing": missing, "extra": extra, "other_types": others}
+
+
+def _schema_change(dataset: lance_core.LanceDataset) -> Found:
+    try:
+        before = dataset.checkout_version(data_version(dataset) - 1)
+    except (VersionNotFoundError, InvalidInputError):
+        return True, {"lance/reason": "there is no version before the last change"}
+    columns = {column.name: str(column.type) for column in before.schema}
+    passed, differences = _compared(columns, {column.name: str(column.type) for column in dataset.schema})
+    return passed, {**differences, "lance/version_before": before.version}
+
+
+def _not_null(dataset: lance_core.LanceDataset, names: Sequence[str]) -> Found:
+    nulls = {name: dataset.count_rows(filter=f"{quote(name)} IS NULL") for name in names}
+    return not any(nulls.values()), {f"nulls/{name}": count for name, count in nulls.items()}
+
+
+def _unique(dataset: lance_core.LanceDataset, keys: Sequence[Sequence[str]]) -> Found:
+    metadata: dict[str, Any] = {}
+    for key in keys:
+        present = " AND ".join(f"{quote(name)} IS NOT NULL" for name in key)
+        rows = dataset.to_table(columns=list(key), filter=present)
+        counted = rows.group_by(list(key)).aggregate([([], "count_all")])
+        repeated = counted.filter(pc.field("count_all") > 1)
+        name = ",".join(key)
+        metadata[f"duplicates/{name}"] = rows.num_rows - counted.num_rows
+        if repeated.num_rows:
+            metadata[f"examples/{name}"] = json.dumps(repeated.slice(0, _SHOWN).to_pylist(), default=str)
+    return not any(value for name, value in metadata.items() if name.startswith("duplicates/")), metadata
+
+
+def _fresh(dataset: lance_core.LanceDataset, limit: timedelta, now: datetime) -> Found:
+    changed = dataset.checkout_version(data_version(dataset)).get_version()["timestamp"]
+    metadata = {
+        "lance/changed_at": dg.MetadataValue.timestamp(changed),
+        "lance/age_seconds": round((now - changed).total_seconds(), 3),
+    }
+    return now - changed <= limit, metadata
+
+
+def _deleted_fraction(dataset: lance_core.LanceDataset, limit: float) -> Found:
+    fraction = table_numbers(dataset)["lance/deleted_fraction"]
+    return fraction <= limit, {"lance/deleted_fraction": fraction}
+
+
+def _integrity(dataset: lance_core.LanceDataset, level: str) -> Found:
+    report = dataset.verify(level=level)
+    metadata: dict[str, Any] = {
+        "lance/problems": report.num_problems,
+        "lance/versions_checked": report.num_versions,
+        "lance/files_checked": report.num_files,
+        "lance/orphans": report.num_orphans,
+    }
+    if report.problems:
+        lines = [f"- {problem}" for problem in report.problems[:_SHOWN]]
+        metadata["lance/first_problems"] = dg.MetadataValue.md("\n".join(lines))
+    return report.is_ok, metadata
