@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.jsonb import decode_text, encode_text
+from lance_core.encoding.jsonb import encode_text
+from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.encoding.physical.memory import gather, starts_of
 from lance_core.encoding.physical.packed_struct import split_rows
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
@@ -199,8 +200,8 @@ def json_to_binary(array: pa.Array) -> pa.Array:
 
 
 def binary_to_json(array: pa.Array) -> pa.Array:
-    """JSON as text, from what is stored; errors as in `lance_core.encoding.jsonb.decode_text`."""
-    return pa.array([None if data is None else decode_text(data) for data in array.to_pylist()], pa.string())
+    """JSON as text, from what is stored; errors as in `lance_core.encoding.jsonb_arrays.decode_texts`."""
+    return decode_texts(array)
 
 
 def _widths(kind: pa.StructType) -> list[int]:

@@ -23,21 +23,27 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, cast
 
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 _SCALAR, _OBJECT, _ARRAY = 1, 2, 4
 _NULL, _STRING, _NUMBER, _FALSE, _TRUE, _CONTAINER = range(6)
 _KIND_SHIFT, _TYPE_SHIFT = 29, 28
 _COUNT_MASK, _SIZE_MASK = (1 << 29) - 1, (1 << 28) - 1
-_MAX_DEPTH = 200
+MAX_DEPTH = 200
 _MAX_INT64, _MAX_UINT64 = 2**63, 2**64
 _INTEGERS = {1: "b", 2: "h", 4: "i", 8: "q"}
 _OFFSET_FLAG = 1 << 31
+_WORD_BYTES = [next(size for size in (1, 2, 4, 8) if bits <= 8 * size) for bits in range(65)]
+"""Bytes of the smallest word that has so many bits."""
+
+_FLOAT = struct.Struct(">Bd")
+_KEY = itemgetter(0)
 
 
 def encode_text(text: str) -> bytes:
@@ -47,8 +53,11 @@ def encode_text(text: str) -> bytes:
         InvalidInputError: Not JSON, an object with a key twice, more nesting or longer strings than can be kept.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
-        return _encode(value, 0)
+        value = _DECODER.decode(text)
+        if isinstance(value, (dict, list)):
+            return _encode(cast("Any", value), 0)
+        entry, data = _element(value)
+        return struct.pack(">II", _SCALAR << _KIND_SHIFT, entry << _TYPE_SHIFT | _checked(len(data))) + data
     except (ValueError, RecursionError) as error:
         shown = text if len(text) <= 40 else f"{text[:40]}..."
         raise InvalidInputError(f"{shown!r} is no JSON: {error}") from error
@@ -65,49 +74,63 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)
+
+
 def _encode(value: Any, depth: int) -> bytes:
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"nested more than {_MAX_DEPTH} deep")
+    """An array or object."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    words: list[int] = []
+    parts: list[bytes] = []
     if isinstance(value, dict):
-        keys = sorted(value)
-        parts = [*map(_element, keys), *(_element(value[key], depth) for key in keys)]
-        return _join(_OBJECT, len(keys), parts)
-    if isinstance(value, list):
-        return _join(_ARRAY, len(value), [_element(one, depth) for one in value])
-    return _join(_SCALAR, 0, [_element(value)])
+        pairs = sorted(cast("dict[str, Any]", value).items(), key=_KEY)
+        head = _OBJECT << _KIND_SHIFT | len(pairs)
+        for key, _ in pairs:
+            data = key.encode()
+            words.append(_STRING << _TYPE_SHIFT | _checked(len(data)))
+            parts.append(data)
+        values = [one for _, one in pairs]
+    else:
+        head, values = _ARRAY << _KIND_SHIFT | len(value), value
+    for one in values:
+        entry, data = _element(one, depth)
+        words.append(entry << _TYPE_SHIFT | _checked(len(data)))
+        parts.append(data)
+    return struct.pack(f">{1 + len(words)}I", head, *words) + b"".join(parts)
 
 
-def _join(kind: int, count: int, parts: Iterable[tuple[int, bytes]]) -> bytes:
-    elements = list(parts)
-    if any(len(data) > _SIZE_MASK for _, data in elements):
+def _checked(size: int) -> int:
+    if size > _SIZE_MASK:
         raise ValueError("a string or an object of more than 256 MiB")
-    words = [kind << _KIND_SHIFT | count, *(entry << _TYPE_SHIFT | len(data) for entry, data in elements)]
-    return struct.pack(f">{len(words)}I", *words) + b"".join(data for _, data in elements)
+    return size
 
 
 def _element(value: Any, depth: int = 0) -> tuple[int, bytes]:
+    """Type and data of an element; the most frequent types first."""
+    kind: type[Any] = type(value)
+    if kind is str:
+        return _STRING, value.encode()
+    if kind is float or kind is int:
+        return _NUMBER, _number(value)
     if value is None:
         return _NULL, b""
-    if isinstance(value, bool):
+    if kind is bool:
         return (_TRUE if value else _FALSE), b""
-    if isinstance(value, str):
-        return _STRING, value.encode("utf-8")
-    if isinstance(value, (int, float)):
-        return _NUMBER, _number(value)
     return _CONTAINER, _encode(value, depth + 1)
 
 
 def _number(value: float) -> bytes:
     if isinstance(value, int) and -_MAX_INT64 <= value < _MAX_UINT64:
-        if value == 0:
-            return b"\x00"
-        bits = (~value if value < 0 else value).bit_length() + (value < 0)
-        code = next(code for size, code in _INTEGERS.items() if bits <= 8 * size)
-        return struct.pack(f">B{code}", 0x40, value) if value < 0 else struct.pack(f">B{code.upper()}", 0x50, value)
+        if value > 0:
+            return b"\x50" + value.to_bytes(_WORD_BYTES[value.bit_length()], "big")
+        if value < 0:
+            return b"\x40" + value.to_bytes(_WORD_BYTES[(~value).bit_length() + 1], "big", signed=True)
+        return b"\x00"
     number = float(value)
     if number in (float("inf"), float("-inf")):
         return b"\x20" if number > 0 else b"\x30"
-    return struct.pack(">Bd", 0x60, number)
+    return _FLOAT.pack(0x60, number)
 
 
 def decode_text(data: bytes) -> str:
@@ -124,8 +147,8 @@ def decode_text(data: bytes) -> str:
 
 
 def _decode(data: memoryview, depth: int) -> str:
-    if depth > _MAX_DEPTH:
-        raise CorruptDataError(f"a JSON value is nested more than {_MAX_DEPTH} deep")
+    if depth > MAX_DEPTH:
+        raise CorruptDataError(f"a JSON value is nested more than {MAX_DEPTH} deep")
     (header,) = struct.unpack_from(">I", data)
     kind, count = header >> _KIND_SHIFT, header & _COUNT_MASK
     num_entries = {_SCALAR: 1, _ARRAY: count, _OBJECT: 2 * count}.get(kind)
@@ -179,11 +202,11 @@ def _decode_number(data: memoryview) -> str:
         code = _INTEGERS[size] if kind == 0x40 else _INTEGERS[size].upper()
         return str(struct.unpack_from(f">{code}", data, 1)[0])
     if kind == 0x60 and size == 8:
-        return _float_text(struct.unpack_from(">d", data, 1)[0])
+        return float_text(struct.unpack_from(">d", data, 1)[0])
     raise UnsupportedError(f"JSON values with numbers of kind {kind:#04x} are not supported")
 
 
-def _float_text(value: float) -> str:
+def float_text(value: float) -> str:
     """The shortest text, with exponents as pylance writes them."""
     if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 - not a number
         return "null"
