@@ -16,15 +16,16 @@ from lance_core.maintenance.plan import CompactionOptions, RewriteTask, make_opt
 from lance_core.maintenance.plan import plan_materialization as plan_materialization_tasks
 from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
 from lance_core.maintenance.rewrite import RewriteResult as InnerResult
-from lance_core.maintenance.rewrite import commit_results, execute_task, sum_metrics
+from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks, sum_metrics
 from lance_core.table.redo import commit_options, commit_work
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lance_core.dataset import LanceDataset
 
 _MAX_DEFAULT_THREADS = 4
+_AUTO_CLEANUP = "lance.auto_cleanup"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +42,19 @@ class CompactionTask:
     fragments: tuple[FragmentMetadata, ...]
     options: CompactionOptions
 
-    def execute(self, dataset: LanceDataset) -> RewriteResult:
+    def execute(self, dataset: LanceDataset, *, new_uuid: Callable[[], bytes] | None = None) -> RewriteResult:
         """Write the new files; nobody sees them before `Compaction.commit`. Works in any process.
 
         Args:
             dataset: The dataset, at any version.
+            new_uuid: 16 bytes for the name of a new file at each call, unlike all others; random if None. Not in
+                pylance.
         """
         if dataset.version != self.read_version:
             dataset = dataset.checkout_version(self.read_version)
         task = RewriteTask(read_version=self.read_version, fragments=tuple(map(from_metadata, self.fragments)))
-        return _public(execute_task(dataset.snapshot, task, self.options))
+        chosen = {} if new_uuid is None else {"new_uuid": new_uuid}
+        return _public(execute_task(dataset.snapshot, task, self.options, **chosen))
 
     def json(self) -> str:
         """The task as JSON."""
@@ -145,6 +149,30 @@ class Compaction:
         return _plan(dataset, tasks, chosen)
 
     @staticmethod
+    def run(
+        dataset: LanceDataset, plan: CompactionPlan, *, num_threads: int | None = None
+    ) -> tuple[RewriteResult, ...]:
+        """Execute all tasks of a plan here; `commit` publishes what they made. Not in pylance.
+
+        If a task fails or the caller is interrupted, the files of all tasks are removed.
+
+        Args:
+            dataset: The dataset, at any version.
+            plan: The plan.
+            num_threads: Tasks executed at the same time; they share the memory.
+        """
+        if not plan.tasks:
+            return ()
+        if dataset.version != plan.read_version:
+            dataset = dataset.checkout_version(plan.read_version)
+        tasks = [
+            RewriteTask(read_version=one.read_version, fragments=tuple(map(from_metadata, one.fragments)))
+            for one in plan.tasks
+        ]
+        threads = _threads(num_threads)
+        return tuple(map(_public, execute_tasks(dataset.snapshot, tasks, plan.tasks[0].options, num_threads=threads)))
+
+    @staticmethod
     def commit(
         dataset: LanceDataset,
         rewrites: Sequence[RewriteResult],
@@ -195,7 +223,7 @@ class DatasetOptimizer:
             transaction_properties: Text for the history.
             **options: target_rows_per_fragment, max_bytes_per_file, materialize_deletions,
                 materialize_deletions_threshold, batch_size, max_source_fragments, max_source_rows, max_source_bytes,
-                excluded_fragment_ids; see `CompactionOptions`.
+                excluded_fragment_ids, compaction_mode, max_memory_bytes; see `CompactionOptions`.
 
         Raises:
             CommitConflictError: Other commits touched the fragments each time.
@@ -239,6 +267,23 @@ class DatasetOptimizer:
         )
         dataset.snapshot = snapshot
         return metrics
+
+    def enable_auto_cleanup(self, auto_cleanup_config: Mapping[str, int]) -> None:
+        """Let commits of pylance clean up; the dataset object moves to the new version.
+
+        Commits of lance_core do not: `LanceDataset.cleanup_old_versions` does when it is called. With a tagged version
+        that is old enough, clean-up of pylance 14.0.2 fails each time and removes nothing.
+
+        Args:
+            auto_cleanup_config: ``interval``: after how many versions; ``older_than_seconds``: what is removed.
+        """
+        interval, older_than = auto_cleanup_config["interval"], auto_cleanup_config["older_than_seconds"]
+        values = {f"{_AUTO_CLEANUP}.interval": str(interval), f"{_AUTO_CLEANUP}.older_than": f"{older_than}s"}
+        self._dataset.update_config(values)
+
+    def disable_auto_cleanup(self) -> None:
+        """Let commits of pylance no longer clean up; the dataset object moves to the new version."""
+        self._dataset.delete_config_keys([f"{_AUTO_CLEANUP}.interval", f"{_AUTO_CLEANUP}.older_than"])
 
     def optimize_indices(
         self, *, index_names: Sequence[str] | None = None, conflict_retries: int = DEFAULT_CONFLICT_RETRIES

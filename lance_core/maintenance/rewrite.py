@@ -293,7 +293,7 @@ def rewrite(
         tasks = plan(snapshot.manifest)
         if not tasks:
             return snapshot, RewriteMetrics()
-        results = _execute_all(snapshot, tasks, options, num_threads)
+        results = execute_tasks(snapshot, tasks, options, num_threads=num_threads)
         try:
             return commit_results(store, results, properties=properties), sum_metrics(results)
         except CommitConflictError as error:
@@ -303,21 +303,40 @@ def rewrite(
         snapshot = open_snapshot(store)
 
 
-def _execute_all(
-    snapshot: Snapshot, tasks: Sequence[RewriteTask], options: CompactionOptions, num_threads: int
+def execute_tasks(
+    snapshot: Snapshot, tasks: Sequence[RewriteTask], options: CompactionOptions, *, num_threads: int
 ) -> list[RewriteResult]:
-    """Execute tasks, which share the memory; if one fails, the others' files are removed."""
+    """Execute tasks, which share the memory; if one fails or we are interrupted, the files of all are removed."""
     num_threads = min(num_threads, len(tasks), max(options.max_memory_bytes // LEAST_MEMORY, 1))
+    if num_threads <= 1:
+        return _execute_in_turn(snapshot, tasks, options)
     options = replace(options, max_memory_bytes=options.max_memory_bytes // num_threads)
     with ThreadPoolExecutor(max_workers=num_threads) as pool:
         futures = [pool.submit(execute_task, snapshot, task, options) for task in tasks]
-        wait(futures, return_when=FIRST_EXCEPTION)
-        for future in futures:
-            future.cancel()
-    done = [one for one in futures if not one.cancelled()]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            for future in futures:
+                future.cancel()
+            wait(futures)
+            done = [one for one in futures if not one.cancelled()]
+            results = [one.result() for one in done if one.exception() is None]
+            if len(results) < len(tasks):
+                discard_results(snapshot.store, results)
     failed = next((one.exception() for one in done if one.exception() is not None), None)
-    results = [one.result() for one in done if one.exception() is None]
     if failed is not None:
-        discard_results(snapshot.store, results)
         raise failed
+    return results
+
+
+def _execute_in_turn(
+    snapshot: Snapshot, tasks: Sequence[RewriteTask], options: CompactionOptions
+) -> list[RewriteResult]:
+    results: list[RewriteResult] = []
+    try:
+        for task in tasks:
+            results.append(execute_task(snapshot, task, options))  # noqa: PERF401 what is done must be known
+    except BaseException:
+        discard_results(snapshot.store, results)
+        raise
     return results

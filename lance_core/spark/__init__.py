@@ -5,8 +5,9 @@ tell more than Spark's own functions.
 """
 
 from lance_core.spark.columns import add_columns_lance
-from lance_core.spark.distribute import compact_lance, run_tasks
+from lance_core.spark.distribute import compact_lance, execute_compaction_plan, run_tasks
 from lance_core.spark.java import ensure_java
+from lance_core.spark.merge import LanceMergeBuilder, merge_lance
 from lance_core.spark.modification import ChangeOptions
 from lance_core.spark.modify import create_zone_map_lance, delete_lance, update_lance
 from lance_core.spark.read import read_lance, read_lance_changes
@@ -17,11 +18,14 @@ from lance_core.spark.write import write_lance
 __all__ = [
     "ChangeOptions",
     "CommitResult",
+    "LanceMergeBuilder",
     "add_columns_lance",
     "compact_lance",
     "create_zone_map_lance",
     "delete_lance",
     "ensure_java",
+    "execute_compaction_plan",
+    "merge_lance",
     "read_lance",
     "read_lance_changes",
     "recommended_conf",

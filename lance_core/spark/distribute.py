@@ -14,8 +14,11 @@ from pyspark import cloudpickle
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
 
+from lance_core.arguments import DEFAULT_CONFLICT_RETRIES
 from lance_core.dataset import dataset as open_dataset
-from lance_core.optimize import Compaction, CompactionTask, RewriteResult
+from lance_core.errors import CommitConflictError
+from lance_core.optimize import Compaction
+from lance_core.spark.rewrite_tasks import execute_plan
 from lance_core.spark.session import register
 from lance_core.store.open import open_store
 
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lance_core.optimize import CompactionMetrics
+    from lance_core.dataset import LanceDataset
+    from lance_core.optimize import CompactionMetrics, CompactionPlan, RewriteResult
 
 
 def compact_lance(
@@ -32,6 +36,7 @@ def compact_lance(
     uri: str,
     *,
     only_deletions: bool = False,
+    conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
     transaction_properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     **options: Any,
@@ -42,6 +47,7 @@ def compact_lance(
         spark: The session.
         uri: Address of the dataset.
         only_deletions: Only rewrite fragments that have deleted rows.
+        conflict_retries: How often to plan anew when another commit touched the fragments.
         transaction_properties: Text for the history.
         storage_options: Options of the store.
         **options: As for ``LanceDataset.optimize.compact_files``.
@@ -50,21 +56,42 @@ def compact_lance(
         What was done; with nothing to do no version is made.
 
     Raises:
-        CommitConflictError: Another commit touched one of the fragments meanwhile; nothing was changed.
+        CommitConflictError: Other commits touched the fragments each time; nothing was changed.
     """
     register(spark)
-    dataset = open_dataset(open_store(uri).uri, storage_options=dict(storage_options or {}))
-    plan = Compaction.plan_materialization if only_deletions else Compaction.plan
-    tasks = [task.json() for task in plan(dataset, options).tasks]
-    execute = partial(_execute, dataset.uri, dict(storage_options or {}))
-    results = [RewriteResult.from_json(text) for text in run_tasks(spark, execute, tasks)]
-    return Compaction.commit(dataset, results, transaction_properties=transaction_properties)
+    make_plan = Compaction.plan_materialization if only_deletions else Compaction.plan
+    retries_left = conflict_retries
+    while True:
+        dataset = open_dataset(open_store(uri).uri, storage_options=dict(storage_options or {}))
+        plan = make_plan(dataset, options)
+        results = execute_compaction_plan(spark, dataset, plan, storage_options=storage_options)
+        try:
+            return Compaction.commit(dataset, results, transaction_properties=transaction_properties)
+        except CommitConflictError as error:
+            if not error.is_retryable or not retries_left:
+                raise
+        retries_left -= 1
 
 
-def _execute(uri: str, storage_options: dict[str, str], text: str) -> str:
-    task = CompactionTask.from_json(text)
-    dataset = open_dataset(uri, version=task.read_version, storage_options=storage_options)
-    return task.execute(dataset).json()
+def execute_compaction_plan(
+    spark: SparkSession,
+    dataset: LanceDataset,
+    plan: CompactionPlan,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> list[RewriteResult]:
+    """Execute a plan, each of its tasks in a Spark task of its own; `Compaction.commit` publishes the results.
+
+    Args:
+        spark: The session.
+        dataset: The dataset that the plan is for.
+        plan: From `Compaction.plan` or `Compaction.plan_materialization`.
+        storage_options: Options of the store.
+
+    Raises:
+        Exception: A task failed for good; the files of all tasks are removed, but for those of tasks that still run.
+    """
+    return execute_plan(dataset, plan, run=partial(run_tasks, spark), storage_options=storage_options)
 
 
 def run_pickled(spark: SparkSession, run: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:

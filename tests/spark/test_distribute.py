@@ -1,8 +1,11 @@
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.spark import compact_lance, run_tasks
+from lance_core.errors import CommitConflictError
+from lance_core.spark import compact_lance, distribute, run_tasks
 
 pytestmark = pytest.mark.spark
 
@@ -45,3 +48,50 @@ def test_nothing_to_do_makes_no_version(spark, uri):
     lance_core.write_dataset(TABLE, uri)
     assert compact_lance(spark, uri).fragments_removed == 0
     assert lance_core.dataset(uri).version == 1
+
+
+def files(uri):
+    return sorted(Path(uri, "data").iterdir())
+
+
+def test_a_task_that_fails_leaves_nothing(spark, uri):
+    lance_core.write_dataset(TABLE, uri, max_rows_per_file=10)
+    files(uri)[3].write_bytes(b"damaged")
+    before = files(uri)
+    with pytest.raises(Exception, match="CorruptDataError"):
+        compact_lance(spark, uri, target_rows_per_fragment=20)
+    assert files(uri) == before
+    assert lance_core.dataset(uri).version == 1
+
+
+def test_a_conflict_is_planned_anew(spark, uri, monkeypatch):
+    lance_core.write_dataset(TABLE, uri, max_rows_per_file=10)
+    inner = distribute.execute_plan
+
+    def late(dataset, plan, **options):
+        results = inner(dataset, plan, **options)
+        if dataset.version == 1:
+            lance_core.dataset(uri).delete("id = 5")
+        return results
+
+    monkeypatch.setattr(distribute, "execute_plan", late)
+    metrics = compact_lance(spark, uri)
+    assert (metrics.fragments_removed, lance_core.dataset(uri).version) == (10, 3)
+    assert lance_core.dataset(uri).to_table()["id"].to_pylist() == [i for i in range(100) if i != 5]
+    assert len(files(uri)) == 11
+
+
+def test_conflicts_end_when_told(spark, uri, monkeypatch):
+    lance_core.write_dataset(TABLE, uri, max_rows_per_file=10)
+    inner = distribute.execute_plan
+
+    def late(dataset, plan, **options):
+        results = inner(dataset, plan, **options)
+        lance_core.dataset(uri).delete(f"id = {dataset.version}")
+        return results
+
+    monkeypatch.setattr(distribute, "execute_plan", late)
+    with pytest.raises(CommitConflictError):
+        compact_lance(spark, uri, conflict_retries=1)
+    assert lance_core.dataset(uri).version == 3
+    assert len(files(uri)) == 10

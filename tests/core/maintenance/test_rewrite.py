@@ -182,3 +182,35 @@ def test_a_damaged_file_fails_the_whole_compaction(dataset):
         dataset.optimize.compact_files(target_rows_per_fragment=250, num_threads=2)
     assert data_files(dataset) == files
     assert dataset.latest_version == 1
+
+
+class Interrupted(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [Interrupted, OSError])
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_whatever_stops_it_nothing_is_left(dataset, monkeypatch, error, num_threads):
+    plan = lance_core.Compaction.plan(dataset, {"target_rows_per_fragment": 200})
+    assert plan.num_tasks() == 5
+    before = data_files(dataset)
+    inner, calls = rewrite.execute_task, []
+
+    def execute(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise error
+        return inner(*arguments)
+
+    monkeypatch.setattr(rewrite, "execute_task", execute)
+    with pytest.raises(error):
+        lance_core.Compaction.run(dataset, plan, num_threads=num_threads)
+    assert data_files(dataset) == before
+
+
+def test_a_plan_is_executed_here(dataset):
+    plan = lance_core.Compaction.plan(dataset, {"target_rows_per_fragment": 200})
+    dataset.delete("id = 999")  # the plan stays one of its version
+    results = lance_core.Compaction.run(dataset, plan, num_threads=2)
+    assert [result.read_version for result in results] == [1] * 5
+    assert lance_core.Compaction.run(dataset, lance_core.CompactionPlan(read_version=2, tasks=())) == ()
