@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
+from lance_core.errors import InvalidInputError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -60,6 +62,40 @@ def run_info(context: dg.OutputContext) -> RunInfo:
         parent_run_id=getattr(run, "parent_run_id", None),
         previous_attempts=getattr(step, "previous_attempt_count", 0),
     )
+
+
+def run_tags(context: dg.OutputContext | dg.InputContext) -> Mapping[str, str]:
+    """Tags of the running run; none outside of a run."""
+    run = getattr(step_context(context), "dagster_run", None)
+    return getattr(run, "tags", None) or {}
+
+
+def recorded_event(context: dg.InputContext) -> dg.EventLogRecord | None:
+    """The newest materialization or observation of the loaded asset (or of the partitions to load) that Dagster has.
+
+    For an asset without partitions it is the very event that Dagster records as the input of the running step.
+
+    Raises:
+        InvalidInputError: There is no instance to ask.
+    """
+    step = step_context(context)
+    try:
+        instance: Any = getattr(step, "instance", None) or context.instance
+    except dg.DagsterInvariantViolationError as error:
+        msg = "'read': 'materialized' asks Dagster for the version, and there is no instance to ask here."
+        raise InvalidInputError(msg) from error
+    wanted: dict[str, Any] = {"asset_key": context.asset_key}
+    if context.has_asset_partitions:
+        wanted["asset_partitions"] = list(context.asset_partition_keys)
+    else:
+        finder = getattr(step, "maybe_fetch_and_get_input_asset_version_info", None)
+        info = None if finder is None else finder(context.asset_key)
+        if info is not None:
+            wanted["storage_ids"] = [info.storage_id]
+    filter_ = dg.AssetRecordsFilter(**wanted)
+    found = instance.fetch_materializations(filter_, limit=1).records
+    found = [*found, *instance.fetch_observations(filter_, limit=1).records]
+    return max(found, key=lambda record: record.storage_id, default=None)
 
 
 def set_data_version(context: dg.OutputContext, version: str) -> None:

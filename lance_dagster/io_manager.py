@@ -3,60 +3,90 @@
 No ``from __future__ import annotations`` here: Dagster reads the annotation of a resource field when the class is made.
 """
 
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import dagster as dg
 import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
-from lance_core.errors import InvalidInputError
+from lance_core import LanceDataset
+from lance_core.errors import InvalidInputError, LanceError
 from lance_dagster import _compat
 from lance_dagster.column_lineage import lineage_metadata
 from lance_dagster.column_schema import arrow_schema, declared_schema
-from lance_dagster.handlers import ReadRequest, handler_for
+from lance_dagster.handlers import ReadRequest, TypeHandler, handler_for
 from lance_dagster.identity import CommitIdentity
 from lance_dagster.load import input_filter, input_selection, input_type, open_input, spark_session, upstream_metadata
 from lance_dagster.partitions import PartitionSelection, select_partitions
 from lance_dagster.report import report_output
-from lance_dagster.settings import ReadSettings, WriteSettings, find_setting
+from lance_dagster.settings import PREFIX, ReadSettings, WriteSettings, find_setting
 from lance_dagster.tables import Tables
+from lance_dagster.tags import DEFAULT_TEMPLATE, check_free, tag_name
 from lance_dagster.write import Outcome, Target, store
 
 # A first attempt has nothing to find, unless a crashed run was resumed under its own id.
 _LOOKBACK_FIRST = 3
 _LOOKBACK_RETRY = 1000
+_SHOWN_KEYS = 3
 
 
 class LanceIOManager(dg.ConfigurableIOManager):
     """Stores every asset as the Lance table ``<root>/<key parts>.lance``.
 
-    Writes ``pyspark.sql.DataFrame`` (classic and Connect), ``pa.Table``, ``pa.RecordBatchReader``, pandas and Polars
-    frames, by the value's type. Loads what the input's annotation names; without one a Spark frame if ``spark`` is
-    configured, else a ``pa.Table``. ``lance_core.LanceDataset`` loads the table itself, lazily.
+    Writes ``pyspark.sql.DataFrame`` (classic and Connect), ``pa.Table``, ``pa.RecordBatchReader``, ``LanceDataset``,
+    pandas, Polars (eager and lazy) and DuckDB frames, by the value's type; `type_handlers` adds others. Loads what the
+    input's annotation names; without one a Spark frame if ``spark`` is configured, else a ``pa.Table``. Lazy ones are
+    Spark frames, ``pl.LazyFrame``, DuckDB relations, ``pa.RecordBatchReader``, ``LanceScanner``, ``LanceDataset``.
 
-    A partitioned asset needs the metadata ``partition_expr``: the column that holds the partition key, or a dict
-    dimension -> column. Each run replaces exactly the rows of its partition keys, in one atomic commit.
+    A partitioned asset needs the metadata ``partition_expr``: the column that holds the partition key, or an SQL
+    expression such as ``date(at)``; with several dimensions a dict dimension -> such. Each run replaces exactly the
+    rows of its partition keys, in one atomic commit.
 
-    Metadata on the asset, or given in the run by ``context.add_output_metadata`` (wins): ``mode``, ``partition_expr``,
-    ``lance/out_of_partition``, ``lance/uri``; ``dagster/column_schema`` on the definition
-    gives the columns of an input that has no table yet. Metadata on an ``AssetIn``: ``columns`` (names),
-    ``filter`` (SQL predicate), ``version`` (number) or ``tag``.
+    Settings of a write: ``mode``, ``schema_mode``, ``merge_keys`` (or ``primary_key``), ``partition_expr``, ``branch``,
+    ``lance/out_of_partition``, ``lance/uri``. They are looked for in the run (``context.add_output_metadata``), in the
+    run's tags (``lance/mode`` and so on), in the asset's metadata, then here. ``dagster/column_schema`` on the
+    definition gives the columns of an input that has no table yet.
+
+    Settings of a load, on an ``AssetIn``: ``columns`` (names), ``filter`` (SQL predicate), one of ``version`` (number),
+    ``tag`` and ``as_of`` (time), ``branch``, or ``read``: ``"materialized"`` for exactly the version that Dagster
+    recorded for the upstream.
+
+    A commit is made once: a step that is tried again after its commit takes that over. An asset that returns a
+    ``LanceDataset`` of its own table has written it itself: that version is registered, nothing is copied.
     """
 
     root: str = Field(description="Folder or URI that holds the tables.")
     storage_options: dict[str, str] = Field(default_factory=dict, description="Settings of the object store.")
     spark: dg.ResourceDependency[Any] = None  # pyright: ignore[reportAssignmentType] - Dagster resolves the field
-    mode: Literal["overwrite", "append", "error", "ignore", "merge"] = Field(
+    mode: Literal["overwrite", "append", "error", "ignore", "merge", "replace_partitions"] = Field(
         default="overwrite",
         description="For a partitioned asset these speak of the run's partitions only, never of the whole table.",
     )
+    schema_mode: Literal["auto", "strict", "add", "overwrite"] = Field(
+        default="auto",
+        description="Columns unlike the table's: refused, added to it, or taken over. 'auto' refuses them where rows "
+        "are kept and takes them over where the whole table is replaced.",
+    )
+    merge_keys: list[str] = Field(default_factory=list, description="Columns that tell rows apart in mode merge.")
     out_of_partition: Literal["error", "drop", "allow"] = Field(
         default="error", description="What happens to rows outside of the run's partitions."
+    )
+    branch: str | None = Field(
+        default=None,
+        description="Branch to write to, begun where need be; inputs are read from it where they have it.",
+    )
+    read: Literal["latest", "materialized"] = Field(
+        default="latest", description="Which version of an input to load: the newest or the one that Dagster recorded."
     )
     on_retry: Literal["reuse", "rewrite"] = Field(
         default="reuse", description="Whether a retried step takes over what its earlier attempt committed."
     )
-    tag_runs: bool = Field(default=True, description="Tag the version that each run made: run-<first 8 of the run id>.")
+    tag_runs: bool = Field(default=True, description="Tag the version that each run made.")
+    tag_template: str = Field(
+        default=DEFAULT_TEMPLATE, description="Name of that tag: {run_id}, {short_run_id}, {asset}, {partition}."
+    )
     preview_rows: int = Field(default=0, description="Rows shown in the metadata `lance/preview`; 0 shows none.")
 
     # Versions read by each running step, to be told with what it writes.
@@ -69,49 +99,96 @@ class LanceIOManager(dg.ConfigurableIOManager):
         """Naming and opening."""
         return Tables(root=self.root, storage_options=self.storage_options)
 
+    def type_handlers(self) -> Sequence[TypeHandler]:
+        """Handlers of further types, which come before the built-in ones; override it in a subclass.
+
+        Example:
+            ``return [ArrowBridge(types=("daft.DataFrame",), ...)]``
+        """
+        return ()
+
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write an asset (or some partitions of it) in one commit."""
+        with _naming(context, "Storing"):
+            self._store(context, obj)
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        """Read an asset, or the partitions of it that the mapping asks for."""
+        with _naming(context, "Loading"):
+            return self._load(context)
+
+    def _store(self, context: dg.OutputContext, obj: Any) -> None:
         _check_output(context, obj)
-        handler = handler_for(type(obj))
-        metadata = (context.output_metadata or {}, context.definition_metadata or {})
-        settings = WriteSettings.of(*metadata, mode=self.mode, out_of_partition=self.out_of_partition)
+        handler = handler_for(type(obj), self.type_handlers())
+        sources = (context.output_metadata or {}, _tags(context), context.definition_metadata or {})
+        settings = WriteSettings.of(*sources, default=self._defaults(), is_partitioned=context.has_asset_partitions)
         selection = _output_selection(context, settings)
         identity = self._identity(context, selection)
-        uri = find_setting("uri", *metadata) or self.tables.uri(context.asset_key)
-        earlier = self._earlier_commit(context, identity, uri=uri)
-        if earlier is not None and self._takes_over(earlier, uri=uri, settings=settings):
-            outcome = Outcome(operation="replay", version=earlier)
+        uri = find_setting("uri", *sources) or self.tables.uri(context.asset_key)
+        registered = self._registered(obj, uri)
+        if registered is not None:
+            dataset, outcome = registered, Outcome(operation="register", version=registered.version)
         else:
-            # A second commit that is wanted must not be taken for the first.
-            token = identity.token(salt="" if earlier is None else f"{earlier}/{identity.run.previous_attempts}")
-            target = Target(
-                tables=self.tables,
-                uri=uri,
-                settings=settings,
-                selection=selection,
-                properties=identity.properties(token=token),
-                token=token,
+            uri = uri if settings.branch is None else self.tables.branch_uri(uri, settings.branch)
+            outcome = self._commit(
+                context, obj, handler, identity=identity, settings=settings, selection=selection, uri=uri
             )
-            outcome = store(obj, handler, target)
+            dataset = self.tables.open(uri, version=outcome.version)
         report_output(
             context,
-            self.tables.open(uri, version=outcome.version),
+            dataset,
             outcome,
             selection=selection,
             identity=identity,
-            tag_run=self.tag_runs,
+            tag=self._tag(identity) if self.tag_runs else None,
             preview_rows=self.preview_rows,
             more=lineage_metadata(context, obj, self.tables, inputs=self._places),
         )
 
-    def load_input(self, context: dg.InputContext) -> Any:
-        """Read an asset, or the partitions of it that the mapping asks for."""
+    def _commit(
+        self,
+        context: dg.OutputContext,
+        obj: Any,
+        handler: TypeHandler,
+        *,
+        identity: CommitIdentity,
+        settings: WriteSettings,
+        selection: PartitionSelection | None,
+        uri: str,
+    ) -> Outcome:
+        """Write, unless an earlier attempt of this step did."""
+        existing = self.tables.find(uri)
+        earlier = None if existing is None else self._earlier_commit(context, identity, existing)
+        if earlier is not None and self._takes_over(earlier, uri=uri, settings=settings):
+            return Outcome(operation="replay", version=earlier)
+        if existing is not None and earlier is None and self.tag_runs:
+            check_free(existing, self.tag_template, self._tag(identity))
+        # A second commit that is wanted must not be taken for the first.
+        token = identity.token(salt="" if earlier is None else f"{earlier}/{identity.run.previous_attempts}")
+        target = Target(
+            tables=self.tables,
+            uri=uri,
+            settings=settings,
+            selection=selection,
+            properties=identity.properties(token=token),
+            token=token,
+        )
+        return store(obj, handler, target)
+
+    def _load(self, context: dg.InputContext) -> Any:
         definition = upstream_metadata(context)
-        settings = ReadSettings.of(context.definition_metadata or {})
+        settings = ReadSettings.of(context.definition_metadata or {}, default=ReadSettings(read=self.read))
         uri = find_setting("uri", definition) or self.tables.uri(context.asset_key)
         selection = input_selection(context)
         is_empty = selection is not None and not selection.keys
-        dataset = open_input(context, self.tables, uri, version=settings.version, is_empty=is_empty)
+        dataset = open_input(
+            context,
+            self.tables,
+            uri,
+            settings=settings,
+            preferred_branch=find_setting("branch", _tags(context)) or self.branch,
+            is_empty=is_empty,
+        )
         if dataset is not None:
             self._remember(context, dataset.version)
             self._places[dataset.uri] = context.asset_key
@@ -130,7 +207,34 @@ class LanceIOManager(dg.ConfigurableIOManager):
             storage_options=self.storage_options,
             spark_session=lambda: spark_session(self.spark),
         )
-        return handler_for(type_).load(request)
+        return handler_for(type_, self.type_handlers()).load(request)
+
+    def _defaults(self) -> WriteSettings:
+        return WriteSettings(
+            mode=self.mode,
+            schema_mode=self.schema_mode,
+            out_of_partition=self.out_of_partition,
+            merge_keys=tuple(self.merge_keys) or None,
+            branch=self.branch,
+        )
+
+    def _registered(self, obj: Any, uri: str) -> LanceDataset | None:
+        """The dataset, if the asset wrote its own table (or a branch of it)."""
+        if not isinstance(obj, LanceDataset):
+            return None
+        existing = self.tables.find(uri)
+        if existing is None:
+            return None
+        own = existing if obj.branch is None else self.tables.open(uri, version=obj.version, branch=obj.branch)
+        return obj if own.uri == obj.uri else None
+
+    def _tag(self, identity: CommitIdentity) -> str:
+        return tag_name(
+            self.tag_template,
+            run_id=identity.run.run_id,
+            asset=identity.asset_key,
+            partitions=identity.partition_keys,
+        )
 
     def _identity(self, context: dg.OutputContext, selection: PartitionSelection | None) -> CommitIdentity:
         return CommitIdentity(
@@ -142,11 +246,8 @@ class LanceIOManager(dg.ConfigurableIOManager):
             inputs=self._inputs.get(_compat.step_identity(context) or "", {}),
         )
 
-    def _earlier_commit(self, context: dg.OutputContext, identity: CommitIdentity, *, uri: str) -> int | None:
+    def _earlier_commit(self, context: dg.OutputContext, identity: CommitIdentity, dataset: LanceDataset) -> int | None:
         """Version that an earlier attempt of this step committed, or None."""
-        dataset = self.tables.find(uri)
-        if dataset is None:
-            return None
         return identity.find(
             dataset,
             lookback=_LOOKBACK_RETRY if identity.run.is_retry else _LOOKBACK_FIRST,
@@ -158,7 +259,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
         if self.on_retry == "rewrite":
             return False
         # Overwriting again does no harm, and is right if somebody else wrote in between.
-        return settings.mode != "overwrite" or self.tables.open(uri).version == earlier
+        return settings.mode not in ("overwrite", "replace_partitions") or self.tables.open(uri).version == earlier
 
     def _remember(self, context: dg.InputContext, version: int) -> None:
         step = _compat.step_identity(context)
@@ -166,6 +267,32 @@ class LanceIOManager(dg.ConfigurableIOManager):
             # One step at a time: what earlier steps read is told already.
             self._inputs = {step: self._inputs.get(step, {})}
             self._inputs[step][context.asset_key.to_user_string()] = version
+
+
+def _tags(context: dg.OutputContext | dg.InputContext) -> dict[str, str]:
+    """Settings among the run's tags."""
+    return {key: value for key, value in _compat.run_tags(context).items() if key.startswith(PREFIX)}
+
+
+@contextmanager
+def _naming(context: dg.OutputContext | dg.InputContext, what: str) -> Generator[None, None, None]:
+    """Errors of ours tell which asset and partitions they are about."""
+    try:
+        yield
+    except LanceError as error:
+        if context.has_asset_key:
+            error.message = f"{what} {_described(context)}: {error.message}"
+        raise
+
+
+def _described(context: dg.OutputContext | dg.InputContext) -> str:
+    text = context.asset_key.to_user_string()
+    try:
+        keys = sorted(context.asset_partition_keys) if context.has_asset_partitions else []
+    except dg.DagsterError:
+        keys = []
+    more = "" if len(keys) <= _SHOWN_KEYS else f" and {len(keys) - _SHOWN_KEYS} more"
+    return f"{text} [{', '.join(keys[:_SHOWN_KEYS])}{more}]" if keys else text
 
 
 def _check_output(context: dg.OutputContext, obj: Any) -> None:

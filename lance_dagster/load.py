@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_core.errors import DatasetNotFoundError, InvalidInputError
+from lance_core.errors import DatasetNotFoundError, InvalidInputError, RefNotFoundError
 from lance_dagster import _compat
 from lance_dagster.partitions import PartitionSelection, select_partitions
 from lance_dagster.predicate import typed
-from lance_dagster.settings import find_setting
+from lance_dagster.settings import ReadSettings, find_setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,20 +37,56 @@ def input_selection(context: dg.InputContext) -> PartitionSelection | None:
 
 
 def open_input(
-    context: dg.InputContext, tables: Tables, uri: str, *, version: int | str | None, is_empty: bool
+    context: dg.InputContext,
+    tables: Tables,
+    uri: str,
+    *,
+    settings: ReadSettings,
+    preferred_branch: str | None,
+    is_empty: bool,
 ) -> lance_core.LanceDataset | None:
     """The table; None if there is none and none is needed: the first partition of a self-dependent asset.
+
+    Args:
+        context: Of the input.
+        tables: All tables.
+        uri: This one.
+        settings: Which version.
+        preferred_branch: Branch that the run works on: it is read where a table has it.
+        is_empty: No rows are wanted.
 
     Raises:
         DatasetNotFoundError: The asset was never materialized.
     """
     try:
-        return tables.open(uri, version=version)
+        if settings.read == "materialized" and not is_empty and not _compat.writes_same_asset(context):
+            settings = _recorded(context, settings)
+        elif preferred_branch is not None and (settings.version, settings.as_of, settings.branch) == (None,) * 3:
+            try:
+                return tables.open(uri, branch=preferred_branch)
+            except RefNotFoundError:
+                pass
+        return tables.open(uri, version=settings.version, branch=settings.branch, as_of=settings.as_of)
     except DatasetNotFoundError as error:
         if is_empty or _compat.writes_same_asset(context):
             return None
         msg = f"There is no table of the asset {context.asset_key.to_user_string()} yet: materialize it first."
         raise DatasetNotFoundError(msg, path=uri) from error
+
+
+def _recorded(context: dg.InputContext, settings: ReadSettings) -> ReadSettings:
+    """The version that Dagster recorded for the upstream."""
+    record = _compat.recorded_event(context)
+    event = None if record is None else record.asset_materialization or record.asset_observation
+    metadata = {} if event is None else {name: value.value for name, value in event.metadata.items()}
+    version, branch = metadata.get("lance/version"), metadata.get("lance/branch")
+    if not isinstance(version, int):
+        msg = (
+            f"Dagster has no version of {context.asset_key.to_user_string()} ('read' is 'materialized'): materialize "
+            "it by this IO manager first."
+        )
+        raise InvalidInputError(msg)
+    return replace(settings, version=version, branch=None if branch is None else str(branch))
 
 
 def input_filter(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lance_core.errors import VersionNotFoundError
 from lance_dagster.column_schema import table_schema
 
 if TYPE_CHECKING:
@@ -60,6 +61,20 @@ def written_numbers(dataset: lance_core.LanceDataset) -> dict[str, int]:
     }
 
 
+def change_numbers(dataset: lance_core.LanceDataset, *, rows_written: int) -> dict[str, int]:
+    """What the commit of this version took away, and how many other commits came between, by metadata key."""
+    transaction = dataset.read_transaction(dataset.version)
+    try:
+        before = dataset.checkout_version(dataset.version - 1).count_rows() if dataset.version > 1 else 0
+    except VersionNotFoundError:  # cleaned up
+        return {}
+    read_version = 0 if transaction is None else transaction.read_version
+    return {
+        "lance/rows_deleted": before + rows_written - dataset.count_rows(),
+        "lance/commit_retries": max(dataset.version - read_version - 1, 0) if read_version else 0,
+    }
+
+
 def write_metadata(
     dataset: lance_core.LanceDataset,
     outcome: Outcome,
@@ -85,8 +100,11 @@ def write_metadata(
         **table_numbers(dataset),
         "lance/write_seconds": round(outcome.seconds, 3),
     }
-    if outcome.operation != "skip":
-        metadata |= written_numbers(dataset)
+    if dataset.branch is not None:
+        metadata["lance/branch"] = dataset.branch
+    if outcome.is_commit:
+        written = written_numbers(dataset)
+        metadata |= written | change_numbers(dataset, rows_written=written["lance/rows_written"])
     if outcome.operation == "replay":
         metadata["lance/idempotent_replay"] = True
     if outcome.operation == "skip":

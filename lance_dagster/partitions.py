@@ -25,7 +25,7 @@ class DimensionKeys:
     """Keys of one partition dimension, and the column that holds them.
 
     Args:
-        column: Column of the table.
+        column: Column of the table, or an SQL expression over its columns.
         definition: The dimension's partitions.
         keys: Distinct keys, sorted.
     """
@@ -66,11 +66,6 @@ class PartitionSelection:
     dimensions: tuple[DimensionKeys, ...]
     products: tuple[tuple[DimensionKeys, ...], ...]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns that hold partition keys."""
-        return tuple(dict.fromkeys(dimension.column for dimension in self.dimensions))
-
 
 def select_partitions(
     definition: dg.PartitionsDefinition, keys: Iterable[str], partition_expr: object
@@ -80,7 +75,7 @@ def select_partitions(
     Args:
         definition: The asset's partitions.
         keys: Any of its keys, in any order; also none.
-        partition_expr: Column name, or dimension name -> column name.
+        partition_expr: Column name or SQL expression; with several dimensions a dict: dimension name -> such.
 
     Raises:
         InvalidInputError: If ``partition_expr`` does not fit the dimensions.
@@ -126,11 +121,11 @@ def _columns(names: tuple[str, ...], partition_expr: object) -> tuple[str, ...]:
             (partition_expr,) = partition_expr.values()
         if isinstance(partition_expr, str) and partition_expr:
             return (partition_expr,)
-        wanted = "the name of the column that holds the partition key"
+        wanted = "the column that holds the partition key (or an SQL expression)"
     else:
         if isinstance(partition_expr, Mapping) and set(partition_expr) == set(names):
             return tuple(str(partition_expr[name]) for name in names)
-        wanted = f"a dict with a column name for each of the dimensions {', '.join(names)}"
+        wanted = f"a dict with a column (or an SQL expression) for each of the dimensions {', '.join(names)}"
     msg = f"A partitioned asset needs the metadata 'partition_expr': {wanted}; found {partition_expr!r}."
     raise InvalidInputError(msg)
 

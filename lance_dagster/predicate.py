@@ -9,6 +9,8 @@ Values of a key, by the column's type:
 
 Time windows on strings and integers are compared key by key, because their order as text or number need not be the
 order in time.
+
+Instead of a column there may be an SQL expression over columns, such as ``date(at)``; its values are compared.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError, LanceError, UnsupportedError
+from lance_core.expression import make_expression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lance_core.expression import Expression
     from lance_dagster.partitions import DimensionKeys, PartitionSelection
 
 Value = str | int | bool | date | datetime
@@ -34,31 +38,50 @@ Range = tuple[Value, Value]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnTest:
-    """A column has one of some values, or lies in one of some ranges.
+    """A column (or an expression) has one of some values, or lies in one of some ranges.
 
     Args:
-        column: Column name.
+        column: Column name, or the text of the expression.
         type: Its Arrow type (value type of a dictionary).
+        expression: What to compute instead of taking a column; None for a column.
         values: Allowed values; empty if there are ranges.
         ranges: Allowed ranges [start, end), disjoint and in order.
     """
 
     column: str
     type: pa.DataType
+    expression: Expression | None = None
     values: tuple[Value, ...] = ()
     ranges: tuple[Range, ...] = ()
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that must be in a batch."""
+        return (self.column,) if self.expression is None else tuple(p.split(".")[0] for p in self.expression.columns)
+
+    def term(self) -> str:
+        """The column or expression as SQL text."""
+        return quote(self.column) if self.expression is None else f"({self.column})"
+
     def sql(self) -> str:
         """As SQL text in lance_core's dialect (that of Lance)."""
-        column = quote(self.column)
+        column = self.term()
         if self.values:
             literals = ", ".join(_literal(value) for value in self.values)
             return f"{column} = {literals}" if len(self.values) == 1 else f"{column} IN ({literals})"
         tests = [f"{column} >= {_literal(start)} AND {column} < {_literal(end)}" for start, end in self.ranges]
         return tests[0] if len(tests) == 1 else " OR ".join(f"({test})" for test in tests)
 
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """The column or the values of the expression."""
+        return batch.column(self.column) if self.expression is None else self.expression.evaluate(batch)
+
     def codes(self, column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Per row (int64) the index of the value or range that it falls into, -1 for none and for nulls."""
+        """Per row (int64) the index of the value or range that it falls into, -1 for none and for nulls.
+
+        Args:
+            column: From ``of``, or computed elsewhere.
+        """
         # Takes long to import, and only writers of partitions need it. Its functions are made at run time.
         pc: Any = importlib.import_module("pyarrow.compute")
 
@@ -84,13 +107,18 @@ class Predicate:
         products = [" AND ".join(f"({test.sql()})" for test in product) for product in self.any_of]
         return " OR ".join(f"({product})" for product in products) if products else "false"
 
-    def mask(self, batch: pa.RecordBatch | pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that must be in a batch."""
+        return tuple(dict.fromkeys(name for product in self.any_of for test in product for name in test.reads))
+
+    def mask(self, batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Per row whether it is selected (bool); a null in a partition column is never selected."""
         mask = np.zeros(batch.num_rows, bool)
         for product in self.any_of:
             hit = np.ones(batch.num_rows, bool)
             for test in product:
-                hit &= test.codes(batch.column(test.column)) >= 0
+                hit &= test.codes(test.of(batch)) >= 0
             mask |= hit
         return mask
 
@@ -110,21 +138,26 @@ def typed(selection: PartitionSelection, schema: pa.Schema) -> Predicate:
     )
 
 
-def count_by_key(selection: PartitionSelection, table: pa.Table) -> Mapping[str, int]:
+def partition_terms(selection: PartitionSelection, schema: pa.Schema) -> dict[str, str]:
+    """What ``count_by_key`` wants to be read: name -> SQL text, one for each dimension."""
+    return {f"p{i}": _test(one, schema, None).term() for i, one in enumerate(selection.dimensions)}
+
+
+def count_by_key(selection: PartitionSelection, schema: pa.Schema, values: pa.Table) -> Mapping[str, int]:
     """Rows of each selected key.
 
     Args:
         selection: The keys.
-        table: At least the partition columns.
+        schema: Columns of the table.
+        values: The columns that ``partition_terms`` names.
     """
     if not selection.keys:
         return {}
-    code = np.zeros(table.num_rows, np.int64)
-    known = np.ones(table.num_rows, bool)
-    for dimension in selection.dimensions:
+    code = np.zeros(values.num_rows, np.int64)
+    known = np.ones(values.num_rows, bool)
+    for i, dimension in enumerate(selection.dimensions):
         windows = dimension.windows() and [dimension.window_of(key) for key in dimension.keys]
-        test = _test(dimension, table.schema, windows)
-        codes = test.codes(table.column(dimension.column))
+        codes = _test(dimension, schema, windows).codes(values.column(i))
         known &= codes >= 0
         code = code * len(dimension.keys) + codes
     counts = np.bincount(code[known], minlength=1)
@@ -139,21 +172,45 @@ def count_by_key(selection: PartitionSelection, table: pa.Table) -> Mapping[str,
 
 
 def _test(dimension: DimensionKeys, schema: pa.Schema, windows: list[tuple[datetime, datetime]] | None) -> ColumnTest:
-    if dimension.column not in schema.names:
-        msg = f"The partition column {dimension.column!r} is not among the columns {schema.names}."
-        raise InvalidInputError(msg)
-    type_ = schema.field(dimension.column).type
+    text, expression = dimension.column, None
+    if text in schema.names:
+        type_ = schema.field(text).type
+    else:
+        expression = _expression(dimension, schema)
+        type_ = expression.type
     type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
     if windows and pa.types.is_temporal(type_) and not pa.types.is_time(type_):
         ranges = tuple((_bound(start, type_), _bound(end, type_)) for start, end in windows)
         if any(not start < end for start, end in ranges):  # pyright: ignore[reportOperatorIssue] - both of one type
-            raise InvalidInputError(_ambiguous(dimension.column))
-        return ColumnTest(column=dimension.column, type=type_, ranges=ranges)
-    values = tuple(_value(key, type_, dimension.column) for key in dimension.keys)
+            raise InvalidInputError(_ambiguous(text))
+        return ColumnTest(column=text, type=type_, expression=expression, ranges=ranges)
+    values = tuple(_value(key, type_, text) for key in dimension.keys)
     if len(set(values)) < len(values):
-        msg = f"Several partition keys mean the same value of column {dimension.column!r} ({type_})."
+        msg = f"Several partition keys mean the same value of column {text!r} ({type_})."
         raise InvalidInputError(msg)
-    return ColumnTest(column=dimension.column, type=type_, values=values)
+    return ColumnTest(column=text, type=type_, expression=expression, values=values)
+
+
+def _expression(dimension: DimensionKeys, schema: pa.Schema) -> Expression:
+    """The expression that a dimension names instead of a column."""
+    text = dimension.column
+    if text.isidentifier():
+        msg = f"The partition column {text!r} is not among the columns {schema.names}."
+        raise InvalidInputError(msg)
+    try:
+        expression = make_expression(text, schema)
+    except LanceError as error:
+        msg = f"The partition expression {text!r} does not fit the columns {schema.names}: {error.message}"
+        raise InvalidInputError(msg) from error
+    zones = [getattr(schema.field(name.split(".")[0]).type, "tz", None) for name in expression.columns]
+    zone = getattr(dimension.definition, "timezone", "UTC")
+    if pa.types.is_date(expression.type) and any(zones) and zone != "UTC":
+        msg = (
+            f"The partition expression {text!r} gives days in UTC, but the partitions are in {zone}: "
+            f"name the column itself ({expression.columns[0]!r}), whose times are compared with the partitions' own."
+        )
+        raise InvalidInputError(msg)
+    return expression
 
 
 def _bound(moment: datetime, type_: pa.DataType) -> Value:

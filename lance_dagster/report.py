@@ -9,7 +9,7 @@ from lance_dagster import _compat
 from lance_dagster.column_schema import declared_schema
 from lance_dagster.history import data_version
 from lance_dagster.metadata import preview, storage_metadata, write_metadata
-from lance_dagster.predicate import count_by_key, typed
+from lance_dagster.predicate import count_by_key, partition_terms, typed
 from lance_dagster.tags import tag_version
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def report_output(
     *,
     selection: PartitionSelection | None,
     identity: CommitIdentity,
-    tag_run: bool,
+    tag: str | None,
     preview_rows: int,
     more: Mapping[str, Any],
 ) -> None:
@@ -44,18 +44,18 @@ def report_output(
         outcome: What became of the output.
         selection: The run's partitions, or None.
         identity: Of the commit.
-        tag_run: Whether to tag the version.
+        tag: Name for the version, or None.
         preview_rows: Rows to show.
         more: Further metadata.
     """
-    is_skip = outcome.operation == "skip"
-    tag = _tag(context, dataset) if tag_run and not is_skip else None
+    made_tag = _tag(context, dataset, tag) if tag is not None and outcome.is_commit else None
     # What others did since (compaction, for one) must not make a skipped output look changed.
-    _compat.set_data_version(context, str(data_version(dataset) if is_skip else outcome.version))
+    last = outcome.version if outcome.is_commit else data_version(dataset)
+    _compat.set_data_version(context, str(last) if dataset.branch is None else f"{dataset.branch}@{last}")
     given = context.output_metadata or {}
     metadata = storage_metadata(context.asset_key, dataset.uri)
     declared = declared_schema(context.definition_metadata or {})
-    metadata |= write_metadata(dataset, outcome, tag=tag, inputs=identity.inputs, declared=declared)
+    metadata |= write_metadata(dataset, outcome, tag=made_tag, inputs=identity.inputs, declared=declared)
     metadata |= more
     if preview_rows > 0:
         metadata["lance/preview"] = preview(dataset.to_table(limit=preview_rows))
@@ -64,9 +64,9 @@ def report_output(
     context.add_output_metadata({key: value for key, value in metadata.items() if key not in given})
 
 
-def _tag(context: dg.OutputContext, dataset: lance_core.LanceDataset) -> str | None:
+def _tag(context: dg.OutputContext, dataset: lance_core.LanceDataset, name: str) -> str | None:
     try:
-        return tag_version(dataset, run_id=context.run_id, version=dataset.version)
+        return tag_version(dataset, name)
     except (LanceError, OSError) as error:
         # The data is safe already; a missing name for it is no reason to write it again.
         context.log.warning("Version %d of %s got no run tag: %s", dataset.version, dataset.uri, error)
@@ -92,4 +92,5 @@ def _partition_counts(dataset: lance_core.LanceDataset, selection: PartitionSele
     filter_ = typed(selection, dataset.schema).sql()
     if len(selection.keys) == 1:
         return {selection.keys[0]: dataset.count_rows(filter=filter_)}
-    return count_by_key(selection, dataset.to_table(columns=list(selection.columns), filter=filter_))
+    terms = partition_terms(selection, dataset.schema)
+    return count_by_key(selection, dataset.schema, dataset.to_table(columns=terms, filter=filter_))

@@ -1,28 +1,46 @@
-"""Settings that users put into metadata, in order of precedence, with their checks."""
+"""Settings that users put into metadata and run tags, in order of precedence, with their checks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError
 from lance_dagster.handlers.base import OutOfPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WriteMode = Literal["overwrite", "append", "error", "ignore", "merge"]
-
+WriteMode = Literal["overwrite", "append", "merge", "replace_partitions", "error", "ignore"]
+SchemaMode = Literal["auto", "strict", "add", "overwrite"]
+ReadMode = Literal["latest", "materialized"]
 
 # Names that other IO managers' users know; every other setting needs its prefix, so that metadata which happens to be
 # called the same changes nothing.
-_FAMILIAR = frozenset({"mode", "partition_expr", "columns", "filter", "version", "tag"})
+_FAMILIAR = frozenset(
+    {
+        "mode",
+        "schema_mode",
+        "merge_keys",
+        "primary_key",
+        "partition_expr",
+        "columns",
+        "filter",
+        "version",
+        "tag",
+        "branch",
+        "as_of",
+        "read",
+    }
+)
+PREFIX = "lance/"
 
 
 def find_setting(name: str, *sources: Mapping[str, Any]) -> Any:
     """First value of ``lance/<name>`` (a familiar name also without the prefix) in some metadata, or None."""
-    keys = (f"lance/{name}", name) if name in _FAMILIAR else (f"lance/{name}",)
+    keys = (f"{PREFIX}{name}", name) if name in _FAMILIAR else (f"{PREFIX}{name}",)
     for source in sources:
         for key in keys:
             if source.get(key) is not None:
@@ -38,27 +56,47 @@ class WriteSettings:
 
     Args:
         mode: Write mode.
+        schema_mode: What happens to columns that differ from the table's. ``auto``: strict where rows of the table are
+            kept, the frame's own columns where all of it is replaced.
         out_of_partition: What happens to rows outside of the run's partitions.
         partition_expr: As the user gave it.
+        merge_keys: Columns that tell rows apart in mode ``merge``; None for the primary key that the table declares.
+        branch: Branch to write to; None for the main line.
     """
 
-    mode: WriteMode
-    out_of_partition: OutOfPartition
-    partition_expr: Any
+    mode: WriteMode = "overwrite"
+    schema_mode: SchemaMode = "auto"
+    out_of_partition: OutOfPartition = "error"
+    partition_expr: Any = None
+    merge_keys: tuple[str, ...] | None = None
+    branch: str | None = None
 
     @classmethod
-    def of(cls, *sources: Mapping[str, Any], mode: WriteMode, out_of_partition: OutOfPartition) -> WriteSettings:
-        """Settings from metadata (the first source wins) over the IO manager's own."""
-        mode = _choice("mode", find_setting("mode", *sources) or mode, get_args(WriteMode))
-        if mode == "merge":
-            raise UnsupportedError(
-                "mode 'merge' (update by key); use 'overwrite' with partitions, or LanceResource in the asset"
-            )
-        other = find_setting("out_of_partition", *sources) or out_of_partition
+    def of(cls, *sources: Mapping[str, Any], default: WriteSettings, is_partitioned: bool) -> WriteSettings:
+        """Settings from metadata and tags (the first source wins) over the IO manager's own.
+
+        Raises:
+            InvalidInputError: A setting that does not exist.
+        """
+
+        def found(name: str, otherwise: Any) -> Any:
+            value = find_setting(name, *sources)
+            return otherwise if value is None else value
+
+        mode = _choice("mode", found("mode", default.mode), get_args(WriteMode))
+        if mode == "replace_partitions" and not is_partitioned:
+            raise InvalidInputError("mode 'replace_partitions' is for assets with partitions, and this one has none.")
+        keys = found("merge_keys", found("primary_key", default.merge_keys))
+        branch = found("branch", default.branch)
         return cls(
-            mode=mode,
-            out_of_partition=_choice("out_of_partition", other, get_args(OutOfPartition)),
+            mode="replace_partitions" if is_partitioned and mode == "overwrite" else mode,
+            schema_mode=_choice("schema_mode", found("schema_mode", default.schema_mode), get_args(SchemaMode)),
+            out_of_partition=_choice(
+                "out_of_partition", found("out_of_partition", default.out_of_partition), get_args(OutOfPartition)
+            ),
             partition_expr=find_setting("partition_expr", *sources),
+            merge_keys=_names("merge_keys", keys),
+            branch=None if branch is None else str(branch),
         )
 
 
@@ -70,28 +108,59 @@ class ReadSettings:
         columns: Columns in order, or None for all.
         filter: SQL predicate, or None.
         version: Version number or tag, or None for the newest.
+        branch: Branch, or None for the main line.
+        as_of: The newest version before this point in time.
+        read: ``materialized``: the version that Dagster recorded for the upstream.
     """
 
-    columns: tuple[str, ...] | None
-    filter: str | None
-    version: int | str | None
+    columns: tuple[str, ...] | None = None
+    filter: str | None = None
+    version: int | str | None = None
+    branch: str | None = None
+    as_of: datetime | str | None = None
+    read: ReadMode = "latest"
 
     @classmethod
-    def of(cls, metadata: Mapping[str, Any]) -> ReadSettings:
-        """Settings from the metadata of an ``AssetIn``."""
-        columns = find_setting("columns", metadata)
-        version, tag = find_setting("version", metadata), find_setting("tag", metadata)
-        if version is not None and tag is not None:
-            raise InvalidInputError("Give an input either a 'version' or a 'tag', not both.")
-        if isinstance(columns, str) or not (columns is None or isinstance(columns, Sequence)):
-            msg = f"The input metadata 'columns' is a list of names; found {columns!r}."
+    def of(cls, metadata: Mapping[str, Any], *, default: ReadSettings) -> ReadSettings:
+        """Settings from the metadata of an ``AssetIn`` over the IO manager's own.
+
+        Raises:
+            InvalidInputError: Settings that do not exist or contradict each other.
+        """
+        names = ("version", "tag", "as_of", "branch")
+        given = {name: find_setting(name, metadata) for name in names}
+        chosen = [name for name in names[:3] if given[name] is not None]
+        if len(chosen) > 1:
+            msg = f"Give an input one of 'version', 'tag' and 'as_of', not {' and '.join(map(repr, chosen))}."
             raise InvalidInputError(msg)
-        filter_ = find_setting("filter", metadata)
+        if given["tag"] is not None and given["branch"] is not None:
+            raise InvalidInputError("A 'tag' knows its branch; give an input either of them.")
+        read = find_setting("read", metadata)
+        if read == "materialized" and (chosen or given["branch"] is not None):
+            raise InvalidInputError("'read': 'materialized' chooses the version; give no other one.")
+        if read is None:
+            read = "latest" if chosen or given["branch"] is not None else default.read
+        filter_, branch = find_setting("filter", metadata), given["branch"]
         return cls(
-            columns=None if columns is None else tuple(str(name) for name in columns),
+            columns=_names("columns", find_setting("columns", metadata), is_comma_text=False),
             filter=None if filter_ is None else str(filter_),
-            version=str(tag) if tag is not None else _version(version),
+            version=str(given["tag"]) if given["tag"] is not None else _version(given["version"]),
+            branch=None if branch is None else str(branch),
+            as_of=_moment(given["as_of"]),
+            read=_choice("read", read, get_args(ReadMode)),
         )
+
+
+def _names(name: str, value: Any, *, is_comma_text: bool = True) -> tuple[str, ...] | None:
+    """Column names; a text (the only thing that a tag can hold) is one name, or names with commas between them."""
+    if value is None:
+        return None
+    if isinstance(value, str) and is_comma_text:
+        value = [part.strip() for part in value.split(",")]
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        msg = f"The metadata {name!r} is a list of names; found {value!r}."
+        raise InvalidInputError(msg)
+    return tuple(str(one) for one in value)
 
 
 def _version(version: Any) -> int | None:
@@ -102,6 +171,11 @@ def _version(version: Any) -> int | None:
     except (TypeError, ValueError) as error:
         msg = f"The input metadata 'version' is a version number (a tag goes under 'tag'); found {version!r}."
         raise InvalidInputError(msg) from error
+
+
+def _moment(value: Any) -> datetime | str | None:
+    # Dagster's timestamps in metadata are seconds since 1970.
+    return datetime.fromtimestamp(value, UTC) if isinstance(value, (int, float)) else value
 
 
 def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 import lance_core
-from lance_core.errors import DatasetNotFoundError, InvalidInputError
+from lance_core.errors import DatasetNotFoundError, InvalidInputError, RefAlreadyExistsError, RefNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
 SUFFIX = ".lance"
 # A part may not start with a dot (hidden, "..") nor be a table's folder name; the rest is what every object store,
@@ -88,18 +89,28 @@ class Tables:
             return None
         return dg.AssetKey([*parts[:last], parts[last].removesuffix(SUFFIX)])
 
-    def open(self, uri: str, *, version: int | str | None = None) -> lance_core.LanceDataset:
+    def open(
+        self,
+        uri: str,
+        *,
+        version: int | str | None = None,
+        branch: str | None = None,
+        as_of: datetime | str | None = None,
+    ) -> lance_core.LanceDataset:
         """Open a table.
 
         Args:
             uri: From ``uri``.
             version: Version number, tag, or None for the newest.
+            branch: Branch, or None for the main line (or the branch that the URI is of).
+            as_of: The newest version before this point in time; counts only without ``version``.
 
         Raises:
             DatasetNotFoundError: No table there.
-            VersionNotFoundError, RefNotFoundError: No such version or tag.
+            VersionNotFoundError, RefNotFoundError: No such version, tag or branch.
         """
-        return lance_core.dataset(uri, version=version, storage_options=dict(self.storage_options) or None)
+        options = dict(self.storage_options) or None
+        return lance_core.dataset(uri, version=version, asof=as_of, branch=branch, storage_options=options)
 
     def find(self, uri: str) -> lance_core.LanceDataset | None:
         """Open a table, or None if there is none; every other failure is raised."""
@@ -107,3 +118,21 @@ class Tables:
             return self.open(uri)
         except DatasetNotFoundError:
             return None
+
+    def branch_uri(self, uri: str, branch: str) -> str:
+        """URI of a branch of a table, which is begun at the newest version of the main line if it is not there.
+
+        Raises:
+            DatasetNotFoundError: There is no table to branch from.
+        """
+        try:
+            return self.open(uri, branch=branch).uri
+        except RefNotFoundError:
+            pass
+        except DatasetNotFoundError as error:
+            msg = f"There is no table yet from which the branch {branch!r} could begin: write it once without a branch."
+            raise DatasetNotFoundError(msg, path=uri) from error
+        try:
+            return self.open(uri).create_branch(branch).uri
+        except RefAlreadyExistsError:
+            return self.open(uri, branch=branch).uri

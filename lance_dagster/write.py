@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
+from lance_dagster.evolution import change_table, plan_change
 from lance_dagster.handlers import TypeHandler, WriteRequest
+from lance_dagster.handlers.stream import storable
 from lance_dagster.predicate import typed
 
 if TYPE_CHECKING:
     import lance_core
+    from lance_dagster.evolution import SchemaRule
     from lance_dagster.handlers.base import WriteOperation
     from lance_dagster.partitions import PartitionSelection
-    from lance_dagster.settings import WriteSettings
+    from lance_dagster.settings import SchemaMode, WriteSettings
     from lance_dagster.tables import Tables
+
+# Operations that leave rows of the table where they are.
+_KEEPING = frozenset({"append", "replace_where", "merge"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +32,7 @@ class Target:
 
     Args:
         tables: All tables.
-        uri: This table.
+        uri: This table, or a branch of it.
         settings: Mode and the like.
         selection: The run's partitions, or None for an unpartitioned asset.
         properties: Transaction properties of the commit.
@@ -46,7 +52,8 @@ class Outcome:
     """What became of an output.
 
     Args:
-        operation: The commit's operation; ``skip`` if there was none, ``replay`` if an earlier attempt made it.
+        operation: The commit's operation; ``skip`` if there was none, ``replay`` if an earlier attempt made it,
+            ``register`` if the asset made it.
         version: The table's version that holds the output.
         seconds: Time spent, in seconds.
     """
@@ -54,6 +61,11 @@ class Outcome:
     operation: str
     version: int
     seconds: float = 0.0
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether the version was made by this run, now or in an earlier attempt."""
+        return self.operation not in {"skip", "register"}
 
 
 def store(obj: Any, handler: TypeHandler, target: Target) -> Outcome:
@@ -75,27 +87,28 @@ def store(obj: Any, handler: TypeHandler, target: Target) -> Outcome:
 
 
 def _attempt(obj: Any, handler: TypeHandler, target: Target) -> Outcome:
+    if target.selection is not None and not target.selection.keys:
+        raise InvalidInputError("A run without partitions has nothing to write.", path=target.uri)
     existing = target.tables.find(target.uri)
     operation = _operation(target, existing)
     if operation is None:
         assert existing is not None  # noqa: S101 - nothing is skipped for want of a table
         return Outcome(operation="skip", version=existing.version)
-    version = _write(obj, handler, target, existing=existing, operation=operation)
-    return Outcome(operation=operation, version=version)
+    request = _request(handler.schema(obj), target, existing=existing, operation=operation)
+    return Outcome(operation=operation, version=handler.write(obj, request))
 
 
 def _operation(target: Target, existing: lance_core.LanceDataset | None) -> WriteOperation | None:
     """The operation that a mode means here; None if there is nothing to do."""
+    mode = target.settings.mode
     if existing is None:
-        if target.settings.mode == "append":
-            return "append"
-        return "overwrite" if target.settings.mode == "overwrite" and target.selection is None else "create"
-    match target.settings.mode:
-        case "append":
-            return "append"
-        case "overwrite":
-            return "overwrite" if target.selection is None else "replace_where"
-        case mode:
+        return mode if mode in ("append", "overwrite") else "create"
+    match mode:
+        case "append" | "merge" | "overwrite":
+            return mode
+        case "replace_partitions":
+            return "replace_where"
+        case _:
             if target.selection is not None and not _has_rows(existing, target.selection):
                 return "append"
             if mode == "ignore":
@@ -109,31 +122,71 @@ def _has_rows(dataset: lance_core.LanceDataset, selection: PartitionSelection) -
     return dataset.count_rows(filter=typed(selection, dataset.schema).sql()) > 0
 
 
-def _write(
-    obj: Any,
-    handler: TypeHandler,
-    target: Target,
-    *,
-    existing: lance_core.LanceDataset | None,
-    operation: WriteOperation,
-) -> int:
-    keeps = operation in ("append", "replace_where")
-    selection = target.selection
-    if selection is not None and not selection.keys:
-        raise InvalidInputError("A run without partitions has nothing to write.", path=target.uri)
-    schema = handler.schema(obj)
+def _request(
+    frame: pa.Schema, target: Target, *, existing: lance_core.LanceDataset | None, operation: WriteOperation
+) -> WriteRequest:
+    """What the handler shall do; everything that can be wrong without looking at rows is found here."""
+    frame, settings, selection = storable(frame), target.settings, target.selection
+    expected = None if selection is None else typed(selection, frame)
+    if settings.mode == "merge":
+        _check_keys(frame, target, existing)
+    columns = _fit(frame, existing, operation, settings.schema_mode)
     replaced = None
-    if selection is not None and target.settings.mode == "overwrite":
-        replaced = typed(selection, schema if existing is None else existing.schema).sql()
-    request = WriteRequest(
+    if selection is not None and _selects(settings, operation):
+        replaced = typed(selection, frame if existing is None else existing.schema).sql()
+    return WriteRequest(
         uri=target.uri,
         operation=operation,
-        existing=existing if keeps else None,
+        target=columns,
+        existing=existing if operation in _KEEPING else None,
         replaced=replaced,
-        expected=None if selection is None else typed(selection, schema),
-        out_of_partition=target.settings.out_of_partition,
+        merge_keys=settings.merge_keys,
+        expected=expected,
+        out_of_partition=settings.out_of_partition,
         properties=target.properties,
         token=target.token,
         storage_options=target.tables.storage_options,
     )
-    return handler.write(obj, request)
+
+
+def _selects(settings: WriteSettings, operation: WriteOperation) -> bool:
+    """Whether the commit is about the run's partitions only."""
+    if settings.mode == "merge":
+        # Whoever lets rows of other partitions through means these partitions, too.
+        return operation == "merge" and settings.out_of_partition != "allow"
+    return settings.mode == "replace_partitions"
+
+
+def _fit(
+    frame: pa.Schema,
+    existing: lance_core.LanceDataset | None,
+    operation: WriteOperation,
+    schema_mode: SchemaMode,
+) -> pa.Schema | None:
+    """The columns to store; the table gets those that it lacks."""
+    keeps = operation in _KEEPING
+    mode: SchemaRule = schema_mode if schema_mode != "auto" else "strict" if keeps else "overwrite"
+    if existing is None or (not keeps and mode == "overwrite"):
+        return None
+    is_merge = operation == "merge"
+    change = plan_change(frame, existing.schema, mode=mode, is_merge=is_merge)
+    if keeps and not change.is_none:
+        change = change_table(existing, frame, change, mode=mode, is_merge=is_merge)
+    return change.target
+
+
+def _check_keys(frame: pa.Schema, target: Target, existing: lance_core.LanceDataset | None) -> None:
+    keys = target.settings.merge_keys
+    if keys is None:
+        if existing is not None:
+            existing.merge_insert()  # knows whether the table declares a key
+        elif not any(b"lance-schema:unenforced-primary-key" in (column.metadata or {}) for column in frame):
+            msg = "The mode 'merge' needs the metadata 'merge_keys': the columns that tell rows apart."
+            raise InvalidInputError(msg, path=target.uri)
+        return
+    missing = [name for name in keys if name not in frame.names]
+    if missing:
+        msg = f"The merge keys {missing} are not among the columns {frame.names}."
+        raise InvalidInputError(msg, path=target.uri)
+    if existing is not None:
+        existing.merge_insert(keys)

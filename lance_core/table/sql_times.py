@@ -116,6 +116,7 @@ TIME_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] 
     "date_trunc": (2, 2, _date_trunc),
     "datetrunc": (2, 2, _date_trunc),
     "to_date": (1, 1, _to("to_date", pa.date32())),
+    "date": (1, 1, _to("date", pa.date32())),
     "to_timestamp_seconds": (1, 1, _to("to_timestamp_seconds", pa.timestamp("s"))),
     "to_timestamp_millis": (1, 1, _to("to_timestamp_millis", pa.timestamp("ms"))),
     "to_timestamp_micros": (1, 1, _to("to_timestamp_micros", pa.timestamp("us"))),

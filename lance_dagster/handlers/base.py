@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import lance_core
     from lance_dagster.predicate import Predicate
 
-WriteOperation = Literal["create", "append", "overwrite", "replace_where"]
+WriteOperation = Literal["create", "append", "overwrite", "replace_where", "merge"]
 OutOfPartition = Literal["error", "drop", "allow"]
 
 
@@ -22,11 +22,16 @@ class WriteRequest:
     """One commit.
 
     Args:
-        uri: The table.
-        operation: What the commit does; ``replace_where`` replaces the rows that ``replaced`` selects.
-        existing: The table as it is, whose schema the data must fit; None if it is created or overwritten.
-        replaced: SQL text of the rows to replace, in the types of the existing table; also given with ``create``, for a
+        uri: The table, or a branch of it.
+        operation: What the commit does: ``replace_where`` replaces the rows that ``replaced`` selects; ``merge``
+            updates rows that have the same ``merge_keys`` and adds the others.
+        target: The columns to store, with their types: those of a column that the frame has are what it is converted
+            to, a column that it lacks becomes null (with ``merge`` it keeps its values). None: the frame's own.
+        existing: The table as it is; None if it is created or overwritten.
+        replaced: SQL text of the rows that the operation is about, in the types of the existing table: those it
+            replaces, or among which it looks for rows to update. None for all. Also given with ``create``, for a
             writer that can join a table which somebody else creates meanwhile.
+        merge_keys: Columns that tell rows apart; None for the primary key that the table declares.
         expected: The run's partitions in the types of the data, or None without partitions.
         out_of_partition: What happens to rows that ``expected`` does not select.
         properties: Transaction properties of the commit.
@@ -36,8 +41,10 @@ class WriteRequest:
 
     uri: str
     operation: WriteOperation
+    target: pa.Schema | None
     existing: lance_core.LanceDataset | None
     replaced: str | None
+    merge_keys: tuple[str, ...] | None
     expected: Predicate | None
     out_of_partition: OutOfPartition
     properties: Mapping[str, str]
@@ -71,10 +78,15 @@ class ReadRequest:
 
 
 class TypeHandler(Protocol):
-    """Reads and writes the frames of one library."""
+    """Reads and writes the frames of one library; `lance_dagster.LanceIOManager.type_handlers` makes one known."""
+
+    @property
+    def types(self) -> Sequence[str]:
+        """Classes it is for, as ``"package.Class"`` (the package's first part); subclasses count too."""
+        ...
 
     def schema(self, obj: Any) -> pa.Schema:
-        """Columns of a frame; nothing is computed or read."""
+        """Columns of a frame, as Arrow types; nothing is computed or read."""
         ...
 
     def write(self, obj: Any, request: WriteRequest) -> int:

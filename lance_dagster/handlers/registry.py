@@ -8,34 +8,46 @@ from typing import TYPE_CHECKING
 from lance_core.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lance_dagster.handlers.base import TypeHandler
 
-# (top-level package, class) -> (module, class) of the handler. A class matches through its bases, so that Spark's
-# classic and Connect frames both do, and users' subclasses.
+# "package.Class" -> module and name of the handler. A class matches through its bases, so that Spark's classic and
+# Connect frames both do, and users' subclasses.
 _HANDLERS = {
-    ("pyarrow", "Table"): ("arrow", "ArrowHandler"),
-    ("pyarrow", "RecordBatchReader"): ("arrow", "ArrowHandler"),
-    ("pyarrow", "RecordBatch"): ("arrow", "ArrowHandler"),
-    ("lance_core", "LanceDataset"): ("arrow", "ArrowHandler"),
-    ("pandas", "DataFrame"): ("pandas", "PandasHandler"),
-    ("polars", "DataFrame"): ("polars", "PolarsHandler"),
-    ("polars", "LazyFrame"): ("polars", "PolarsHandler"),
-    ("pyspark", "DataFrame"): ("spark", "SparkHandler"),
+    "pyspark.DataFrame": ("spark", "SPARK"),
+    "pyarrow.Table": ("arrow", "ARROW"),
+    "pyarrow.RecordBatchReader": ("arrow", "ARROW"),
+    "pyarrow.RecordBatch": ("arrow", "ARROW"),
+    "pyarrow.Dataset": ("arrow", "ARROW"),
+    "lance_core.LanceDataset": ("lance", "LANCE"),
+    "lance_core.LanceScanner": ("lance", "LANCE"),
+    "pandas.DataFrame": ("pandas", "PANDAS"),
+    "polars.DataFrame": ("polars", "POLARS"),
+    "polars.LazyFrame": ("polars", "POLARS_LAZY"),
+    "duckdb.DuckDBPyRelation": ("duckdb", "DUCKDB"),
 }
 
 
-def handler_for(type_: type) -> TypeHandler:
+def handler_for(type_: type, own: Sequence[TypeHandler] = ()) -> TypeHandler:
     """The handler of a frame type.
+
+    Args:
+        type_: Of the value, or of an annotation.
+        own: Handlers that come before the built-in ones.
 
     Raises:
         UnsupportedError: For any other type.
     """
+    by_name = {name: handler for handler in reversed(own) for name in handler.types}
     for base in type_.__mro__:
-        found = _HANDLERS.get((base.__module__.partition(".")[0], base.__name__))
-        if found is not None:
-            module, name = found
-            handler: TypeHandler = getattr(importlib.import_module(f"lance_dagster.handlers.{module}"), name)()
+        name = f"{base.__module__.partition('.')[0]}.{base.__name__}"
+        if name in by_name:
+            return by_name[name]
+        if name in _HANDLERS:
+            module, attribute = _HANDLERS[name]
+            handler: TypeHandler = getattr(importlib.import_module(f"lance_dagster.handlers.{module}"), attribute)
             return handler
-    known = ", ".join(f"{package}.{name}" for package, name in _HANDLERS)
+    known = ", ".join([*by_name, *_HANDLERS])
     msg = f"Storing or loading {type_.__module__}.{type_.__qualname__} in a Lance table (known: {known})"
     raise UnsupportedError(msg)

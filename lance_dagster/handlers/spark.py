@@ -2,61 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - Spark's way
 
 from lance_core import spark as lance_spark
 from lance_core.errors import InvalidInputError
-from lance_dagster.handlers.arrow import fitting
+from lance_core.spark.types import lance_schema, spark_type
+from lance_dagster.handlers.stream import projected, write_batches
 
 if TYPE_CHECKING:
-    from lance_dagster.handlers.base import ReadRequest, WriteOperation, WriteRequest
+    from collections.abc import Sequence
+
+    from lance_dagster.handlers.base import ReadRequest, WriteRequest
     from lance_dagster.predicate import ColumnTest, Predicate
-
-# Only what a partition column can be; other columns pass as "null", nobody looks at them.
-_ARROW = {
-    "string": pa.string(),
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-
-_MODES: dict[WriteOperation, Literal["append", "overwrite", "create"]] = {
-    "create": "create",
-    "append": "append",
-    "overwrite": "overwrite",
-}
 
 
 class SparkHandler:
     """``pyspark.sql.DataFrame``."""
 
+    @property
+    def types(self) -> Sequence[str]:
+        """Classic and Connect frames have this base."""
+        return ("pyspark.DataFrame",)
+
     def schema(self, obj: Any) -> pa.Schema:
-        """Columns; types that cannot hold partition keys are given as null, which arrow wants to be nullable."""
-        kinds = [_ARROW.get(column.dataType.typeName(), pa.null()) for column in obj.schema]
-        return pa.schema(
-            [
-                pa.field(column.name, kind, column.nullable or pa.types.is_null(kind))
-                for column, kind in zip(obj.schema, kinds, strict=True)
-            ]
-        )
+        """Columns."""
+        return lance_schema(obj.schema)
 
     def write(self, obj: Any, request: WriteRequest) -> int:
         """Write in one Spark job; rows outside of the partitions are noticed or dropped in the same job."""
         frame = _in_partition(obj, request)
-        if request.existing is not None:
-            frame = frame.select(*[_quoted(name) for name in fitting(self.schema(obj), request.existing.schema).names])
+        operation = request.operation
+        if operation == "merge":
+            # The rows that a merge brings are held in memory in any case.
+            return write_batches(self.schema(obj), frame.toArrow(), request)
+        if request.target is not None:
+            frame = frame.select(*_columns(obj, request.target, fills=operation == "overwrite"))
         result = lance_spark.write_lance(
             frame,
             request.uri,
-            mode="overwrite" if request.replaced is not None else _MODES[request.operation],
+            mode="overwrite"
+            if request.replaced is not None
+            else "overwrite"
+            if operation == "replace_where"
+            else operation,
             replace_where=request.replaced,
+            # Checked already; and these may be rows that are let through on purpose.
+            check_replace_where=False,
             idempotency_key=request.token,
             transaction_properties=dict(request.properties),
             storage_options=dict(request.storage_options) or None,
@@ -67,22 +61,34 @@ class SparkHandler:
         """Hand out a frame that reads one version, whatever is committed meanwhile."""
         session = request.spark_session()
         if request.dataset is None:
-            table = request.schema.empty_table()
-            frame = session.createDataFrame(table if request.columns is None else table.select(list(request.columns)))
-        else:
-            frame = lance_spark.read_lance(
-                session,
-                request.dataset.uri,
-                columns=None if request.columns is None else list(request.columns),
-                filter=request.filter,
-                version=request.dataset.version,
-                storage_options=dict(request.storage_options) or None,
-            )
-        return frame.limit(0) if request.is_empty else frame
+            return session.createDataFrame(projected(request).empty_table())
+        return lance_spark.read_lance(
+            session,
+            request.dataset.uri,
+            columns=None if request.columns is None else projected(request).names,
+            filter="false" if request.is_empty else request.filter,
+            version=request.dataset.version,
+            storage_options=dict(request.storage_options) or None,
+        )
+
+
+SPARK = SparkHandler()
 
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def _columns(frame: Any, target: pa.Schema, *, fills: bool) -> list[Any]:
+    """The frame's columns in the table's order; where the whole table is replaced, those it lacks as nulls."""
+    present = set(frame.columns)
+    columns: list[Any] = []
+    for field in target:
+        if field.name in present:
+            columns.append(F.col(_quoted(field.name)))
+        elif fills:
+            columns.append(F.lit(None).cast(spark_type(field.type, field.name)).alias(field.name))
+    return columns
 
 
 def _in_partition(frame: Any, request: WriteRequest) -> Any:
@@ -90,8 +96,6 @@ def _in_partition(frame: Any, request: WriteRequest) -> Any:
     predicate = request.expected
     if predicate is None or request.out_of_partition == "allow":
         return frame
-    from pyspark.sql import functions as F  # noqa: N812,PLC0415 - optional
-
     condition = _condition(predicate)
     if request.out_of_partition == "drop":
         return frame.filter(condition)
@@ -99,7 +103,7 @@ def _in_partition(frame: Any, request: WriteRequest) -> Any:
         raise InvalidInputError("A run without partitions has nothing to write.", path=request.uri)
     # Inside of a column that is written, the check can neither be pruned nor be moved before a join or a filter that
     # would have removed the row; and the plan runs once.
-    column = predicate.any_of[0][0].column
+    column = predicate.reads[0]
     field = frame.schema[column]
     message = F.concat(
         F.lit(f"A row lies outside of the run's partitions of {request.uri}: column {column} is "),
@@ -118,8 +122,8 @@ def _in_partition(frame: Any, request: WriteRequest) -> Any:
 
 
 def _condition(predicate: Predicate) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812,PLC0415 - optional
-
+    if any(test.expression is not None for product in predicate.any_of for test in product):
+        return _computed(predicate)
     condition = F.lit(False)  # noqa: FBT003 - Spark's way
     for product in predicate.any_of:
         hit = F.lit(True)  # noqa: FBT003 - likewise
@@ -129,9 +133,26 @@ def _condition(predicate: Predicate) -> Any:
     return condition
 
 
-def _test(test: ColumnTest) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812,PLC0415 - optional
+def _computed(predicate: Predicate) -> Any:
+    """A condition with expressions, which lance_core computes in the workers: Spark's functions differ in detail."""
+    names, sql = list(predicate.reads), predicate.sql()
 
+    def is_inside(*columns: pa.Array) -> pa.Array:
+        from lance_core.expression import make_expression  # noqa: PLC0415 - in the worker, which knows no Dagster
+
+        # Spark hands times over in the session's zone; they are the same instants.
+        instants = [
+            one.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(one.type) and one.type.tz else one
+            for one in columns
+        ]
+        batch = pa.RecordBatch.from_arrays(instants, names)
+        return make_expression(sql, batch.schema).evaluate(batch).fill_null(False)  # noqa: FBT003 - the value to fill in
+
+    function: Any = F.arrow_udf
+    return function(is_inside, "boolean")(*[F.col(_quoted(name)) for name in names])
+
+
+def _test(test: ColumnTest) -> Any:
     column = F.col(_quoted(test.column))
     if test.values:
         return column.isin(*[_literal(value, test.type) for value in test.values])
@@ -143,8 +164,6 @@ def _test(test: ColumnTest) -> Any:
 
 def _literal(value: Any, type_: pa.DataType) -> Any:
     """A constant of the column's type; as text with its zone, because Spark would read a naive time in its own."""
-    from pyspark.sql import functions as F  # noqa: N812,PLC0415 - optional
-
     if pa.types.is_timestamp(type_):
         return F.lit(value.isoformat(sep=" ")).cast("timestamp" if type_.tz is not None else "timestamp_ntz")
     return F.lit(value)

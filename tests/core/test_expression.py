@@ -11,3 +11,9 @@ def test_expressions_over_batches():
     assert (made.type, made.columns, made.evaluate(batch).to_pylist()) == (pa.int64(), ("a",), [2, 4])
     with pytest.raises(InvalidInputError):
         make_expression("nope + 1", batch.schema)
+
+
+def test_the_day_of_a_time():
+    batch = pa.record_batch({"at": pa.array([0, 86_400_000_000 - 1, None], pa.timestamp("us", "UTC"))})
+    made = make_expression("date(at)", batch.schema)
+    assert (made.type, made.evaluate(batch).cast(pa.int32()).to_pylist()) == (pa.date32(), [0, 0, None])

@@ -90,7 +90,7 @@ def test_ignore_if_there_is_a_table(run, tables, metadata_of):
     assert metadata["dagster/row_count"] == 1
 
 
-@pytest.mark.parametrize(("mode", "error"), [("merge", UnsupportedError), ("upsert", InvalidInputError)])
+@pytest.mark.parametrize(("mode", "error"), [("replace_partitions", InvalidInputError), ("upsert", InvalidInputError)])
 def test_other_modes_are_refused_by_name(run, mode, error):
     with pytest.raises(LanceError) as excinfo:
         run(asset_of(pa.table({"a": [1]}), metadata={"mode": mode}))

@@ -10,7 +10,7 @@ import pytest
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError, LanceError
 from lance_dagster import LanceIOManager, write
 from lance_dagster.column_schema import table_schema
-from lance_dagster.handlers import arrow
+from lance_dagster.handlers import stream
 
 LETTERS = dg.StaticPartitionsDefinition(["a", "b", "c", "d"])
 DAYS = dg.DailyPartitionsDefinition("2026-11-01", end_date="2026-11-08")
@@ -176,7 +176,7 @@ def test_a_table_created_meanwhile_is_not_overwritten(run, root, tables, monkeyp
 
 def test_a_table_created_while_the_rows_are_written_is_not_overwritten(run, root, tables, monkeypatch):
     """As above, but the other run commits after this run's rows and before its commit."""
-    original, calls = arrow._checked, []
+    original, calls = stream._checked, []
 
     def racing(batches, target, request):
         yield from original(batches, target, request)
@@ -184,7 +184,7 @@ def test_a_table_created_while_the_rows_are_written_is_not_overwritten(run, root
         if len(calls) == 1:
             run(letters_asset(["a"]), partition_key="a", manager=LanceIOManager(root=root))
 
-    monkeypatch.setattr(arrow, "_checked", racing)
+    monkeypatch.setattr(stream, "_checked", racing)
     run(letters_asset(["b"]), partition_key="b")
     assert rows(tables) == ["a", "b"]
     assert calls == ["create", "create", "replace_where"]
