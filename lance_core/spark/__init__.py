@@ -4,6 +4,7 @@
 tell more than Spark's own functions.
 """
 
+from lance_core.spark.archive import archive_lance_core, ship_lance_core
 from lance_core.spark.columns import add_columns_lance
 from lance_core.spark.distribute import compact_lance, execute_compaction_plan, run_tasks
 from lance_core.spark.java import ensure_java
@@ -20,6 +21,7 @@ __all__ = [
     "CommitResult",
     "LanceMergeBuilder",
     "add_columns_lance",
+    "archive_lance_core",
     "compact_lance",
     "create_zone_map_lance",
     "delete_lance",
@@ -31,6 +33,7 @@ __all__ = [
     "recommended_conf",
     "register",
     "run_tasks",
+    "ship_lance_core",
     "update_lance",
     "write_lance",
 ]

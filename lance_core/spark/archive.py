@@ -1,0 +1,54 @@
+"""Ship lance_core to executors that do not have it."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lance_core
+
+if TYPE_CHECKING:
+    import os
+
+    from pyspark.sql import SparkSession
+
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # a ZIP archive knows no time before that
+
+
+def archive_lance_core(path: str | os.PathLike[str]) -> str:
+    """Pack lance_core, which is pure Python, into an archive for ``spark-submit --py-files`` or ``spark.addPyFile``.
+
+    The executors still need what it depends on: numpy, pyarrow, protobuf, pyroaring, fsspec and sqlglot. The same
+    files always give the same archive.
+
+    Args:
+        path: Where to write it; the name must end in ``.zip``.
+
+    Returns:
+        The absolute path.
+    """
+    target = Path(path).absolute()
+    package = Path(lance_core.__file__).parent
+    sources = sorted(one for one in package.rglob("*") if one.suffix in {".py", ".typed"})
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sources:
+            entry = zipfile.ZipInfo(source.relative_to(package.parent).as_posix(), _EARLIEST)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, source.read_bytes())
+    return str(target)
+
+
+def ship_lance_core(spark: SparkSession, folder: str | os.PathLike[str]) -> str:
+    """Pack lance_core and send it to the executors of a classic or Connect session.
+
+    Args:
+        spark: The session.
+        folder: Where to keep the archive; it must stay as long as the session.
+
+    Returns:
+        Path of the archive.
+    """
+    archive = archive_lance_core(Path(folder) / "lance_core.zip")
+    spark.addArtifacts(archive, pyfile=True)
+    return archive

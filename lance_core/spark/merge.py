@@ -1,0 +1,274 @@
+"""Merge a DataFrame into a table: Spark joins both by their keys, one commit has all changes.
+
+The join runs where Spark wants it to, so that neither the driver nor one task holds the table or the DataFrame. Only
+the columns that are needed are read of the table.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+from pyspark.sql.types import StructType
+
+from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
+from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lance_core.format.blobs import has_blobs
+from lance_core.format.operations import Update
+from lance_core.spark.column_join import quoted
+from lance_core.spark.merge_clauses import (
+    SOURCE,
+    TARGET,
+    Action,
+    Clause,
+    When,
+    action_of,
+    check_clauses,
+    clause_number,
+    kept_columns,
+    new_value,
+)
+from lance_core.spark.merge_job import ACTION, NUMBERS, ROW_ADDRESS, ROW_ID, MergeJob
+from lance_core.spark.modification import Modification
+from lance_core.spark.staging import run_staging
+from lance_core.spark.types import find_misfits, spark_schema
+from lance_core.table.merge_plan import find_keys
+from lance_core.table.moved_rows import Departure
+from lance_core.table.naming import naming
+from lance_core.table.stage import remove_staged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Unpack
+
+    from pyspark.sql import DataFrame
+
+    from lance_core.format.transaction import Transaction
+    from lance_core.spark.modification import ChangeOptions
+    from lance_core.spark.result import CommitResult
+    from lance_core.table.snapshot import Snapshot
+
+_CLAUSE = "_clause"
+
+
+def merge_lance(
+    df: DataFrame, uri: str, on: str | Sequence[str] | None = None, **options: Unpack[ChangeOptions]
+) -> LanceMergeBuilder:
+    """Update, insert and delete rows of a table by the rows of a DataFrame with the same keys, in one commit.
+
+    Example:
+        ``merge_lance(changes, uri, "id").when_matched_update_all().when_not_matched_insert_all().execute()``
+
+    Args:
+        df: The source.
+        uri: Address of the dataset.
+        on: Columns that make up the key; None for the primary key that the schema declares. Null matches nothing.
+        **options: See `lance_core.spark.ChangeOptions`.
+    """
+    return LanceMergeBuilder(df, uri, on, options)
+
+
+class LanceMergeBuilder:
+    """A merge; `merge_lance` makes one. Each method changes the builder and returns it.
+
+    Conditions and values are Spark SQL, in which ``source.`` and ``target.`` stand before the names of columns. Of
+    several clauses for the same rows, the first one whose condition is true counts.
+    """
+
+    def __init__(self, df: DataFrame, uri: str, on: str | Sequence[str] | None, options: ChangeOptions) -> None:
+        self._df = df
+        self._uri = uri
+        self._on = (on,) if isinstance(on, str) else tuple(on or ())
+        self._options = options
+        self._clauses: list[Clause] = []
+
+    def when_matched_update_all(self, condition: str | None = None) -> LanceMergeBuilder:
+        """Update rows that are in both with the values of the source; columns that it lacks keep theirs."""
+        return self._with(When.MATCHED, Action.UPDATE, condition)
+
+    def when_matched_update(self, values: Mapping[str, str], condition: str | None = None) -> LanceMergeBuilder:
+        """Update some columns of rows that are in both."""
+        return self._with(When.MATCHED, Action.UPDATE, condition, values)
+
+    def when_matched_delete(self, condition: str | None = None) -> LanceMergeBuilder:
+        """Delete rows that are in both; the source needs the columns of the key only."""
+        return self._with(When.MATCHED, Action.DELETE, condition)
+
+    def when_matched_fail(self) -> LanceMergeBuilder:
+        """Do nothing at all, and raise an error, if a row is in both."""
+        return self._with(When.MATCHED, Action.FAIL, None)
+
+    def when_not_matched_insert_all(self, condition: str | None = None) -> LanceMergeBuilder:
+        """Add rows that are only in the source; columns that it lacks are null."""
+        return self._with(When.NOT_MATCHED, Action.INSERT, condition)
+
+    def when_not_matched_insert(self, values: Mapping[str, str], condition: str | None = None) -> LanceMergeBuilder:
+        """Add rows made of those that are only in the source; other columns are null."""
+        return self._with(When.NOT_MATCHED, Action.INSERT, condition, values)
+
+    def when_not_matched_by_source_update(
+        self, values: Mapping[str, str], condition: str | None = None
+    ) -> LanceMergeBuilder:
+        """Update some columns of rows that are only in the table."""
+        return self._with(When.NOT_MATCHED_BY_SOURCE, Action.UPDATE, condition, values)
+
+    def when_not_matched_by_source_delete(self, expr: str | None = None) -> LanceMergeBuilder:
+        """Delete rows that are only in the table.
+
+        Args:
+            expr: Delete only rows for which this is true.
+        """
+        return self._with(When.NOT_MATCHED_BY_SOURCE, Action.DELETE, expr)
+
+    def execute(self) -> CommitResult:
+        """Merge.
+
+        Raises:
+            InvalidInputError: Clauses, keys or columns that do not fit; nothing was written.
+            CommitConflictError: Other commits got in the way each time.
+            PySparkException: Several rows of the source for one of the table; a matching row that must not be there.
+        """
+        change = Modification(self._df.sparkSession, self._uri, self._options)
+        if change.done is not None:
+            return change.done
+        work = MergeWork(source=self._df, on=self._on, clauses=tuple(self._clauses), change=change)
+        done = change.commit(work)
+        numbers = {f"num_{name}_rows": int(work.numbers[name]) for name in NUMBERS}
+        return change.result("merge", done, work.operations, attempts=work.attempts, **numbers)
+
+    def _with(
+        self, when: When, action: Action, condition: str | None, values: Mapping[str, str] | None = None
+    ) -> LanceMergeBuilder:
+        self._clauses.append(Clause(when=when, action=action, condition=condition, values=values))
+        return self
+
+
+@dataclass(slots=True, kw_only=True)
+class MergeWork:
+    """A merge on the way to its commit.
+
+    Attributes:
+        source: The DataFrame.
+        on: Columns of the key as they were given.
+        clauses: What to do.
+        change: Where, and how to commit.
+        attempts: How often it was worked out.
+        operations: What the tasks have written.
+        numbers: Rows by what became of them.
+    """
+
+    source: DataFrame
+    on: tuple[str, ...]
+    clauses: tuple[Clause, ...]
+    change: Modification
+    attempts: int = 0
+    operations: list[Update] = field(default_factory=list[Update])
+    numbers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def sees_new_rows(self) -> bool:
+        """Rows are inserted because nobody has their keys."""
+        return any(clause.action is Action.INSERT for clause in self.clauses)
+
+    def prepare(self, snapshot: Snapshot) -> Update:
+        """Join and write."""
+        self.forget()
+        self.attempts += 1
+        manifest = snapshot.manifest
+        with naming(snapshot.store):
+            on = find_keys(self.on, manifest.schema)
+            self._check(snapshot, on)
+            job = MergeJob(
+                place=replace(self.change.place, job=uuid.uuid4()),
+                read_version=snapshot.version,
+                fields=manifest.schema,
+                data_storage_version=file_version(None, snapshot),
+                limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
+                with_row_ids=manifest.uses_stable_row_ids,
+            )
+        staged: Transaction = run_staging(self._rows(snapshot, on), job)
+        if not isinstance(staged.operation, Update):
+            raise CorruptDataError("Spark's tasks handed over something else than rows", path=snapshot.store.uri)
+        self.operations, self.numbers = [staged.operation], staged.transaction_properties
+        return staged.operation
+
+    def forget(self) -> None:
+        """Remove the files written so far."""
+        store = self.change.snapshot.store
+        for operation in self.operations:
+            remove_staged(store, operation.new_fragments)
+            Departure(updated_fragments=operation.updated_fragments).remove_files(store)
+        self.operations = []
+
+    def _check(self, snapshot: Snapshot, on: Sequence[str]) -> None:
+        table = snapshot.manifest.schema
+        source = self.source.columns
+        check_clauses(self.clauses, table.names)
+        missing = [name for name in on if name not in source]
+        if missing:
+            raise InvalidInputError(f"the DataFrame has no column {', '.join(missing)}, which is part of the key")
+        takes_all = [one for one in self.clauses if one.values is None and one.action in {Action.INSERT, Action.UPDATE}]
+        if takes_all:
+            self._check_source(snapshot)
+        kept = kept_columns(self.clauses, table.names, source)
+        for name in sorted(kept):
+            if has_blobs(table.select([name])):
+                raise UnsupportedError(f"a merge by Spark that keeps blobs ({name!r}); bring them in the DataFrame")
+
+    def _check_source(self, snapshot: Snapshot) -> None:
+        """All columns of the source go into the table, unless clauses say what others are for."""
+        table = snapshot.manifest.schema.to_arrow()
+        given = self.source.schema
+        has_texts = any(one.condition is not None or one.values is not None for one in self.clauses)
+        known = StructType([one for one in given if not has_texts or one.name in table.names])
+        wanted = [one for one in table if one.name in known.names]
+        misfits = find_misfits(known, table.empty_table().select([one.name for one in wanted]).schema)
+        inserts = any(one.action is Action.INSERT and one.values is None for one in self.clauses)
+        lacking = [one.name for one in table if inserts and not one.nullable and one.name not in given.names]
+        misfits += [f"column {name!r} is missing" for name in lacking]
+        if misfits:
+            raise InvalidInputError(f"The DataFrame does not fit the table: {'; '.join(misfits)}; nothing was written")
+
+    def _rows(self, snapshot: Snapshot, on: Sequence[str]) -> DataFrame:
+        """The rows to write or delete, with what becomes of them."""
+        manifest = snapshot.manifest
+        table = spark_schema(manifest.schema.to_arrow())
+        source = self.source.columns
+        joined = self._joined(snapshot, on)
+        numbered = joined.withColumn(_CLAUSE, clause_number(self.clauses)).where(F.col(_CLAUSE).isNotNull())
+        number = F.col(_CLAUSE)
+        ids = [ROW_ID] if manifest.uses_stable_row_ids else []
+        values = [new_value(self.clauses, number, name, table, source) for name in table.names]
+        rows = numbered.select(action_of(self.clauses, number).alias(ACTION), ROW_ADDRESS, *ids, *values)
+        # moved rows bring their ids, so they come before new ones
+        return rows.sortWithinPartitions(F.col(ACTION) != int(Action.UPDATE)) if ids else rows
+
+    def _joined(self, snapshot: Snapshot, on: Sequence[str]) -> DataFrame:
+        manifest = snapshot.manifest
+        kept = kept_columns(self.clauses, manifest.schema.names, self.source.columns)
+        read = [name for name in manifest.schema.names if name in kept or name in on]
+        keys = {name: f"_{number}" for number, name in enumerate(on)}
+        whole = self.change.target(snapshot, read, with_row_id=manifest.uses_stable_row_ids)
+        ids = [ROW_ID] if manifest.uses_stable_row_ids else []
+        target = whole.select(
+            ROW_ADDRESS,
+            *ids,
+            *(F.col(quoted(name)).alias(f"_target{key}") for name, key in keys.items()),
+            F.struct(*(F.col(quoted(name)) for name in read)).alias(TARGET),
+        )
+        source = self.source.select(
+            *(F.col(quoted(name)).alias(f"_source{key}") for name, key in keys.items()),
+            F.struct(*(F.col(quoted(name)) for name in self.source.columns)).alias(SOURCE),
+        )
+        matches = [source[f"_source{key}"] == target[f"_target{key}"] for key in keys.values()]
+        return source.join(target, matches, self._kind_of_join())
+
+    def _kind_of_join(self) -> str:
+        asked = {clause.when for clause in self.clauses}
+        if {When.NOT_MATCHED, When.NOT_MATCHED_BY_SOURCE} <= asked:
+            return "full"
+        if When.NOT_MATCHED in asked:
+            return "left"
+        return "right" if When.NOT_MATCHED_BY_SOURCE in asked else "inner"

@@ -1,0 +1,182 @@
+"""What a merge does with which rows, and the expressions by which Spark works it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
+
+from lance_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+SOURCE, TARGET = "source", "target"
+"""What the two sides are called in conditions and values."""
+
+
+class When(Enum):
+    """Which rows."""
+
+    MATCHED = "matched"
+    NOT_MATCHED = "not matched"
+    NOT_MATCHED_BY_SOURCE = "not matched by source"
+
+
+class Action(IntEnum):
+    """What becomes of a row, as the tasks are told."""
+
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+    FAIL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """One rule; of several for the same rows, the first one whose condition is true counts.
+
+    Attributes:
+        when: Which rows.
+        action: What becomes of them.
+        condition: Spark SQL; None for all.
+        values: Spark SQL for each column; None for all columns of the source.
+    """
+
+    when: When
+    action: Action
+    condition: str | None = None
+    values: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """SQL text whose columns all say which side they are of.
+
+    Attributes:
+        sql: The text.
+        target: Columns of the table in it.
+    """
+
+    sql: str
+    target: frozenset[str]
+
+
+def qualified(text: str, when: When) -> Text:
+    """Say of each column in a text which side it is of, where only one side has rows.
+
+    Raises:
+        InvalidInputError: It is no SQL, or a column may be of either side.
+    """
+    import sqlglot  # noqa: PLC0415 slow to import
+    from sqlglot import exp  # noqa: PLC0415
+    from sqlglot.errors import SqlglotError  # noqa: PLC0415
+
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except SqlglotError as error:
+        raise InvalidInputError(f"{text!r} is no SQL: {error}") from error
+    side = {When.NOT_MATCHED: SOURCE, When.NOT_MATCHED_BY_SOURCE: TARGET}.get(when)
+    named: set[str] = set()
+    for column in list(tree.find_all(exp.Column)):
+        parts = [part.name for part in column.parts]
+        if parts[0].lower() in {SOURCE, TARGET} and len(parts) > 1:
+            found, name = parts[0].lower(), parts[1]
+        elif side is not None:
+            found, name = side, parts[0]
+            replacement: Any = exp.Column(this=column.parts[0].copy(), table=exp.to_identifier(side))
+            for part in column.parts[1:]:
+                replacement = exp.Dot(this=replacement, expression=part.copy())
+            tree = replacement if column is tree else tree
+            column.replace(replacement)
+        else:
+            raise InvalidInputError(f"{text!r}: say source.{parts[0]} or target.{parts[0]}")
+        named |= {name} if found == TARGET else set()
+    return Text(sql=tree.sql(dialect="spark"), target=frozenset(named))
+
+
+def check_clauses(clauses: Sequence[Clause], table: Sequence[str]) -> None:
+    """Refuse merges that do nothing, clauses that can never count, and columns that are not there.
+
+    Raises:
+        InvalidInputError: One of these.
+    """
+    if not clauses:
+        raise InvalidInputError("this merge is not told to change anything; call one of the when_... methods")
+    closed: set[When] = set()
+    for clause in clauses:
+        if clause.when in closed:
+            raise InvalidInputError(f"a clause for rows that are {clause.when.value} follows one without a condition")
+        if clause.condition is None:
+            closed.add(clause.when)
+        if clause.values is not None and not clause.values:
+            raise InvalidInputError(f"no values for rows that are {clause.when.value}")
+        unknown = [name for name in clause.values or () if name not in table]
+        if unknown:
+            raise InvalidInputError(f"there is no column {', '.join(unknown)}; the table has {', '.join(table)}")
+
+
+def kept_columns(clauses: Sequence[Clause], table: Sequence[str], source: Sequence[str]) -> set[str]:
+    """Columns of the table that must be read, besides the key."""
+    needed: set[str] = set()
+    for clause in clauses:
+        texts = [*(clause.values or {}).values(), *([] if clause.condition is None else [clause.condition])]
+        needed |= {name for text in texts for name in qualified(text, clause.when).target}
+        if clause.action is Action.UPDATE:
+            given = source if clause.values is None else clause.values
+            needed |= set(table) - set(given)
+    unknown = needed - set(table)
+    if unknown:
+        raise InvalidInputError(f"there is no column {', '.join(sorted(unknown))}; the table has {', '.join(table)}")
+    return needed
+
+
+def clause_number(clauses: Sequence[Clause]) -> Column:
+    """Which clause counts for a row of the join; null for none. Needs ``source``, ``target``, ``_rowaddr``."""
+    has_source, has_target = F.col(SOURCE).isNotNull(), F.col("_rowaddr").isNotNull()
+    rows = {
+        When.MATCHED: has_source & has_target,
+        When.NOT_MATCHED: has_source & ~has_target,
+        When.NOT_MATCHED_BY_SOURCE: ~has_source & has_target,
+    }
+    found = F.lit(None).cast("int")
+    for number, clause in reversed(list(enumerate(clauses))):
+        asked = rows[clause.when]
+        if clause.condition is not None:
+            asked &= F.expr(f"({qualified(clause.condition, clause.when).sql})")
+        found = F.when(asked, F.lit(number)).otherwise(found)
+    return found
+
+
+def action_of(clauses: Sequence[Clause], number: Column) -> Column:
+    """What becomes of the row."""
+    found = F.lit(None).cast("tinyint")
+    for index, clause in enumerate(clauses):
+        found = F.when(number == index, F.lit(int(clause.action)).cast("tinyint")).otherwise(found)
+    return found
+
+
+def new_value(clauses: Sequence[Clause], number: Column, name: str, table: StructType, source: Sequence[str]) -> Column:
+    """The new value of a column, in its Spark type; null in rows that are deleted."""
+    kind = table[name].dataType
+    found = F.lit(None).cast(kind)
+    for index, clause in enumerate(clauses):
+        value = _value(clause, name, source)
+        if value is not None:
+            found = F.when(number == index, value.cast(kind)).otherwise(found)
+    return found.alias(name)
+
+
+def _value(clause: Clause, name: str, source: Sequence[str]) -> Column | None:
+    if clause.action not in {Action.INSERT, Action.UPDATE}:
+        return None
+    if clause.values is None and name in source:
+        return F.col(SOURCE).getField(name)
+    if clause.values is not None and name in clause.values:
+        return F.expr(qualified(clause.values[name], clause.when).sql)
+    return F.col(TARGET).getField(name) if clause.action is Action.UPDATE else None

@@ -1,0 +1,234 @@
+"""The job that writes the rows of a merge, and notes which rows of the table they replace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from lance_core.errors import InvalidInputError
+from lance_core.format.deletion import bitmap_from_numpy
+from lance_core.format.operations import Update
+from lance_core.format.row_ids import encode_row_ids
+from lance_core.spark.cast import cast_batches
+from lance_core.spark.handover import hand_over
+from lance_core.spark.merge_clauses import Action
+from lance_core.spark.task_names import TaskNames
+from lance_core.table.moved_rows import Departure
+from lance_core.table.open_table import open_version
+from lance_core.table.rebase import load_deletions, write_deletions
+from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.schema import Schema
+    from lance_core.spark.sink import Place
+    from lance_core.table.snapshot import Snapshot
+
+ACTION, ROW_ADDRESS, ROW_ID = "_action", "_rowaddr", "_rowid"
+"""Columns of the rows that the job gets, before those of the table."""
+
+NUMBERS: tuple[str, ...] = ("inserted", "updated", "deleted")
+"""What is handed over besides the files."""
+
+_SHIFT = 32
+_OFFSET_MASK = 0xFFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePart:
+    """What one task staged.
+
+    Attributes:
+        fragments: With the new rows; on tables with stable row ids, updated rows come first and bring theirs.
+        departures: Offsets of rows that leave their fragments, as bitmaps by fragment id.
+        counts: Rows by action.
+    """
+
+    fragments: tuple[Fragment, ...]
+    departures: Mapping[int, bytes]
+    counts: tuple[int, int, int]
+
+    @property
+    def files(self) -> Sequence[Fragment]:
+        """Fragments that hold the new files."""
+        return self.fragments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeJob:
+    """Writes the rows of a merge.
+
+    Attributes:
+        place: Where.
+        read_version: Version that the addresses are of.
+        fields: Schema of the table.
+        data_storage_version: Version of the data files.
+        limits: When a file is full.
+        with_row_ids: The table has stable row ids.
+    """
+
+    place: Place
+    read_version: int
+    fields: Schema
+    data_storage_version: str
+    limits: FileLimits
+    with_row_ids: bool
+
+    def stage(self, batches: Iterator[pa.RecordBatch], names: TaskNames) -> MergePart:
+        """Write the new rows of one task.
+
+        Raises:
+            InvalidInputError: A row that must not be there, or several rows for one.
+        """
+        noted = _Noted()
+        store = self.place.open()
+        fragments = stage_fragments(
+            store,
+            self.fields,
+            cast_batches(noted.written(batches), self.fields.to_arrow()),
+            limits=self.limits,
+            data_storage_version=self.data_storage_version,
+            new_uuid=names.ids.data_file,
+        )
+        try:
+            departures = {number: rows.serialize() for number, rows in noted.departures().items()}
+        except BaseException:
+            remove_staged(store, fragments)
+            raise
+        if self.with_row_ids:
+            fragments = _with_ids(fragments, noted.row_ids())
+        inserted, updated, deleted = noted.counts.tolist()
+        return MergePart(fragments=fragments, departures=departures, counts=(inserted, updated, deleted))
+
+    def finish(self, parts: Sequence[MergePart]) -> None:
+        """Write the deletion files and hand all of it over."""
+        store = self.place.open()
+        fragments = tuple(one for part in parts for one in part.fragments)
+        try:
+            snapshot = open_version(store, self.read_version)
+            departure = self._depart(snapshot, _joined(parts))
+        except Exception:
+            remove_staged(store, fragments)
+            raise
+        operation = Update(
+            removed_fragment_ids=departure.removed_fragment_ids,
+            updated_fragments=departure.updated_fragments,
+            new_fragments=fragments,
+            fields_for_preserving_frag_bitmap=tuple(one.id for one in self.fields.walk()),
+        )
+        counts = np.sum([part.counts for part in parts], axis=0) if parts else np.zeros(3)
+        numbers = {name: int(count) for name, count in zip(NUMBERS, counts, strict=True)}
+        try:
+            hand_over(store, self.place.job, operation, numbers=numbers)
+        except Exception:
+            remove_staged(store, fragments)
+            departure.remove_files(store)
+            raise
+
+    def _depart(self, snapshot: Snapshot, departures: Mapping[int, BitMap]) -> Departure:
+        names = TaskNames(job=self.place.job, task=-1, attempt=0)
+        updated: list[Fragment] = []
+        removed: list[int] = []
+        try:
+            for fragment in snapshot.manifest.fragments.select(list(departures)):
+                rows = departures[fragment.id] | load_deletions(snapshot.store, fragment)
+                if len(rows) == fragment.physical_rows:
+                    removed.append(fragment.id)
+                    continue
+                new_id = partial(names.deletion_file, fragment.id)
+                version = self.read_version
+                file, _ = write_deletions(snapshot.store, fragment.id, rows, read_version=version, new_id=new_id)
+                updated.append(replace(fragment, deletion_file=file))
+        except BaseException:
+            Departure(updated_fragments=tuple(updated)).remove_files(snapshot.store)
+            raise
+        return Departure(updated_fragments=tuple(updated), removed_fragment_ids=tuple(removed))
+
+
+@dataclass(slots=True)
+class _Noted:
+    """What is to be known of the rows of a task, apart from their values."""
+
+    addresses: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    ids: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
+
+    def written(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows to write."""
+        for batch in batches:
+            actions = np.asarray(batch.column(ACTION))
+            if (actions == Action.FAIL).any():
+                raise InvalidInputError("the table has a row with the key of one of the DataFrame; nothing was written")
+            self.counts += np.bincount(actions, minlength=3)
+            leaves = actions != Action.INSERT
+            if leaves.any():
+                self.addresses.append(_numbers(batch, ROW_ADDRESS, leaves))
+            if ROW_ID in batch.schema.names:
+                self.ids.append(_numbers(batch, ROW_ID, actions == Action.UPDATE))
+            stays = actions != Action.DELETE
+            yield batch if stays.all() else batch.filter(pa.array(stays))
+
+    def departures(self) -> dict[int, BitMap]:
+        """Offsets of the rows that leave, by fragment.
+
+        Raises:
+            InvalidInputError: A row leaves twice.
+        """
+        every = np.sort(np.concatenate([np.empty(0, np.int64), *self.addresses]))
+        if (every[1:] == every[:-1]).any():
+            raise _ambiguous()
+        fragments, starts = np.unique(every >> _SHIFT, return_index=True)
+        offsets = np.split(every & _OFFSET_MASK, starts[1:]) if len(fragments) else []
+        return {number: bitmap_from_numpy(part) for number, part in zip(fragments.tolist(), offsets, strict=True)}
+
+    def row_ids(self) -> npt.NDArray[np.uint64]:
+        """Stable ids of the updated rows, in their order."""
+        return np.concatenate([np.empty(0, np.int64), *self.ids]).astype(np.uint64)
+
+
+def _numbers(batch: pa.RecordBatch, name: str, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    return np.asarray(batch.column(name).filter(pa.array(mask)))
+
+
+def _ambiguous() -> InvalidInputError:
+    return InvalidInputError(
+        "several rows of the DataFrame change one row of the table, so it is not clear what becomes of it; nothing was "
+        "written. Remove duplicate keys from the DataFrame"
+    )
+
+
+def _with_ids(fragments: Sequence[Fragment], ids: npt.NDArray[np.uint64]) -> tuple[Fragment, ...]:
+    """Fragments with the ids of the moved rows, which are their first rows; new rows have none yet."""
+    numbered: list[Fragment] = []
+    start = 0
+    for fragment in fragments:
+        mine = ids[start : start + fragment.physical_rows]
+        start += fragment.physical_rows
+        numbered.append(replace(fragment, row_id_sequence=encode_row_ids(mine)) if len(mine) else fragment)
+    return tuple(numbered)
+
+
+def _joined(parts: Sequence[MergePart]) -> dict[int, BitMap]:
+    """Rows that leave, of all tasks.
+
+    Raises:
+        InvalidInputError: A row leaves in two tasks.
+    """
+    joined: dict[int, BitMap] = {}
+    for part in parts:
+        for number, data in part.departures.items():
+            rows = BitMap.deserialize(data)
+            known = joined.setdefault(number, BitMap())
+            if rows & known:
+                raise _ambiguous()
+            joined[number] = known | rows
+    return joined
