@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import json
 import struct
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
@@ -42,8 +41,8 @@ _OFFSET_FLAG = 1 << 31
 _WORD_BYTES = [next(size for size in (1, 2, 4, 8) if bits <= 8 * size) for bits in range(65)]
 """Bytes of the smallest word that has so many bits."""
 
+_STRING_ENTRY = _STRING << _TYPE_SHIFT
 _FLOAT = struct.Struct(">Bd")
-_KEY = itemgetter(0)
 
 
 def encode_text(text: str) -> bytes:
@@ -81,23 +80,26 @@ def _encode(value: Any, depth: int) -> bytes:
     """An array or object."""
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
-    words: list[int] = []
-    parts: list[bytes] = []
-    if isinstance(value, dict):
-        pairs = sorted(cast("dict[str, Any]", value).items(), key=_KEY)
-        head = _OBJECT << _KIND_SHIFT | len(pairs)
-        for key, _ in pairs:
-            data = key.encode()
-            words.append(_STRING << _TYPE_SHIFT | _checked(len(data)))
-            parts.append(data)
-        values = [one for _, one in pairs]
+    if type(value) is dict:
+        keys = sorted(cast("dict[str, Any]", value))
+        parts = [key.encode() for key in keys]
+        words = [_OBJECT << _KIND_SHIFT | len(keys), *[_STRING_ENTRY | len(data) for data in parts]]
+        values = [value[key] for key in keys]
     else:
-        head, values = _ARRAY << _KIND_SHIFT | len(value), value
+        parts, words, values = [], [_ARRAY << _KIND_SHIFT | len(value)], value
     for one in values:
-        entry, data = _element(one, depth)
-        words.append(entry << _TYPE_SHIFT | _checked(len(data)))
+        if type(one) is str:  # the most frequent
+            data = one.encode()
+            words.append(_STRING_ENTRY | len(data))
+        else:
+            entry, data = _element(one, depth)
+            words.append(entry << _TYPE_SHIFT | len(data))
         parts.append(data)
-    return struct.pack(f">{1 + len(words)}I", head, *words) + b"".join(parts)
+    joined = b"".join(parts)
+    if len(joined) > _SIZE_MASK:
+        for data in parts:
+            _checked(len(data))
+    return struct.pack(f">{len(words)}I", *words) + joined
 
 
 def _checked(size: int) -> int:
