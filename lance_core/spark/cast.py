@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
+from lance_core.spark.uuids import format_uuids, parse_uuids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,7 +34,7 @@ def cast_batches(
 def _cast(array: pa.Array, field: pa.Field, truncate_nanoseconds: bool) -> pa.Array:
     if array.type != field.type:
         try:
-            array = _truncated(array, field.type) if truncate_nanoseconds else array.cast(field.type)
+            array = _converted(array, field, truncate_nanoseconds)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             message = f"Column {field.name!r} cannot be converted from {array.type} to {field.type}: {error}"
             raise InvalidInputError(message) from error
@@ -41,10 +42,18 @@ def _cast(array: pa.Array, field: pa.Field, truncate_nanoseconds: bool) -> pa.Ar
     return array
 
 
-def _truncated(array: pa.Array, target: pa.DataType) -> pa.Array:
-    import pyarrow.compute as pc  # noqa: PLC0415 rarely needed
+def _converted(array: pa.Array, field: pa.Field, truncate_nanoseconds: bool) -> pa.Array:
+    source, target = array.type, field.type
+    # Nothing else is read as text, or written from text, than uuids.
+    if pa.types.is_fixed_size_binary(source) and pa.types.is_string(target):
+        return format_uuids(array)
+    if pa.types.is_fixed_size_binary(target) and (pa.types.is_string(source) or pa.types.is_large_string(source)):
+        return parse_uuids(array, field.name)
+    if truncate_nanoseconds:
+        import pyarrow.compute as pc  # noqa: PLC0415 rarely needed
 
-    return array.cast(options=pc.CastOptions(target_type=target, allow_time_truncate=True))
+        return array.cast(options=pc.CastOptions(target_type=target, allow_time_truncate=True))
+    return array.cast(target)
 
 
 def _check_nulls(array: pa.Array, field: pa.Field) -> None:

@@ -20,6 +20,9 @@ from pyspark.sql import types as st
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.extensions import EXTENSION_NAME_KEY
+from lance_core.format.schema import BLOB_KEY
+from lance_core.spark.uuids import NUM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +56,9 @@ _SIMPLE: Mapping[pa.DataType, st.DataType] = {
     pa.date64(): st.DateType(),
 }
 
+_BLOB_KEYS = (BLOB_KEY, "lance-encoding:packed")
+_EXTENSION_KEY, _UUID = EXTENSION_NAME_KEY, "arrow.uuid"
+
 _MAX_PRECISION = 38  # of a Spark decimal
 
 _WIDER: Mapping[str, frozenset[str]] = {
@@ -69,14 +75,26 @@ def spark_schema(schema: pa.Schema) -> st.StructType:
     Raises:
         UnsupportedError: Spark has no type for a column; the message names it.
     """
-    return st.StructType([_spark_field(field) for field in schema])
+    fields = [(_spark_field(field), _is_uuid(field)) for field in schema]
+    return st.StructType([_with_text(field) if is_uuid else field for field, is_uuid in fields])
 
 
 def _spark_field(field: pa.Field) -> st.StructField:
     metadata: dict[str, Any] = {k.decode(): v.decode(errors="replace") for k, v in (field.metadata or {}).items()}
     if pa.types.is_fixed_size_list(field.type):
         metadata[VECTOR_SIZE_KEY] = field.type.list_size
+    if pa.types.is_struct(field.type) and BLOB_KEY in metadata:  # the description of a blob is no blob itself
+        metadata = {key: value for key, value in metadata.items() if key not in _BLOB_KEYS}
     return st.StructField(field.name, spark_type(field.type, field.name), field.nullable, metadata or None)
+
+
+def _with_text(uuid: st.StructField) -> st.StructField:
+    return st.StructField(uuid.name, st.StringType(), uuid.nullable, uuid.metadata)
+
+
+def _is_uuid(field: pa.Field) -> bool:
+    """Uuids are text in Spark; those inside of structs, lists and maps stay bytes."""
+    return field.type == pa.binary(NUM_BYTES) and (field.metadata or {}).get(_EXTENSION_KEY.encode()) == _UUID.encode()
 
 
 def spark_type(arrow: pa.DataType, column: str) -> st.DataType:
@@ -136,6 +154,8 @@ def _lance_field(field: st.StructField) -> pa.Field:
     size = field.metadata.get(VECTOR_SIZE_KEY)
     own.pop(VECTOR_SIZE_KEY, None)
     arrow = _lance_type(field.dataType, field.name)
+    if own.get(_EXTENSION_KEY) == _UUID and (pa.types.is_string(arrow) or pa.types.is_binary(arrow)):
+        arrow = pa.binary(NUM_BYTES)
     return pa.field(field.name, arrow if size is None else _vector(arrow, field.name, size), metadata=own or None)
 
 
@@ -177,7 +197,9 @@ def find_misfits(schema: st.StructType, table: pa.Schema) -> list[str]:
     wrong = [
         f"column {f.name!r} is {given[f.name].dataType.simpleString()}, the table has {f.type}"
         for f in table
-        if f.name in given and not _fits(given[f.name].dataType, f.type, f.name)
+        if f.name in given
+        and not (_is_uuid(f) and isinstance(given[f.name].dataType, _TEXT))
+        and not _fits(given[f.name].dataType, f.type, f.name)
     ]
     return missing + unknown + wrong
 

@@ -55,7 +55,7 @@ def test_columns_in_the_order_asked_for(spark, table):
     frame = read_lance(spark, table, columns=["t", "id"])
     assert frame.columns == ["t", "id"]
     assert frame.orderBy("id").first().asDict() == {"id": 0, "t": frame.orderBy("id").first()["t"]}
-    with pytest.raises(AnalysisException, match="no column .nope"):
+    with pytest.raises(AnalysisException, match=r"no column .nope"):
         read_lance(spark, table, columns=["nope"])
 
 

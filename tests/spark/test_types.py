@@ -52,6 +52,7 @@ READ = [
     (pa.struct({"a": pa.uint8(), "b c": pa.string()}), "struct<a:smallint,b c:string>", [{"a": 1, "b c": "x"}, None]),
     (pa.list_(pa.struct({"v": pa.list_(pa.float64(), 1)})), "array<struct<v:array<double>>>", [[{"v": [1.0]}], None]),
     (pa.map_(pa.string(), pa.uint8()), "map<string,smallint>", [[("k", 1)], None]),
+    (pa.list_(pa.struct({"a": pa.int32()}), 2), "array<struct<a:int>>", [[{"a": 1}, {"a": None}], None]),
     (pa.null(), "void", [None, None]),
 ]
 
