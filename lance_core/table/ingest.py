@@ -171,7 +171,10 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
 
 
 def _differences(given: pa.DataType, field: Field, path: str) -> list[str]:
-    """How a type differs from a field's; field order in structs and names of list items do not count."""
+    """How a type differs from a field's.
+
+    Field order in structs, names of list items and the layout of text do not count; columns without any value fit all.
+    """
     wanted = field.to_arrow().type
     if isinstance(given, pa.BaseExtensionType):
         given = given.storage_type
@@ -183,13 +186,23 @@ def _differences(given: pa.DataType, field: Field, path: str) -> list[str]:
         return _struct_differences(given, field, path)
     if _is_same_list(given, wanted) and len(field.children) == 1:
         return _differences(given.value_type, field.children[0], f"{path}[]")
-    if given.equals(wanted) or (given, wanted) in _SAME_VALUES or _is_same_storage(given, wanted):
+    if given.equals(wanted) or _is_same_text(given, wanted) or _is_same_storage(given, wanted):
+        return []
+    if pa.types.is_null(given) and field.nullable:
         return []
     return [f"column {path!r} is {given}, the table has {wanted}"]
 
 
 _JSON_STORAGE = (pa.string(), pa.large_string(), pa.string_view(), pa.large_binary())
-_SAME_VALUES = frozenset({(pa.string_view(), pa.string()), (pa.binary_view(), pa.binary())})
+# Which of these a library uses says nothing about the values: pandas 3 makes large strings of all text. pylance 14.0.2
+# takes views only, and refuses the others.
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+_BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+def _is_same_text(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """True for types that hold the same values in another layout."""
+    return any(given in types and wanted in types for types in (_TEXTS, _BYTES))
 
 
 def _is_same_storage(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -245,18 +258,23 @@ def fit_array(array: pa.Array, field: Field, path: str) -> pa.Array:
     if not field.nullable and array.null_count:
         raise InvalidInputError(f"{path!r} is not nullable, but {array.null_count} values of the data are null")
     if is_second_version(field):
-        return fit_blobs(array, field, path)
+        return fit_blobs(pa.nulls(len(array), pa.binary()) if pa.types.is_null(array.type) else array, field, path)
     if field.logical_type == JSON and array.type == pa.large_binary():
         try:
             return binary_to_json(array)
         except CorruptDataError as error:
             raise InvalidInputError(f"{path!r} holds bytes that are no JSON as Lance stores it") from error
     kind = field.to_arrow().type
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), kind)
     if pa.types.is_struct(kind):
         return _fit_struct(array, field, path)
     if pa.types.is_nested(kind) and field.children and not array.type.equals(kind):
         return _fit_list(array, field, path, kind)
-    return _cast(array, kind)
+    try:
+        return _cast(array, kind)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(f"{path!r}: {error}; write smaller batches") from error
 
 
 def _restored(array: pa.Array, kind: pa.DataType) -> pa.Array:

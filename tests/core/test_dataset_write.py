@@ -191,6 +191,29 @@ def test_names_of_list_items_do_not_matter(tmp_path):
     assert dataset.to_table()["l"].to_pylist() == [[1, None], None, [2, 3], []]
 
 
+def test_the_layout_of_text_does_not_matter_and_columns_without_values_fit(tmp_path):
+    kinds = {"s": pa.string(), "b": pa.large_binary(), "l": pa.list_(pa.string()), "t": pa.struct([("x", pa.string())])}
+    lance_core.write_dataset(pa.table({name: pa.nulls(1, kind) for name, kind in kinds.items()}), tmp_path / "t")
+    rows = [{"s": "a", "b": b"b", "l": ["c", None], "t": {"x": "d"}}, dict.fromkeys(kinds)]
+    for texts, blobs in ((pa.large_string(), pa.binary()), (pa.string_view(), pa.binary_view())):
+        given = {"s": texts, "b": blobs, "l": pa.list_(texts), "t": pa.struct([("x", texts)])}
+        data = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in given.items()})
+        dataset = lance_core.write_dataset(data, tmp_path / "t", mode="append")
+    dataset = lance_core.write_dataset(pa.table({name: pa.nulls(2) for name in kinds}), tmp_path / "t", mode="append")
+    assert dataset.schema == pa.schema(list(kinds.items()))
+    assert dataset.to_table().to_pylist()[1:5] == rows * 2
+    assert dataset.to_table().to_pylist()[5:] == [dict.fromkeys(kinds)] * 2
+    frame = pd.DataFrame({"s": ["a", "z"]})  # pandas 3 makes large strings of text
+    done = dataset.merge_insert("s").when_not_matched_insert_all().execute(frame)
+    assert done["num_inserted_rows"] == 1
+
+
+def test_a_column_without_values_does_not_fit_where_no_null_may_be(tmp_path):
+    lance_core.write_dataset(pa.table({"a": [1]}, schema=pa.schema([pa.field("a", pa.int64(), False)])), tmp_path / "t")  # noqa: FBT003
+    with pytest.raises(InvalidInputError, match="a"):
+        lance_core.write_dataset(pa.table({"a": pa.nulls(1)}), tmp_path / "t", mode="append")
+
+
 def test_files_are_cut_where_the_limits_say(tmp_path):
     rows = pa.table({"id": range(1000)})
     exact = lance_core.write_dataset(rows, tmp_path / "a", max_rows_per_file=300)
