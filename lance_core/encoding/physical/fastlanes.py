@@ -83,6 +83,20 @@ def unpack_into(words: npt.NDArray[Any], starts: Int64s, width: int, out: npt.ND
         _unpack_rows(packed, width, out[low : low + _BLOCKS_AT_ONCE])
 
 
+def unpack_blocks(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Unpack a few adjoining blocks.
+
+    Args:
+        words: Shape (n, width, lanes), unsigned, of the type to unpack to; the width is not 0.
+
+    Returns:
+        Shape (n, 1024), same dtype.
+    """
+    out = np.empty((len(words), BLOCK), words.dtype)
+    _unpack_at_once(words.transpose(1, 0, 2), words.shape[1], out)
+    return out
+
+
 def _unpack_at_once(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) -> None:
     """As `_unpack_rows`, all rows in each step."""
     bits, dtype = packed.dtype.itemsize * 8, packed.dtype
