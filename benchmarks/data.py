@@ -106,6 +106,16 @@ def embeddings(rows: int) -> pa.Table:
     return pa.table({"id": np.arange(rows), "score": rng.random(rows), "vector": vectors})
 
 
+def mixed(rows: int) -> pa.Table:
+    """A number, a float, a string of 20 characters and a vector of 16 floats."""
+    rng = np.random.default_rng(17)
+    letters = rng.integers(97, 123, (rows, 20), np.uint8)
+    offsets = np.arange(rows + 1, dtype=np.int32) * 20
+    strings = pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters))
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.random(rows * 16, np.float32)), 16)
+    return pa.table({"id": np.arange(rows), "v": rng.random(rows), "s": strings, "z": vectors})
+
+
 def nested(rows: int) -> pa.Table:
     """Lists of structs, structs with nulls, lists of strings and of lists."""
     rng = np.random.default_rng(5)
@@ -189,6 +199,7 @@ DATA_SETS = {
     "taxi": DataSet(make=taxi, rows=5_000_000, number="fare", columns=("pickup", "fare")),
     "text": DataSet(make=text, rows=1_000_000, number="status", columns=("url", "status")),
     "embeddings": DataSet(make=embeddings, rows=200_000, number="score", columns=("id", "vector")),
+    "mixed": DataSet(make=mixed, rows=10_000_000, number="v", columns=("id", "v")),
     "nested": DataSet(make=nested, rows=1_000_000, number="id", columns=("id", "products")),
     "maps": DataSet(make=maps, rows=1_000_000, number="id", columns=("id", "extra")),
     "wide": DataSet(make=wide, rows=50_000, number="c1", columns=("c1", "c4")),
