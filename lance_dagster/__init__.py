@@ -15,7 +15,7 @@ from importlib.metadata import version as _version
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from lance_dagster.checks import build_lance_checks
-from lance_dagster.components import LanceMaintenanceComponent
+from lance_dagster.components import LanceMaintenanceComponent, LanceTableComponent
 from lance_dagster.definitions import lance_asset_metadata
 from lance_dagster.io_manager import LanceIOManager
 from lance_dagster.maintenance import (
@@ -44,6 +44,7 @@ __all__ = [
     "LanceIOManager",
     "LanceMaintenanceComponent",
     "LanceResource",
+    "LanceTableComponent",
     "MaintenanceConfig",
     "SparkSessionResource",
     "build_lance_checks",

@@ -3,12 +3,13 @@
 No ``from __future__ import annotations`` here: Dagster reads the annotations of the observation function as types.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from lance_dagster.history import data_version
+from lance_dagster.metadata import STORAGE_KIND
 
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
@@ -20,6 +21,11 @@ def build_observable_table(
     resource_key: str = "lance",
     io_manager_key: str = "io_manager",
     group_name: str | None = None,
+    description: str | None = None,
+    owners: Sequence[str] | None = None,
+    tags: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
     automation_condition: dg.AutomationCondition | None = None,
 ) -> dg.AssetsDefinition:
     """An observable source asset: its data version is the last version that changed data.
@@ -29,6 +35,11 @@ def build_observable_table(
         resource_key: Where the ``LanceResource`` is.
         io_manager_key: Loads the table in assets downstream.
         group_name: Asset group.
+        description: Shown in the catalog.
+        owners: Asset owners.
+        tags: Asset tags.
+        metadata: Further metadata, such as ``dagster/column_schema``.
+        freshness_policy: How old the newest materialization may be; ``build_table_sensor`` reports them.
         automation_condition: For example ``dg.AutomationCondition.on_cron("@hourly")``.
     """
     key = (
@@ -42,8 +53,16 @@ def build_observable_table(
                 key,
                 group_name=group_name,
                 kinds={"lance"},
+                description=description,
+                owners=owners,
+                tags=tags,
+                freshness_policy=freshness_policy,
                 automation_condition=automation_condition,
-                metadata={"dagster/io_manager_key": io_manager_key, "dagster/storage_kind": "lance"},
+                metadata={
+                    **(metadata or {}),
+                    "dagster/io_manager_key": io_manager_key,
+                    "dagster/storage_kind": STORAGE_KIND,
+                },
             )
         ],
         required_resource_keys={resource_key},

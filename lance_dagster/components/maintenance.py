@@ -4,11 +4,11 @@ No ``from __future__ import annotations`` here: Dagster resolves the fields' ann
 """
 
 from datetime import timedelta
+from typing import Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from lance_core.errors import InvalidInputError
 from lance_dagster.maintenance import (
     CleanupPolicy,
     CompactionPolicy,
@@ -17,69 +17,122 @@ from lance_dagster.maintenance import (
 )
 
 
-class CompactionModel(dg.Model):
+def optional(schema: dict[str, Any]) -> None:
+    """Make the schema of an optional part say what is wrong inside of the part, and not that it is no alternative."""
+    choices = schema.get("anyOf", ())
+    parts = [choice for choice in choices if "$ref" in choice]
+    if len(parts) == 1:
+        others = [choice for choice in schema.pop("anyOf") if "$ref" not in choice]
+        schema.update({"if": {"type": "object"}, "then": parts[0], "else": {"anyOf": others}})
+
+
+class CompactionModel(dg.Model, dg.Resolvable):
     """When to merge fragments."""
 
-    target_rows_per_fragment: int = Field(default=1024 * 1024, description="Smaller fragments are merged.")
-    min_fragments: int = Field(default=2, description="Do nothing for fewer fragments to merge.")
+    target_rows_per_fragment: int = Field(default=1024 * 1024, ge=1, description="Smaller fragments are merged.")
+    min_fragments: int = Field(default=2, ge=1, description="Do nothing for fewer fragments to merge.")
+
+    def policy(self) -> CompactionPolicy:
+        """The same for the asset factory."""
+        return CompactionPolicy(**self.model_dump())
 
 
-class DeletionModel(dg.Model):
+class DeletionModel(dg.Model, dg.Resolvable):
     """When to rewrite fragments with deleted rows."""
 
-    threshold: float = Field(default=0.1, description="Share of deleted rows above which they are rewritten.")
+    threshold: float = Field(
+        default=0.1, ge=0, le=1, description="Share of deleted rows above which fragments are rewritten."
+    )
+
+    def policy(self) -> DeletionPolicy:
+        """The same for the asset factory."""
+        return DeletionPolicy(**self.model_dump())
 
 
-class CleanupModel(dg.Model):
+class CleanupModel(dg.Model, dg.Resolvable):
     """Which versions stay."""
 
-    older_than_days: float = Field(default=7, description="Age at which an untagged version may go.")
-    retain_versions: int = Field(default=3, description="Newest versions that stay whatever their age.")
-    keep_runs: int = Field(default=10, description="Newest run tags that stay whatever their age.")
-    keep_runs_for_days: float = Field(default=14, description="Run tags younger than this stay.")
+    older_than_days: float = Field(default=7, ge=0, description="Age at which an untagged version may go.")
+    retain_versions: int = Field(default=3, ge=1, description="Newest versions that stay whatever their age.")
+    keep_runs: int = Field(default=10, ge=0, description="Newest run tags that stay whatever their age.")
+    keep_runs_for_days: float = Field(default=14, ge=0, description="Run tags younger than this stay.")
+
+    def policy(self) -> CleanupPolicy:
+        """The same for the asset factory."""
+        return CleanupPolicy(
+            older_than=timedelta(days=self.older_than_days),
+            retain_versions=self.retain_versions,
+            keep_runs=self.keep_runs,
+            keep_runs_for=timedelta(days=self.keep_runs_for_days),
+        )
 
 
-class LanceMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
-    """Compaction, materialization of deletions and clean-up for some tables, with a job and a schedule.
+class MaintenanceModel(dg.Model, dg.Resolvable):
+    """Upkeep of tables; a part that is set to null is left out."""
 
-    Needs a ``LanceResource`` under ``resource_key``. A part that is set to null is left out.
-    """
-
-    tables: list[str] = Field(description="Asset keys, parts joined by '/'.")
-    compaction: CompactionModel | None = CompactionModel()
-    deletions: DeletionModel | None = DeletionModel()
-    cleanup: CleanupModel | None = CleanupModel()
-    resource_key: str = "lance"
-    group_name: str = "maintenance"
-    job_name: str = "lance_maintenance"
-    cron_schedule: str | None = Field(default="0 3 * * *", description="When; null makes no schedule.")
-    execution_timezone: str | None = None
+    compaction: CompactionModel | None = Field(default=CompactionModel(), json_schema_extra=optional)
+    deletions: DeletionModel | None = Field(default=DeletionModel(), json_schema_extra=optional)
+    cleanup: CleanupModel | None = Field(default=CleanupModel(), json_schema_extra=optional)
+    cron_schedule: str | None = Field(
+        default="0 3 * * *", description="When; null makes no schedule.", examples=["0 3 * * *", "@weekly"]
+    )
+    execution_timezone: str | None = Field(default=None, description="Time zone of the schedule; null is UTC.")
     schedule_running: bool = Field(default=False, description="Start the schedule with the deployment.")
 
-    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Assets, job and schedule."""
-        del context
-        if not self.tables:
-            raise InvalidInputError("`tables` names no table.")
+    def definitions(self, tables: list[str], *, name: str, group_name: str, resource_key: str) -> dg.Definitions:
+        """Assets, a job and a schedule."""
         status = dg.DefaultScheduleStatus
         return build_maintenance_definitions(
-            self.tables,
-            compaction=None if self.compaction is None else CompactionPolicy(**self.compaction.model_dump()),
-            deletions=None if self.deletions is None else DeletionPolicy(**self.deletions.model_dump()),
-            cleanup=None if self.cleanup is None else _cleanup_policy(self.cleanup),
-            resource_key=self.resource_key,
-            group_name=self.group_name,
-            name=self.job_name,
+            tables,
+            compaction=self.compaction and self.compaction.policy(),
+            deletions=self.deletions and self.deletions.policy(),
+            cleanup=self.cleanup and self.cleanup.policy(),
+            resource_key=resource_key,
+            group_name=group_name,
+            name=name,
             cron_schedule=self.cron_schedule,
             execution_timezone=self.execution_timezone,
             default_status=status.RUNNING if self.schedule_running else status.STOPPED,
         )
 
 
-def _cleanup_policy(model: CleanupModel) -> CleanupPolicy:
-    return CleanupPolicy(
-        older_than=timedelta(days=model.older_than_days),
-        retain_versions=model.retain_versions,
-        keep_runs=model.keep_runs,
-        keep_runs_for=timedelta(days=model.keep_runs_for_days),
-    )
+class MaintenanceScaffoldParams(BaseModel):
+    """What ``dg scaffold defs`` asks for."""
+
+    tables: str = Field(default="my_table", description="Asset keys, separated by commas.")
+
+
+class MaintenanceScaffolder(dg.Scaffolder[MaintenanceScaffoldParams]):
+    """Writes a ``defs.yaml`` to begin with."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[MaintenanceScaffoldParams]:
+        """See the base class."""
+        return MaintenanceScaffoldParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[MaintenanceScaffoldParams]) -> None:
+        """See the base class."""
+        params = request.params or MaintenanceScaffoldParams()
+        tables = [table.strip() for table in params.tables.split(",")]
+        attributes = {"tables": tables, "cleanup": {"older_than_days": 7}, "cron_schedule": "0 3 * * *"}
+        dg.scaffold_component(request, attributes)
+
+
+@dg.scaffold_with(MaintenanceScaffolder)
+class LanceMaintenanceComponent(MaintenanceModel, dg.Component):
+    """Compaction, materialization of deletions and clean-up for some tables, with a job and a schedule.
+
+    Needs a ``LanceResource`` under ``resource_key``. A part that is set to null is left out.
+    """
+
+    tables: list[str] = Field(description="Asset keys, parts joined by '/'.", min_length=1, examples=[["raw/events"]])
+    resource_key: str = Field(default="lance", description="Where the LanceResource is.")
+    group_name: str = Field(default="maintenance", description="Asset group.")
+    job_name: str = Field(default="lance_maintenance", description="Name of the job; the schedule adds _schedule.")
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Assets, job and schedule."""
+        del context
+        return self.definitions(
+            self.tables, name=self.job_name, group_name=self.group_name, resource_key=self.resource_key
+        )

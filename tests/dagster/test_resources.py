@@ -98,7 +98,8 @@ def test_the_component_builds_assets_job_and_schedule(root):
     [
         ({"crom_schedule": "x"}, "crom_schedule"),
         ({"compaction": {"min": 1}}, "min"),
-        ({"deletions": {"threshold": 2}}, "share of rows"),
+        ({"deletions": {"threshold": 2}}, "threshold"),
+        ({"tables": []}, "tables"),
     ],
 )
 def test_the_component_refuses_what_it_does_not_know(wrong, message):
