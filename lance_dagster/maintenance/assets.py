@@ -3,13 +3,19 @@
 No ``from __future__ import annotations`` here: Dagster reads the annotations of the asset functions as types.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
+import lance_core
 from lance_core.errors import CommitConflictError, DatasetNotFoundError
+from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy, spark_session
+from lance_dagster.maintenance.live import grace_period, versions_in_use
 from lance_dagster.maintenance.policies import (
     DEFAULT_CLEANUP,
     DEFAULT_COMPACTION,
@@ -20,7 +26,11 @@ from lance_dagster.maintenance.policies import (
 )
 from lance_dagster.maintenance.tasks import Order, Report, Step, cleanup, compaction, materialization
 from lance_dagster.metadata import storage_metadata, table_numbers
-from lance_dagster.resource import LanceResource
+
+if TYPE_CHECKING:
+    from lance_dagster.resource import LanceResource
+
+_CLEANUP = "cleanup"
 
 Table = dg.AssetKey | dg.AssetsDefinition | dg.AssetSpec | Sequence[str] | str
 
@@ -31,13 +41,30 @@ class MaintenanceConfig(dg.Config):
     dry_run: bool = Field(default=False, description="Say what would be done; change nothing.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """What all maintenance assets of one call share."""
+
+    resource_key: str
+    spark_resource_key: str | None
+    execution: ExecutionPolicy
+    max_attempts: int
+    cleanup: CleanupPolicy | None
+
+    @property
+    def resource_keys(self) -> set[str]:
+        return {key for key in (self.resource_key, self.spark_resource_key) if key is not None}
+
+
 def build_maintenance_assets(
     tables: Table | Iterable[Table],
     *,
     compaction: CompactionPolicy | None = DEFAULT_COMPACTION,
     deletions: DeletionPolicy | None = DEFAULT_DELETIONS,
     cleanup: CleanupPolicy | None = DEFAULT_CLEANUP,
+    execution: ExecutionPolicy = DEFAULT_EXECUTION,
     resource_key: str = "lance",
+    spark_resource_key: str | None = None,
     group_name: str = "maintenance",
     pool: str | None = None,
     kinds: Iterable[str] = ("lance",),
@@ -57,7 +84,10 @@ def build_maintenance_assets(
         compaction: When to merge fragments; None leaves the asset out.
         deletions: When to rewrite fragments with deleted rows; None leaves the asset out.
         cleanup: Which versions stay; None leaves the asset out.
+        execution: Where fragments are rewritten and how much memory this may take.
         resource_key: Where the ``LanceResource`` is.
+        spark_resource_key: Where a ``SparkSessionResource`` (or anything with a ``spark_session``) is; large tables
+            are then rewritten by Spark's tasks. The session is not started for anything else.
         group_name: Asset group.
         pool: Concurrency pool; default ``lance/<table>`` (one writer of a table at a time if the pool's limit is 1).
         kinds: Kinds shown on the asset.
@@ -70,6 +100,13 @@ def build_maintenance_assets(
         Assets, ready for ``dg.Definitions(assets=[*yours, *these])``.
     """
     steps = _steps(compaction, deletions, cleanup)
+    setting = _Setting(
+        resource_key=resource_key,
+        spark_resource_key=spark_resource_key,
+        execution=execution,
+        max_attempts=max_attempts,
+        cleanup=cleanup,
+    )
     options: dict[str, Any] = {
         "group_name": group_name,
         "kinds": set(kinds),
@@ -79,12 +116,11 @@ def build_maintenance_assets(
     }
     return [
         asset
-        for key in _keys(tables)
+        for key in table_keys(tables)
         for asset in _table_assets(
             key,
             steps,
-            resource_key=resource_key,
-            max_attempts=max_attempts,
+            setting,
             options={**options, "pool": pool or f"lance/{key.to_user_string()}"},
         )
     ]
@@ -109,60 +145,43 @@ def _steps(
             f"{cleanup_policy.retain_versions}) and run tags older than {cleanup_policy.keep_runs_for} (never the "
             f"newest {cleanup_policy.keep_runs})."
         )
-        steps.append(("cleanup", text, cleanup(cleanup_policy)))
+        steps.append((_CLEANUP, text, cleanup(cleanup_policy)))
     return steps
 
 
 def _table_assets(
     key: dg.AssetKey,
     steps: Sequence[tuple[str, str, Step]],
+    setting: _Setting,
     *,
-    resource_key: str,
-    max_attempts: int,
     options: Mapping[str, Any],
 ) -> Iterable[dg.AssetsDefinition]:
     """The assets of one table in a row: each waits for the one before, so that they do not compete."""
     before = key
     for name, description, step in steps:
         own = dg.AssetKey([*key.path, name])
-        yield _asset(
-            own,
-            key,
-            step,
-            resource_key=resource_key,
-            max_attempts=max_attempts,
-            options={**options, "deps": [before], "description": description},
-        )
+        yield _asset(own, key, step, setting, options={**options, "deps": [before], "description": description})
         before = own
 
 
 def _asset(
-    key: dg.AssetKey,
-    table: dg.AssetKey,
-    step: Step,
-    *,
-    resource_key: str,
-    max_attempts: int,
-    options: Mapping[str, Any],
+    key: dg.AssetKey, table: dg.AssetKey, step: Step, setting: _Setting, *, options: Mapping[str, Any]
 ) -> dg.AssetsDefinition:
     def maintenance(context: dg.AssetExecutionContext, config: MaintenanceConfig) -> dg.MaterializeResult:
-        lance: LanceResource = getattr(context.resources, resource_key)
-        order = Order(dry_run=config.dry_run, properties=_properties(context))
-        return dg.MaterializeResult(metadata=_run(context, lance, table, step, order, max_attempts=max_attempts))
+        metadata = _run(context, table, step, setting, dry_run=config.dry_run)
+        if metadata["lance/skipped"]:
+            context.log.info("Nothing was changed: %s.", metadata["lance/reason"])
+        return dg.MaterializeResult(metadata=metadata)
 
-    return dg.asset(key=key, required_resource_keys={resource_key}, **options)(maintenance)
+    return dg.asset(key=key, required_resource_keys=setting.resource_keys, **options)(maintenance)
 
 
 def _run(
-    context: dg.AssetExecutionContext,
-    lance: LanceResource,
-    table: dg.AssetKey,
-    step: Step,
-    order: Order,
-    *,
-    max_attempts: int,
+    context: dg.AssetExecutionContext, table: dg.AssetKey, step: Step, setting: _Setting, *, dry_run: bool
 ) -> dict[str, Any]:
     """Run a step, anew on the newest version if another writer was faster; returns metadata."""
+    lance: LanceResource = getattr(context.resources, setting.resource_key)
+    started = time.monotonic()
     attempt = 1
     while True:
         try:
@@ -171,9 +190,9 @@ def _run(
             return {"lance/skipped": True, "lance/reason": "there is no table yet"}
         before = table_numbers(dataset)
         try:
-            report = step(dataset, order)
+            report = step(dataset, _order(context, table, dataset, setting, dry_run=dry_run))
         except CommitConflictError as error:
-            if attempt == max_attempts or not error.is_retryable:
+            if attempt == setting.max_attempts or not error.is_retryable:
                 raise
             context.log.info("Attempt %d met another commit (%s); planning anew.", attempt, error)
             attempt += 1
@@ -182,17 +201,39 @@ def _run(
         return {
             **_numbers(before, table_numbers(after)),
             **_told(report),
-            **_place(table, lance, after.version, attempt),
+            **storage_metadata(table, lance.uri(table)),
+            "lance/version": after.version,
+            "lance/attempts": attempt,
+            "lance/seconds": round(time.monotonic() - started, 3),
         }
+
+
+def _order(
+    context: dg.AssetExecutionContext,
+    table: dg.AssetKey,
+    dataset: lance_core.LanceDataset,
+    setting: _Setting,
+    *,
+    dry_run: bool,
+) -> Order:
+    """What the step has to know of the run."""
+    lance: LanceResource = getattr(context.resources, setting.resource_key)
+    spark_key = setting.spark_resource_key
+    policy = setting.cleanup if context.asset_key.path[-1] == _CLEANUP else None
+    return Order(
+        dry_run=dry_run,
+        properties={"dagster/run_id": context.run.run_id, "dagster/asset_key": context.asset_key.to_user_string()},
+        execution=setting.execution,
+        spark=None if spark_key is None else lambda: spark_session(getattr(context.resources, spark_key)),
+        storage_options=lance.storage_options,
+        in_use=versions_in_use(context, table, dataset) if policy is not None and policy.keep_live_inputs else {},
+        grace_period=timedelta(0) if policy is None else grace_period(context, policy),
+    )
 
 
 def _told(report: Report) -> dict[str, Any]:
     reason = {} if report.skipped is None else {"lance/reason": report.skipped}
     return {**report.numbers, "lance/skipped": report.skipped is not None, **reason}
-
-
-def _place(table: dg.AssetKey, lance: LanceResource, version: int, attempt: int) -> dict[str, Any]:
-    return {**storage_metadata(table, lance.uri(table)), "lance/version": version, "lance/attempts": attempt}
 
 
 def _numbers(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
@@ -201,11 +242,7 @@ def _numbers(before: Mapping[str, float], after: Mapping[str, float]) -> dict[st
     return {**after, **changed}
 
 
-def _properties(context: dg.AssetExecutionContext) -> dict[str, str]:
-    return {"dagster/run_id": context.run.run_id, "dagster/asset_key": context.asset_key.to_user_string()}
-
-
-def _keys(tables: Any) -> list[dg.AssetKey]:
+def table_keys(tables: Any) -> list[dg.AssetKey]:
     """Asset keys of whatever names tables."""
     if isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition)):
         tables = [tables]

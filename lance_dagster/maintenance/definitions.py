@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lance_dagster.maintenance.assets import Table, build_maintenance_assets
+from lance_dagster.maintenance.assets import Table, build_maintenance_assets, table_keys
+from lance_dagster.maintenance.conditions import maintenance_needed
+from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy
+from lance_dagster.maintenance.health import build_table_health
 from lance_dagster.maintenance.policies import (
     DEFAULT_CLEANUP,
     DEFAULT_COMPACTION,
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lance_dagster._compat import AssetJob
+    from lance_dagster.resource import LanceResource
 
 
 def build_maintenance_job(assets: Sequence[dg.AssetsDefinition], *, name: str = "lance_maintenance") -> AssetJob:
@@ -61,37 +65,70 @@ def build_maintenance_definitions(
     compaction: CompactionPolicy | None = DEFAULT_COMPACTION,
     deletions: DeletionPolicy | None = DEFAULT_DELETIONS,
     cleanup: CleanupPolicy | None = DEFAULT_CLEANUP,
+    execution: ExecutionPolicy = DEFAULT_EXECUTION,
     resource_key: str = "lance",
+    spark_resource_key: str | None = None,
     group_name: str = "maintenance",
     name: str = "lance_maintenance",
+    pool: str | None = None,
+    max_attempts: int = 5,
+    health: bool = True,
+    when_needed: LanceResource | None = None,
     cron_schedule: str | None = "0 3 * * *",
     execution_timezone: str | None = None,
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> dg.Definitions:
     """Assets, job and schedule together, for ``dg.Definitions.merge``.
 
+    The job is there with and without a schedule, for maintenance on demand.
+
     Args:
-        tables: As in ``build_maintenance_assets``, like the next five.
+        tables: As in ``build_maintenance_assets``, like the next seven.
         compaction: When to merge fragments.
         deletions: When to rewrite fragments with deleted rows.
         cleanup: Which versions stay.
+        execution: Where fragments are rewritten and how much memory this may take.
         resource_key: Where the ``LanceResource`` is.
+        spark_resource_key: Where a ``SparkSessionResource`` is.
         group_name: Asset group.
+        pool: As in ``build_maintenance_assets``, like the next one.
+        max_attempts: Plans made anew after conflicts.
+        health: Add an asset ``<name>/table_health`` that says which tables need what, and why.
+        when_needed: Where the tables are: compaction and materialization of deletions are then requested as soon as the
+            manifest says that there is something to do, by the sensor ``<name>_when_needed``.
         name: Name of the job; the schedule is named ``<name>_schedule``.
         cron_schedule: When; None makes no schedule (the job is there all the same).
         execution_timezone: Time zone of the cron schedule; None is UTC.
         default_status: RUNNING starts the schedule with the deployment.
     """
+    policies: dict[str, Any] = {"compaction": compaction, "deletions": deletions, "cleanup": cleanup}
+    names = table_keys(tables)
     assets = build_maintenance_assets(
-        tables,
-        compaction=compaction,
-        deletions=deletions,
-        cleanup=cleanup,
+        names,
+        **policies,
+        execution=execution,
         resource_key=resource_key,
+        spark_resource_key=spark_resource_key,
         group_name=group_name,
+        pool=pool,
+        max_attempts=max_attempts,
+        automation_condition=None
+        if when_needed is None
+        else maintenance_needed(when_needed, compaction=compaction, deletions=deletions),
     )
+    sensors = [] if when_needed is None else [_sensor(f"{name}_when_needed", assets, default_status)]
+    if health:
+        told = build_table_health(
+            names,
+            **policies,
+            resource_key=resource_key,
+            group_name=group_name,
+            key=[name, "table_health"],
+            after=assets,
+        )
+        assets.append(told)
     if cron_schedule is None:
-        return dg.Definitions(assets=assets, jobs=[build_maintenance_job(assets, name=name)])
+        return dg.Definitions(assets=assets, jobs=[build_maintenance_job(assets, name=name)], sensors=sensors)
     schedule = build_maintenance_schedule(
         assets,
         cron_schedule=cron_schedule,
@@ -99,4 +136,17 @@ def build_maintenance_definitions(
         name=name,
         default_status=default_status,
     )
-    return dg.Definitions(assets=assets, schedules=[schedule])
+    return dg.Definitions(assets=assets, schedules=[schedule], sensors=sensors)
+
+
+def _sensor(
+    name: str, assets: Sequence[dg.AssetsDefinition], status: dg.DefaultScheduleStatus
+) -> dg.AutomationConditionSensorDefinition:
+    """What evaluates our condition; Dagster's own sensor cannot."""
+    running = status is dg.DefaultScheduleStatus.RUNNING
+    return dg.AutomationConditionSensorDefinition(
+        name,
+        target=dg.AssetSelection.assets(*assets),
+        use_user_code_server=True,
+        default_status=dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED,
+    )

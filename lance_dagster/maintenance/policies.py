@@ -20,10 +20,12 @@ class CompactionPolicy:
     Args:
         target_rows_per_fragment: Fragments with fewer rows are merged with their neighbours.
         min_fragments: Do nothing as long as fewer fragments would be merged.
+        max_source_bytes: Rewrite at most so many bytes of files in one run, the oldest fragments first; None for all.
     """
 
     target_rows_per_fragment: int = 1024 * 1024
     min_fragments: int = 2
+    max_source_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.target_rows_per_fragment < 1:
@@ -53,22 +55,34 @@ class CleanupPolicy:
 
     A version stays if it is younger than ``older_than``, or one of the newest ``retain_versions``, or has a tag. Run
     tags (made by the IO manager) that are both older than ``keep_runs_for`` and beyond the newest ``keep_runs`` are
-    deleted first; tags made by people are never touched.
+    deleted first; tags made by people are never touched, nor is what branches need.
+
+    Whatever the rules say, these stay: versions that were the newest less than ``grace_period`` ago or at the start of
+    a run that is still in progress (a reader may have opened them, a writer may commit what it made from them), and
+    with ``keep_live_inputs`` the last version that changed data and those from which the newest materializations of
+    assets downstream were made.
 
     Args:
         older_than: Age at which an untagged version may go.
         retain_versions: Newest versions that stay whatever their age.
         keep_runs: Newest run tags that stay whatever their age.
         keep_runs_for: Run tags younger than this stay.
+        grace_period: Time that readers and writers which Dagster does not know may take.
+        running_runs_for: Runs that began longer ago are taken for dead.
+        keep_live_inputs: Keep versions that Dagster shows as data version of the table or of a live input.
     """
 
     older_than: timedelta = timedelta(days=7)
     retain_versions: int = 3
     keep_runs: int = 10
     keep_runs_for: timedelta = timedelta(days=14)
+    grace_period: timedelta = timedelta(hours=1)
+    running_runs_for: timedelta = timedelta(days=1)
+    keep_live_inputs: bool = True
 
     def __post_init__(self) -> None:
-        if min(self.older_than, self.keep_runs_for) < timedelta(0) or self.keep_runs < 0 or self.retain_versions < 1:
+        ages = (self.older_than, self.keep_runs_for, self.grace_period, self.running_runs_for)
+        if min(ages) < timedelta(0) or self.keep_runs < 0 or self.retain_versions < 1:
             msg = "Ages and keep_runs must not be negative, and at least one version must stay."
             raise InvalidInputError(msg)
 

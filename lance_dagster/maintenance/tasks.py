@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
+
 from lance_core import Compaction
+from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy, execute, planned_bytes
 from lance_dagster.maintenance.policies import Tag, expired_run_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import lance_core
     from lance_dagster.maintenance.policies import CleanupPolicy, CompactionPolicy, DeletionPolicy
+
+_SHOWN_FILES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,22 +45,51 @@ class Order:
     Args:
         dry_run: Change nothing.
         properties: Transaction properties of the commit.
+        execution: Where fragments are rewritten.
+        spark: Gives a Spark session; None if there is none.
+        storage_options: Settings of the object store.
+        in_use: Versions that somebody needs, and who.
+        grace_period: How long ago a version may have been the newest and still be in use.
     """
 
     dry_run: bool
     properties: Mapping[str, str]
+    execution: ExecutionPolicy = DEFAULT_EXECUTION
+    spark: Callable[[], Any] | None = None
+    storage_options: Mapping[str, str] | None = None
+    in_use: Mapping[int, Sequence[str]] = field(default_factory=dict[int, "Sequence[str]"])
+    grace_period: timedelta = timedelta(0)
 
 
 Step = Callable[["lance_core.LanceDataset", Order], Report]
+
+
+def plan_compaction(dataset: lance_core.LanceDataset, policy: CompactionPolicy, **options: Any) -> Any:
+    """What compaction would merge, from the manifest alone."""
+    wanted = {
+        "target_rows_per_fragment": policy.target_rows_per_fragment,
+        "materialize_deletions": False,
+        "max_source_bytes": policy.max_source_bytes,
+    }
+    return Compaction.plan(dataset, {**wanted, **options})
+
+
+def plan_materialization(dataset: lance_core.LanceDataset, policy: DeletionPolicy, **options: Any) -> Any:
+    """What materialization of deletions would rewrite, from the manifest alone."""
+    return Compaction.plan_materialization(dataset, {"materialize_deletions_threshold": policy.threshold, **options})
+
+
+def num_fragments(plan: lance_core.CompactionPlan) -> int:
+    """Fragments that a plan rewrites."""
+    return sum(len(task.fragments) for task in plan.tasks)
 
 
 def compaction(policy: CompactionPolicy) -> Step:
     """Merge small fragments."""
 
     def step(dataset: lance_core.LanceDataset, order: Order) -> Report:
-        options = {"target_rows_per_fragment": policy.target_rows_per_fragment, "materialize_deletions": False}
-        plan = Compaction.plan(dataset, options)
-        merged = sum(len(task.fragments) for task in plan.tasks)
+        plan = plan_compaction(dataset, policy, max_memory_bytes=order.execution.max_memory_bytes)
+        merged = num_fragments(plan)
         if not plan.tasks:
             return Report(skipped=f"no neighbouring fragments of fewer than {policy.target_rows_per_fragment:,} rows")
         if merged < policy.min_fragments:
@@ -69,7 +103,7 @@ def materialization(policy: DeletionPolicy) -> Step:
     """Rewrite fragments with many deleted rows."""
 
     def step(dataset: lance_core.LanceDataset, order: Order) -> Report:
-        plan = Compaction.plan_materialization(dataset, {"materialize_deletions_threshold": policy.threshold})
+        plan = plan_materialization(dataset, policy, max_memory_bytes=order.execution.max_memory_bytes)
         if not plan.tasks:
             return Report(skipped=f"no fragment has more than {policy.threshold:.0%} deleted rows")
         return _rewrite(dataset, plan, order)
@@ -80,17 +114,22 @@ def materialization(policy: DeletionPolicy) -> Step:
 def _rewrite(dataset: lance_core.LanceDataset, plan: lance_core.CompactionPlan, order: Order) -> Report:
     planned = {
         "lance/tasks": plan.num_tasks(),
-        "lance/fragments_planned": sum(len(task.fragments) for task in plan.tasks),
+        "lance/fragments_planned": num_fragments(plan),
+        "lance/bytes_planned": planned_bytes(plan),
     }
     if order.dry_run:
         return Report(skipped="dry run", numbers=planned)
-    results = [task.execute(dataset) for task in plan.tasks]
+    read_version = dataset.version
+    engine, results = execute(dataset, plan, order.execution, spark=order.spark, storage_options=order.storage_options)
     metrics = Compaction.commit(dataset, results, transaction_properties=order.properties)
     done = {
+        "lance/engine": engine,
         "lance/fragments_removed": metrics.fragments_removed,
         "lance/fragments_added": metrics.fragments_added,
         "lance/files_removed": metrics.files_removed,
         "lance/files_added": metrics.files_added,
+        "lance/read_version": read_version,
+        "lance/version_made": dataset.version,
     }
     return Report(numbers={**planned, **done})
 
@@ -106,25 +145,46 @@ def cleanup(policy: CleanupPolicy, *, now: Callable[[], datetime] = lambda: date
             "older_than": policy.older_than,
             "retain_versions": policy.retain_versions,
             "error_if_tagged_old_versions": False,
+            "keep_versions": order.in_use,
+            "grace_period": order.grace_period,
         }
         if order.dry_run:
-            would = dataset.explain_cleanup_old_versions(**rules, without_tags=[tag.name for tag in expired]).stats
-            planned = {
-                "lance/run_tags_planned": len(expired),
-                "lance/versions_planned": would.old_versions,
-                "lance/bytes_planned": would.bytes_removed,
-            }
-            return Report(skipped="dry run", numbers=planned)
+            would = dataset.explain_cleanup_old_versions(**rules, without_tags=[tag.name for tag in expired])
+            return Report(skipped="dry run", numbers={**_foretold(would, expired), **_in_use(order)})
         for tag in expired:
             dataset.tags.delete(tag.name)
         stats = dataset.cleanup_old_versions(**rules)
         numbers = {
             "lance/run_tags_expired": len(expired),
             "lance/versions_removed": stats.old_versions,
-            "lance/bytes_removed": stats.bytes_removed,
+            "lance/versions_kept": len(dataset.versions()),
+            "lance/bytes_reclaimed": stats.bytes_removed,
             "lance/data_files_removed": stats.data_files_removed,
+            **_in_use(order),
         }
         nothing = not expired and stats.old_versions == 0 and stats.bytes_removed == 0
         return Report(skipped="no version and no file may go" if nothing else None, numbers=numbers)
 
     return step
+
+
+def _foretold(would: Any, expired: Sequence[Tag]) -> dict[str, Any]:
+    """A preview of what clean-up would remove."""
+    files = would.candidate_files
+    lines = [f"| `{one.path}` | {one.kind} | {one.size_bytes:,} |" for one in files[:_SHOWN_FILES]]
+    more = [f"| and {len(files) - _SHOWN_FILES:,} more | | |"] if len(files) > _SHOWN_FILES else []
+    table = "\n".join(["| file | kind | bytes |", "|---|---|---:|", *lines, *more])
+    return {
+        "lance/run_tags_planned": len(expired),
+        "lance/versions_planned": would.stats.old_versions,
+        "lance/bytes_planned": would.stats.bytes_removed,
+        "lance/files_planned": len(files),
+        "lance/preview": dg.MetadataValue.md(table if files else "Nothing would be removed."),
+    }
+
+
+def _in_use(order: Order) -> dict[str, Any]:
+    """Versions that assets downstream were made from, and the time that readers are given."""
+    reasons = {str(version): list(names) for version, names in sorted(order.in_use.items())}
+    told = {"lance/versions_in_use": dg.MetadataValue.json(reasons)} if reasons else {}
+    return {**told, "lance/grace_seconds": order.grace_period.total_seconds()}

@@ -92,7 +92,11 @@ def test_a_dry_run_changes_nothing(table, maintain):
     table().delete("id < 5")
     before = table().version
     for name in ("compaction", "materialize_deletions", "cleanup"):
-        metadata = maintain(name, dry_run=True, cleanup=CleanupPolicy(older_than=timedelta(0), retain_versions=1))
+        metadata = maintain(
+            name,
+            dry_run=True,
+            cleanup=CleanupPolicy(older_than=timedelta(0), grace_period=timedelta(0), retain_versions=1),
+        )
         assert metadata["lance/skipped"] is True
         assert metadata["lance/reason"] == "dry run"
     assert maintain("compaction", dry_run=True)["lance/fragments_planned"] == 5
@@ -103,13 +107,15 @@ def test_a_dry_run_changes_nothing(table, maintain):
 def test_a_dry_run_of_cleanup_tells_what_then_happens(table, maintain):
     table().tags.create("run-00000001", 1)
     table().tags.create("release", 2)
-    policy = CleanupPolicy(older_than=timedelta(0), retain_versions=1, keep_runs=0, keep_runs_for=timedelta(0))
+    policy = CleanupPolicy(
+        older_than=timedelta(0), grace_period=timedelta(0), retain_versions=1, keep_runs=0, keep_runs_for=timedelta(0)
+    )
     kept = len(table().versions())
     planned = maintain("cleanup", dry_run=True, cleanup=policy)
     done = maintain("cleanup", cleanup=policy)
     assert planned["lance/run_tags_planned"] == done["lance/run_tags_expired"] == 1
     assert planned["lance/versions_planned"] == done["lance/versions_removed"] == kept - 2
-    assert planned["lance/bytes_planned"] == done["lance/bytes_removed"] > 0
+    assert planned["lance/bytes_planned"] == done["lance/bytes_reclaimed"] > 0
 
 
 def test_deletions_above_the_threshold_are_materialized(table, maintain):
@@ -124,7 +130,9 @@ def test_deletions_above_the_threshold_are_materialized(table, maintain):
 def test_cleanup_removes_what_is_old_and_untagged(table, maintain):
     table().tags.create("keep-me", 2)
     maintain("compaction")
-    metadata = maintain("cleanup", cleanup=CleanupPolicy(older_than=timedelta(0), retain_versions=2))
+    metadata = maintain(
+        "cleanup", cleanup=CleanupPolicy(older_than=timedelta(0), grace_period=timedelta(0), retain_versions=2)
+    )
     assert [version["version"] for version in table().versions()] == [2, 5, 6]
     assert metadata["lance/versions_removed"] == 3
     assert lance_core.dataset(table().uri, version="keep-me").count_rows() == 20
@@ -141,7 +149,9 @@ def test_cleanup_expires_old_run_tags_first(table, maintain):
     for version in (1, 2, 3):
         table().tags.create(f"run-0000000{version}", version)
     table().tags.create("run-of-the-mill", 1)
-    policy = CleanupPolicy(older_than=timedelta(0), retain_versions=1, keep_runs=1, keep_runs_for=timedelta(0))
+    policy = CleanupPolicy(
+        older_than=timedelta(0), grace_period=timedelta(0), retain_versions=1, keep_runs=1, keep_runs_for=timedelta(0)
+    )
     metadata = maintain("cleanup", cleanup=policy)
     assert metadata["lance/run_tags_expired"] == 2
     assert set(table().tags.list()) == {"run-00000003", "run-of-the-mill"}
@@ -270,7 +280,7 @@ def test_the_schedule_requests_the_job(root):
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
     tick = schedule.evaluate_tick(dg.build_schedule_context(scheduled_execution_time=NOW))
     assert len(tick.run_requests) == 1
-    assert len(merged.resolve_job_def("lance_maintenance").asset_layer.executable_asset_keys) == 6
+    assert len(merged.resolve_job_def("lance_maintenance").asset_layer.executable_asset_keys) == 7
 
 
 def test_without_a_cron_schedule_there_is_the_job_only(root):

@@ -11,7 +11,7 @@ from lance_dagster import CleanupPolicy, DeletionPolicy, build_maintenance_asset
 
 # So that the demo has something to do. Real tables should keep versions for days or weeks.
 NOW = timedelta(0)
-CLEANUP = CleanupPolicy(older_than=NOW, retain_versions=1, keep_runs=1, keep_runs_for=NOW)
+CLEANUP = CleanupPolicy(older_than=NOW, retain_versions=1, keep_runs=1, keep_runs_for=NOW, grace_period=NOW)
 
 
 @dg.definitions

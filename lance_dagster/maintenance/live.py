@@ -1,0 +1,61 @@
+"""Which versions somebody may still need: runs in progress, and assets that Dagster shows as made from them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from lance_dagster.history import data_version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import lance_core
+    from lance_dagster.maintenance.policies import CleanupPolicy
+
+_IN_PROGRESS = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+_INPUT_TAG = "dagster/input_data_version/"
+
+
+def versions_in_use(
+    context: dg.AssetExecutionContext, table: dg.AssetKey, dataset: lance_core.LanceDataset
+) -> dict[int, list[str]]:
+    """Versions that must stay, and why.
+
+    The last version that changed data stays, since Dagster compares its number with what assets downstream were made
+    from; so do the versions that these were made from.
+    """
+    own = data_version(dataset)
+    found = {version: ["data version of the table"] for version in range(own, dataset.version + 1)}
+    for version, asset in input_versions(context.instance, table):
+        found.setdefault(version, []).append(asset)
+    return found
+
+
+def input_versions(instance: dg.DagsterInstance, table: dg.AssetKey) -> list[tuple[int, str]]:
+    """Versions that the newest materializations of assets were made from, with the assets; of all code locations."""
+    tag = f"{_INPUT_TAG}{table.to_user_string()}"
+    found: list[tuple[int, str]] = []
+    for record in instance.get_asset_records():
+        key, event = record.asset_entry.asset_key, record.asset_entry.last_materialization
+        materialization = None if event is None else event.asset_materialization
+        tags: Mapping[str, str] = (None if materialization is None else materialization.tags) or {}
+        version = tags.get(tag, "")
+        # Versions of branches and of other IO managers are none of ours; maintenance needs no old version.
+        if version.isdecimal() and key.path[: len(table.path)] != table.path:
+            found.append((int(version), key.to_user_string()))
+    return sorted(found)
+
+
+def grace_period(context: dg.AssetExecutionContext, policy: CleanupPolicy) -> timedelta:
+    """How long ago a version may have been the newest and still be in use: since the oldest run in progress began."""
+    now = datetime.now(UTC)
+    runs = context.instance.get_run_records(dg.RunsFilter(statuses=_IN_PROGRESS))
+    ages = [
+        now - datetime.fromtimestamp(record.start_time, UTC)
+        for record in runs
+        if record.start_time is not None and record.dagster_run.run_id != context.run.run_id
+    ]
+    return max([policy.grace_period, *(age for age in ages if age <= policy.running_runs_for)])
