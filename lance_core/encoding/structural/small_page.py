@@ -133,13 +133,13 @@ def _encode_words(values: FixedValues) -> _Values | None:
     width = data.dtype.itemsize
     blocks, widths = _blocks(data)
     best = min(data.nbytes, sum(widths) * (BLOCK // 8) + len(widths) * width)
-    num_runs = 1 + int(np.count_nonzero(data[1:] != data[:-1]))
-    if num_runs * (width + 1) <= best * _RUNS_PAY:
-        return None
+    run_bytes = (1 + int(np.count_nonzero(data[1:] != data[:-1]))) * (width + 1)
     if width == 8 and _repeats(data):  # a dictionary of anything shorter saves little
-        built = _with_dictionary(values, best)
+        built = _with_dictionary(values, min(best, run_bytes))
         if built is not None:
             return built
+    if run_bytes <= best * _RUNS_PAY:
+        return None
     if best <= data.nbytes * _PACKED_PAYS:
         return _packed(blocks, widths, len(data))
     counts = chunk_counts(len(data), fitting_count(width, _CHUNK_BYTES))
