@@ -1,12 +1,18 @@
 """The Lance table format in Python: write, read, change and maintain datasets."""
 
+from typing import TYPE_CHECKING, Any
+
 from lance_core.base_paths import DatasetBasePath
 from lance_core.blob import Blob, BlobFile, BlobType, blob_array, blob_field
+from lance_core.branches import Branches
 from lance_core.dataset import LanceDataset, dataset
+from lance_core.delta import DatasetDelta
 from lance_core.errors import LanceError
 from lance_core.format.fragment import DataFile, DeletionFile
 from lance_core.fragment import FragmentMetadata, LanceFragment
 from lance_core.index_entries import Index, IndexFile
+from lance_core.indices import IndexDescription, IndexSegmentDescription
+from lance_core.merge_insert import MergeInsertBuilder
 from lance_core.operations import LanceOperation, Transaction
 from lance_core.optimize import (
     Compaction,
@@ -16,15 +22,31 @@ from lance_core.optimize import (
     CompactionTask,
     RewriteResult,
 )
+from lance_core.scanner import LanceScanner, ScannerBuilder
+from lance_core.stats import LanceStats
+from lance_core.table.ordering import ColumnOrdering
+from lance_core.tags import Tags
 from lance_core.udf import BatchUDF, batch_udf
 from lance_core.verification import VerifyProblem, VerifyReport, verify
 from lance_core.write import write_dataset, write_fragments
+
+if TYPE_CHECKING:
+    from lance_core.expression import Expression, make_expression
+    from lance_core.maintenance.cleanup import CleanupExplanation, CleanupStats
+    from lance_core.maintenance.cleanup_plan import CandidateFile as CleanupCandidateFile
+
+    __version__: str
 
 __all__ = [
     "BatchUDF",
     "Blob",
     "BlobFile",
     "BlobType",
+    "Branches",
+    "CleanupCandidateFile",
+    "CleanupExplanation",
+    "CleanupStats",
+    "ColumnOrdering",
     "Compaction",
     "CompactionMetrics",
     "CompactionOptions",
@@ -32,23 +54,60 @@ __all__ = [
     "CompactionTask",
     "DataFile",
     "DatasetBasePath",
+    "DatasetDelta",
     "DeletionFile",
+    "Expression",
     "FragmentMetadata",
     "Index",
+    "IndexDescription",
     "IndexFile",
+    "IndexSegmentDescription",
     "LanceDataset",
     "LanceError",
     "LanceFragment",
     "LanceOperation",
+    "LanceScanner",
+    "LanceStats",
+    "MergeInsertBuilder",
     "RewriteResult",
+    "ScannerBuilder",
+    "Tags",
     "Transaction",
     "VerifyProblem",
     "VerifyReport",
+    "__version__",
     "batch_udf",
     "blob_array",
     "blob_field",
     "dataset",
+    "make_expression",
     "verify",
     "write_dataset",
     "write_fragments",
 ]
+
+# What few programs need: every Spark worker imports this module.
+_LATE = {
+    "CleanupCandidateFile": ("lance_core.maintenance.cleanup_plan", "CandidateFile"),
+    "CleanupExplanation": ("lance_core.maintenance.cleanup", "CleanupExplanation"),
+    "CleanupStats": ("lance_core.maintenance.cleanup", "CleanupStats"),
+    "Expression": ("lance_core.expression", "Expression"),
+    "make_expression": ("lance_core.expression", "make_expression"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 a slow import
+
+        return version("lance-dagster")
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 belongs to what is late
+
+    module, attribute = _LATE[name]
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
