@@ -1,8 +1,7 @@
 """Commits that a table decides: who wins, what others repair, what is damaged."""
 
-import multiprocessing
-import os
-from concurrent.futures import ProcessPoolExecutor
+import subprocess
+import sys
 
 import pytest
 
@@ -75,14 +74,32 @@ def test_rows_change_only_from_what_was_seen(table):
 
 
 def test_processes_race_for_rows(tmp_path):
-    path = str(tmp_path / "versions.db")
-    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = [pool.submit(claim_in, path) for _ in range(4)]
-        assert sum(one.result(timeout=60) for one in running) == 20
+    command = [sys.executable, "-c", CLAIM, str(tmp_path / "versions.db")]
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    for one in running:
+        assert one.stdout.readline() == "ready\n"
+    for one in running:
+        one.stdin.close()
+    won = [one.stdout.read().split() for one in running]
+    assert [one.wait(timeout=60) for one in running] == [0, 0]
+    for one in running:
+        one.stdout.close()
+    assert sorted(int(number) for numbers in won for number in numbers) == list(range(1, 21))
 
 
-def claim_in(path):
-    return sum(SqliteTable(path).create(BASE, staged(number, f"{os.getpid():036d}")) for number in range(1, 21))
+# Does without this module's imports, and waits until all have started.
+CLAIM = """
+import os, sys
+from lance_core.store.sqlite_table import SqliteTable
+from lance_core.store.version_table import VersionRow
+
+print("ready", flush=True)
+sys.stdin.read()
+for number in range(1, 21):
+    row = VersionRow(version=number, path=f"_versions/{number}.manifest-{os.getpid():036d}", size=3)
+    if SqliteTable(sys.argv[1]).create("t", row):
+        print(number)
+"""
 
 
 # ------------------------------------------------------------------------------------------------------------ commits
