@@ -85,6 +85,11 @@ def _text(text: str) -> str:
     return text
 
 
+def _address(text: str) -> str:
+    """Spark's catalog writes paths of the local file system as ``file:/...``."""
+    return _text(text.removeprefix("file:") if text.startswith("file:/") and text[6:7] != "/" else text)
+
+
 def _count(text: str) -> int:
     if int(text) < 1:
         raise ValueError
@@ -116,7 +121,7 @@ def _strings(text: str) -> dict[str, str]:
 
 
 _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "path": ("an address", _text),
+    "path": ("an address", _address),
     "version": ("a version number", _count),
     "tag": ("the name of a tag", _text),
     "branch": ("the name of a branch", _text),

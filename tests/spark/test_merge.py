@@ -167,7 +167,7 @@ def test_vectors_and_nested_columns_survive(spark, uri):
     )
     rows = [{"id": i, "e": [i, 1.0], "n": {"a": [str(i), None]}, "u": i, "t": i * 1000} for i in range(5)]
     lance_core.write_dataset(pa.Table.from_pylist(rows, schema), uri)
-    source = spark.createDataFrame([(3, 200)], "id int, u int")
+    source = spark.createDataFrame([(3, 200)], "id int, u smallint")
     merge_lance(source, uri, "id").when_matched_update_all().execute()
     now = lance_core.dataset(uri).to_table().sort_by("id")
     expected = pa.Table.from_pylist([{**row, "u": 200 if row["id"] == 3 else row["u"]} for row in rows], schema)
