@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+import lance_core
 from lance_dagster import LanceIOManager, LanceResource, build_maintenance_assets, io_manager
 from lance_dagster.report import report_output
 
@@ -27,8 +28,7 @@ def spark(new_session):
 def go(root, instance, spark):
     """Materialize with Spark as the default type."""
 
-    def materialize(*assets, partition_key=None, partition_range=None, **kwargs):
-        tags = None
+    def materialize(*assets, partition_key=None, partition_range=None, tags=None, **kwargs):
         if partition_range is not None:
             start, end = partition_range
             tags = {"dagster/asset_partition_range_start": start, "dagster/asset_partition_range_end": end}
@@ -242,3 +242,63 @@ def test_spark_fragments_are_compacted(go, spark, tables):
     assert go(asset, *maintenance, selection=maintenance).success
     assert len(tables.dataset("asset").get_fragments()) == 1
     assert sorted(tables.dataset("asset").to_table()["id"].to_pylist()) == list(range(100))
+
+
+def test_a_merge_touches_only_the_partitions_of_the_run(go, spark, tables):
+    def make(keys):
+        return spark.createDataFrame([(key, n, stamp) for key in keys for n in ids], "day string, id int, stamp int")
+
+    stamp, ids = 1, (1, 2)
+    asset = daily(make, mode="merge", merge_keys=["day", "id"])
+    go(asset, partition_range=("2026-11-01", "2026-11-02"))
+    stamp, ids = 2, (2, 3)
+    go(asset, partition_key="2026-11-02")
+    rows = tables.dataset("asset").to_table().to_pylist()
+    found = {(row["day"][-1], row["id"]): row["stamp"] for row in rows}
+    assert found == {("1", 1): 1, ("1", 2): 1, ("2", 1): 1, ("2", 2): 2, ("2", 3): 2}
+    assert len(rows) == 5
+
+
+def test_an_expression_is_judged_by_lance_core(go, spark, tables):
+    """The session is in another zone, in which these times are of another day."""
+
+    def make(keys):
+        rows = [(datetime.fromisoformat(key).replace(hour=1, tzinfo=UTC), key) for key in [*keys, *more]]
+        return spark.createDataFrame(rows, "at timestamp, key string")
+
+    more: list[str] = []
+    asset = daily(make, partition_expr="date(at)")
+    go(asset, partition_range=("2026-11-01", "2026-11-02"))
+    go(asset, partition_key="2026-11-02")
+    assert sorted(tables.dataset("asset").to_table()["key"].to_pylist()) == ["2026-11-01", "2026-11-02"]
+    more = ["2026-11-04"]
+    with pytest.raises(Exception, match="outside of the run's partitions"):
+        go(asset, partition_key="2026-11-02")
+    assert tables.dataset("asset").version == 2
+
+
+def test_columns_are_added_and_filled(go, spark, tables):
+    go(daily(lambda keys: spark.createDataFrame([(keys[0], 1)], "day string, n int")), partition_key="2026-11-01")
+    more = daily(lambda keys: spark.createDataFrame([(keys[0], "x")], "day string, m string"), schema_mode="add")
+    go(more, partition_key="2026-11-02")
+    assert tables.dataset("asset").to_table().to_pylist() == [
+        {"day": "2026-11-01", "n": 1, "m": None},
+        {"day": "2026-11-02", "n": None, "m": "x"},
+    ]
+
+
+def test_a_branch_is_written_and_read(go, spark, tables):
+    @dg.asset
+    def asset():
+        return spark.range(3)
+
+    @dg.asset
+    def down(asset: DataFrame) -> None:
+        seen.append(asset.count())
+
+    seen: list[int] = []
+    go(asset)
+    go(asset, down, tags={"lance/branch": "audit", "lance/mode": "append"})
+    assert seen == [6]
+    assert tables.dataset("asset").count_rows() == 3
+    assert lance_core.dataset(tables.uri("asset"), branch="audit").count_rows() == 6
