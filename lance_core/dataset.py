@@ -14,6 +14,7 @@ from lance_core.methods import (
     changing,
     committing,
     evolving,
+    files,
     history,
     indexing,
     maintaining,
@@ -23,6 +24,7 @@ from lance_core.methods import (
 )
 from lance_core.optimize import DatasetOptimizer
 from lance_core.stats import LanceStats
+from lance_core.table.evolution import next_field_id
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.open_table import find_version_as_of, open_line, open_version
 from lance_core.table.places import PlaceSettings, finds_same_files, with_settings
@@ -168,6 +170,25 @@ class LanceDataset:
         return self.snapshot.manifest.schema
 
     @property
+    def schema_metadata(self) -> dict[str, str]:
+        """Free text in the Arrow schema."""
+        return {key: value.decode() for key, value in self.lance_schema.metadata.items()}
+
+    @property
+    def max_field_id(self) -> int:
+        """Highest id of a field in this version, in the schema or in data files; -1 if there is none."""
+        return next_field_id(self.snapshot.manifest) - 1
+
+    @property
+    def has_index(self) -> bool:
+        """True if there is an index of any kind."""
+        return bool(self.list_indices())
+
+    def fragment_ids(self) -> list[int]:
+        """Ids of all fragments, ascending."""
+        return sorted(self.snapshot.manifest.fragments.ids.tolist())
+
+    @property
     def data_storage_version(self) -> str:
         """File version of new data files."""
         return self.snapshot.manifest.data_storage_version
@@ -219,6 +240,7 @@ class LanceDataset:
     to_reader = reading.to_reader
     __arrow_c_stream__ = reading.arrow_c_stream
     head = reading.head
+    slice = reading.rows_between
     take = reading.take
     _take_rows = tracking.take_rows
     sample = reading.sample
@@ -262,7 +284,9 @@ class LanceDataset:
 
     # ------------------------------------------------------------------------------------------------- changing it
 
+    insert = changing.insert
     delete = changing.delete
+    truncate_table = changing.truncate_table
     replace_where = changing.replace_where
     update = changing.update
     merge_insert = changing.merge_insert
@@ -299,6 +323,9 @@ class LanceDataset:
     cleanup_old_versions = maintaining.cleanup_old_versions
     explain_cleanup_old_versions = maintaining.explain_cleanup_old_versions
     verify = maintaining.verify
+    validate = maintaining.validate
+    all_files = files.all_files
+    drop = staticmethod(files.drop)
 
 
 def _reopen(

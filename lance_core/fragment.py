@@ -289,6 +289,10 @@ class LanceFragment:
         """Read the fragment into memory; arguments as of `LanceDataset.scanner`."""
         return self.scanner(columns=columns, filter=filter, **options).to_table()
 
+    def to_pandas(self, **options: Any) -> Any:
+        """Read the fragment into a pandas DataFrame; arguments as of `LanceDataset.scanner`."""
+        return self.scanner(**options).to_pandas()
+
     def head(self, num_rows: int) -> pa.Table:
         """The first rows."""
         return self.to_table(limit=num_rows)

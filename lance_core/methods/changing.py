@@ -58,6 +58,18 @@ def delete(
     return {"num_deleted_rows": num_rows}
 
 
+def truncate_table(dataset: LanceDataset) -> None:
+    """Delete all rows; this object moves to the new version."""
+    delete(dataset, "true")
+
+
+def insert(dataset: LanceDataset, data: Any, *, mode: str = "append", **options: Any) -> None:
+    """Write data as a new version, to which this object moves; arguments as of `lance_core.write_dataset`."""
+    from lance_core.write import write_dataset  # noqa: PLC0415 which imports the class that lists this function
+
+    dataset.snapshot = write_dataset(data, dataset, mode=mode, **options).snapshot
+
+
 def update(  # noqa: PLR0917 positional as in pylance
     dataset: LanceDataset,
     updates: Mapping[str, str],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from lance_core.errors import CorruptDataError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
@@ -81,6 +83,17 @@ def explain_cleanup_old_versions(
         grace_period=grace_period,
         without_tags=without_tags,
     )
+
+
+def validate(dataset: LanceDataset) -> None:
+    """Check the table as `verify` does, level ``quick``, for those who expect an error.
+
+    Raises:
+        CorruptDataError: Something is wrong; the message tells all of it.
+    """
+    report = verify(dataset)
+    if not report.is_ok:
+        raise CorruptDataError(str(report), path=dataset.uri)
 
 
 def verify(

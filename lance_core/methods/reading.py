@@ -123,6 +123,19 @@ def head(dataset: LanceDataset, num_rows: int, **options: Any) -> pa.Table:
     return dataset.to_table(limit=num_rows, **options)
 
 
+def rows_between(
+    dataset: LanceDataset, start: int, end: int, columns: Sequence[str] | Mapping[str, str] | None = None
+) -> pa.Table:
+    """Rows by their place in the table, from ``start`` up to but not with ``end``; fewer if the table ends before.
+
+    Raises:
+        InvalidInputError: A negative place, or an end before the start.
+    """
+    if not 0 <= start <= end:
+        raise InvalidInputError(f"there are no rows from {start} to {end}")
+    return dataset.to_table(columns=columns, offset=start, limit=end - start)
+
+
 def take(
     dataset: LanceDataset,
     indices: Sequence[int] | pa.Array,

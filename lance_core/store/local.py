@@ -83,6 +83,8 @@ class LocalStore:
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
         """Create a file with its content in one step; False if it exists."""
         file = self._path(path)
+        if os.path.exists(file):  # so that who comes late does not hold up the others in the directory
+            return False
         temporary = _write_temporary(file, data)
         try:
             os.link(temporary, file)
