@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.distinct import distinct
 from lance_core.encoding.legacy.pages import Pieces, cut_rows, read_spans, read_values, row_bytes
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
@@ -91,7 +92,9 @@ class ContentLegacy:
         numbers = self.column_numbers()
         tables = self._read_tables(numbers.values())
         fields = list(fields_with_columns(self.descriptor()[0], inner=True, packed=False))
-        places = np.unique(np.concatenate([tables[number][:, 0] for number in numbers.values()] or [np.empty(0)]))
+        places = distinct(
+            np.concatenate([np.empty(0, np.int64), *(tables[number][:, 0] for number in numbers.values())])
+        )
         ends = np.append(places[1:], self._metadata.page_table_position)
         columns = tuple(
             ColumnOutline(

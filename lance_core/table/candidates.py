@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import offset_dtype
+from lance_core.encoding.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ def _by_statistics(reader: FragmentReader, plan: ScanPlan, start: int, end: int)
         return whole
     from lance_core.table.pruning import may_match  # noqa: PLC0415 brings Arrow's kernels along
 
-    bounds = np.unique(np.concatenate([one for one, _ in files]))
+    bounds = distinct(np.concatenate([one for one, _ in files]))
     columns = _zones(plan.filter_projection, plan.predicate.columns, files, bounds)
     keep = may_match(plan.predicate.asks, columns, len(bounds) - 1)
     return kept_ranges(bounds, keep, start, end)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.distinct import distinct
 from lance_core.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -104,12 +105,6 @@ class KeyJoin:
         both = np.where((codes >= 0) & (found >= 0), codes * width + found, -1)
         places = np.minimum(np.searchsorted(known, both), max(len(known) - 1, 0))
         return np.where(known[places] == both, places, -1) if len(known) else np.full(len(both), -1)
-
-
-def distinct(places: Places) -> Places:
-    """Each place once, ascending; `numpy.unique` builds a hash table for that, which takes many times as long."""
-    ordered = np.sort(places)
-    return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))]
 
 
 def _comparable(column: pa.ChunkedArray | pa.Array) -> Any:

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.distinct import distinct
 from lance_core.errors import InvalidInputError
 from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.key_join import KeyJoin, Pairs, distinct
+from lance_core.table.key_join import KeyJoin, Pairs
 from lance_core.table.merge_plan import SOURCE, TARGET, WhenMatched
 from lance_core.table.pick import pick_rows
 from lance_core.table.scan import matching_offsets

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.distinct import distinct
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.file.reader import DataFileReader
 from lance_core.format.index_metadata import index_fields
@@ -106,7 +107,7 @@ def _judged(condition: Condition, columns: Sequence[ColumnZoneMap]) -> ZoneMaps:
     from lance_core.table.pruning import may_match  # noqa: PLC0415 brings Arrow's kernels along
 
     places = [_addresses(column) for column in columns]
-    bounds = np.unique(np.concatenate([one for starts, ends, _ in places for one in (starts, ends)]))
+    bounds = distinct(np.concatenate([one for starts, ends, _ in places for one in (starts, ends)]))
     known = {
         column.path: _between(column, starts, ends, chosen, bounds)
         for column, (starts, ends, chosen) in zip(columns, places, strict=True)

@@ -219,6 +219,10 @@ def _without_unused(array: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
     """Indices into those values of a dictionary that occur."""
     is_null = null_mask(array.indices)
     indices = np.asarray(array.indices.fill_null(0)).astype(np.int64)
-    used = np.unique(indices if is_null is None else indices[~is_null])
-    places = np.searchsorted(used, indices).astype(array.type.index_type.to_pandas_dtype())
-    return pa.array(places, array.type.index_type, mask=is_null), array.dictionary.take(pa.array(used))
+    is_used = np.zeros(len(array.dictionary), bool)
+    is_used[indices if is_null is None else indices[~is_null]] = True
+    places = np.append(np.cumsum(is_used) - is_used, 0)[np.where(is_used.any(), indices, -1)]
+    places = places.astype(array.type.index_type.to_pandas_dtype())
+    return pa.array(places, array.type.index_type, mask=is_null), array.dictionary.take(
+        pa.array(np.flatnonzero(is_used))
+    )
