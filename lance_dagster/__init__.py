@@ -17,6 +17,7 @@ from dagster_shared.libraries import DagsterLibraryRegistry
 from lance_dagster.checks import build_lance_checks
 from lance_dagster.components import LanceMaintenanceComponent, LanceTableComponent
 from lance_dagster.definitions import lance_asset_metadata
+from lance_dagster.handlers import ArrowBridge, ReadRequest, TypeHandler, WriteRequest
 from lance_dagster.io_manager import LanceIOManager
 from lance_dagster.maintenance import (
     CleanupPolicy,
@@ -37,6 +38,7 @@ from lance_dagster.table_checks import LanceChecks
 __version__ = _version("lance-dagster")
 
 __all__ = [
+    "ArrowBridge",
     "CleanupPolicy",
     "CompactionPolicy",
     "DeletionPolicy",
@@ -46,7 +48,10 @@ __all__ = [
     "LanceResource",
     "LanceTableComponent",
     "MaintenanceConfig",
+    "ReadRequest",
     "SparkSessionResource",
+    "TypeHandler",
+    "WriteRequest",
     "build_lance_checks",
     "build_maintenance_assets",
     "build_maintenance_definitions",

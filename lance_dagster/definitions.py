@@ -23,6 +23,7 @@ def lance_asset_metadata(
     schema: pa.Schema | None = None,
     partition_expr: str | Mapping[str, str] | None = None,
     mode: str | None = None,
+    schema_mode: str | None = None,
     primary_key: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Metadata for ``@dg.asset(metadata=...)``: the Storage panel, the Columns table, and the IO manager's settings.
@@ -31,9 +32,10 @@ def lance_asset_metadata(
         asset_key: Key of the asset.
         root: The IO manager's root.
         schema: Declared columns; also the schema of the empty input of a self-dependent asset's first partition.
-        partition_expr: Column that holds the partition key, or dimension -> column.
+        partition_expr: Column that holds the partition key (or an SQL expression), or dimension -> such.
         mode: Write mode of this asset.
-        primary_key: Columns shown as the table's key (not enforced).
+        schema_mode: What happens to columns that differ from the table's.
+        primary_key: Columns shown as the table's key, by which the mode ``merge`` tells rows apart.
 
     Returns:
         ``dagster/table_name``, ``dagster/uri``, ``dagster/storage_kind`` and what was given.
@@ -46,4 +48,8 @@ def lance_asset_metadata(
         metadata["partition_expr"] = partition_expr if isinstance(partition_expr, str) else dict(partition_expr)
     if mode is not None:
         metadata["mode"] = mode
+    if schema_mode is not None:
+        metadata["schema_mode"] = schema_mode
+    if primary_key:
+        metadata["primary_key"] = list(primary_key)
     return metadata

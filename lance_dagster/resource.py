@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
 
+import lance_core
 from lance_dagster.metadata import table_numbers
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import lance_core
+    from datetime import datetime
 
 
 class LanceResource(dg.ConfigurableResource):
@@ -40,27 +40,87 @@ class LanceResource(dg.ConfigurableResource):
         return self.tables.find(self.uri(asset_key)) is not None
 
     def dataset(
-        self, asset_key: dg.AssetKey | Sequence[str] | str, *, version: int | str | None = None
+        self,
+        asset_key: dg.AssetKey | Sequence[str] | str,
+        *,
+        version: int | str | None = None,
+        branch: str | None = None,
+        as_of: datetime | str | None = None,
     ) -> lance_core.LanceDataset:
         """Open an asset's table.
 
         Args:
             asset_key: Key of the asset.
             version: Version number, tag, or None for the newest.
+            branch: Branch, or None for the main line.
+            as_of: The newest version before this point in time; counts only without ``version``.
 
         Raises:
             DatasetNotFoundError: The asset was never materialized here.
         """
-        return self.tables.open(self.uri(asset_key), version=version)
+        return self.tables.open(self.uri(asset_key), version=version, branch=branch, as_of=as_of)
+
+    def write(
+        self, asset_key: dg.AssetKey | Sequence[str] | str, data: Any, *, mode: str = "append", **options: Any
+    ) -> lance_core.LanceDataset:
+        """Write to an asset's table in one commit; an asset that does so itself can return the dataset.
+
+        Args:
+            asset_key: Key of the asset.
+            data: As for ``lance_core.write_dataset``.
+            mode: ``create``, ``append`` or ``overwrite``.
+            **options: Likewise.
+        """
+        storage_options = dict(self.storage_options) or None
+        return lance_core.write_dataset(
+            data, self.uri(asset_key), mode=mode, storage_options=storage_options, **options
+        )
+
+    def history(self, asset_key: dg.AssetKey | Sequence[str] | str, *, limit: int = 20) -> list[dict[str, Any]]:
+        """The newest versions, newest first.
+
+        Args:
+            asset_key: Key of the asset.
+            limit: How many; one manifest and one transaction are read for each.
+
+        Returns:
+            Dicts with ``version``, ``timestamp`` (UTC), ``operation``, ``rows``, and ``properties``, among them who
+            made it: ``dagster/run_id``, ``dagster/step_key``, ``dagster/partitions``, ``lance/inputs`` and the like.
+        """
+        dataset = self.dataset(asset_key)
+        return [
+            {
+                "version": one["version"],
+                "timestamp": one["timestamp"],
+                "operation": None if made is None else type(made.operation).__name__,
+                "rows": at.count_rows(),
+                "properties": {} if made is None else dict(made.transaction_properties or {}),
+            }
+            for number in _newest(dataset, limit)
+            for at in [dataset.checkout_version(number)]
+            for one, made in [(at.get_version(), at.read_transaction(number))]
+        ]
 
     def tags(self, asset_key: dg.AssetKey | Sequence[str] | str) -> Mapping[str, int]:
         """Tag name -> version."""
         dataset = self.dataset(asset_key)
-        return {name: dataset.tags.get_version(name) for name in dataset.tags.list()}
+        return {name: tag["version"] for name, tag in dataset.tags.list().items()}
+
+    def compact(self, asset_key: dg.AssetKey | Sequence[str] | str, **options: Any) -> lance_core.CompactionMetrics:
+        """Merge small fragments and drop deleted rows; options as of ``dataset.optimize.compact_files``."""
+        return self.dataset(asset_key).optimize.compact_files(**options)
+
+    def cleanup(self, asset_key: dg.AssetKey | Sequence[str] | str, **options: Any) -> Any:
+        """Delete old versions, and files that only they need; options as of ``dataset.cleanup_old_versions``."""
+        return self.dataset(asset_key).cleanup_old_versions(**options)
 
     def statistics(self, asset_key: dg.AssetKey | Sequence[str] | str) -> Mapping[str, int | float]:
         """Rows, fragments, files, bytes and the like of the newest version, by metadata key (``lance/...``)."""
         return table_numbers(self.dataset(asset_key))
+
+
+def _newest(dataset: lance_core.LanceDataset, limit: int) -> list[int]:
+    return [one["version"] for one in reversed(dataset.version_refs()[-limit:])]
 
 
 def _key(asset_key: dg.AssetKey | Sequence[str] | str) -> dg.AssetKey:

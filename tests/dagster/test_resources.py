@@ -117,3 +117,22 @@ def test_the_component_refuses_what_it_does_not_know(wrong, message):
         ):
             pass
     assert message in str(excinfo.value.__cause__)
+
+
+def test_a_table_without_the_io_manager(tables):
+    made = tables.write("p/t", pa.table({"a": [1, 2]}), transaction_properties={"why": "test"})
+    tables.write("p/t", pa.table({"a": [3]}))
+    made.tags.create("first", 1)
+    assert tables.dataset("p/t").to_table().to_pydict() == {"a": [1, 2, 3]}
+    assert tables.dataset("p/t", version="first").count_rows() == 2
+    newest, oldest = tables.history("p/t")
+    assert (newest["version"], newest["operation"], newest["rows"]) == (2, "Append", 3)
+    assert (oldest["version"], oldest["rows"], oldest["properties"]["why"]) == (1, 2, "test")
+    assert tables.history("p/t", limit=1) == [newest]
+    assert tables.compact("p/t").fragments_removed == 2
+    tables.dataset("p/t").create_branch("audit")
+    assert tables.dataset("p/t", branch="audit").branch == "audit"
+    made.tags.delete("first")
+    tables.dataset("p/t").branches.delete("audit")
+    tables.cleanup("p/t", retain_versions=1)
+    assert len(tables.history("p/t")) == 1
