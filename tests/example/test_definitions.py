@@ -6,6 +6,9 @@ import dagster as dg
 import pytest
 from example_project.definitions import defs as load_defs
 
+# Dagster calls observable assets of this kind beta.
+pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
+
 ROOT = Path(__file__).parents[2] / "example_project"
 TABLES = {
     "airlines", "airports", "planes", "weather",
@@ -34,7 +37,7 @@ def test_groups(specs):
     for name, spec in specs.items():
         groups.setdefault(spec.group_name, set()).add(name)
     assert groups.keys() == {"reference", "flights", "insights", "maintenance"}
-    assert set().union(*groups.values()) - groups["maintenance"] == TABLES | {"flight_corrections"}
+    assert set().union(*groups.values()) - groups["maintenance"] == TABLES | {"flight_corrections", "route_notes"}
     cleanups = {f"{table}/cleanup" for table in TABLES}
     others = {f"{table}/{kind}" for table in MONTHLY for kind in ("compaction", "materialize_deletions")}
     assert groups["maintenance"] == cleanups | others
@@ -72,6 +75,13 @@ def test_jobs_and_schedules(defs):
     assert jobs == {"reference_tables", "monthly_flights", "insights", "maintenance"}
     repository = defs.get_repository_def()
     assert {schedule.job_name for schedule in repository.schedule_defs} == jobs
+
+
+def test_a_table_written_elsewhere_is_told_by_a_sensor(defs, specs):
+    sensor = defs.resolve_sensor_def("route_notes__versions")
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    assert specs["route_notes"].freshness_policy is not None
+    assert all(column.description for column in specs["route_notes"].metadata["dagster/column_schema"].columns)
 
 
 def test_instance_settings_are_valid(monkeypatch, tmp_path):

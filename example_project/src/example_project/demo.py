@@ -11,11 +11,12 @@ import os
 import time
 import warnings
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from example_project import report, settings
+from example_project import notes, report, settings
 from example_project.definitions import defs
 from example_project.tables import MONTHS, ROOT
 
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.chdir(home)  # the place of the history in dagster.yaml is relative
     started = time.monotonic()
     with dg.DagsterInstance.get() as instance:
+        if not Path(notes.URI).exists():
+            notes.add_note("EWR", "LAX", "Written by another program.")
         run(instance, "reference_tables", "airlines, airports, planes, weather")
         load(instance, MONTHS.get_partition_keys()[: options.months], backfill=options.backfill)
         loaded = maintain(instance)

@@ -9,10 +9,12 @@ from example_project.defs.insights import route_features
 from example_project.defs.reference import airports, planes, weather
 from lance_dagster import LanceResource, build_lance_checks
 
-airports_checks = build_lance_checks(airports, min_rows=1_000, not_null=["faa", "lat", "lon"])
-planes_checks = build_lance_checks(planes, min_rows=1_000, not_null=["tailnum"])
+airports_checks = build_lance_checks(airports, min_rows=1_000, not_null=["lat", "lon"], unique=["faa"])
+planes_checks = build_lance_checks(planes, min_rows=1_000, unique=["tailnum"], schema_change=True)
 weather_checks = build_lance_checks(weather, min_rows=20_000, not_null=["origin", "time_hour"])
-flights_checks = build_lance_checks(flights, min_rows=1, not_null=["flight_date", "origin", "dest", "status"])
+flights_checks = build_lance_checks(
+    flights, min_rows=1, not_null=["flight_date", "origin", "dest", "status"], integrity="quick"
+)
 enriched_checks = build_lance_checks(enriched_flights, min_rows=1, not_null=["flight_date", "origin", "dest", "status"])
 
 
