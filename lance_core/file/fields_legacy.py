@@ -92,9 +92,8 @@ class ContentLegacy:
         numbers = self.column_numbers()
         tables = self._read_tables(numbers.values())
         fields = list(fields_with_columns(self.descriptor()[0], inner=True, packed=False))
-        places = distinct(
-            np.concatenate([np.empty(0, np.int64), *(tables[number][:, 0] for number in numbers.values())])
-        )
+        starts = (tables[number][:, 0] for number in numbers.values())
+        places = distinct(np.concatenate([np.empty(0, np.int64), *starts]))
         ends = np.append(places[1:], self._metadata.page_table_position)
         columns = tuple(
             ColumnOutline(

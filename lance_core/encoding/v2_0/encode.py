@@ -221,8 +221,7 @@ def _without_unused(array: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
     indices = np.asarray(array.indices.fill_null(0)).astype(np.int64)
     is_used = np.zeros(len(array.dictionary), bool)
     is_used[indices if is_null is None else indices[~is_null]] = True
-    places = np.append(np.cumsum(is_used) - is_used, 0)[np.where(is_used.any(), indices, -1)]
-    places = places.astype(array.type.index_type.to_pandas_dtype())
-    return pa.array(places, array.type.index_type, mask=is_null), array.dictionary.take(
-        pa.array(np.flatnonzero(is_used))
-    )
+    # Nulls count as index 0, which an empty dictionary does not have.
+    places = np.append(np.cumsum(is_used) - is_used, 0)[indices].astype(array.type.index_type.to_pandas_dtype())
+    used = pa.array(np.flatnonzero(is_used))
+    return pa.array(places, array.type.index_type, mask=is_null), array.dictionary.take(used)
