@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 PAGE_BYTES = 8 << 20
 """Bytes of Arrow data that make a page of one top-level field."""
 
+_VECTOR_PAGE_BYTES = 1 << 25
+"""Likewise for values of one width that stand one by one: as much as a scan's batches have, unless it is told."""
+
+_VECTOR_BYTES, _MAX_VECTOR_BYTES = 1 << 8, 1 << 20
+
 _SMALL_BUFFER = 1 << 14
 """Up to so many bytes a copy costs less than another call."""
 
@@ -69,6 +74,7 @@ class _Collected:
     writer: FieldWriter
     arrays: list[pa.Array] = field(default_factory=list)
     num_bytes: int = 0
+    num_rows: int = 0
 
 
 def check_schema(schema: Schema, *, version: str | None) -> None:
@@ -249,18 +255,22 @@ class DataFileWriter:
             return
         num_bytes = max(1, array.nbytes)
         step = max(1, len(array) * self._page_bytes // num_bytes)
-        for start in range(0, len(array), step):
-            part = array.slice(start, step)
+        full = _rows_of_vectors(array) if self._page_bytes == PAGE_BYTES else None
+        start = 0
+        while start < len(array):
+            part = array.slice(start, step if full is None else full - column.num_rows)
+            start += len(part)
             column.arrays.append(part)
+            column.num_rows += len(part)
             column.num_bytes += num_bytes * len(part) // len(array)
-            if column.num_bytes >= self._page_bytes * 3 // 4:
+            if column.num_bytes >= self._page_bytes * 3 // 4 if full is None else column.num_rows >= full:
                 self._flush(column)
 
     def _flush(self, column: _Collected) -> None:
         """Write the rows that a column has collected."""
         if not column.arrays:
             return
-        arrays, column.arrays, column.num_bytes = column.arrays, [], 0
+        arrays, column.arrays, column.num_bytes, column.num_rows = column.arrays, [], 0, 0
         column.writer.write(_joined(arrays), self._put)
 
     def _put(self, data: bytes | Bytes) -> tuple[int, int]:
@@ -279,6 +289,27 @@ class DataFileWriter:
         if size:
             self._sink.write(data)
             self._position += size
+
+
+def _rows_of_vectors(array: pa.Array) -> int | None:
+    """Rows of a page of large values of one width: a power of two, as scans ask for, whose batches need no copy then.
+
+    Args:
+        array: Some rows of the column.
+
+    Returns:
+        Rows; None for other values.
+    """
+    kind, items = array.type, 1
+    while pa.types.is_fixed_size_list(kind):
+        kind, items = kind.value_type, items * kind.list_size
+    try:
+        row_bytes = items * kind.bit_width // 8
+    except ValueError:  # no fixed width
+        return None
+    if not _VECTOR_BYTES <= row_bytes <= _MAX_VECTOR_BYTES:
+        return None
+    return 1 << (_VECTOR_PAGE_BYTES // row_bytes).bit_length() - 1
 
 
 def _joined(arrays: list[pa.Array]) -> pa.Array:

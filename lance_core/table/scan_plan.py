@@ -149,9 +149,10 @@ def path_steps(path: str, top: str) -> list[str]:
 
 
 def default_batch_size(schema: pa.Schema) -> int:
-    """Rows that make a batch of about `DEFAULT_BATCH_BYTES`."""
+    """Rows of a batch of at most about `DEFAULT_BATCH_BYTES`: a power of two, as the pages of vectors have."""
     width = sum(_width(one.type) for one in schema)
-    return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, DEFAULT_BATCH_BYTES // max(width, 1)))
+    fitting = 1 << max(1, DEFAULT_BATCH_BYTES // max(width, 1)).bit_length() - 1
+    return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, fitting))
 
 
 def _width(kind: pa.DataType) -> int:
