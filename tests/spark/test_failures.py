@@ -187,7 +187,7 @@ def test_two_writers_may_both_create_a_table(numbers, uri):
 def test_two_runs_with_one_token_make_one_version(numbers, uri, data_files):
     results = []
     threads = [
-        threading.Thread(target=lambda: results.append(write_lance(numbers, uri, idempotency_key="t")))  # noqa: S106 no secret
+        threading.Thread(target=lambda: results.append(write_lance(numbers, uri, idempotency_key="t")))
         for _ in range(2)
     ]
     for thread in threads:
