@@ -19,7 +19,7 @@ def test_two_backfills_of_one_table_at_once(root, tables):
     env = {**os.environ, "TABLES": root}
     ranges = [("2026-11-01", "2026-11-03"), ("2026-11-04", "2026-11-05")]
     running = [subprocess.Popen([sys.executable, str(CODE), *keys], env=env, stderr=subprocess.PIPE) for keys in ranges]
-    errors = [one.communicate(timeout=120)[1] for one in running]
+    errors = [one.communicate(timeout=280)[1] for one in running]
     assert [one.returncode for one in running] == [0, 0], errors[0][-2000:] + errors[1][-2000:]
     rows = tables.dataset("daily").to_table().to_pylist()
     assert Counter(row["day"] for row in rows) == {f"2026-11-0{day}": 1000 for day in range(1, 6)}
