@@ -1,0 +1,124 @@
+"""Where a write is cut off: rows are in the table once or not at all, and a second run with its key mends it."""
+
+import uuid
+
+import pytest
+
+import lance_core
+from lance_core.errors import CommitOutcomeUnknownError
+from lance_core.spark import handover, rows_job, write_lance
+from lance_core.spark import write as write_module
+from lance_core.spark.options import WriteOptions
+from lance_core.spark.rows_job import RowsJob
+from lance_core.spark.sink import LanceCommitMessage, LanceWriter, Place
+from lance_core.spark.task_names import TaskNames
+from lance_core.spark.write_plan import plan_write
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def numbers(spark):
+    return spark.range(0, 100, numPartitions=2)
+
+
+@pytest.fixture
+def job(numbers, uri):
+    """A job as the tasks get it."""
+    plan = plan_write(WriteOptions(path=uri), numbers.schema, overwrite=False)
+    place = Place(uri=plan.uri, storage_options=None, job=uuid.uuid4())
+    return RowsJob(place=place, plan=plan, publishes=True)
+
+
+def batches():
+    import pyarrow as pa  # noqa: PLC0415 only here
+
+    yield pa.record_batch({"id": [1, 2, 3]})
+
+
+def staged(job, task, attempt):
+    part = job.stage(batches(), TaskNames(job=job.place.job, task=task, attempt=attempt))
+    return LanceCommitMessage(part=part, partition=task, attempt=attempt)
+
+
+class Killed(BaseException):
+    """What no handler of errors sees."""
+
+
+def test_killed_between_the_tasks_and_the_commit(numbers, uri, monkeypatch):
+    def killed(*_args):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write_module, "publish", killed)
+        with pytest.raises(Killed):
+            write_lance(numbers, uri, idempotency_key="k")
+    with pytest.raises(lance_core.LanceError):
+        lance_core.dataset(uri)
+    assert write_lance(numbers, uri, idempotency_key="k").written
+    assert lance_core.dataset(uri).count_rows() == 100
+
+
+def test_killed_between_the_commit_and_the_answer(numbers, uri, data_files, monkeypatch):
+    publish = write_module.publish
+
+    def killed(*args):
+        publish(*args)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write_module, "publish", killed)
+        with pytest.raises(Killed):
+            write_lance(numbers, uri, idempotency_key="k")
+    again = write_lance(numbers, uri, idempotency_key="k")
+    assert (again.version, again.written, lance_core.dataset(uri).count_rows(), len(data_files())) == (1, False, 100, 2)
+
+
+def test_what_was_staged_but_cannot_be_found_is_told(numbers, uri, monkeypatch):
+    def lost(store, job):
+        handover.take_over(store, job)
+        return handover.take_over(store, job)
+
+    from lance_core.spark import staging  # noqa: PLC0415 only here
+
+    monkeypatch.setattr(staging, "take_over", lost)
+    with pytest.raises(CommitOutcomeUnknownError, match="cannot be found"):
+        write_lance(numbers, uri)
+
+
+def test_a_speculative_copy_of_a_task_changes_nothing(job, uri, data_files):
+    copies = [staged(job, 0, attempt) for attempt in (0, 1)]
+    other = staged(job, 1, 0)
+    assert len(data_files()) == 3
+    LanceWriter(job).commit([copies[1], other])
+    assert len(data_files()) == 2
+    assert lance_core.dataset(uri).count_rows() == 6
+
+
+def test_a_job_that_is_given_up_leaves_nothing(job, data_files):
+    """Task 0 answered, attempts of task 1 wrote files and never did."""
+    message = staged(job, 0, 0)
+    staged(job, 1, 0)
+    staged(job, 1, 2)
+    LanceWriter(job).abort([message, None])
+    assert data_files() == []
+
+
+def test_a_handover_that_fails_removes_what_was_staged(job, data_files, monkeypatch):
+    quiet = RowsJob(place=job.place, plan=job.plan, publishes=False)
+    message = staged(quiet, 0, 0)
+
+    def full(*_args):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(rows_job, "hand_over", full)
+    with pytest.raises(OSError, match="disk full"):
+        LanceWriter(quiet).commit([message])
+    assert data_files() == []
+
+
+def test_nothing_is_left_of_a_handover(numbers, uri):
+    from pathlib import Path  # noqa: PLC0415 only here
+
+    write_lance(numbers, uri)
+    assert len(list(Path(uri, "_transactions").iterdir())) == 1
