@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib.util import find_spec
 
 import pyspark
 from pyspark.errors import PySparkAttributeError, PySparkException
@@ -39,6 +40,8 @@ def register(spark: SparkSession) -> None:
     except PySparkException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+        if find_spec("pyspark_lance") is not None:
+            return  # Spark has found the data source by itself, and keeps that one
         message = "This Spark session has another data source called lance; remove its jar (lance-spark) from it."
         raise InvalidInputError(message) from error
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pyspark
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkAttributeError
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.spark import read_lance, recommended_conf, register, write_lance
+from lance_core.spark import read_lance, recommended_conf, register, session, write_lance
 
 
 def test_an_old_pyspark_is_refused(monkeypatch):
@@ -18,18 +18,34 @@ def test_an_old_pyspark_is_refused(monkeypatch):
         register(SimpleNamespace())
 
 
-@pytest.mark.spark
-def test_another_source_of_this_name_is_reported(spark, monkeypatch):
-    def conflict(_source):
+class ClientWithLance:
+    """A session, without a Spark context of its own, that has a data source of this name already."""
+
+    @property
+    def sparkContext(self):  # noqa: N802 Spark's name
+        raise PySparkAttributeError("none")
+
+    @property
+    def dataSource(self):  # noqa: N802 Spark's name
+        return self
+
+    def register(self, _source):
         class Conflict(AnalysisException):
             def getCondition(self):  # noqa: N802 Spark's name
                 return "DATA_SOURCE_ALREADY_EXISTS"
 
         raise Conflict("exists")
 
-    monkeypatch.setattr(type(spark.dataSource), "register", lambda _self, source: conflict(source))
+
+def test_another_source_of_this_name_is_reported(monkeypatch):
+    monkeypatch.setattr(session, "find_spec", lambda _name: None)
     with pytest.raises(InvalidInputError, match="another data source called lance"):
-        register(spark)
+        register(ClientWithLance())
+
+
+def test_what_spark_has_found_by_itself_is_kept(monkeypatch):
+    monkeypatch.setattr(session, "find_spec", lambda name: name)
+    register(ClientWithLance())
 
 
 @pytest.mark.spark
