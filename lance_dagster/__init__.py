@@ -23,11 +23,14 @@ from lance_dagster.maintenance import (
     CleanupPolicy,
     CompactionPolicy,
     DeletionPolicy,
+    ExecutionPolicy,
     MaintenanceConfig,
     build_maintenance_assets,
     build_maintenance_definitions,
     build_maintenance_job,
     build_maintenance_schedule,
+    build_table_health,
+    maintenance_needed,
 )
 from lance_dagster.observe import build_observable_table
 from lance_dagster.resource import LanceResource
@@ -42,6 +45,7 @@ __all__ = [
     "CleanupPolicy",
     "CompactionPolicy",
     "DeletionPolicy",
+    "ExecutionPolicy",
     "LanceChecks",
     "LanceIOManager",
     "LanceMaintenanceComponent",
@@ -58,8 +62,10 @@ __all__ = [
     "build_maintenance_job",
     "build_maintenance_schedule",
     "build_observable_table",
+    "build_table_health",
     "build_table_sensor",
     "lance_asset_metadata",
+    "maintenance_needed",
 ]
 
 DagsterLibraryRegistry.register("lance-dagster", __version__, is_dagster_package=False)

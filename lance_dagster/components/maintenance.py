@@ -13,6 +13,7 @@ from lance_dagster.maintenance import (
     CleanupPolicy,
     CompactionPolicy,
     DeletionPolicy,
+    ExecutionPolicy,
     build_maintenance_definitions,
 )
 
@@ -31,6 +32,7 @@ class CompactionModel(dg.Model, dg.Resolvable):
 
     target_rows_per_fragment: int = Field(default=1024 * 1024, ge=1, description="Smaller fragments are merged.")
     min_fragments: int = Field(default=2, ge=1, description="Do nothing for fewer fragments to merge.")
+    max_source_bytes: int | None = Field(default=None, ge=1, description="Bytes of files rewritten in one run.")
 
     def policy(self) -> CompactionPolicy:
         """The same for the asset factory."""
@@ -56,6 +58,8 @@ class CleanupModel(dg.Model, dg.Resolvable):
     retain_versions: int = Field(default=3, ge=1, description="Newest versions that stay whatever their age.")
     keep_runs: int = Field(default=10, ge=0, description="Newest run tags that stay whatever their age.")
     keep_runs_for_days: float = Field(default=14, ge=0, description="Run tags younger than this stay.")
+    grace_hours: float = Field(default=1, ge=0, description="Versions that were the newest so lately stay.")
+    keep_live_inputs: bool = Field(default=True, description="Keep versions that assets downstream were made from.")
 
     def policy(self) -> CleanupPolicy:
         """The same for the asset factory."""
@@ -64,7 +68,21 @@ class CleanupModel(dg.Model, dg.Resolvable):
             retain_versions=self.retain_versions,
             keep_runs=self.keep_runs,
             keep_runs_for=timedelta(days=self.keep_runs_for_days),
+            grace_period=timedelta(hours=self.grace_hours),
+            keep_live_inputs=self.keep_live_inputs,
         )
+
+
+class ExecutionModel(dg.Model, dg.Resolvable):
+    """Where fragments are rewritten."""
+
+    spark_from_bytes: int = Field(default=4 << 30, ge=0, description="Rewrite so many bytes or more as Spark's tasks.")
+    max_memory_bytes: int = Field(default=1 << 30, ge=1 << 27, description="Memory for rewriting in one process.")
+    num_threads: int = Field(default=1, ge=1, description="Groups of fragments rewritten at the same time.")
+
+    def policy(self) -> ExecutionPolicy:
+        """The same for the asset factory."""
+        return ExecutionPolicy(**self.model_dump())
 
 
 class MaintenanceModel(dg.Model, dg.Resolvable):
@@ -73,6 +91,11 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
     compaction: CompactionModel | None = Field(default=CompactionModel(), json_schema_extra=optional)
     deletions: DeletionModel | None = Field(default=DeletionModel(), json_schema_extra=optional)
     cleanup: CleanupModel | None = Field(default=CleanupModel(), json_schema_extra=optional)
+    execution: ExecutionModel = ExecutionModel()
+    spark_resource_key: str | None = Field(default=None, description="Where a SparkSessionResource is, if one is used.")
+    pool: str | None = Field(default=None, description="Concurrency pool; null is one for each table.")
+    max_attempts: int = Field(default=5, ge=1, description="Plans made anew after conflicts with other writers.")
+    health: bool = Field(default=False, description="Add an asset that says which tables need what, and why.")
     cron_schedule: str | None = Field(
         default="0 3 * * *", description="When; null makes no schedule.", examples=["0 3 * * *", "@weekly"]
     )
@@ -87,9 +110,14 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
             compaction=self.compaction and self.compaction.policy(),
             deletions=self.deletions and self.deletions.policy(),
             cleanup=self.cleanup and self.cleanup.policy(),
+            execution=self.execution.policy(),
             resource_key=resource_key,
+            spark_resource_key=self.spark_resource_key,
             group_name=group_name,
             name=name,
+            pool=self.pool,
+            max_attempts=self.max_attempts,
+            health=self.health,
             cron_schedule=self.cron_schedule,
             execution_timezone=self.execution_timezone,
             default_status=status.RUNNING if self.schedule_running else status.STOPPED,
@@ -128,6 +156,7 @@ class LanceMaintenanceComponent(MaintenanceModel, dg.Component):
     tables: list[str] = Field(description="Asset keys, parts joined by '/'.", min_length=1, examples=[["raw/events"]])
     resource_key: str = Field(default="lance", description="Where the LanceResource is.")
     group_name: str = Field(default="maintenance", description="Asset group.")
+    health: bool = Field(default=True, description="Add an asset that says which tables need what, and why.")
     job_name: str = Field(default="lance_maintenance", description="Name of the job; the schedule adds _schedule.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
