@@ -29,7 +29,7 @@ def test_two_backfills_of_one_table_at_once(root, tables):
 def test_processes_that_end_after_their_commit(tmp_path, monkeypatch):
     """Both steps are killed before Dagster hears of what they did; run again, they find it."""
     monkeypatch.setenv("TABLES", str(tmp_path))
-    monkeypatch.setenv("DIES", "1")
+    monkeypatch.setenv("LIVES", str(os.getpid()))
     job = ReconstructableJob.for_file(str(CODE), "dying_job")
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
         first = dg.execute_job(job, instance, raise_on_error=False)
