@@ -86,7 +86,8 @@ def test_the_component_builds_assets_job_and_schedule(root):
             assert isinstance(component, LanceMaintenanceComponent)
             merged = dg.Definitions.merge(defs, dg.Definitions(resources={"lance": LanceResource(root=root)}))
             keys = {key.to_user_string() for key in merged.resolve_asset_graph().materializable_asset_keys}
-            assert keys == {f"{t}/{name}" for t in ("raw/events", "users") for name in ("compaction", "cleanup")}
+            upkeep = {f"{t}/{name}" for t in ("raw/events", "users") for name in ("compaction", "cleanup")}
+            assert keys == {*upkeep, "lance_maintenance/table_health"}
             schedule = merged.resolve_schedule_def("lance_maintenance_schedule")
             assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
             assert merged.resolve_job_def("lance_maintenance").execute_in_process().success
