@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+    from pydantic.config import JsonDict
 
     # What ``dg.define_asset_job`` returns has no public name.
     AssetJob: TypeAlias = UnresolvedAssetJobDefinition
+
+SECRET: JsonDict = {"dagster__is_secret": True}
+"""Makes the UI hide the value of a resource's field; an older Dagster shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

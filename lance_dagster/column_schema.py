@@ -17,23 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-def table_schema(
-    schema: pa.Schema, *, primary_key: Sequence[str] = (), declared: dg.TableSchema | None = None
-) -> dg.TableSchema:
+def table_schema(schema: pa.Schema, *, declared: dg.TableSchema | None = None) -> dg.TableSchema:
     """Columns for ``dagster/column_schema``; a field's metadata ``comment`` or ``description`` becomes its text.
 
     Args:
         schema: The table's columns.
-        primary_key: Columns named as the table's key.
         declared: What the asset's definition says: its texts, tags and constraints are kept.
     """
     known = {} if declared is None else {column.name: column for column in declared.columns}
     constraints = None if declared is None else declared.constraints
-    if primary_key:
-        constraints = dg.TableConstraints(other=[f"primary key: {', '.join(primary_key)}"])
     return dg.TableSchema(
         columns=[_column(column, known.get(column.name)) for column in schema], constraints=constraints
     )
+
+
+def with_primary_key(schema: dg.TableSchema, primary_key: Sequence[str]) -> dg.TableSchema:
+    """The schema, with the names of the table's key among its constraints."""
+    if not primary_key:
+        return schema
+    constraints = dg.TableConstraints(other=[*schema.constraints.other, f"primary key: {', '.join(primary_key)}"])
+    return dg.TableSchema(columns=schema.columns, constraints=constraints)
 
 
 def _column(column: pa.Field, declared: dg.TableColumn | None) -> dg.TableColumn:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lance_dagster.column_schema import table_schema
+from lance_dagster.column_schema import table_schema, with_primary_key
 from lance_dagster.metadata import storage_metadata
 from lance_dagster.tables import Tables
 
@@ -20,7 +20,7 @@ def lance_asset_metadata(
     asset_key: dg.AssetKey | Sequence[str] | str,
     *,
     root: str,
-    schema: pa.Schema | None = None,
+    schema: pa.Schema | dg.TableSchema | None = None,
     partition_expr: str | Mapping[str, str] | None = None,
     mode: str | None = None,
     schema_mode: str | None = None,
@@ -31,7 +31,8 @@ def lance_asset_metadata(
     Args:
         asset_key: Key of the asset.
         root: The IO manager's root.
-        schema: Declared columns; also the schema of the empty input of a self-dependent asset's first partition.
+        schema: Declared columns; with Arrow's types also the schema of the empty input of a self-dependent asset's
+            first partition.
         partition_expr: Column that holds the partition key (or an SQL expression), or dimension -> such.
         mode: Write mode of this asset.
         schema_mode: What happens to columns that differ from the table's.
@@ -43,7 +44,8 @@ def lance_asset_metadata(
     key = dg.AssetKey.from_coercible(asset_key)
     metadata = storage_metadata(key, Tables(root=root).uri(key))
     if schema is not None:
-        metadata["dagster/column_schema"] = table_schema(schema, primary_key=primary_key)
+        columns = schema if isinstance(schema, dg.TableSchema) else table_schema(schema)
+        metadata["dagster/column_schema"] = with_primary_key(columns, primary_key)
     if partition_expr is not None:
         metadata["partition_expr"] = partition_expr if isinstance(partition_expr, str) else dict(partition_expr)
     if mode is not None:

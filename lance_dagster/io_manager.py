@@ -58,7 +58,12 @@ class LanceIOManager(dg.ConfigurableIOManager):
     """
 
     root: str = Field(description="Folder or URI that holds the tables.")
-    storage_options: dict[str, str] = Field(default_factory=dict, description="Settings of the object store.")
+    storage_options: dict[str, str] = Field(
+        default_factory=dict,
+        description="Settings of the object store. Take keys from `dg.EnvVar`: Dagster keeps what is written here.",
+        repr=False,
+        json_schema_extra=_compat.SECRET,
+    )
     spark: dg.ResourceDependency[Any] = None  # pyright: ignore[reportAssignmentType] - Dagster resolves the field
     mode: Literal["overwrite", "append", "error", "ignore", "merge", "replace_partitions"] = Field(
         default="overwrite",

@@ -8,6 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 import lance_core
+from lance_dagster import _compat
 from lance_dagster.metadata import table_numbers
 from lance_dagster.tables import Tables
 
@@ -24,7 +25,12 @@ class LanceResource(dg.ConfigurableResource):
     """
 
     root: str = Field(description="Folder or URI that holds the tables; the same as the IO manager's.")
-    storage_options: dict[str, str] = Field(default_factory=dict, description="Settings of the object store.")
+    storage_options: dict[str, str] = Field(
+        default_factory=dict,
+        description="Settings of the object store. Take keys from `dg.EnvVar`: Dagster keeps what is written here.",
+        repr=False,
+        json_schema_extra=_compat.SECRET,
+    )
 
     @property
     def tables(self) -> Tables:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
+from lance_dagster import _compat
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -21,8 +23,18 @@ class SparkSessionResource(dg.ConfigurableResource):
 
     app_name: str = Field(default="dagster", description="Name shown in the Spark UI.")
     master: str | None = Field(default="local[*]", description="Spark master; None takes it from the environment.")
-    remote: str | None = Field(default=None, description="Spark Connect URL (sc://host:15002) instead of a master.")
-    conf: dict[str, str] = Field(default_factory=dict, description="Spark settings; they win over our defaults.")
+    remote: str | None = Field(
+        default=None,
+        description="Spark Connect URL (sc://host:15002) instead of a master; it may hold a token.",
+        repr=False,
+        json_schema_extra=_compat.SECRET,
+    )
+    conf: dict[str, str] = Field(
+        default_factory=dict,
+        description="Spark settings; they win over our defaults, and may hold keys of object stores.",
+        repr=False,
+        json_schema_extra=_compat.SECRET,
+    )
     stop_at_teardown: bool = Field(
         default=False,
         description="Stop the session when the run (or the step's process) ends. A JVM takes long to start.",

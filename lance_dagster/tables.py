@@ -72,7 +72,7 @@ class Tables:
     """
 
     root: str
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def uri(self, asset_key: dg.AssetKey) -> str:
         """URI of an asset's table (see the module's text)."""

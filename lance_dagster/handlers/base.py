@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class WriteRequest:
     out_of_partition: OutOfPartition
     properties: Mapping[str, str]
     token: str
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class ReadRequest:
     filter: str | None
     is_empty: bool
     schema: pa.Schema
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
     spark_session: Callable[[], Any]
 
 
