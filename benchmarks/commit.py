@@ -5,19 +5,21 @@
 
 Prints medians over interleaved rounds and ratios to pylance (below 1 is cheaper). `versions`: opening the newest
 version and committing an append to tables with 10 and 10,000 versions. `fragments`: the same with 100,000 fragments.
-`writers`: 8 processes make 25 appends each, all of lance_core, all of pylance, and half of each; rows are counted
-afterwards, so that a commit that got lost or counted twice shows.
+`writers`: 8 processes make 25 appends each, all by lance_core, all by pylance, and half by each, in turns; a commit
+that got lost or counted twice ends it. Wall times of races depend on what else the machine does, so each round has a
+ratio.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import shutil
-import subprocess
-import sys
+import statistics
 import tempfile
 import time
-from dataclasses import replace
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +34,21 @@ from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifes
 from lance_core.store.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 NUM_VERSIONS = (10, 10_000)
 NUM_FRAGMENTS = 100_000
 NUM_PROCESSES, NUM_COMMITS = 8, 25
 ROW = pa.table({"x": pa.array([1], pa.int64())})
 ENGINES: dict[str, Any] = {"lance_core": lance_core, "pylance": lance}
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Seconds from the start of all to the end of the last, and CPU seconds of all together."""
+
+    wall: float
+    cpu: float
 
 
 def with_versions(root: Path, number: int) -> Path:
@@ -85,32 +95,55 @@ def show(title: str, path: Path, rounds: int) -> None:
         )
 
 
-def race(root: Path, engines: list[str]) -> None:
+def race(path: Path, engines: Sequence[str], pool: ProcessPoolExecutor) -> Race:
     """Let processes append at the same time, and count what became of it."""
-    path = root / f"race {'-'.join(sorted(set(engines)))}"
     lance_core.write_dataset(ROW.slice(0, 0), path)
-    begin = time.time() + 6  # all have started by then
-    processes = [
-        subprocess.Popen([sys.executable, __file__, "--child", engine, str(path), str(number), str(begin)])
-        for number, engine in enumerate(engines)
-    ]
-    failed = sum(process.wait() != 0 for process in processes)
-    wall = time.time() - begin
+    begin = time.time() + 0.3  # all are waiting by then
+    jobs = [pool.submit(append, engine, str(path), number, begin) for number, engine in enumerate(engines)]
+    spent = [job.result() for job in jobs]
     found = sorted(lance.dataset(str(path)).to_table()["x"].to_pylist())
-    expected = sorted(1000 * process + commit for process in range(len(engines)) for commit in range(NUM_COMMITS))
-    lost, doubled = len(set(expected) - set(found)), len(found) - len(set(found))
-    print(
-        f"{' + '.join(sorted(set(engines))):>20}: {len(found)} of {len(expected)} landed, {lost} lost, {doubled} "
-        f"doubled, {failed} processes failed, {wall:.2f} s"
-    )
+    expected = [1000 * process + commit for process in range(len(engines)) for commit in range(NUM_COMMITS)]
+    if found != expected:
+        raise AssertionError(f"{engines}: {len(found)} rows, {len(set(found))} different, {len(expected)} expected")
+    return Race(wall=max(end for end, _ in spent) - begin, cpu=sum(cpu for _, cpu in spent))
 
 
-def child(engine: str, path: str, number: int, begin: float) -> None:
-    """Make the commits of one process."""
+def append(engine: str, path: str, number: int, begin: float) -> tuple[float, float]:
+    """Make the commits of one process; when it was done, and its CPU time."""
     write = ENGINES[engine].write_dataset
+    tables = [pa.table({"x": pa.array([1000 * number + commit], pa.int64())}) for commit in range(NUM_COMMITS)]
     time.sleep(max(begin - time.time(), 0))
-    for commit in range(NUM_COMMITS):
-        write(pa.table({"x": pa.array([1000 * number + commit], pa.int64())}), path, mode="append")
+    cpu = time.process_time()
+    for table in tables:
+        write(table, path, mode="append")
+    return time.time(), time.process_time() - cpu
+
+
+def races(root: Path, rounds: int) -> None:
+    """Measure and print races of one engine, of the other, and of both, in turns."""
+    half = NUM_PROCESSES // 2
+    kinds = {
+        "lance_core": ["lance_core"] * NUM_PROCESSES,
+        "pylance": ["pylance"] * NUM_PROCESSES,
+        "half of each": [*ENGINES] * half,
+    }
+    spent: dict[str, list[Race]] = {kind: [] for kind in kinds}
+    with ProcessPoolExecutor(NUM_PROCESSES, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for number in range(-1, rounds):  # one more round warms up
+            order = list(kinds)[number % len(kinds) :] + list(kinds)[: number % len(kinds)]
+            for kind in order:
+                done = race(root / f"race {number} {kind}", kinds[kind], pool)
+                if number >= 0:
+                    spent[kind].append(done)
+    theirs = statistics.median(one.wall for one in spent["pylance"])
+    for kind, all_ in spent.items():
+        walls, cpu = sorted(one.wall for one in all_), statistics.median(one.cpu for one in all_)
+        ratios = sorted(one.wall / other.wall for one, other in zip(all_, spent["pylance"], strict=True))
+        print(
+            f"{kind:>20}: wall {walls[0]:.2f} to {walls[-1]:.2f}, median {statistics.median(walls):.2f} s "
+            f"({statistics.median(walls) / theirs:.2f} of pylance's; by round {ratios[0]:.2f} to {ratios[-1]:.2f}, "
+            f"median {statistics.median(ratios):.2f}), CPU {cpu:.2f} s"
+        )
 
 
 def main() -> None:
@@ -118,12 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", default=["versions", "fragments", "writers"])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--child", nargs=4)
     arguments = parser.parse_args()
-    if arguments.child:
-        engine, path, number, begin = arguments.child
-        child(engine, path, int(number), float(begin))
-        return
     root = Path(tempfile.mkdtemp())
     try:
         if "versions" in arguments.parts:
@@ -132,9 +160,7 @@ def main() -> None:
         if "fragments" in arguments.parts:
             show(f"{NUM_FRAGMENTS:,} fragments", with_fragments(root, NUM_FRAGMENTS), arguments.rounds)
         if "writers" in arguments.parts:
-            half = NUM_PROCESSES // 2
-            for engines in (["lance_core"] * NUM_PROCESSES, ["pylance"] * NUM_PROCESSES, [*ENGINES] * half):
-                race(root, engines)
+            races(root, arguments.rounds)
     finally:
         shutil.rmtree(root)
 
