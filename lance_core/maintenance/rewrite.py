@@ -21,27 +21,24 @@ from lance_core.format.operations import Rewrite, RewriteGroup
 from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.format.transaction import Transaction
 from lance_core.maintenance.budget import LEAST_MEMORY, make_budget
+from lance_core.maintenance.live_rows import read_live_rows
 from lance_core.maintenance.verbatim import MIN_PAGE_BYTES, can_copy, stage_copy
 from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.open_files import OpenFiles
-from lance_core.table.scan import scan_fragment
 from lance_core.table.scan_plan import plan_scan
 from lance_core.table.snapshot import open_snapshot
 from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Callable, Mapping, Sequence
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
     from lance_core.maintenance.budget import Budget
     from lance_core.maintenance.plan import CompactionOptions, RewriteTask
     from lance_core.store.base import Store
-    from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
 
 
@@ -173,7 +170,7 @@ def _reencoded(
         return stage_fragments(
             snapshot.store,
             manifest.schema,
-            _live_rows(readers, plan),
+            read_live_rows(snapshot.store, manifest.schema, readers, plan, max_bytes=budget.copy_bytes),
             limits=replace(_limits(task, options), page_bytes=budget.page_bytes),
             data_storage_version=manifest.data_storage_version,
             new_uuid=new_uuid,
@@ -229,11 +226,6 @@ def _limits(task: RewriteTask, options: CompactionOptions) -> FileLimits:
 def _num_files(task: RewriteTask, options: CompactionOptions) -> int:
     """A task makes one file, unless its rows fill several of the target size."""
     return max(sum(fragment.num_rows for fragment in task.fragments) // options.target_rows_per_fragment, 1)
-
-
-def _live_rows(readers: Sequence[FragmentReader], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    for reader in readers:
-        yield from scan_fragment(reader, plan)
 
 
 def _with_lineage(readers: Sequence[FragmentReader], new: Sequence[Fragment]) -> tuple[Fragment, ...]:

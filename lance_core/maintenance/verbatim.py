@@ -5,20 +5,16 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from lance_core.file.page_copy import copy_pages, open_pages
-from lance_core.format.paths import data_file_path
+from lance_core.file.page_copy import copy_pages
+from lance_core.maintenance.live_rows import columns_of, is_flat, opened_pages
 from lance_core.table.naming import naming
 from lance_core.table.stage import FileStaging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lance_core.file.page_copy import PageSource
-    from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
-    from lance_core.format.schema import Field, Schema
     from lance_core.store.base import Store
 
 MIN_PAGE_BYTES = 1 << 16
@@ -37,30 +33,15 @@ def can_copy(manifest: Manifest, fragments: Sequence[Fragment], *, min_page_byte
         min_page_bytes: Bytes that pages must have on average.
     """
     schema = manifest.schema
-    if manifest.data_storage_version not in _VERSIONS or not schema.fields or not all(map(_is_flat, schema.fields)):
+    if manifest.data_storage_version not in _VERSIONS or not schema.fields or not all(map(is_flat, schema.fields)):
         return False
     if any(one.deletion_file is not None or len(one.files) != 1 for one in fragments):
         return False
     files = [one.files[0] for one in fragments]
-    if any(file.base_id is not None or _columns(file, schema) is None for file in files):
+    if any(file.base_id is not None or columns_of(file, schema) is None for file in files):
         return False
     num_bytes = sum(file.file_size_bytes for file in files)
     return num_bytes >= min_page_bytes * len(files) * len(schema.fields)
-
-
-def _is_flat(field: Field) -> bool:
-    """Whether a field is one leaf whose pages stand for themselves."""
-    if field.children or field.is_blob or not field.is_leaf:
-        return False
-    kind = field.to_arrow().type
-    return not pa.types.is_dictionary(kind)
-
-
-def _columns(file: DataFile, schema: Schema) -> list[int] | None:
-    """Column of each field in a file; None if it does not have all of them."""
-    known = dict(zip(file.fields, file.column_indices, strict=True))
-    found = [known.get(field.id, -1) for field in schema.fields]
-    return None if min(found) < 0 else found
 
 
 def stage_copy(
@@ -103,23 +84,12 @@ def stage_copy(
 def _copy_group(
     store: Store, manifest: Manifest, group: Sequence[Fragment], staging: FileStaging, max_bytes: int
 ) -> bool:
-    sources: list[PageSource] = []
-    try:
-        for fragment in group:
-            file = fragment.files[0]
-            reader = store.reader(data_file_path(file))
-            columns = _columns(file, manifest.schema) or []
-            with naming(store):
-                found = open_pages(reader, path=file.path, version=manifest.data_storage_version, columns=columns)
-            if found is None or found.num_rows != fragment.physical_rows:
-                reader.close()
-                return False
-            sources.append(found)
+    version = manifest.data_storage_version
+    with opened_pages(store, manifest.schema, group, version=version) as sources:
+        if sources is None:
+            return False
         copy_pages(sources, staging.writer(), max_bytes=max_bytes)
         staging.num_rows += sum(one.num_rows for one in sources)
-    finally:
-        for one in sources:
-            one.source.close()
     return True
 
 
