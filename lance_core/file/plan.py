@@ -120,7 +120,6 @@ class Column:
         dictionaries: Dictionaries of the groups of pages that rows were picked from last.
         tables: Likewise their chunks, and the first chunk of each page.
         kinds: What pages of the file are alike in; shared by its columns.
-        same_layouts: Layouts by their encoded form: many pages have the same.
     """
 
     path: LeafPath
@@ -134,7 +133,6 @@ class Column:
     dictionaries: dict[tuple[int, ...], Values] = field(default_factory=dict)
     tables: dict[tuple[int, ...], tuple[ChunkTable, Int64s]] = field(default_factory=dict)
     kinds: dict[object, object] = field(default_factory=dict)
-    same_layouts: dict[bytes, PageLayout] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
@@ -160,10 +158,7 @@ class Column:
         known = self.layouts.get(number)
         if known is None:
             page = self.pages[number]
-            known = self.same_layouts.get(page.layout)
-            if known is None:
-                known = self.same_layouts[page.layout] = decode_layout(page.layout)
-            self.layouts[number] = known
+            known = self.layouts[number] = decode_layout(page.layout)
             _check_page(page, known)
         return known
 

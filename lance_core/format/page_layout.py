@@ -23,7 +23,7 @@ from lance_core.format.encodings import Encoding, decode_encoding, encode_encodi
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_MANY_LAYOUTS = 64
+_MANY_LAYOUTS = 256
 _TYPE_NAME = "lance.encodings21.PageLayout"
 
 
@@ -146,8 +146,9 @@ def encode_layout(layout: PageLayout) -> bytes:
     return AnyMessage(type_url=f"/{_TYPE_NAME}", value=value).SerializeToString(deterministic=True)
 
 
+@lru_cache(maxsize=_MANY_LAYOUTS)
 def decode_layout(data: bytes) -> PageLayout:
-    """Read a layout.
+    """Read a layout; the same object for the same bytes, as long as they are remembered.
 
     Args:
         data: Serialized ``Any``.

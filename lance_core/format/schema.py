@@ -11,6 +11,7 @@ fixed-size lists of strings or lists.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +27,9 @@ MAX_DEPTH = 100
 """Nesting that is believed; deeper schemas are taken for damage."""
 MAX_TYPE_LENGTH = 2000
 """Characters of a logical type that are believed."""
+
+_MANY_FIELDS, _MANY_SCHEMAS, _LARGE_SCHEMA = 1 << 12, 16, 1 << 20
+"""Arrow fields and schemas that are remembered, and bytes of a schema that is not."""
 
 JSON = "json"
 """Logical type of JSON, which is stored as JSONB (`lance_core.encoding.jsonb`) and read as text."""
@@ -149,6 +153,8 @@ class Field:
             UnsupportedError: The type is not supported; the message names it.
             CorruptDataError: The children do not fit the type.
         """
+        if not self.metadata and self.logical_type in _SIMPLE_TYPES:
+            return _plain_field(self.name, self.logical_type, self.nullable)
         metadata = dict(self.metadata)
         if self.logical_type == JSON:
             metadata |= {EXTENSION_NAME_KEY: _ARROW_JSON, EXTENSION_METADATA_KEY: b""}
@@ -378,6 +384,11 @@ def _text(field: pa.Field, key: str) -> str:
     return (field.metadata or {}).get(key.encode(), b"").decode()
 
 
+@lru_cache(maxsize=_MANY_FIELDS)
+def _plain_field(name: str, logical_type: str, nullable: bool) -> pa.Field:  # noqa: FBT001 - cached by position
+    return pa.field(name, _SIMPLE_TYPES[logical_type], nullable=nullable)
+
+
 def arrow_type_of(one: Field) -> pa.DataType:
     """The Arrow type of a field; errors as in `Field.to_arrow`."""
     text = one.logical_type
@@ -482,10 +493,18 @@ def decode_fields(messages: Iterable[file_pb2.Field], metadata: Mapping[str, byt
     Raises:
         CorruptDataError: An unknown parent, an id that occurs twice, nesting beyond reason.
     """
+    encoded = tuple([one.SerializeToString() for one in messages])
+    decode = _decode_tree if sum(map(len, encoded)) < _LARGE_SCHEMA else _decode_tree.__wrapped__
+    return Schema(decode(encoded), dict(metadata))
+
+
+@lru_cache(maxsize=_MANY_SCHEMAS)
+def _decode_tree(encoded: tuple[bytes, ...]) -> tuple[Field, ...]:
+    """The top-level fields; all versions and files of a table have few different schemas."""
+    listed = [file_pb2.Field.FromString(one) for one in encoded]
     children: dict[int, list[int]] = {}
     positions: dict[int, int] = {}
     depths: list[int] = []
-    listed = list(messages)
     for position, message in enumerate(listed):
         # pylance 14.0.2 gives the children of a blob v2 field the id -1 and puts them behind their parent.
         is_unnumbered = message.id == -1 and position > 0
@@ -504,7 +523,7 @@ def decode_fields(messages: Iterable[file_pb2.Field], metadata: Mapping[str, byt
     def build(position: int) -> Field:
         return _decode_field(listed[position], tuple(build(child) for child in children.get(position, ())))
 
-    return Schema(tuple(build(position) for position in children.get(-1, ())), dict(metadata))
+    return tuple(build(position) for position in children.get(-1, ()))
 
 
 def _last_numbered(listed: Sequence[file_pb2.Field], position: int) -> int:
@@ -518,7 +537,7 @@ def _decode_field(message: file_pb2.Field, children: tuple[Field, ...]) -> Field
         name=message.name,
         logical_type=message.logical_type,
         nullable=message.nullable,
-        metadata=dict(message.metadata),
+        metadata=dict(message.metadata) if message.metadata else {},
         children=children,
         extension_name=message.extension_name,
         encoding=int(message.encoding),
