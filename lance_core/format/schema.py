@@ -385,7 +385,7 @@ def _text(field: pa.Field, key: str) -> str:
 
 
 @lru_cache(maxsize=_MANY_FIELDS)
-def _plain_field(name: str, logical_type: str, nullable: bool) -> pa.Field:  # noqa: FBT001 - cached by position
+def _plain_field(name: str, logical_type: str, nullable: bool) -> pa.Field:
     return pa.field(name, _SIMPLE_TYPES[logical_type], nullable=nullable)
 
 
