@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import uuid
+import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -95,6 +97,35 @@ def new_session(jvm):
         return session
 
     return make
+
+
+@pytest.fixture(scope="session")
+def web_server():
+    """Asks Dagster's GraphQL interface, as the pages of its UI do, about the definitions in a file or module."""
+    # A test looks at what people see; these take long to import.
+    from dagster._core.remote_origin import InProcessCodeLocationOrigin  # noqa: PLC0415
+    from dagster._core.types.loadable_target_origin import LoadableTargetOrigin  # noqa: PLC0415
+    from dagster._core.workspace.context import WorkspaceProcessContext  # noqa: PLC0415
+    from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget  # noqa: PLC0415
+    from dagster_graphql.cli import execute_query  # noqa: PLC0415
+
+    @contextmanager
+    def serve(instance, **target):
+        target = LoadableTargetOrigin(executable_path=sys.executable, **target)
+        location = InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(target, location_name="location"))
+        with WorkspaceProcessContext(instance, location) as process:
+
+            def ask(query, **variables):
+                with warnings.catch_warnings():
+                    # Dagster's own, while it makes its schema and its answers.
+                    warnings.simplefilter("ignore")
+                    answer = execute_query(process, query, variables)
+                assert "errors" not in answer, answer["errors"]
+                return answer["data"]
+
+            yield ask
+
+    return serve
 
 
 @pytest.fixture(scope="session")

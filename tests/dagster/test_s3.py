@@ -1,12 +1,16 @@
 """The IO manager with its tables on an S3 service."""
 
 import dagster as dg
+import fsspec
 import pyarrow as pa
 import pytest
+from dagster._serdes import serialize_value
 
 import lance_core
 from lance_core.errors import UnsafeStoreError
-from lance_dagster import LanceIOManager, LanceResource
+from lance_dagster import LanceIOManager, LanceResource, build_lance_checks, build_maintenance_assets
+
+CANARY = "canary-that-nobody-may-see"
 
 
 @dg.asset(
@@ -36,13 +40,57 @@ def test_tables_lie_below_the_address(s3, instance, ending):
     assert tables.dataset("total").to_table().to_pydict() == {"sum": [12]}
 
 
-def test_secrets_are_not_reported(s3, instance):
-    options = {**s3.storage_options, "aws_secret_access_key": "a-secret-to-look-for"}
-    manager = LanceIOManager(root=s3.uri, storage_options=options)
-    dg.materialize([source], partition_key="a", instance=instance, resources={"io_manager": manager})
-    events = instance.all_logs(instance.get_runs()[0].run_id)
-    assert events
-    assert not [event for event in events if "a-secret-to-look-for" in str(event)]
+@dg.asset(metadata={"lance/uri": "s3://there-is-no-such-bucket/lost.lance"})
+def lost() -> pa.Table:
+    return pa.table({"x": [1]})
+
+
+def test_a_secret_stays_secret(s3, tmp_path, monkeypatch, caplog, capfd):
+    """Work and failures with a key from the environment: it is in no event, log, file of Dagster or of the tables."""
+    monkeypatch.setenv("KEY_OF_THE_STORE", CANARY)
+    caplog.set_level("DEBUG")
+    options = {**s3.storage_options, "aws_secret_access_key": dg.EnvVar("KEY_OF_THE_STORE")}
+    manager = LanceIOManager(root=s3.uri, storage_options=options, preview_rows=5)
+    defs = dg.Definitions(
+        assets=[source, total, lost, *build_maintenance_assets([source])],
+        asset_checks=[build_lance_checks(source, min_rows=1, integrity="full")],
+        resources={"io_manager": manager, "lance": LanceResource(root=s3.uri, storage_options=options)},
+        executor=dg.in_process_executor,
+    )
+    job = defs.resolve_implicit_global_asset_job_def()
+    overrides = {"telemetry": {"enabled": False}}
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=overrides) as instance:
+        partitioned = {"asset_selection": [source.key], "partition_key": "a"}
+        others = {"asset_selection": [key for key in job.asset_layer.executable_asset_keys if key != source.key]}
+        runs = [
+            job.execute_in_process(instance=instance, raise_on_error=False, **chosen)
+            for chosen in (partitioned, partitioned, others)
+        ]
+        assert [run.success for run in runs] == [True, True, False]
+        assert "NoSuchBucket" in str([event for event in runs[2].all_events if event.is_failure])
+        told = [serialize_value(event) for run in runs for event in instance.all_logs(run.run_id)]
+        told += [serialize_value(instance.get_job_snapshot(run.dagster_run.job_snapshot_id)) for run in runs]
+    opened = LanceResource(root=s3.uri, storage_options={**options, "aws_secret_access_key": CANARY})
+    dataset = opened.dataset("silver/source")
+    told += [repr(thing) for thing in (manager, opened, opened.tables, dataset, dataset.scanner())]
+    assert not [text for text in told if CANARY in text]
+    assert CANARY not in caplog.text + "".join(capfd.readouterr())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
+    files = s3fs(s3)
+    stored = files.find(s3.uri)
+    assert len(stored) > 10
+    assert not [path for path in stored if CANARY.encode() in files.cat_file(path)]
+
+
+def s3fs(s3):
+    options = s3.storage_options
+    return fsspec.filesystem(
+        "s3",
+        key=options["aws_access_key_id"],
+        secret=options["aws_secret_access_key"],
+        endpoint_url=options["aws_endpoint"],
+        skip_instance_cache=True,
+    )
 
 
 def test_an_unsafe_service_is_refused(s3, instance):
