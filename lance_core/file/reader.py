@@ -178,7 +178,7 @@ class DataFileReader:
             self._check_end(wanted, int(rows[-1]) + 1)
             is_range = int(rows[-1]) - int(rows[0]) < len(rows) and len(rows) > _FEW_ROWS
             dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
-            arrays = [_slice(one, 0, len(rows)) for one in self._read(wanted, dense)]
+            arrays = [_slice(one, 0, len(rows)) for one in self._read(wanted, dense, is_scan=False)]
             if places is not None:
                 arrays = [array.take(rows_array(places)) for array in arrays]
             return _batch(arrays, schema, len(offsets))
@@ -198,9 +198,9 @@ class DataFileReader:
                 yield _batch([_slice(one, at, length) for one in arrays], schema, length)
             del arrays  # before the next window is decoded
 
-    def _read(self, wanted: list[FieldReader], rows: Rows) -> list[list[pa.Array]]:
+    def _read(self, wanted: list[FieldReader], rows: Rows, *, is_scan: bool = True) -> list[list[pa.Array]]:
         """For each field its rows, in one or more arrays."""
-        return self._file.run(self._content.plan(wanted, rows))
+        return self._file.run(self._content.plan(wanted, rows), is_scan=is_scan)
 
     def _remembered(self, projection: Schema, columns: Mapping[int, int]) -> tuple[pa.Schema, list[FieldReader]]:
         """Arrow schema and columns of a projection; many calls in a row ask for the same."""
@@ -211,7 +211,7 @@ class DataFileReader:
         return last[2], last[3]
 
     def _check_end(self, wanted: list[FieldReader], end: int) -> None:
-        shortest = min((one.num_rows for one in wanted), default=self.num_rows)
+        shortest = min(one.num_rows for one in wanted) if wanted else self.num_rows
         if end > shortest:
             raise InvalidInputError(f"there is no row {end - 1} in a file of {shortest} rows")
 

@@ -8,14 +8,16 @@ import numpy as np
 
 from lance_core.encoding.plans import Found, Spots, found_in, spot_ranges
 from lance_core.errors import CorruptDataError
+from lance_core.file.integrity import Checking, checking, open_checks
 from lance_core.store.base import MappedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
     from lance_core.encoding.plans import Ranges, Steps
+    from lance_core.file.integrity import BlockChecks
     from lance_core.store.base import ObjectReader
 
 _T = TypeVar("_T")
@@ -36,14 +38,51 @@ class FileBytes:
         self._tail_start = max(0, source.size - TAIL_SIZE)
         self.tail: pa.Buffer = source.read_ranges([(self._tail_start, source.size)])[0]
         self._mapped = source if isinstance(source, MappedReader) else None
+        self._checking = checking()
+        self._checks: BlockChecks | None = None
+        if self._checking is not Checking.OFF:
+            self._checks = open_checks(memoryview(self.tail), source.size, self._fetch_one)
 
     @property
     def size(self) -> int:
         """Bytes in the file."""
         return self._source.size
 
+    @property
+    def checks(self) -> BlockChecks | None:
+        """The checksums; None if there are none, or nobody wants to know."""
+        return self._checks
+
     def fetch(self, ranges: Ranges) -> list[pa.Buffer]:
-        """Ranges of the metadata, most of which came with the first read."""
+        """Ranges of the metadata, most of which came with the first read.
+
+        Raises:
+            CorruptDataError: They are not what was written.
+        """
+        return self._checked(ranges, self._fetch)
+
+    def read(self, ranges: Ranges) -> list[pa.Buffer]:
+        """Ranges of the data; errors as `fetch`."""
+        return self._checked(ranges, self._source.read_ranges)
+
+    def run(self, steps: Steps[_T], *, is_scan: bool = True) -> _T:
+        """Read what a decoder asks for, until it has its result.
+
+        Args:
+            steps: The decoder.
+            is_scan: False if it is after single rows.
+
+        Raises:
+            CorruptDataError: What was read is not what was written.
+        """
+        try:
+            wanted = next(steps)
+            while True:
+                wanted = steps.send(self._answer(wanted, is_scan=is_scan))
+        except StopIteration as stop:
+            return stop.value
+
+    def _fetch(self, ranges: Ranges) -> list[pa.Buffer]:
         missing = [one for one in ranges if one[0] < self._tail_start]
         read = iter(self._source.read_ranges(missing) if missing else [])
         return [
@@ -51,35 +90,46 @@ class FileBytes:
             for start, end in ranges
         ]
 
-    def run(self, steps: Steps[_T]) -> _T:
-        """Read what a decoder asks for, until it has its result."""
-        try:
-            wanted = next(steps)
-            while True:
-                wanted = steps.send(self._answer(wanted))
-        except StopIteration as stop:
-            return stop.value
+    def _fetch_one(self, start: int, end: int) -> memoryview:
+        return memoryview(self._source.read_ranges([(start, end)])[0])
 
-    def _answer(self, wanted: Sequence[tuple[int, int] | Spots]) -> list[Any]:
+    def _checked(self, ranges: Ranges, read: Callable[[Ranges], list[pa.Buffer]]) -> list[pa.Buffer]:
+        checks = self._checks
+        if checks is None:
+            return read(ranges)
+        wide = [checks.widened(start, end) for start, end in ranges]
+        buffers = read(wide)
+        for (start, _), buffer in zip(wide, buffers, strict=True):
+            checks.check(memoryview(buffer), start)
+        return [
+            buffer if asked == whole else buffer.slice(asked[0] - whole[0], asked[1] - asked[0])
+            for asked, whole, buffer in zip(ranges, wide, buffers, strict=True)
+        ]
+
+    def _answer(self, wanted: Sequence[tuple[int, int] | Spots], *, is_scan: bool) -> list[Any]:
         """Buffers for ranges, memory for spots; all in one read."""
+        checks = self._checks if is_scan or self._checking is Checking.ALL else None
         if self._mapped is not None:
             spots = [one for one in wanted if isinstance(one, Spots)]
             ranges = [one for one in wanted if not isinstance(one, Spots)]
-            read = iter(self._source.read_ranges(ranges) if ranges else [])
-            found = self._find(self._mapped, spots) if spots else None
+            read = iter(self.read(ranges) if ranges else [])
+            found = self._find(self._mapped, spots, checks) if spots else None
             return [found if isinstance(one, Spots) else next(read) for one in wanted]
         lists = [spot_ranges(one) if isinstance(one, Spots) else [one] for one in wanted]
-        read = iter(self._source.read_ranges([one for ranges in lists for one in ranges]))
-        parts = [[next(read) for _ in ranges] for ranges in lists]
+        ranges = [one for several in lists for one in several]
+        read = iter(self._source.read_ranges(ranges) if checks is None else self.read(ranges))
+        parts = [[next(read) for _ in several] for several in lists]
         return [
-            found_in(ranges, buffers) if isinstance(one, Spots) else buffers[0]
-            for one, ranges, buffers in zip(wanted, lists, parts, strict=True)
+            found_in(several, buffers) if isinstance(one, Spots) else buffers[0]
+            for one, several, buffers in zip(wanted, lists, parts, strict=True)
         ]
 
-    def _find(self, source: MappedReader, spots: Sequence[Spots]) -> Found:
+    def _find(self, source: MappedReader, spots: Sequence[Spots], checks: BlockChecks | None) -> Found:
         starts = spots[0].starts if len(spots) == 1 else np.concatenate([one.starts for one in spots])
         ends = spots[0].ends if len(spots) == 1 else np.concatenate([one.ends for one in spots])
         if len(starts) and (starts.min() < 0 or ends.max() > self.size or (ends < starts).any()):
             raise CorruptDataError(f"a page reaches beyond the end of the file of {self.size} bytes")
         source.announce(starts, ends)
+        if checks is not None:
+            checks.check_spots(memoryview(source.mapped), starts, ends)
         return Found(np.frombuffer(source.mapped, np.uint8))

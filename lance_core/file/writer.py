@@ -1,8 +1,8 @@
 """Write one data file.
 
-Page buffers come first, each at a multiple of 64 bytes, then the file descriptor, the metadata of the columns, and the
-footer. Each field collects rows until a page is full; what pages look like is the business of one module for each
-generation of the format: `lance_core.file.write_v2_1` and its likes.
+Page buffers come first, each at a multiple of 64 bytes, then checksums, the file descriptor, the metadata of the
+columns, and the footer. Each field collects rows until a page is full; what pages look like is the business of one
+module for each generation of the format: `lance_core.file.write_v2_1` and its likes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from lance_core.file.blob_files import BlobFiles
 from lance_core.file.write_v2_0 import FieldWriterV20
 from lance_core.file.write_v2_1 import FieldWriterV21
 from lance_core.format.blobs import file_schema
+from lance_core.format.checksums import RunningSums, align, encode_sums, sums_size
 from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, encode_descriptor
 from lance_core.format.file_version import check_writable, resolve_version
-from lance_core.format.footer import Footer, encode_footer, encode_table
+from lance_core.format.footer import ENTRY_SIZE, FOOTER_SIZE, Footer, encode_footer, encode_table
 from lance_core.format.type_support import check_writable_together
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class DataFileWriter:
         self._num_rows = 0
         self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes
         self._global_buffers: list[tuple[int, int]] = []
+        self._sums = RunningSums()
 
     @property
     def num_rows(self) -> int:
@@ -217,27 +219,8 @@ class DataFileWriter:
         for column in self._columns:
             self._flush(column)
         self._blobs.finish()
-        descriptor = self._put(encode_descriptor(file_schema(self._schema), self._num_rows))
         columns = [data for column in self._columns for data in column.writer.finish()]
-        columns_start = self._position
-        entries: list[tuple[int, int]] = []
-        for data in columns:
-            entries.append((self._position, len(data)))
-            self._write(data)
-        column_table_start = self._position
-        self._write(encode_table(entries))
-        global_table_start = self._position
-        self._write(encode_table([descriptor, *self._global_buffers]))
-        footer = Footer(
-            column_metadata_start=columns_start,
-            column_table_start=column_table_start,
-            global_table_start=global_table_start,
-            num_global_buffers=1 + len(self._global_buffers),
-            num_columns=len(columns),
-            major=self._version.footer[0],
-            minor=self._version.footer[1],
-        )
-        self._write(encode_footer(footer))
+        self._write_metadata(encode_descriptor(file_schema(self._schema), self._num_rows), columns)
         self._sink.commit()
         field_ids = tuple(identity for column in self._columns for identity in column.writer.field_ids)
         return WrittenDataFile(
@@ -248,6 +231,46 @@ class DataFileWriter:
             major=self._version.major,
             minor=self._version.minor,
         )
+
+    def _write_metadata(self, descriptor: bytes, columns: Sequence[bytes]) -> None:
+        """Write checksums, and all that comes behind them: its size is known before, so that they can be of it, too."""
+        self._write(_PADDING[: align(self._position) - self._position])
+        start, sums = self._position, self._sums.all()
+        num_globals = 2 + len(self._global_buffers)
+        tail_size = len(descriptor) + sum(map(len, columns)) + ENTRY_SIZE * (len(columns) + num_globals) + FOOTER_SIZE
+        end = start + sums_size(start, tail_size)
+        tail = self._tail(align(end), (start, end - start), descriptor, columns)
+        self._write(encode_sums(sums, tail))
+        self._write(_PADDING[: align(end) - end])
+        self._write(tail)
+
+    def _tail(self, start: int, sums: tuple[int, int], descriptor: bytes, columns: Sequence[bytes]) -> bytes:
+        """Descriptor, metadata of the columns, tables and footer.
+
+        Args:
+            start: Where they begin.
+            sums: Place of the checksums.
+            descriptor: The file descriptor.
+            columns: Metadata of each column.
+        """
+        columns_start = start + len(descriptor)
+        entries: list[tuple[int, int]] = []
+        position = columns_start
+        for data in columns:
+            entries.append((position, len(data)))
+            position += len(data)
+        column_table = encode_table(entries)
+        global_buffers = [(start, len(descriptor)), *self._global_buffers, sums]
+        footer = Footer(
+            column_metadata_start=columns_start,
+            column_table_start=position,
+            global_table_start=position + len(column_table),
+            num_global_buffers=len(global_buffers),
+            num_columns=len(columns),
+            major=self._version.footer[0],
+            minor=self._version.footer[1],
+        )
+        return b"".join([descriptor, *columns, column_table, encode_table(global_buffers), encode_footer(footer)])
 
     def _collect(self, column: _Collected, array: pa.Array) -> None:
         """Add rows to a column; pages that are full are written."""
@@ -288,6 +311,7 @@ class DataFileWriter:
         size = len(data) if isinstance(data, bytes) else data.nbytes
         if size:
             self._sink.write(data)
+            self._sums.add(data)
             self._position += size
 
 

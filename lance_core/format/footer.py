@@ -32,7 +32,8 @@ MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")
 _VERSION = struct.Struct("<HH4s")
 FOOTER_SIZE = _FOOTER.size
-_ENTRY_SIZE = 16
+ENTRY_SIZE = 16
+"""Bytes of an entry of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +110,8 @@ def decode_footer(tail: bytes | memoryview, file_size: int) -> Footer:
 
 def _check_positions(footer: Footer, end: int) -> None:
     in_order = footer.column_metadata_start <= footer.column_table_start <= footer.global_table_start <= end
-    columns_fit = footer.column_table_start + footer.num_columns * _ENTRY_SIZE <= footer.global_table_start
-    globals_fit = footer.global_table_start + footer.num_global_buffers * _ENTRY_SIZE <= end
+    columns_fit = footer.column_table_start + footer.num_columns * ENTRY_SIZE <= footer.global_table_start
+    globals_fit = footer.global_table_start + footer.num_global_buffers * ENTRY_SIZE <= end
     if not (in_order and columns_fit and globals_fit):
         raise CorruptDataError("the footer's positions do not fit the file", offset=end)
 

@@ -64,7 +64,7 @@ def test_same_bytes_each_time(data_file):
 
 
 @pytest.mark.parametrize(
-    ("name", "limit"), [("narrow", 900), ("float", 8700), ("few", 900), ("words", 1900), ("bool", 600)]
+    ("name", "limit"), [("narrow", 1000), ("float", 8700), ("few", 1000), ("words", 1900), ("bool", 600)]
 )
 def test_sizes(data_file, name, limit):
     """Packed, flat, as a dictionary of few, as one of strings, as bits; the rest is metadata."""

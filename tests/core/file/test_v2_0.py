@@ -66,7 +66,7 @@ def test_bytes_of_a_small_file():
     assert np.frombuffer(data[128:152], "<u8").tolist() == [1, 5, 3]
     assert data[192:195] == b"xzz"
     assert data[195:256] == b"H" * 61
-    assert data[-16:] == bytes.fromhex("01000000 02000000 0000 0300") + b"LANC"
+    assert data[-16:] == bytes.fromhex("02000000 02000000 0000 0300") + b"LANC"
     metadata = data[int.from_bytes(data[-40:-32], "little") :]
     assert metadata.startswith(bytes.fromhex("0a2912270a250a1f") + b"/lance.encodings.ColumnEncoding\x12\x02\x0a\x00")
     assert read(data, columns).equals(table)

@@ -42,9 +42,9 @@ LAYOUTS = {
     "dictionary": {"take": (5, 150), "again": (3, 60), "range": (3, 120), "head": (3, 100)},
     "texts": {"take": (5, 140), "again": (3, 50), "range": (3, 150), "head": (3, 120)},
     "constant": {"take": (1, 66), "again": (0, 0), "range": (1, 66), "head": (1, 66)},
-    "vectors": {"take": (4, 68), "again": (3, 2), "range": (2, 848), "head": (2, 70)},
+    "vectors": {"take": (4, 68), "again": (3, 2), "range": (2, 864), "head": (2, 70)},
     "blobs": {"take": (5, 240), "again": (3, 90), "range": (3, 120), "head": (3, 100)},
-    "lists": {"take": (6, 120), "again": (3, 40), "range": (4, 130), "head": (4, 110)},
+    "lists": {"take": (6, 120), "again": (3, 40), "range": (4, 136), "head": (4, 110)},
 }
 
 

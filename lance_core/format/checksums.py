@@ -1,0 +1,252 @@
+"""Checksums (CRC-32, as in zlib) of the files that lance_core writes; the format itself has none.
+
+Other readers do not notice them. A data file has them in its last global buffer, which lies right before the file
+descriptor; from there on it is the tail:
+
+    u32 for each block of the file before the buffer     (the last block may be shorter)
+    u32 for each block of the tail
+    u32 of the first list, u32 of all that follows but these four bytes (the second list, then this trailer)
+    u32 bytes in a block, u32 number of blocks in the tail, "LNCcrc32"
+
+All integers are little-endian. The table of global buffers ends where the footer begins, so the entry of the last
+buffer is found without looking at anything that could be damaged; if it does not lead to the magic, the file has no
+checksums. So each byte of a file is covered, or says only where checksums are (or is padding behind the buffer).
+
+Manifests, transactions and deletion files have a section of 16 bytes at a place that other readers skip:
+
+    "LNCcrc32", u32 of what lies before the section, u32 of what lies behind it
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.errors import CorruptDataError
+from lance_core.format.file_metadata import PAGE_ALIGNMENT
+from lance_core.format.footer import FOOTER_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+MAGIC = b"LNCcrc32"
+BLOCK_SIZE = 1 << 14
+"""Bytes of a data file that one checksum stands for: little enough to be looked at for the sake of a single row."""
+
+_TRAILER = struct.Struct("<IIII8s")
+_ENTRY = struct.Struct("<QQ")
+_SECTION = struct.Struct("<8sII")
+SECTION_SIZE = _SECTION.size
+_MAX_BLOCK_SIZE = 1 << 26
+
+
+def _fastest() -> Callable[..., int]:
+    """The same function ten times as fast where isal is there."""
+    try:
+        found: Callable[..., int] = importlib.import_module("isal.isal_zlib").crc32
+    except ImportError:
+        return zlib.crc32
+    return found
+
+
+crc32 = _fastest()
+"""Checksum of bytes; a second argument goes on from the checksum of what lies before them."""
+
+
+class RunningSums:
+    """Checksums of the blocks of a file that is being written."""
+
+    def __init__(self) -> None:
+        self._sums: list[int] = []
+        self._sum = 0
+        self._room = BLOCK_SIZE
+
+    def add(self, data: bytes | memoryview) -> None:
+        """Go on with bytes."""
+        view = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
+        at, room = 0, self._room
+        while len(view) - at >= room:
+            self._sums.append(crc32(view[at : at + room], self._sum))
+            at += room
+            self._sum, room = 0, BLOCK_SIZE
+        if at < len(view):
+            self._sum = crc32(view[at:] if at else view, self._sum)
+        self._room = room - (len(view) - at)
+
+    def all(self) -> list[int]:
+        """One for each block."""
+        return [*self._sums, self._sum] if self._room < BLOCK_SIZE else list(self._sums)
+
+
+def sums_size(num_bytes: int, tail_size: int) -> int:
+    """Size of the buffer for a file with so many bytes before it and in its tail."""
+    return 4 * (_count(num_bytes, BLOCK_SIZE) + _count(tail_size, BLOCK_SIZE)) + _TRAILER.size
+
+
+def encode_sums(sums: Sequence[int], tail: bytes) -> bytes:
+    """The buffer.
+
+    Args:
+        sums: Of the blocks before it.
+        tail: All that comes behind it and the padding.
+    """
+    first = np.array(sums, "<u4").tobytes()
+    behind = RunningSums()
+    behind.add(tail)
+    second = np.array(behind.all(), "<u4").tobytes()
+    end = _TRAILER.pack(0, 0, BLOCK_SIZE, len(behind.all()), MAGIC)[8:]
+    return b"".join([first, second, struct.pack("<II", crc32(first), crc32(end, crc32(second))), end])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumsBuffer:
+    """Where the checksums of a data file are.
+
+    Attributes:
+        start: Position of the buffer.
+        end: Position behind it.
+        tail_start: Where what follows begins.
+        block_size: Bytes in a block.
+        num_blocks: Blocks before the buffer.
+        num_tail_blocks: Blocks behind it.
+        first_sum: Checksum of the first list of checksums.
+    """
+
+    start: int
+    end: int
+    tail_start: int
+    block_size: int
+    num_blocks: int
+    num_tail_blocks: int
+    first_sum: int
+
+    @property
+    def first_range(self) -> tuple[int, int]:
+        """Where the checksums of the blocks before the buffer are."""
+        return self.start, self.start + 4 * self.num_blocks
+
+    def decode_first(self, data: bytes | pa.Buffer) -> npt.NDArray[np.uint32]:
+        """Checksums of the blocks before the buffer.
+
+        Raises:
+            CorruptDataError: They are damaged themselves.
+        """
+        if crc32(data) != self.first_sum:
+            raise CorruptDataError("the checksums of the file are damaged", offset=self.start)
+        return np.frombuffer(data, "<u4")
+
+
+def find_sums(tail: memoryview, size: int) -> tuple[int, int] | None:
+    """Where the last global buffer lies, which may hold checksums.
+
+    Args:
+        tail: End of the file.
+        size: Bytes in the file.
+    """
+    at = len(tail) - FOOTER_SIZE - _ENTRY.size
+    if at < 0:
+        return None
+    start, length = _ENTRY.unpack_from(tail, at)
+    end = start + length
+    return (start, end) if _TRAILER.size <= length and end <= size - FOOTER_SIZE - _ENTRY.size else None
+
+
+def decode_trailer(data: memoryview, place: tuple[int, int], size: int) -> SumsBuffer | None:
+    """What the end of the buffer says; None if it is another buffer.
+
+    Args:
+        data: Its last bytes, as many as `TRAILER_SIZE`, or more.
+        place: Position of the buffer and behind it.
+        size: Bytes in the file.
+
+    Raises:
+        CorruptDataError: It is damaged.
+    """
+    first_sum, _, block_size, num_tail_blocks, magic = _TRAILER.unpack_from(data, len(data) - _TRAILER.size)
+    if magic != MAGIC:
+        return None
+    start, end = place
+    is_size = 0 < block_size <= _MAX_BLOCK_SIZE
+    num_blocks = _count(start, block_size) if is_size else 0
+    expected = (num_blocks + num_tail_blocks) * 4 + _TRAILER.size
+    tail_start = align(end)
+    if not is_size or num_tail_blocks != _count(size - tail_start, block_size) or expected != end - start:
+        raise CorruptDataError("the checksums of the file do not fit its size", offset=start)
+    return SumsBuffer(
+        start=start,
+        end=end,
+        tail_start=tail_start,
+        block_size=block_size,
+        num_blocks=num_blocks,
+        num_tail_blocks=num_tail_blocks,
+        first_sum=first_sum,
+    )
+
+
+TRAILER_SIZE = _TRAILER.size
+
+
+def decode_tail_sums(data: memoryview, place: SumsBuffer) -> npt.NDArray[np.uint32]:
+    """Checksums of the blocks behind the buffer.
+
+    Args:
+        data: End of the buffer: ``4 * num_tail_blocks`` and ``TRAILER_SIZE`` bytes.
+        place: What the trailer says.
+
+    Raises:
+        CorruptDataError: They are damaged themselves.
+    """
+    second, trailer = data[: 4 * place.num_tail_blocks], data[-_TRAILER.size :]
+    if crc32(trailer[8:], crc32(second)) != struct.unpack_from("<I", trailer, 4)[0]:
+        raise CorruptDataError("the checksums of the file are damaged", offset=place.start)
+    return np.frombuffer(second, "<u4")
+
+
+def encode_section(before: int, behind: int) -> bytes:
+    """A section of checksums.
+
+    Args:
+        before: Checksum of what lies before it.
+        behind: Of what lies behind it.
+    """
+    return _SECTION.pack(MAGIC, before, behind)
+
+
+def check_section(data: bytes, at: int, *, path: str | None) -> bool:
+    """Compare the bytes around a section with it.
+
+    Args:
+        data: The whole file.
+        at: Where the section would begin.
+        path: The file, for errors.
+
+    Returns:
+        False if there is no section.
+
+    Raises:
+        CorruptDataError: The bytes have changed since they were written.
+    """
+    if at < 0 or data[at : at + len(MAGIC)] != MAGIC or at + SECTION_SIZE > len(data):
+        return False
+    _, before, behind = _SECTION.unpack_from(data, at)
+    view = memoryview(data)
+    if crc32(view[:at]) != before or crc32(view[at + SECTION_SIZE :]) != behind:
+        raise CorruptDataError("the file is damaged: its bytes do not match their checksum", path=path)
+    return True
+
+
+def align(position: int) -> int:
+    """Where the next buffer may begin."""
+    return position + -position % PAGE_ALIGNMENT
+
+
+def _count(size: int, block_size: int) -> int:
+    return -(-size // block_size)
