@@ -37,6 +37,7 @@ from lance_core.spark.types import find_misfits, spark_schema
 from lance_core.table.merge_plan import find_keys
 from lance_core.table.moved_rows import Departure
 from lance_core.table.naming import naming
+from lance_core.table.scan_plan import plan_filter
 from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
@@ -54,7 +55,12 @@ _CLAUSE = "_clause"
 
 
 def merge_lance(
-    df: DataFrame, uri: str, on: str | Sequence[str] | None = None, **options: Unpack[ChangeOptions]
+    df: DataFrame,
+    uri: str,
+    on: str | Sequence[str] | None = None,
+    *,
+    within: str | None = None,
+    **options: Unpack[ChangeOptions],
 ) -> LanceMergeBuilder:
     """Update, insert and delete rows of a table by the rows of a DataFrame with the same keys, in one commit.
 
@@ -65,9 +71,11 @@ def merge_lance(
         df: The source.
         uri: Address of the dataset.
         on: Columns that make up the key; None for the primary key that the schema declares. Null matches nothing.
+        within: SQL text over the columns of the table, as for ``LanceDataset.delete``: only these rows are looked at,
+            all others neither match nor change, and it is an error if a row to write is not among them. None for all.
         **options: See `lance_core.spark.ChangeOptions`.
     """
-    return LanceMergeBuilder(df, uri, on, options)
+    return LanceMergeBuilder(df, uri, on, within, options)
 
 
 class LanceMergeBuilder:
@@ -77,10 +85,13 @@ class LanceMergeBuilder:
     several clauses for the same rows, the first one whose condition is true counts.
     """
 
-    def __init__(self, df: DataFrame, uri: str, on: str | Sequence[str] | None, options: ChangeOptions) -> None:
+    def __init__(
+        self, df: DataFrame, uri: str, on: str | Sequence[str] | None, within: str | None, options: ChangeOptions
+    ) -> None:
         self._df = df
         self._uri = uri
         self._on = (on,) if isinstance(on, str) else tuple(on or ())
+        self._within = within
         self._options = options
         self._clauses: list[Clause] = []
 
@@ -133,7 +144,7 @@ class LanceMergeBuilder:
         change = Modification(self._df.sparkSession, self._uri, self._options)
         if change.done is not None:
             return change.done
-        work = MergeWork(source=self._df, on=self._on, clauses=tuple(self._clauses), change=change)
+        work = MergeWork(source=self._df, on=self._on, within=self._within, clauses=tuple(self._clauses), change=change)
         done = change.commit(work)
         numbers = {f"num_{name}_rows": int(work.numbers[name]) for name in NUMBERS}
         return change.result("merge", done, work.operations, attempts=work.attempts, **numbers)
@@ -152,6 +163,7 @@ class MergeWork:
     Attributes:
         source: The DataFrame.
         on: Columns of the key as they were given.
+        within: Rows of the table to look at; None for all.
         clauses: What to do.
         change: Where, and how to commit.
         attempts: How often it was worked out.
@@ -161,6 +173,7 @@ class MergeWork:
 
     source: DataFrame
     on: tuple[str, ...]
+    within: str | None
     clauses: tuple[Clause, ...]
     change: Modification
     attempts: int = 0
@@ -187,6 +200,7 @@ class MergeWork:
                 data_storage_version=file_version(None, snapshot),
                 limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
                 with_row_ids=manifest.uses_stable_row_ids,
+                within=self.within,
             )
         staged: Transaction = run_staging(self._rows(snapshot, on), job)
         if not isinstance(staged.operation, Update):
@@ -206,6 +220,8 @@ class MergeWork:
         table = snapshot.manifest.schema
         source = self.source.columns
         check_clauses(self.clauses, table.names)
+        if self.within is not None:
+            plan_filter(table, self.within)
         missing = [name for name in on if name not in source]
         if missing:
             raise InvalidInputError(f"the DataFrame has no column {', '.join(missing)}, which is part of the key")
@@ -250,7 +266,7 @@ class MergeWork:
         kept = kept_columns(self.clauses, manifest.schema.names, self.source.columns)
         read = [name for name in manifest.schema.names if name in kept or name in on]
         keys = {name: f"_{number}" for number, name in enumerate(on)}
-        whole = self.change.target(snapshot, read, with_row_id=manifest.uses_stable_row_ids)
+        whole = self.change.target(snapshot, read, with_row_id=manifest.uses_stable_row_ids, condition=self.within)
         ids = [ROW_ID] if manifest.uses_stable_row_ids else []
         target = whole.select(
             ROW_ADDRESS,

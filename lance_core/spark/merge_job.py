@@ -17,9 +17,11 @@ from lance_core.format.row_ids import encode_row_ids
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.handover import hand_over
 from lance_core.spark.merge_clauses import Action
+from lance_core.spark.rows_job import matching
 from lance_core.spark.task_names import TaskNames
 from lance_core.table.moved_rows import Departure
 from lance_core.table.open_table import open_version
+from lance_core.table.predicate import make_predicate
 from lance_core.table.rebase import load_deletions, write_deletions
 from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
 
@@ -74,6 +76,7 @@ class MergeJob:
         data_storage_version: Version of the data files.
         limits: When a file is full.
         with_row_ids: The table has stable row ids.
+        within: SQL text that all written rows must match.
     """
 
     place: Place
@@ -82,6 +85,7 @@ class MergeJob:
     data_storage_version: str
     limits: FileLimits
     with_row_ids: bool
+    within: str | None = None
 
     def stage(self, batches: Iterator[pa.RecordBatch], names: TaskNames) -> MergePart:
         """Write the new rows of one task.
@@ -91,10 +95,13 @@ class MergeJob:
         """
         noted = _Noted()
         store = self.place.open()
+        rows: Iterator[pa.RecordBatch] = cast_batches(noted.written(batches), self.fields.to_arrow())
+        if self.within is not None:
+            rows = matching(rows, make_predicate(self.within, self.fields.to_arrow()), "within")
         fragments = stage_fragments(
             store,
             self.fields,
-            cast_batches(noted.written(batches), self.fields.to_arrow()),
+            rows,
             limits=self.limits,
             data_storage_version=self.data_storage_version,
             new_uuid=names.ids.data_file,

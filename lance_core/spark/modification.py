@@ -108,13 +108,23 @@ class Modification:
         """Do the work until it can be committed."""
         return commit_work(self.snapshot, work, self.options)
 
-    def target(self, snapshot: Snapshot, columns: Sequence[str], *, with_row_id: bool = False) -> DataFrame:
-        """Columns of the table and the address of each row, as of a version."""
+    def target(
+        self, snapshot: Snapshot, columns: Sequence[str], *, with_row_id: bool = False, condition: str | None = None
+    ) -> DataFrame:
+        """Columns of the table and the address of each row, as of a version.
+
+        Args:
+            snapshot: The version.
+            columns: Names.
+            with_row_id: The stable ids as well.
+            condition: Which rows, as SQL text; all if None.
+        """
         return read_lance(
             self.spark,
             snapshot.store.uri,
             version=snapshot.version,
             columns=columns,
+            filter=condition,
             with_row_address=True,
             with_row_id=with_row_id,
             storage_options=self.storage_options,

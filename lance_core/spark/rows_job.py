@@ -71,7 +71,8 @@ class RowsJob:
             return RowsPart()
         rows: Iterator[pa.RecordBatch] = cast_batches(batches, plan.fields.to_arrow())
         if plan.condition is not None and plan.checks_condition:
-            rows = _matching(rows, make_predicate(plan.condition, plan.fields.to_arrow()))
+            predicate = make_predicate(plan.condition, plan.fields.to_arrow())
+            rows = matching(rows, predicate, "replace_where", ", or set check_replace_where to false")
         seen = _Partitions(plan.partition_by)
         fragments = stage_fragments(
             self.place.open(),
@@ -101,8 +102,20 @@ class RowsJob:
             raise
 
 
-def _matching(batches: Iterable[pa.RecordBatch], predicate: Predicate) -> Iterator[pa.RecordBatch]:
-    """The same batches, all of whose rows must match."""
+def matching(
+    batches: Iterable[pa.RecordBatch], predicate: Predicate, argument: str, way_out: str = ""
+) -> Iterator[pa.RecordBatch]:
+    """The same batches, all of whose rows must match.
+
+    Args:
+        batches: Rows of the table.
+        predicate: What they must match.
+        argument: What the user calls it.
+        way_out: What else to do about it than to filter the DataFrame.
+
+    Raises:
+        InvalidInputError: A row does not; tells the first one.
+    """
     for batch in batches:
         mask = predicate.mask(batch)
         if mask.true_count < batch.num_rows:
@@ -110,8 +123,8 @@ def _matching(batches: Iterable[pa.RecordBatch], predicate: Predicate) -> Iterat
             row = batch.select(tops).slice(mask.index(pa.scalar(False)).as_py(), 1).to_pylist()[0]  # noqa: FBT003
             raise InvalidInputError(
                 f"{batch.num_rows - mask.true_count} of {batch.num_rows} rows of the DataFrame do not match "
-                f"replace_where={predicate.text!r}, the first has {row}; nothing was written. Filter the DataFrame, or "
-                "set check_replace_where to false"
+                f"{argument}={predicate.text!r}, the first has {row}; nothing was written. Filter the DataFrame"
+                f"{way_out}"
             )
         yield batch
 

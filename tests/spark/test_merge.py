@@ -155,6 +155,36 @@ def test_a_commit_in_between_makes_spark_join_again(table, source, monkeypatch):
     assert {Path(name).name for name in files(table) if "/data/" in name} == known
 
 
+def test_a_merge_within_a_part_of_the_table(spark, table):
+    """Keys 20 to 29 are looked at; 5 has a partner outside, which stays."""
+    before = contents(table)
+    source = spark.createDataFrame([(20, 1, "a"), (21, 1, "b")], "id long, v long, s string")
+    merge = merge_lance(source, table.uri, "id", within="id >= 20 and id < 30").when_matched_update_all()
+    done = merge.when_not_matched_by_source_delete("target.v >= 280").execute()
+    expected = {**before, 20: (1, "a"), 21: (1, "b")}
+    assert contents(table) == {i: row for i, row in expected.items() if i not in {28, 29}}
+    assert (done.num_updated_rows, done.num_deleted_rows) == (2, 2)
+
+    by_text = merge_lance(source.withColumn("s", F.lit("old 5")), table.uri, "s", within="id >= 20 and id < 30")
+    by_text.when_matched_update({"v": "0"}).when_not_matched_insert_all("source.id = 21").execute()
+    now = lance_core.dataset(table.uri)
+    assert now.count_rows("s = 'old 5'") == 2
+    assert now.count_rows("id = 5 and v = 50") == 1
+
+
+def test_rows_outside_of_the_part_are_refused(table, source):
+    before = files(table)
+    merge = merge_lance(source, table.uri, "id", within="id < 105").when_matched_update_all()
+    with pytest.raises(Exception, match=r"do not match within='id < 105', the first has \{'id': 10\d\}"):
+        merge.when_not_matched_insert_all("source.id is not null").execute()
+    moved = merge_lance(source, table.uri, "id", within="v < 5000").when_matched_update_all()
+    with pytest.raises(Exception, match="do not match within='v < 5000'"):
+        moved.execute()
+    with pytest.raises(InvalidInputError, match="nope"):
+        merge_lance(source, table.uri, "id", within="nope = 1").when_matched_delete().execute()
+    assert files(table) == before
+
+
 def test_vectors_and_nested_columns_survive(spark, uri):
     schema = pa.schema(
         [
