@@ -17,13 +17,14 @@ from lance_core.file.plan import Column, plan_rows
 from lance_core.file.points import plan_points
 from lance_core.format.notation import notation
 from lance_core.format.page_layout import decode_layout
-from lance_core.format.schema import JSON
+from lance_core.format.schema import JSON, arrow_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
     from lance_core.file.field_reader import FieldReader
     from lance_core.file.outline import FileOutline
@@ -49,6 +50,7 @@ class ContentV21:
         self._container = container
         self._known: dict[int, tuple[dict[int, PageLayout], dict[int, MiniBlockIndex]]] = {}
         self._kinds: dict[object, object] = {}
+        self._first_rows: dict[tuple[int, ...], Int64s] = {}
 
     def descriptor(self) -> tuple[Schema, int]:
         """Schema and number of rows."""
@@ -81,7 +83,7 @@ class ContentV21:
         return [
             _LeavesReader(
                 one,
-                one.to_arrow().type,
+                arrow_type_of(one),
                 [self._column(path, numbers[path.leaf.id], pages) for path in leaves],
             )
             for one, leaves in paths
@@ -98,10 +100,26 @@ class ContentV21:
     def _column(self, path: LeafPath, number: int, pages: Mapping[int, tuple[Page, ...]]) -> Column:
         """A column, with what is known about its pages."""
         layouts, indexes = self._known.setdefault(number, ({}, {}))
-        first_rows = starts_of(np.array([page.num_rows for page in pages[number]], np.int64))
-        kind = pa.large_binary() if path.leaf.logical_type == JSON else path.leaf.to_arrow().type
-        is_dictionary = pa.types.is_dictionary(kind)
-        return Column(path, kind, is_dictionary, pages[number], first_rows, layouts, indexes, kinds=self._kinds)
+        is_json = path.leaf.logical_type == JSON
+        kind = pa.large_binary() if is_json else arrow_type_of(path.leaf)
+        return Column(
+            path,
+            kind,
+            is_dictionary=pa.types.is_dictionary(kind),
+            is_plain=not is_json and path.num_layers == 1 and path.items_per_row == 1,
+            pages=pages[number],
+            first_rows=self._bounds(tuple([page.num_rows for page in pages[number]])),
+            layouts=layouts,
+            indexes=indexes,
+            kinds=self._kinds,
+        )
+
+    def _bounds(self, sizes: tuple[int, ...]) -> Int64s:
+        """First row of each page, and the end; columns whose pages are alike share it."""
+        known = self._first_rows.get(sizes)
+        if known is None:
+            known = self._first_rows[sizes] = starts_of(np.array(sizes, np.int64))
+        return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ the data.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -112,6 +112,7 @@ class Column:
         path: The leaf.
         kind: Its Arrow type.
         is_dictionary: True if that is a dictionary type.
+        is_plain: True if there is nothing around the leaf, and its values are what is stored.
         pages: Its pages.
         first_rows: Shape (pages + 1,): first row of each page, and the end.
         layouts: Layouts of pages, as far as they were needed.
@@ -125,6 +126,7 @@ class Column:
     path: LeafPath
     kind: pa.DataType
     is_dictionary: bool
+    is_plain: bool
     pages: tuple[Page, ...]
     first_rows: Int64s
     layouts: dict[int, PageLayout] = field(default_factory=dict)
@@ -148,6 +150,8 @@ class Column:
         last = rows.stop if isinstance(rows, range) else int(rows[-1]) + 1
         if last > self.first_rows[-1]:
             raise CorruptDataError(f"field {self.path.leaf.name!r} has {self.num_rows} rows in this file, not {last}")
+        if len(self.pages) == 1:
+            return [Part(0, self.pages[0], self.layout(0), rows)]
         return [
             Part(number, self.pages[number], self.layout(number), inside)
             for number, inside in split_rows(self.first_rows, rows)
@@ -163,8 +167,7 @@ class Column:
         return known
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Some rows of one page; they are counted from the page's first row."""
 
     number: int

@@ -267,8 +267,17 @@ def _decode(batch: _Batch, points: Points, found: Found) -> None:
         definition, values = decode_points(found.memory, starts, points, layout)
     else:
         definition, values = decode_all(found.memory, starts, points.chunks, layout)
+    shared: dict[int, pa.Array] = {}
     for segment in batch.segments:
         start, count = segment.start, sum(segment.sizes)
+        if isinstance(values, FixedValues) and layout.dictionary is None and segment.column.is_plain:
+            whole = shared.get(id(segment.column.kind))
+            if whole is None:
+                decoded = Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=len(values))
+                whole = to_arrow(decoded, segment.column.path, segment.column.kind, len(values))
+                shared[id(segment.column.kind)] = whole
+            segment.arrays[segment.place] = whole.slice(start, count)
+            continue
         own = values if count == len(values) else _cut(values, start, start + count)
         if layout.dictionary is not None:
             page_of = np.repeat(np.arange(len(segment.pages)), segment.sizes)
