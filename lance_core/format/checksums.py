@@ -220,6 +220,12 @@ def encode_section(before: int, behind: int) -> bytes:
     return _SECTION.pack(MAGIC, before, behind)
 
 
+def with_section(data: bytes, at: int) -> bytes:
+    """Bytes with a section of checksums at a place that their readers pass over."""
+    before, behind = data[:at], data[at:]
+    return b"".join([before, encode_section(crc32(before), crc32(behind)), behind])
+
+
 def check_section(data: bytes, at: int, *, path: str | None) -> bool:
     """Compare the bytes around a section with it.
 

@@ -3,7 +3,8 @@
     .arrow  an Arrow IPC file: one column ``row_id: uint32 not null``, one record batch, ZSTD; any order
     .bin    a portable 32-bit roaring bitmap
 
-Always the full set. pylance 14.0.2 writes the bitmap from 5000 deleted rows on; so do we.
+Always the full set. A section of checksums (`lance_core.format.checksums`) lies before the footer of the Arrow file,
+and behind the bitmap; other readers pass over it. pylance 14.0.2 writes the bitmap from 5000 deleted rows on; so do we.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from lance_core.errors import CorruptDataError
+from lance_core.format.checksums import SECTION_SIZE, check_section, with_section
 from lance_core.format.fragment import DeletionFileType
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ _BITMAP_MIN_ROWS = 5000
 _MAGIC = b"ARROW1"
 _MESSAGE_START = b"\xff\xff\xff\xff"
 _CLAIM_SIZE = 8
+_FOOTER_SIZE = struct.Struct("<i")
 _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 
 
@@ -39,12 +42,14 @@ def encode_deletions(offsets: BitMap) -> tuple[DeletionFileType, bytes]:
         The layout and the content of the file.
     """
     if len(offsets) >= _BITMAP_MIN_ROWS:
-        return DeletionFileType.BITMAP, offsets.serialize()
+        data = offsets.serialize()
+        return DeletionFileType.BITMAP, with_section(data, len(data))
     batch = pa.record_batch([pa.array(bitmap_to_numpy(offsets))], schema=_SCHEMA)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_batch(batch)
-    return DeletionFileType.ARROW_ARRAY, sink.getvalue().to_pybytes()
+    data = sink.getvalue().to_pybytes()
+    return DeletionFileType.ARROW_ARRAY, with_section(data, _footer_start(data))
 
 
 def decode_deletions(data: bytes, file: DeletionFile, *, physical_rows: int, path: str | None = None) -> BitMap:
@@ -60,6 +65,7 @@ def decode_deletions(data: bytes, file: DeletionFile, *, physical_rows: int, pat
         CorruptDataError: Not a deletion file, or not the one the manifest describes.
     """
     is_bitmap = file.file_type is DeletionFileType.BITMAP
+    check_section(data, (len(data) if is_bitmap else _footer_start(data)) - SECTION_SIZE, path=path)
     offsets = _decode_bitmap(data, path) if is_bitmap else _decode_arrow(data, physical_rows, path)
     if file.num_deleted_rows and len(offsets) != file.num_deleted_rows:
         raise CorruptDataError(
@@ -84,6 +90,13 @@ def bitmap_to_numpy(offsets: BitMap) -> npt.NDArray[np.uint32]:
 def union(bitmaps: Iterable[BitMap]) -> BitMap:
     """Rows in any of the bitmaps."""
     return BitMap().union(*bitmaps)
+
+
+def _footer_start(data: bytes) -> int:
+    """Where the footer of an Arrow file begins: its size stands before the magic at the end; 0 if there is none."""
+    end = len(data) - len(_MAGIC) - _FOOTER_SIZE.size
+    size: int = _FOOTER_SIZE.unpack_from(data, end)[0] if end >= 0 else 0
+    return end - size if 0 < size <= end else 0
 
 
 def _decode_arrow(data: bytes, physical_rows: int, path: str | None) -> BitMap:

@@ -3,6 +3,7 @@
     dictionaries                only in tables of version 0.1: `lance_core.format.legacy_dictionaries`
     [u32 size][IndexSection]    only if there are indices   <- Manifest.index_section
     [u32 size][Transaction]     unless it is very large     <- Manifest.transaction_section
+    section of checksums        not by other writers: `lance_core.format.checksums`
     [u32 size][Manifest]                                    <- position in the footer
     i64 position, u16 major = 0, u16 minor = 2, "LANC"
 
@@ -24,14 +25,21 @@ from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format import base_path as base_paths_format
 from lance_core.format import feature_flags, wire
+from lance_core.format.checksums import MAGIC as CHECKSUMS_MAGIC
+from lance_core.format.checksums import SECTION_SIZE, check_section, crc32, encode_section
 from lance_core.format.fragment_list import FRAGMENTS_FIELD, FragmentList
 from lance_core.format.index_metadata import IndexMetadata, decode_index_section, encode_index_section
 from lance_core.format.legacy_dictionaries import LegacyDictionary, decode_dictionaries, place_dictionaries
 from lance_core.format.schema import Schema, decode_fields, encode_fields
-from lance_core.format.transaction import Transaction, decode_transaction, encode_transaction
+from lance_core.format.transaction import (
+    Transaction,
+    decode_transaction,
+    encode_transaction,
+    encode_transaction_file,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lance_core.format.base_path import BasePath
 
@@ -140,7 +148,17 @@ def encode_manifest_file(manifest: Manifest) -> bytes:
     fields = table_pb2.Manifest(fields=encode_fields(schema)).SerializeToString()
     message = (fields, *manifest.fragments.parts, pb.SerializeToString())
     size = _SIZE.pack(sum(map(len, message)))
-    return b"".join([*parts, size, *message, _FOOTER.pack(position, *_FORMAT_VERSION, _MAGIC)])
+    footer = _FOOTER.pack(position + SECTION_SIZE, *_FORMAT_VERSION, _MAGIC)
+    section = encode_section(_sum(parts), _sum([size, *message, footer]))
+    return b"".join([*parts, section, size, *message, footer])
+
+
+def _sum(parts: Iterable[bytes | memoryview]) -> int:
+    """Checksum of bytes end to end."""
+    found = 0
+    for part in parts:
+        found = crc32(part, found)
+    return found
 
 
 def decode_manifest_file(data: bytes, *, version: int | None = None, path: str | None = None) -> Manifest:
@@ -161,8 +179,11 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
     position, major, _, magic = _FOOTER.unpack_from(data, end)
     if magic != _MAGIC or major != _FORMAT_VERSION[0]:
         raise CorruptDataError(f"the footer of a manifest ends in {magic!r}, version {major}", path=path, offset=end)
+    bounds = _bounds(data, position, end, path)
+    if not check_section(data, position - SECTION_SIZE, path=path) and bounds[1] != end and CHECKSUMS_MAGIC in data:
+        raise CorruptDataError("the footer does not lead to the manifest", path=path, offset=end)
     try:
-        pb, fragments = _decode_message(memoryview(data)[slice(*_bounds(data, position, end, path))])
+        pb, fragments = _decode_message(memoryview(data)[slice(*bounds)])
     except DecodeError as error:
         raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=position) from error
     if version is not None and pb.version != version:
@@ -188,7 +209,8 @@ def with_transaction(manifest: Manifest, transaction: Transaction) -> tuple[Mani
     """
     record = encode_transaction(transaction)
     inline = record if len(record) <= MAX_INLINE_TRANSACTION_SIZE else None
-    return replace(manifest, transaction_section=inline, transaction_file=transaction.file_name), record
+    named = replace(manifest, transaction_section=inline, transaction_file=transaction.file_name)
+    return named, encode_transaction_file(record)
 
 
 def index_section_of(indices: tuple[IndexMetadata, ...]) -> bytes | None:

@@ -8,6 +8,8 @@ Branch (``_refs/branches/{name}.json``): ``parentBranch`` (null for the main lin
 (``version_mapping``: for each branch from the main line to this one, the version it was created from and 32 random
 hexadecimal digits), ``parentVersion``, ``createAt`` (Unix seconds), ``manifestSize`` (of the parent version),
 ``metadata``. Readers need ``parentVersion`` only.
+
+In files of ours ``checksum`` comes last: the CRC-32 of the same object without it and without indentation.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.format.checksums import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAIN_BRANCH = "main"
+_CHECKSUM = "checksum"
 _MAX_NAME_SIZE = 200
 _TABLE_FOLDERS = frozenset(
     {"data", "tree", "_base", "_blobs", "_deletions", "_fri", "_indices", "_refs", "_transactions", "_versions"}
@@ -131,7 +135,7 @@ def encode_tag(tag: Tag) -> bytes:
         "manifestSize": tag.manifest_size,
         "metadata": dict(tag.metadata),
     }
-    return json.dumps(content, indent=2).encode()
+    return _encode_object(content)
 
 
 def decode_tag(data: bytes, name: str, *, path: str | None = None) -> Tag:
@@ -163,7 +167,7 @@ def encode_branch(branch: Branch) -> bytes:
         "manifestSize": branch.manifest_size,
         "metadata": dict(branch.metadata),
     }
-    return json.dumps(content, indent=2).encode()
+    return _encode_object(content)
 
 
 def decode_branch(data: bytes, name: str, *, path: str | None = None) -> Branch:
@@ -205,6 +209,15 @@ def _metadata(content: dict[str, Any], path: str | None) -> dict[str, str]:
     return metadata
 
 
+def _encode_object(content: dict[str, Any]) -> bytes:
+    """JSON with a checksum, which other readers pass over and other writers drop."""
+    return json.dumps({**content, _CHECKSUM: _checksum(content)}, indent=2).encode()
+
+
+def _checksum(content: dict[str, Any]) -> int:
+    return crc32(json.dumps(content).encode())
+
+
 def _decode_object(data: bytes, path: str | None) -> dict[str, Any]:
     try:
         content = json.loads(data)
@@ -212,6 +225,9 @@ def _decode_object(data: bytes, path: str | None) -> dict[str, Any]:
         raise CorruptDataError(f"not JSON: {error}", path=path) from error
     if not isinstance(content, dict):
         raise CorruptDataError("not a JSON object", path=path)
+    checksum = content.pop(_CHECKSUM, None)
+    if checksum is not None and checksum != _checksum(content):
+        raise CorruptDataError("the file is damaged: its content does not match its checksum", path=path)
     return content
 
 

@@ -4,7 +4,8 @@ Every version's manifest file holds the transaction that made it, and ``_transac
 it once more; other writers read it to find out whether their own work still holds.
 
 Source: message ``Transaction`` of package ``lance.table``. All operations are decoded (those that lance_core cannot
-carry out only as far as judging conflicts needs); the ones in ``_ENCODERS`` can be written.
+carry out only as far as judging conflicts needs); the ones in ``_ENCODERS`` can be written. Files of ours end in a
+field that no reader knows, with a section of checksums (`lance_core.format.checksums`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format import base_path as base_path_format
 from lance_core.format import fragment as fragments_format
 from lance_core.format.bitmap import encode_bitmap
+from lance_core.format.checksums import SECTION_SIZE, check_section, with_section
 from lance_core.format.index_metadata import IndexMetadata
 from lance_core.format.operations import (
     Append,
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lance_core.format.fragment import Fragment
+
+_CHECKSUM_FIELD = b"\xea\xff\x07" + bytes([SECTION_SIZE])
+"""Begin of field 16381, bytes; the format is far from such numbers, and readers skip what they do not know."""
 
 COMMIT_MESSAGE_KEY = "__lance_commit_message"
 """Transaction property that holds the commit message."""
@@ -87,6 +92,7 @@ def decode_transaction(data: bytes, *, path: str | None = None) -> Transaction:
     Raises:
         CorruptDataError: Not a transaction.
     """
+    check_section(data, len(data) - SECTION_SIZE, path=path)
     try:
         pb = transaction_pb2.Transaction.FromString(data)
     except DecodeError as error:
@@ -100,6 +106,16 @@ def decode_transaction(data: bytes, *, path: str | None = None) -> Transaction:
         transaction_properties=dict(pb.transaction_properties),
         tag=pb.tag,
     )
+
+
+def encode_transaction_file(record: bytes) -> bytes:
+    """The content of a transaction's file.
+
+    Args:
+        record: The encoded transaction.
+    """
+    data = record + _CHECKSUM_FIELD
+    return with_section(data, len(data))
 
 
 def encode_transaction(transaction: Transaction) -> bytes:

@@ -1,4 +1,5 @@
 import struct
+import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -68,7 +69,10 @@ def test_layout_of_the_file():
     pb = table_pb2.Manifest.FromString(data[position + 4 : position + 4 + size])
     assert pb.index_section == 0
     assert pb.transaction_section == 4 + len(MANIFEST.index_section)
-    assert position == pb.transaction_section + 4 + len(MANIFEST.transaction_section)
+    section = pb.transaction_section + 4 + len(MANIFEST.transaction_section)
+    assert position == section + 16
+    before, behind = zlib.crc32(data[:section]), zlib.crc32(data[position:])
+    assert data[section:position] == struct.pack("<8sII", b"LNCcrc32", before, behind)
 
 
 def test_position_zero_is_written_when_there_is_no_index():
@@ -166,7 +170,8 @@ def test_missing_data_format_follows_the_files(major, minor, expected):
 def test_large_transactions_are_only_in_their_own_file():
     small = Transaction(read_version=2, uuid="u", operation=Append(fragments=()))
     manifest, record = with_transaction(MANIFEST, small)
-    assert manifest.transaction_section == record
+    assert manifest.transaction_section == record[:-20]
+    assert record[-20:-8] == b"\xea\xff\x07\x10LNCcrc32"
     assert manifest.transaction_file == "2-u.txn"
     large = replace(small, operation=Delete(predicate="x" * MAX_INLINE_TRANSACTION_SIZE))
     manifest, record = with_transaction(MANIFEST, large)

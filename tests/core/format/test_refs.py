@@ -31,7 +31,7 @@ def test_round_trip():
 
 def test_keys_of_the_file():
     content = json.loads(encode_tag(TAG))
-    assert list(content) == ["branch", "version", "createdAt", "updatedAt", "manifestSize", "metadata"]
+    assert list(content) == ["branch", "version", "createdAt", "updatedAt", "manifestSize", "metadata", "checksum"]
     assert content["createdAt"] == "2026-01-02T03:04:05.000678Z"
     assert content["branch"] is None
 
