@@ -94,6 +94,17 @@ class MemoryStore:
             check_path(path)
             self._objects.pop(path, None)
 
+    def find(self, path: str) -> bytes | None:
+        """An object, or None if there is none."""
+        found = self._objects.get(path)
+        return None if found is None else found[0]
+
+    def copied(self) -> MemoryStore:
+        """A store of its own with the same objects; their bytes are shared."""
+        copy = MemoryStore(self._uri, now=self._now)
+        copy._objects = dict(self._objects)
+        return copy
+
 
 class MemoryReader:
     """Random access to bytes.

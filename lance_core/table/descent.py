@@ -27,6 +27,7 @@ from lance_core.format.operations import (
     Rewrite,
     Update,
     UpdateConfig,
+    UpdateMap,
 )
 from lance_core.format.transaction import Transaction
 from lance_core.table.apply import apply
@@ -57,7 +58,7 @@ def descends(child: Manifest, child_operation: Operation, *, ours: Manifest, our
         return False
     match our_operation:
         case UpdateConfig():
-            return _config_is_set(child, our_operation)
+            return _config_is_set(child, child_operation, our_operation)
         case Project() | Merge():
             return child.schema == ours.schema or None
         case ReserveFragments():
@@ -81,15 +82,52 @@ def _numbers(manifest: Manifest, *, without: frozenset[int]) -> npt.NDArray[np.i
     return np.stack([fragments.ids, fragments.physical_rows, fragments.num_deleted_rows])[:, kept]
 
 
-def _config_is_set(child: Manifest, operation: UpdateConfig) -> bool | None:
-    """Whether doing it again would change nothing; a key of ours cannot have been changed by the next commit."""
-    ours = Transaction(read_version=child.version, uuid="", operation=operation)
+def _config_is_set(child: Manifest, child_operation: Operation, operation: UpdateConfig) -> bool | None:
+    """Whether doing it again would change nothing, apart from what the next commit has set to something else."""
+    left = _not_set_by(child_operation, operation)
+    if left is None:
+        return None
+    ours = Transaction(read_version=child.version, uuid="", operation=left)
     try:
         again = apply(child, ours, version=child.version, now=_ANY_TIME)
     except InvalidInputError:  # the next commit dropped the field
         return None
     before = (child.config, child.table_metadata, child.schema)
     return before == (again.config, again.table_metadata, again.schema)
+
+
+def _not_set_by(child_operation: Operation, operation: UpdateConfig) -> UpdateConfig | None:
+    """What is left of an operation without the keys that the next one sets; None if one replaces whole maps."""
+    if not isinstance(child_operation, UpdateConfig):
+        return operation
+    theirs, mine = child_operation.field_metadata_updates, operation.field_metadata_updates
+    maps = [
+        _without_keys(operation.config_updates, child_operation.config_updates),
+        _without_keys(operation.table_metadata_updates, child_operation.table_metadata_updates),
+        _without_keys(operation.schema_metadata_updates, child_operation.schema_metadata_updates),
+    ]
+    fields = {number: _without_keys(update, theirs.get(number)) for number, update in mine.items()}
+    if any(one is _UNCLEAR for one in (*maps, *fields.values())):
+        return None
+    config, table, schema = maps
+    return UpdateConfig(
+        config_updates=config,
+        table_metadata_updates=table,
+        schema_metadata_updates=schema,
+        field_metadata_updates={number: update for number, update in fields.items() if update is not None},
+    )
+
+
+_UNCLEAR = UpdateMap(update_entries={}, replace=True)
+
+
+def _without_keys(ours: UpdateMap | None, theirs: UpdateMap | None) -> UpdateMap | None:
+    if ours is None or theirs is None:
+        return ours
+    if ours.replace or theirs.replace:
+        return _UNCLEAR
+    left = {key: value for key, value in ours.update_entries.items() if key not in theirs.update_entries}
+    return UpdateMap(update_entries=left) if left else None
 
 
 def _has_our_fragments(

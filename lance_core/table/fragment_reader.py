@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from lance_core.table import lineage
 from lance_core.table.blobs import BlobSources, fill_batches, needs_bytes
 from lance_core.table.columns import is_legacy, join_columns, split_projection
 from lance_core.table.deletions import Offsets, live_mask, load_deletions, offsets_of_live
+from lance_core.table.once import once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,22 +58,22 @@ class FragmentReader:
         self.fragment = fragment
         self._files = files
 
-    @cached_property
+    @once
     def deleted(self) -> Offsets:
         """Offsets of the deleted rows, ascending."""
         return load_deletions(self._files.store, self.fragment)
 
-    @cached_property
+    @once
     def stable_row_ids(self) -> npt.NDArray[np.uint64]:
         """Stable row id of each row, shape (physical_rows,)."""
         return lineage.row_ids(self)
 
-    @cached_property
+    @once
     def created_versions(self) -> npt.NDArray[np.uint64]:
         """Version that created each row, shape (physical_rows,)."""
         return lineage.created_versions(self)
 
-    @cached_property
+    @once
     def updated_versions(self) -> npt.NDArray[np.uint64]:
         """Version that last changed each row, shape (physical_rows,)."""
         return lineage.updated_versions(self)

@@ -1,0 +1,80 @@
+"""Every interleaving of two changes, and random ones of many: real commits over a store that decides who goes on.
+
+Calls that no other program can notice are no occasion to switch, and schedules that meet in one state are followed on
+once (`lance_core.testing.scheduler`), so that "all" is affordable. LANCE_TESTS=deep allows three interruptions for
+every pair, with row ids of both kinds, and follows 100,000 random schedules.
+"""
+
+import os
+import random
+from itertools import combinations_with_replacement
+
+import pytest
+
+from lance_core.testing.actions import ACTIONS, History, StateReader, in_turn, prepared
+from lance_core.testing.scheduler import explore, run_randomly
+
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
+PREEMPTIONS = 3 if IS_DEEP else 1
+PAIRS = list(combinations_with_replacement(ACTIONS, 2))  # a search begins with either, so these are all ordered pairs
+THOROUGH = [("append", "append"), ("append", "clean-up"), ("delete", "delete the same"), ("restore", "clean-up")]
+SCHEDULES = 100_000 if IS_DEEP else 600
+WRITERS, TURNS = 3, 2
+FAST = ["append", "delete", "config", "drop column", "overwrite"]
+
+
+def walk(pair, preemptions, *, stable=True):
+    base = prepared(stable_row_ids=stable)
+    actions = [ACTIONS[name] for name in pair]
+    programs = [action.program(number) for number, action in enumerate(actions)]
+    return explore(base.copied, programs, History(actions=actions).check, preemptions=preemptions)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=" and ".join)
+def test_all_interleavings(pair):
+    assert walk(pair, PREEMPTIONS).schedules > 1
+    if IS_DEEP:
+        walk(pair, PREEMPTIONS, stable=False)
+
+
+@pytest.mark.parametrize("pair", THOROUGH, ids=" and ".join)
+def test_three_interruptions(pair):
+    assert walk(pair, 3).schedules > 20
+
+
+def follow(base, seed, names, reader):
+    """Three writers with two changes each, and a clean-up that runs twice and keeps nothing; what was acknowledged."""
+    dice = random.Random(seed)
+    actions = [ACTIONS[dice.choice(names)] for _ in range(WRITERS * TURNS)] + [ACTIONS["clean-up"]] * TURNS
+    owners = [number // TURNS for number in range(len(actions))]
+    programs = [
+        in_turn({number: action for number, action in enumerate(actions) if owners[number] == owner})
+        for owner in range(WRITERS + 1)
+    ]
+    store = base.copied()
+    ends, schedule = run_randomly(store, programs, seed=seed, switch=dice.choice([0.1, 0.5, 0.9]))
+    for end in ends:
+        if end.error is not None:
+            raise end.error
+    outcomes = [end.result[number] for end in ends for number in end.result]
+    history = History(actions=actions, programs=owners, reader=reader, may_be_unknown=True)
+    try:
+        history.check(store, outcomes)
+    except BaseException as error:
+        error.add_note(f"seed {seed}: {schedule.calls}")
+        raise
+    return sum(outcome.error is None for outcome in outcomes[:-TURNS])
+
+
+@pytest.mark.timeout(0 if IS_DEEP else 300)
+def test_random_schedules_with_a_clean_up_that_keeps_nothing():
+    base, reader = prepared(), StateReader()
+    landed = sum(follow(base, seed, FAST, reader) for seed in range(SCHEDULES))
+    assert landed > SCHEDULES * WRITERS  # conflicts are allowed, but not the rule
+
+
+@pytest.mark.timeout(0 if IS_DEEP else 300)
+def test_random_schedules_of_all_changes():
+    base, reader = prepared(), StateReader()
+    for seed in range(SCHEDULES // 20):
+        follow(base, -1 - seed, [name for name in ACTIONS if name != "clean-up"], reader)
