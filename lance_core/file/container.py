@@ -59,11 +59,6 @@ class Container:
             self._pages[number] = decode_column(data.to_pybytes(), limit=limit)
         return self._pages
 
-    @property
-    def data_end(self) -> int:
-        """Position behind all page buffers."""
-        return self._footer.column_metadata_start
-
     def is_plain(self, numbers: Collection[int]) -> bool:
         """Whether the pages of some columns are all that there is to know of them; errors as in `pages`."""
         if len(self._global_table) != (1 if self._file.checks is None else 2):

@@ -37,7 +37,7 @@ def join_files(sources: Sequence[PageSource], schema: Schema, *, version: str, p
         CorruptDataError: A file is damaged.
     """
     sink = _Memory()
-    writer = DataFileWriter(sink, schema, version=version)
+    writer = DataFileWriter(sink, schema, version=version, with_checksums=False)
     copy_pages(sources, writer, max_bytes=max(one.data_end for one in sources))
     writer.finish()
     return DataFileReader(_MemoryFile(sink.buffer), path=path)

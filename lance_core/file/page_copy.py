@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.errors import CorruptDataError
+from lance_core.errors import CorruptDataError, LanceError
 from lance_core.file.container import Container
 from lance_core.file.source import FileBytes
 from lance_core.format.file_version import decode_footer_version
@@ -22,6 +22,7 @@ from lance_core.format.footer import decode_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lance_core.encoding.plans import Ranges
     from lance_core.encoding.values import Bytes
     from lance_core.file.writer import DataFileWriter
     from lance_core.format.file_metadata import Page
@@ -33,16 +34,21 @@ class PageSource:
     """A file whose pages can be copied.
 
     Attributes:
-        source: The file.
+        file: The file.
+        path: Its name, for error messages.
         columns: For each field its pages.
         num_rows: Rows of each field.
-        data_end: Position behind all page buffers.
     """
 
-    source: ObjectReader
+    file: FileBytes
+    path: str
     columns: tuple[tuple[Page, ...], ...]
     num_rows: int
-    data_end: int
+
+    @property
+    def data_end(self) -> int:
+        """Position behind all page buffers."""
+        return max((start + size for pages in self.columns for one in pages for start, size in one.buffers), default=0)
 
 
 def open_pages(source: ObjectReader, *, path: str, version: str, columns: Sequence[int]) -> PageSource | None:
@@ -72,10 +78,10 @@ def open_pages(source: ObjectReader, *, path: str, version: str, columns: Sequen
     if len(rows) != 1:
         raise CorruptDataError(f"the columns have pages for {sorted(rows)} rows", path=path)
     return PageSource(
-        source=source,
+        file=file,
+        path=path,
         columns=tuple(pages[number] for number in columns),
         num_rows=rows.pop(),
-        data_end=container.data_end,
     )
 
 
@@ -100,7 +106,9 @@ class _Loaded:
 
     def __init__(self, file: PageSource, *, is_whole: bool) -> None:
         self._file = file
-        self._whole = _bytes(file.source.read_ranges([(0, file.data_end)])[0]) if is_whole and file.data_end else None
+        # What is copied gets new checksums, so it is held against the old ones here.
+        end = file.data_end if is_whole else 0
+        self._whole = self._read([(0, end)])[0] if end else None
 
     def pages(self, column: int) -> Iterator[tuple[Page, list[Bytes]]]:
         for page in self._file.columns[column]:
@@ -110,8 +118,14 @@ class _Loaded:
         whole = self._whole
         if whole is not None:
             return [whole[start : start + size] for start, size in page.buffers]
-        read = self._file.source.read_ranges([(start, start + size) for start, size in page.buffers])
-        return [_bytes(buffer) for buffer in read]
+        return self._read([(start, start + size) for start, size in page.buffers])
+
+    def _read(self, ranges: Ranges) -> list[Bytes]:
+        try:
+            return [_bytes(buffer) for buffer in self._file.file.read(ranges)]
+        except LanceError as error:
+            error.path = error.path or self._file.path
+            raise
 
 
 def _bytes(buffer: object) -> Bytes:

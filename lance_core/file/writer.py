@@ -116,6 +116,7 @@ class DataFileWriter:
         version: Version of the format, by name; None for the default.
         page_bytes: Bytes of Arrow data that make a page of one top-level field; `PAGE_BYTES` if None.
         blob_places: Where blobs go that do not go into the file.
+        with_checksums: False for a file that is gone before anything could happen to it.
 
     Raises:
         UnsupportedError: A version or type that cannot be written; nothing was written.
@@ -129,6 +130,7 @@ class DataFileWriter:
         version: str | None = None,
         page_bytes: int | None = None,
         blob_places: BlobPlaces | None = None,
+        with_checksums: bool = True,
     ) -> None:
         self._version = resolve_version(version)
         check_writable(self._version)
@@ -141,7 +143,7 @@ class DataFileWriter:
         self._num_rows = 0
         self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes
         self._global_buffers: list[tuple[int, int]] = []
-        self._sums = RunningSums()
+        self._sums = RunningSums() if with_checksums else None
 
     @property
     def num_rows(self) -> int:
@@ -235,6 +237,9 @@ class DataFileWriter:
     def _write_metadata(self, descriptor: bytes, columns: Sequence[bytes]) -> None:
         """Write checksums, and all that comes behind them: its size is known before, so that they can be of it, too."""
         self._write(_PADDING[: align(self._position) - self._position])
+        if self._sums is None:
+            self._write(self._tail(self._position, None, descriptor, columns))
+            return
         start, sums = self._position, self._sums.all()
         num_globals = 2 + len(self._global_buffers)
         tail_size = len(descriptor) + sum(map(len, columns)) + ENTRY_SIZE * (len(columns) + num_globals) + FOOTER_SIZE
@@ -244,12 +249,12 @@ class DataFileWriter:
         self._write(_PADDING[: align(end) - end])
         self._write(tail)
 
-    def _tail(self, start: int, sums: tuple[int, int], descriptor: bytes, columns: Sequence[bytes]) -> bytes:
+    def _tail(self, start: int, sums: tuple[int, int] | None, descriptor: bytes, columns: Sequence[bytes]) -> bytes:
         """Descriptor, metadata of the columns, tables and footer.
 
         Args:
             start: Where they begin.
-            sums: Place of the checksums.
+            sums: Place of the checksums, if there are any.
             descriptor: The file descriptor.
             columns: Metadata of each column.
         """
@@ -260,7 +265,7 @@ class DataFileWriter:
             entries.append((position, len(data)))
             position += len(data)
         column_table = encode_table(entries)
-        global_buffers = [(start, len(descriptor)), *self._global_buffers, sums]
+        global_buffers = [(start, len(descriptor)), *self._global_buffers, *([] if sums is None else [sums])]
         footer = Footer(
             column_metadata_start=columns_start,
             column_table_start=position,
@@ -311,7 +316,8 @@ class DataFileWriter:
         size = len(data) if isinstance(data, bytes) else data.nbytes
         if size:
             self._sink.write(data)
-            self._sums.add(data)
+            if self._sums is not None:
+                self._sums.add(data)
             self._position += size
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,6 @@ from lance_core.file.joined import join_files
 from lance_core.file.page_copy import open_pages
 from lance_core.format.paths import data_file_path
 from lance_core.table.deletions import live_mask
-from lance_core.table.naming import naming
 from lance_core.table.scan import scan_fragment
 
 if TYPE_CHECKING:
@@ -92,29 +91,25 @@ def opened_pages(
     Raises:
         CorruptDataError: A file is damaged.
     """
-    sources: list[PageSource] = []
-    try:
-        yield _open_all(store, schema, fragments, version, sources)
-    finally:
-        for one in sources:
-            one.source.close()
+    with ExitStack() as opened:
+        yield _open_all(store, schema, fragments, version, opened)
 
 
 def _open_all(
-    store: Store, schema: Schema, fragments: Sequence[Fragment], version: str, sources: list[PageSource]
+    store: Store, schema: Schema, fragments: Sequence[Fragment], version: str, opened: ExitStack
 ) -> list[PageSource] | None:
+    sources: list[PageSource] = []
     for fragment in fragments:
         file = fragment.files[0]
         reader = store.reader(data_file_path(file))
+        opened.callback(reader.close)
+        path = f"{store.uri}/{data_file_path(file)}"
         try:
-            with naming(store):
-                found = open_pages(reader, path=file.path, version=version, columns=columns_of(file, schema) or [])
+            found = open_pages(reader, path=path, version=version, columns=columns_of(file, schema) or [])
         except LanceError as error:
-            reader.close()
-            error.path = f"{store.uri}/{data_file_path(file)}"
+            error.path = path
             raise
         if found is None or found.num_rows != fragment.physical_rows:
-            reader.close()
             return None
         sources.append(found)
     return sources

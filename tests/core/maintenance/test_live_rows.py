@@ -1,0 +1,134 @@
+"""Small files that are read side by side: the rows, which are joined, and errors that name the file."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.errors import CorruptDataError
+from lance_core.maintenance import live_rows
+
+ROWS = 1200
+
+
+def table(rows=ROWS):
+    rng = np.random.default_rng(2)
+    words = pa.array(["a", "bb", None, "dddd"]).take(pa.array(rng.integers(0, 4, rows)))
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.random(rows * 4, np.float32)), 4)
+    return pa.table(
+        {
+            "id": pa.array(range(rows), pa.int64()),
+            "small": pa.array(rng.integers(0, 9, rows), mask=rng.random(rows) < 0.2),
+            "same": pa.array([7] * rows, pa.int32()),
+            "flag": pa.array(rng.random(rows) < 0.5),
+            "word": words,
+            "text": [f"row {number} of some" for number in range(rows)],
+            "vector": vectors,
+        }
+    )
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How many files were joined at each time."""
+    made, inner = [], live_rows.join_files
+
+    def join(sources, *arguments, **options):
+        made.append(len(sources))
+        return inner(sources, *arguments, **options)
+
+    monkeypatch.setattr(live_rows, "join_files", join)
+    return made
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_rows_and_their_lineage_survive(tmp_path, calls, version, stable, batch_size):
+    lance_core.write_dataset(
+        table(), tmp_path, max_rows_per_file=100, data_storage_version=version, enable_stable_row_ids=stable
+    )
+    dataset = lance_core.dataset(tmp_path)
+    dataset.delete("id % 7 = 3 or id between 300 and 350 or id >= 1190")
+    dataset.update({"small": "4"}, where="id = 1000")
+    columns = [*dataset.schema.names, *(["_rowid"] if stable else [])]
+    before = dataset.to_table(columns=columns)
+    dataset.optimize.compact_files(compaction_mode="reencode", batch_size=batch_size)
+    assert calls == [13]
+    after = dataset.to_table(columns=columns)
+    assert after == before
+    assert len(dataset.get_fragments()) == 1
+    assert dataset.verify(level="full").is_ok
+
+
+def test_only_neighbours_of_one_version_that_fit(tmp_path, calls):
+    data = table()
+    for number, version in enumerate(["2.1", "2.2", "2.2", "2.0", "2.1", "2.1"]):
+        part = data.slice(number * 200, 200)
+        lance_core.write_dataset(part, tmp_path, mode="append" if number else "create", data_storage_version=version)
+    dataset = lance_core.dataset(tmp_path)
+    dataset.checkout_version(dataset.version).optimize.compact_files()
+    assert calls == [2, 2]
+    assert lance_core.dataset(tmp_path).to_table() == data
+    dataset.restore()
+    calls.clear()
+    dataset.add_columns({"twice": "id * 2"})
+    lance_core.write_dataset(data.append_column("twice", pa.array(range(0, 2 * ROWS, 2))), tmp_path, mode="append")
+    dataset = lance_core.dataset(tmp_path)
+    files = [one.metadata.files for one in dataset.get_fragments()]
+    assert [len(one) for one in files] == [2, 2, 2, 2, 2, 2, 1]
+    dataset.optimize.compact_files()
+    assert calls == []  # columns in several files are read one fragment after the other
+    assert dataset.to_table()["id"].to_pylist() == [*range(ROWS), *range(ROWS)]
+
+
+def test_groups(tmp_path, calls, monkeypatch):
+    lance_core.write_dataset(table(), tmp_path, max_rows_per_file=100)
+    dataset = lance_core.dataset(tmp_path)
+    dataset.delete("id % 100 = 0")
+    expected = dataset.to_table()
+    monkeypatch.setattr(live_rows, "_JOINED_FILES", 5)
+    dataset.optimize.compact_files()
+    assert calls == [5, 5, 2]
+    assert dataset.to_table() == expected
+
+
+def test_an_error_names_the_damaged_file(tmp_path):
+    dataset = lance_core.write_dataset(table(), tmp_path, max_rows_per_file=100)
+    dataset.delete("id = 5")
+    path = dataset.get_fragment(7).data_files()[0].path
+    with Path(tmp_path, "data", path).open("r+b") as file:
+        file.seek(100)
+        found = file.read(1)
+        file.seek(100)
+        file.write(bytes([found[0] ^ 255]))
+    files = {one.name for one in Path(tmp_path, "data").iterdir()}
+    for mode in (None, "reencode"):
+        with pytest.raises(CorruptDataError, match=path):
+            dataset.optimize.compact_files(compaction_mode=mode)
+    assert {one.name for one in Path(tmp_path, "data").iterdir()} == files
+
+
+def test_a_damaged_page_is_not_copied(tmp_path):
+    """A copy gets checksums of its own, under which damage would be hidden for ever."""
+    dataset = lance_core.write_dataset(table(), tmp_path, max_rows_per_file=100)
+    path = dataset.get_fragment(7).data_files()[0].path
+    with Path(tmp_path, "data", path).open("r+b") as file:
+        file.seek(100)
+        found = file.read(1)
+        file.seek(100)
+        file.write(bytes([found[0] ^ 255]))
+    with pytest.raises(CorruptDataError, match=path):
+        dataset.optimize.compact_files(compaction_mode="force_binary_copy")
+
+
+def test_a_file_with_fewer_rows_than_the_manifest_says(tmp_path):
+    dataset = lance_core.write_dataset(table(), tmp_path, max_rows_per_file=100)
+    plan = lance_core.Compaction.plan(dataset)
+    (task,) = plan.tasks
+    short = lance_core.write_dataset(table(50), tmp_path / "short").get_fragment(0).data_files()[0].path
+    Path(tmp_path, "short", "data", short).replace(Path(tmp_path, "data", task.fragments[3].files[0].path))
+    with pytest.raises(CorruptDataError, match=r"50 rows, the manifest says 100"):
+        dataset.optimize.compact_files(compaction_mode="reencode")
