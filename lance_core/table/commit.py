@@ -62,7 +62,8 @@ DEFAULT_TIMEOUT_S = 30 * 60.0
 DEFAULT_DATA_STORAGE_VERSION = "2.2"
 
 _BACK_OFF_MARGIN = 1.1
-_MAX_BACK_OFF_SLOTS = 32
+_FIRST_BACK_OFF_SLOTS = 2
+_MAX_BACK_OFF_SLOTS = 256
 _MAX_BACK_OFF_S = 5.0
 
 
@@ -160,14 +161,21 @@ class _Committer:
     def operation(self) -> Operation:
         return self.transaction.operation
 
+    @property
+    def _is_local(self) -> bool:
+        return "://" not in self.store.uri
+
     def run(self) -> Snapshot:
+        # A local attempt waits for nobody: what it takes beyond its own work is the machine being busy, and to wait
+        # for that as well would leave the table to nobody.
+        clock = self.runtime.thread_cpu_s if self._is_local else self.runtime.monotonic_s
         slot_s = 0.0
         for attempt in range(self.max_retries + 1):
-            started = self.runtime.monotonic_s()
+            started = clock()
             done = self._attempt()
             if done is not None:
                 return done
-            slot_s = slot_s or (self.runtime.monotonic_s() - started) * _BACK_OFF_MARGIN
+            slot_s = slot_s or (clock() - started) * _BACK_OFF_MARGIN
             if attempt < self.max_retries and not self._wait(attempt, slot_s):
                 break
         raise CommitContentionError(
@@ -193,7 +201,7 @@ class _Committer:
 
     def _wait(self, attempt: int, slot_s: float) -> bool:
         """Let a random number of slots pass, of which there are twice as many each time; False if time is up."""
-        slots = min(2 ** (attempt + 1), _MAX_BACK_OFF_SLOTS)
+        slots = min(_FIRST_BACK_OFF_SLOTS << attempt, _MAX_BACK_OFF_SLOTS)
         pause_s = min(self.runtime.random_u63() % slots * slot_s, _MAX_BACK_OFF_S)
         if self.runtime.monotonic_s() + pause_s > self.deadline_s:
             return False
@@ -372,7 +380,7 @@ class _Committer:
 
     def _write_hint(self, version: int) -> None:
         """Tell pylance where to begin looking; it does so on local file systems only, and does not rely on it."""
-        if "://" not in self.store.uri:
+        if self._is_local:
             with suppress(Exception):
                 self.store.put(LATEST_VERSION_HINT, b'{"version":%d}' % version)
 

@@ -27,12 +27,14 @@ class Runtime:
     Attributes:
         now: Current time, UTC.
         monotonic_s: Seconds of a clock that never goes back.
+        thread_cpu_s: Seconds that this thread has worked.
         sleep_s: Waits so many seconds.
         random_u63: A random number below 2^63.
     """
 
     now: Callable[[], datetime] = _utc_now
     monotonic_s: Callable[[], float] = time.monotonic
+    thread_cpu_s: Callable[[], float] = time.thread_time
     sleep_s: Callable[[float], None] = time.sleep
     random_u63: Callable[[], int] = _random_u63
 
