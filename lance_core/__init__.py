@@ -24,6 +24,7 @@ from lance_core.optimize import (
 )
 from lance_core.scanner import LanceScanner, ScannerBuilder
 from lance_core.stats import LanceStats
+from lance_core.table.idempotency import IDEMPOTENCY_KEY
 from lance_core.table.ordering import ColumnOrdering
 from lance_core.tags import Tags
 from lance_core.udf import BatchUDF, batch_udf
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "IDEMPOTENCY_KEY",
     "BatchUDF",
     "Blob",
     "BlobFile",

@@ -7,6 +7,7 @@ without a warning but not documented, and missing in ``build_output_context`` an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
@@ -35,12 +36,17 @@ class RunInfo:
         root_run_id: First run of a chain of re-executions; ``run_id`` if this is the first.
         parent_run_id: The run that this one re-executes, or None.
         previous_attempts: Attempts of this step in this run before this one.
+        tick: The tick of a schedule or the run key of a sensor that asked for this run, of which there may be another
+            one if two daemons look after one deployment; None for other runs, and for re-executions.
+        tick_time: Time of the tick of a schedule.
     """
 
     run_id: str
     root_run_id: str
     parent_run_id: str | None = None
     previous_attempts: int = 0
+    tick: str | None = None
+    tick_time: datetime | None = None
 
     @property
     def is_retry(self) -> bool:
@@ -60,12 +66,28 @@ def run_info(context: dg.OutputContext) -> RunInfo:
     """Identity of the running step."""
     step = step_context(context)
     run = getattr(step, "dagster_run", None)
+    parent = getattr(run, "parent_run_id", None)
+    tick, time = (None, None) if parent is not None else _tick(run_tags(context))
     return RunInfo(
         run_id=context.run_id,
         root_run_id=getattr(run, "root_run_id", None) or context.run_id,
-        parent_run_id=getattr(run, "parent_run_id", None),
+        parent_run_id=parent,
         previous_attempts=getattr(step, "previous_attempt_count", 0),
+        tick=tick,
+        tick_time=time,
     )
+
+
+def _tick(tags: Mapping[str, str]) -> tuple[str | None, datetime | None]:
+    """Who asked for a run, and for when: the same in every run that was asked for by the same tick."""
+    key, time = tags.get("dagster/run_key"), tags.get(".dagster/scheduled_execution_time")
+    schedule, sensor = tags.get("dagster/schedule_name"), tags.get("dagster/sensor_name")
+    if schedule is not None and time is not None:
+        try:
+            return f"{schedule}@{time}/{key or ''}", datetime.fromisoformat(time)
+        except ValueError:
+            return None, None
+    return (None if sensor is None or key is None else f"{sensor}/{key}"), None
 
 
 def run_tags(context: dg.OutputContext | dg.InputContext) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from lance_core.errors import VersionNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     import lance_core
 
@@ -18,10 +19,27 @@ _SAME_DATA = frozenset(
 )
 
 
-def recent_properties(dataset: lance_core.LanceDataset, *, limit: int) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Version and transaction properties of the newest versions, until one was cleaned up."""
+def recent_properties(
+    dataset: lance_core.LanceDataset, *, limit: int, since: datetime | None = None
+) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Version and transaction properties of the newest versions, until one was cleaned up.
+
+    Args:
+        dataset: The table, newest version.
+        limit: Most versions looked at.
+        since: Versions older than this are not looked at.
+    """
     for version, transaction in islice(_transactions(dataset), limit):
+        if since is not None and _is_older(dataset, version, since):
+            return
         yield version, (transaction.transaction_properties or {}) if transaction is not None else {}
+
+
+def _is_older(dataset: lance_core.LanceDataset, version: int, moment: datetime) -> bool:
+    try:
+        return dataset.checkout_version(version).get_version()["timestamp"] < moment
+    except VersionNotFoundError:
+        return True
 
 
 def data_version(dataset: lance_core.LanceDataset) -> int:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lance_dagster.history import recent_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import lance_core
     from lance_dagster._compat import RunInfo
 
 _LISTED_PARTITIONS = 100
+_LOOKBACK_TICK = 100
+_CLOCKS_DIFFER = timedelta(minutes=10)
 TOKEN = "dagster/commit_token"  # noqa: S105 - no password
 RUN_ID = "dagster/run_id"
 INPUTS = "lance/inputs"
@@ -50,8 +53,12 @@ class CommitIdentity:
         return hashlib.sha256("\0".join(self.partition_keys).encode()).hexdigest()[:32]
 
     def token(self, *, salt: str = "") -> str:
-        """Same for every attempt of the step in one run; ``salt`` sets a deliberate second commit apart."""
-        parts = (self.run.run_id, self.step_key, self.asset_key, self.partitions_hash, salt)
+        """Same for every attempt of the step in one run, and in every run of one tick.
+
+        Args:
+            salt: Sets a deliberate second commit apart.
+        """
+        parts = (self.run.tick or self.run.run_id, self.step_key, self.asset_key, self.partitions_hash, salt)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def properties(self, *, token: str) -> dict[str, str]:
@@ -87,7 +94,7 @@ class CommitIdentity:
         """
         token = self.token()
         wanted = {k: v for k, v in self.properties(token=token).items() if k in _SAME_WORK}
-        for version, properties in recent_properties(dataset, limit=lookback):
+        for version, properties in self._recent(dataset, lookback):
             if properties.get(TOKEN) == token:
                 return version
             run_id = properties.get(RUN_ID, self.run.run_id)
@@ -95,6 +102,13 @@ class CommitIdentity:
             if is_ancestor and properties.get("dagster/partitions_hash") == wanted.get("dagster/partitions_hash"):
                 return None if was_published(run_id) else version
         return None
+
+    def _recent(self, dataset: lance_core.LanceDataset, lookback: int) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """Versions among which the commit may be; that of another run of the tick is not much older than the tick."""
+        if self.run.tick is None or self.run.is_retry:
+            return recent_properties(dataset, limit=lookback)
+        since = None if self.run.tick_time is None else self.run.tick_time - _CLOCKS_DIFFER
+        return recent_properties(dataset, limit=_LOOKBACK_TICK, since=since)
 
 
 _SAME_WORK = frozenset({"dagster/root_run_id", "dagster/step_key", "dagster/asset_key", "dagster/partitions_hash"})

@@ -177,6 +177,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             selection=selection,
             properties=identity.properties(token=token),
             token=token,
+            has_twins=identity.run.tick is not None,
         )
         return store(obj, handler, target)
 

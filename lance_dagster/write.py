@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+import lance_core
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_dagster.evolution import change_table, plan_change
 from lance_dagster.handlers import TypeHandler, WriteRequest
@@ -15,7 +16,6 @@ from lance_dagster.handlers.stream import storable
 from lance_dagster.predicate import typed
 
 if TYPE_CHECKING:
-    import lance_core
     from lance_dagster.evolution import SchemaRule
     from lance_dagster.handlers.base import WriteOperation
     from lance_dagster.partitions import PartitionSelection
@@ -37,6 +37,7 @@ class Target:
         selection: The run's partitions, or None for an unpartitioned asset.
         properties: Transaction properties of the commit.
         token: Identity of the commit.
+        has_twins: Other runs may be making the same commit at this moment.
     """
 
     tables: Tables
@@ -45,6 +46,7 @@ class Target:
     selection: PartitionSelection | None
     properties: dict[str, str]
     token: str
+    has_twins: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +145,10 @@ def _request(
         merge_keys=settings.merge_keys,
         expected=expected,
         out_of_partition=settings.out_of_partition,
-        properties=target.properties,
+        # Of two that commit at once with the same token, the later one gets the version of the other.
+        properties=target.properties | ({lance_core.IDEMPOTENCY_KEY: target.token} if operation in _KEEPING else {}),
         token=target.token,
+        idempotency_key=target.token if target.has_twins else None,
         storage_options=target.tables.storage_options,
     )
 

@@ -36,6 +36,8 @@ class WriteRequest:
         out_of_partition: What happens to rows that ``expected`` does not select.
         properties: Transaction properties of the commit.
         token: Identity of the commit.
+        idempotency_key: The same if other runs may be making this commit at this moment, so that it has to be looked
+            for when the table is opened for writing; else None.
         storage_options: Settings of the object store.
     """
 
@@ -50,6 +52,7 @@ class WriteRequest:
     properties: Mapping[str, str]
     token: str
     storage_options: Mapping[str, str] = field(repr=False)
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

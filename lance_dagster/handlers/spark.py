@@ -51,7 +51,7 @@ class SparkHandler:
             replace_where=request.replaced,
             # Checked already; and these may be rows that are let through on purpose.
             check_replace_where=False,
-            idempotency_key=request.token,
+            idempotency_key=request.idempotency_key,
             transaction_properties=dict(request.properties),
             storage_options=dict(request.storage_options) or None,
         )

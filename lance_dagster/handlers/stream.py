@@ -91,6 +91,7 @@ def _commit(stream: pa.RecordBatchReader, request: WriteRequest) -> int:
         stream,
         request.uri,
         mode=request.operation,
+        idempotency_key=request.idempotency_key,
         transaction_properties=properties,
         storage_options=dict(request.storage_options) or None,
     )

@@ -1,12 +1,15 @@
 """A step that failed after its commit is not written twice; a wanted second run is."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
 import dagster as dg
 import pyarrow as pa
 import pytest
 
-from lance_dagster import LanceIOManager, io_manager, report
+from lance_dagster import LanceIOManager, LanceResource, io_manager, report
 from lance_dagster.report import report_output
 from lance_dagster.tags import is_run_tag, run_tag
 
@@ -180,3 +183,76 @@ def test_a_tag_that_cannot_be_made_only_warns(run, tables, monkeypatch):
 )
 def test_names_of_run_tags(name, is_ours):
     assert is_run_tag(name) is is_ours
+
+
+def tick(minutes=0):
+    """Tags of the runs that a schedule asks for."""
+    time = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(minutes=minutes)
+    return {"dagster/schedule_name": "each_minute", ".dagster/scheduled_execution_time": time.isoformat()}
+
+
+def test_the_same_tick_of_two_daemons_counts_once(root, tables):
+    """Each daemon has its own instance, so that Dagster cannot know of the other's run."""
+    job = job_of(appending(), root)
+    runs = []
+    before = tick(1)
+    for tags in (before, before, tick()):
+        with dg.DagsterInstance.ephemeral() as instance:
+            runs.append(job.execute_in_process(instance=instance, tags=tags))
+    values = [run.asset_materializations_for_node("asset")[0].metadata for run in runs]
+    assert [one["lance/version"].value for one in values] == [1, 1, 2]
+    assert values[1]["lance/idempotent_replay"].value is True
+    assert tables.dataset("asset").count_rows() == 2
+    assert tables.tags("asset") == {run_tag(run.run_id): version for run, version in zip(runs, (1, 1, 2), strict=True)}
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
+def test_the_same_tick_at_the_same_time_counts_once(root, tables, mode):
+    LanceResource(root=root).write("asset", pa.table({"a": [0]}), mode="create")
+    together = threading.Barrier(4, timeout=60)
+
+    @dg.asset(metadata={"mode": mode, "merge_keys": ["a"]})
+    def asset():
+        return pa.table({"a": [1]})
+
+    class Together(LanceIOManager):
+        def _earlier_commit(self, *args):
+            found = super()._earlier_commit(*args)
+            together.wait()  # nobody has found anything, all are about to write
+            return found
+
+    def run(tags):
+        with dg.DagsterInstance.ephemeral() as instance:
+            resources = {"io_manager": Together(root=root)}
+            done = dg.materialize([asset], instance=instance, resources=resources, tags=tags)
+            return done.asset_materializations_for_node("asset")[0].metadata["lance/version"].value
+
+    with ThreadPoolExecutor(4) as pool:
+        versions = list(pool.map(run, [tick()] * 4))
+    assert set(versions) == {2}
+    assert tables.dataset("asset").version == 2
+    assert tables.dataset("asset").count_rows("a = 1") == 1
+
+
+def test_a_tick_that_is_run_again_on_purpose_counts_again(root, instance, tables):
+    job = job_of(appending(), root)
+    result = job.execute_in_process(instance=instance, tags=tick())
+    assert reexecution_of(job, result, instance).success
+    assert tables.dataset("asset").count_rows() == 2
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_failures_after_the_commit_again_and_again(run, tables, monkeypatch, failures):
+    left = iter(range(failures))
+
+    def dying(*args, **kwargs):
+        if next(left, None) is not None:
+            raise RuntimeError
+        return report_output(*args, **kwargs)
+
+    monkeypatch.setattr(io_manager, "report_output", dying)
+    result = run(appending(dg.RetryPolicy(max_retries=failures)))
+    assert result.success
+    assert next(left, None) is None
+    assert (tables.dataset("asset").version, tables.dataset("asset").count_rows()) == (1, 1)
+    assert tables.tags("asset") == {run_tag(result.run_id): 1}
