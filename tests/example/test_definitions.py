@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2] / "example_project"
 TABLES = {
     "airlines", "airports", "planes", "weather",
     "raw_flights", "flights", "enriched_flights",
-    "daily_summary", "route_features", "similar_routes",
+    "daily_summary", "route_features", "similar_routes", "planes_seen", "route_history",
 }  # fmt: skip
 MONTHLY = {"raw_flights", "flights", "enriched_flights", "daily_summary"}
 
@@ -39,7 +39,8 @@ def test_groups(specs):
     assert groups.keys() == {"reference", "flights", "insights", "maintenance"}
     assert set().union(*groups.values()) - groups["maintenance"] == TABLES | {"flight_corrections", "route_notes"}
     cleanups = {f"{table}/cleanup" for table in TABLES}
-    others = {f"{table}/{kind}" for table in MONTHLY for kind in ("compaction", "materialize_deletions")}
+    growing = MONTHLY | {"planes_seen", "route_history"}
+    others = {f"{table}/{kind}" for table in growing for kind in ("compaction", "materialize_deletions")}
     assert groups["maintenance"] == cleanups | others
 
 

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run(instance, "reference_tables", "airlines, airports, planes, weather")
         load(instance, MONTHS.get_partition_keys()[: options.months], backfill=options.backfill)
         loaded = maintain(instance)
-        run(instance, "insights", "late corrections, route features, similar routes")
+        run(instance, "insights", "late corrections, routes, planes")
         corrected = maintain(instance)
     print(summary([loaded, corrected], time.monotonic() - started))
 

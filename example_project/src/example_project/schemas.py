@@ -150,3 +150,17 @@ SIMILAR_ROUTES = table(
     similar_dest=("string", "Destination of the similar route"),
     similarity=("double", "Cosine of the two delay profiles"),
 )
+
+PLANES_SEEN = table(
+    tailnum=("string", "Registration painted on the tail"),
+    model=("string", "Model; null when unknown"),
+    flights=("int", "Number of flights in the table of enriched flights"),
+    last_day=("date", "Day of the last of them"),
+)
+
+ROUTE_HISTORY = table(
+    run=("string", "Run of Dagster that counted"),
+    at=("timestamp[us, tz=UTC]", "When it did"),
+    routes=("int64", "Number of routes"),
+    flights=("int64", "Number of flights on them"),
+)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
-from example_project import settings
+from example_project import settings as project
 from lance_dagster import lance_asset_metadata
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 KINDS = {"lance", "pyspark"}
 OWNERS = ["team:flight-data"]
-ROOT = str(settings.lake() / "tables")
+ROOT = str(project.lake() / "tables")
 
 MONTHS = dg.MonthlyPartitionsDefinition(start_date="2013-01-01", end_date="2014-01-01")
 # A backfill of many months is one Spark job and one commit.
 ONE_RUN = dg.BackfillPolicy.single_run()
 
 
-def table(name: str, schema: dg.TableSchema, *, partition_expr: str | None = None) -> Mapping[str, Any]:
-    """Metadata of an asset: where its table is, what its columns mean, which column tells the partition."""
-    metadata = lance_asset_metadata(name, root=ROOT, partition_expr=partition_expr)
-    return {**metadata, "dagster/column_schema": schema}
+def table(name: str, schema: dg.TableSchema, **settings: Any) -> dict[str, Any]:
+    """Metadata of an asset: where its table is, what its columns mean, and how it is written (`mode` and the like)."""
+    return lance_asset_metadata(name, root=ROOT, schema=schema, **settings)

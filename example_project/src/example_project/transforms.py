@@ -104,6 +104,16 @@ def similar_routes(features: DataFrame, count: int = 3) -> DataFrame:
     return conform(ranked.orderBy("origin", "dest", "rank"), schemas.SIMILAR_ROUTES)
 
 
+def planes_seen(flights: DataFrame) -> DataFrame:
+    """One row per plane that flew."""
+    planes = flights.groupBy("tailnum").agg(
+        F.first("plane.model", ignorenulls=True).alias("model"),
+        F.count("*").alias("flights"),
+        F.max("flight_date").alias("last_day"),
+    )
+    return conform(planes, schemas.PLANES_SEEN)
+
+
 def conform(frame: DataFrame, schema: dg.TableSchema) -> DataFrame:
     """Select the columns of a schema, with its types, and with its meanings as comments."""
     return frame.select(*[_typed(column) for column in schema.columns])

@@ -54,12 +54,24 @@ def enriched_flights(
     return transforms.enrich_flights(flights, weather, planes, airports, airlines)
 
 
-@dg.asset(group_name="flights", kinds={"lance", "python"}, owners=OWNERS, deps=[enriched_flights])
-def flight_corrections(lance: LanceResource) -> dg.MaterializeResult:
-    """Late corrections: flights that never arrived are deleted from `enriched_flights`.
+ONLY_FLOWN = dg.AssetCheckSpec(
+    "only_flown_flights_remain",
+    asset="flight_corrections",
+    description="Nothing is left of flights that were cancelled or diverted, and nothing else is missing.",
+)
+
+
+@dg.asset(
+    group_name="flights", kinds={"lance", "python"}, owners=OWNERS, deps=[enriched_flights], check_specs=[ONLY_FLOWN]
+)
+def flight_corrections(lance: LanceResource):  # noqa: ANN201 - Dagster takes no annotation beside `check_specs`
+    """Late corrections: flights that never arrived are deleted from `enriched_flights`, and the result is checked.
 
     A Lance delete writes only which rows are gone; the files with the data stay as they are until maintenance.
     """
     table = lance.dataset("enriched_flights")
     deleted = table.delete("status <> 'flown'")["num_deleted_rows"]
-    return dg.MaterializeResult(metadata={"rows_deleted": deleted, "rows_left": table.count_rows()})
+    wrong, left = table.count_rows("status <> 'flown'"), table.count_rows()
+    flown = lance.dataset("flights").count_rows("status = 'flown'")
+    check = dg.AssetCheckResult(passed=wrong == 0 and left == flown, metadata={"left": left, "flown": flown})
+    return dg.MaterializeResult(metadata={"rows_deleted": deleted, "rows_left": left}, check_results=[check])

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from example_project.defs.flights import enriched_flights, flight_corrections, flights, raw_flights
+from example_project.defs.history import planes_seen, route_history
 from example_project.defs.insights import daily_summary, route_features, similar_routes
 
 
@@ -15,7 +16,8 @@ def jobs() -> dg.Definitions:
         "monthly_flights", dg.AssetSelection.assets(raw_flights, flights, enriched_flights, daily_summary)
     )
     insights = dg.define_asset_job(
-        "insights", dg.AssetSelection.assets(flight_corrections, route_features, similar_routes)
+        "insights",
+        dg.AssetSelection.assets(flight_corrections, route_features, similar_routes, planes_seen, route_history),
     )
     return dg.Definitions(
         jobs=[reference, monthly, insights],

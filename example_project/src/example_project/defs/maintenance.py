@@ -5,6 +5,7 @@ from datetime import timedelta
 import dagster as dg
 
 from example_project.defs.flights import enriched_flights, flights, raw_flights
+from example_project.defs.history import planes_seen, route_history
 from example_project.defs.insights import daily_summary, route_features, similar_routes
 from example_project.defs.reference import airlines, airports, planes, weather
 from lance_dagster import CleanupPolicy, DeletionPolicy, build_maintenance_assets, build_maintenance_schedule
@@ -18,7 +19,7 @@ CLEANUP = CleanupPolicy(older_than=NOW, retain_versions=1, keep_runs=1, keep_run
 def maintenance() -> dg.Definitions:
     """Compaction, materialization of deletions and clean-up, every night."""
     growing = build_maintenance_assets(
-        [raw_flights, flights, enriched_flights, daily_summary],
+        [raw_flights, flights, enriched_flights, daily_summary, planes_seen, route_history],
         deletions=DeletionPolicy(threshold=0.01),
         cleanup=CLEANUP,
     )

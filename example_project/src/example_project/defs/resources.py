@@ -26,7 +26,7 @@ def resources() -> dg.Definitions:
     """One process per run: its steps share one Spark session."""
     return dg.Definitions(
         resources={
-            "io_manager": LanceIOManager(root=ROOT, spark=SPARK),
+            "io_manager": LanceIOManager(root=ROOT, spark=SPARK, preview_rows=5),
             "lance": LanceResource(root=ROOT),
             "spark": SPARK,
         },
