@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _ESCAPE = 255
 _PAIRS_PAY_AT = 1 << 17
 """Codes from which on a table of all pairs, which takes about a millisecond, pays."""
-_BLOCK_CODES = 1 << 22
-"""Codes that are looked up at once; they stand for at most 32 MiB of text. Even, so that pairs stay whole."""
+_BLOCK_CODES = 1 << 24
+"""Codes that are looked up at once; they stand for at most 128 MiB of text. Even, so that pairs stay whole."""
 _TEXTS_AT_ONCE = 1 << 16
 """Values that are encoded at once: bounds the memory that it takes."""
 
@@ -93,9 +93,9 @@ def decode(table: bytes, values: VariableValues) -> VariableValues:
 
 def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
     """Positions of the bytes that say that the next one stands for itself."""
+    if len(codes) == 0 or int(codes.max()) < _ESCAPE:
+        return np.empty(0, np.int64)
     marks = np.flatnonzero(codes == _ESCAPE)
-    if len(marks) == 0:
-        return marks
     begins = np.diff(marks, prepend=-2) != 1
     if begins.all():
         escapes = marks
@@ -103,9 +103,9 @@ def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
         first = np.flatnonzero(begins)
         rank = np.arange(len(marks)) - np.repeat(first, np.diff(first, append=len(marks)))
         escapes = marks[rank % 2 == 0]
-    is_escape = np.zeros(len(codes), np.bool_)
-    is_escape[escapes] = True
-    if is_escape[offsets[np.searchsorted(offsets, 1) :] - 1].any():
+    lasts = offsets[np.searchsorted(offsets, 1) :] - 1
+    lasts = lasts[codes.take(lasts) == _ESCAPE]  # an escape, or a literal of the same number
+    if len(lasts) and (escapes.take(escapes.searchsorted(lasts), mode="clip") == lasts).any():
         raise CorruptDataError("FSST value ends within an escape")
     return escapes
 
@@ -144,7 +144,7 @@ def _join(parts: list[Bytes]) -> Bytes:
 
 def _expand(
     codes: npt.NDArray[Any], words: list[bytes], offsets: npt.NDArray[Any], literals: Int64s
-) -> tuple[list[Bytes], Int64s, Int64s]:
+) -> tuple[list[Bytes], npt.NDArray[Any], npt.NDArray[Any]]:
     """Replace codes by words.
 
     Args:
@@ -156,35 +156,65 @@ def _expand(
     Returns:
         The text in pieces, and where in it offsets and literals lie.
     """
-    marks = (offsets, literals)
-    lengths = np.array([len(word) for word in words], np.int64)
+    lengths = np.array([len(word) for word in words], np.uint8)
     by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
     lookup = _all_pairs(words) if by_pairs else pa.array(words, pa.binary())
+    if len(codes) <= _BLOCK_CODES:
+        text, bounds = _look_up(codes, lookup, lengths, by_pairs=by_pairs)
+        found = [_places(codes, bounds, lengths, marks, by_pairs=by_pairs) for marks in (offsets, literals)]
+        return [text], found[0], found[1]
     parts: list[Bytes] = []
-    found = (np.zeros(len(offsets), np.int64), np.zeros(len(literals), np.int64))
+    found = [np.zeros(len(offsets), np.int64), np.zeros(len(literals), np.int64)]
     done = 0
     for low in range(0, len(codes), _BLOCK_CODES):
         block = codes[low : low + _BLOCK_CODES]
-        text, bounds = _look_up(block, lookup, by_pairs=by_pairs)
-        for positions, spots in zip(marks, found, strict=True):
+        text, bounds = _look_up(block, lookup, lengths, by_pairs=by_pairs)
+        for marks, places in zip((offsets, literals), found, strict=True):
             # A mark on the border is the end of one block and the start of the next, which is the same place.
-            start, stop = np.searchsorted(positions, (low, low + len(block) + 1))
-            inside = positions[start:stop] - low
-            spots[start:stop] = done + bounds[inside >> by_pairs]
-            if by_pairs:
-                spots[start:stop] += (inside & 1) * lengths[block[np.maximum(inside - 1, 0)]]
-        spare = int(lengths[0]) if by_pairs and len(block) % 2 else 0  # the last pair was filled up with code 0
-        parts.append(text[: len(text) - spare])
-        done += len(text) - spare
-    return (parts, *found)
+            start, stop = np.searchsorted(marks, (low, low + len(block) + 1))
+            places[start:stop] = _places(block, bounds, lengths, marks[start:stop] - low, by_pairs=by_pairs)
+            places[start:stop] += done
+        parts.append(text)
+        done += len(text)
+    return parts, found[0], found[1]
 
 
-def _look_up(codes: npt.NDArray[Any], lookup: pa.Array, *, by_pairs: bool) -> tuple[Bytes, npt.NDArray[Any]]:
+def _places(
+    codes: npt.NDArray[Any],
+    bounds: npt.NDArray[Any],
+    lengths: Bytes,
+    marks: npt.NDArray[Any],
+    *,
+    by_pairs: bool,
+) -> npt.NDArray[Any]:
+    """Where marked codes lie in the text.
+
+    Args:
+        codes: Shape (n,).
+        bounds: Where the word of each code or pair starts in the text, and the end.
+        lengths: Bytes of each word.
+        marks: Ascending positions in ``codes``, 0 to n each.
+        by_pairs: Whether ``bounds`` are of pairs.
+    """
+    if not by_pairs:
+        return bounds.take(marks)
+    places = bounds.take(marks >> 1)
+    before = lengths.take(codes.take(marks & -2, mode="clip"))  # the first half of a pair whose second is marked
+    before *= (marks & 1).astype(np.uint8)
+    places += before
+    return places
+
+
+def _look_up(
+    codes: npt.NDArray[Any], lookup: pa.Array, lengths: Bytes, *, by_pairs: bool
+) -> tuple[Bytes, npt.NDArray[Any]]:
     """Words of codes end to end, and where the word of each code or pair starts (and the last one ends)."""
-    if by_pairs:
-        codes = (np.append(codes, np.uint8(0)) if len(codes) % 2 else codes).view("<u2")
+    is_odd = by_pairs and len(codes) % 2
+    if by_pairs:  # code 0 fills up the last pair
+        codes = (np.append(codes, np.uint8(0)) if is_odd else codes).view("<u2")
     taken = lookup.take(pa.array(codes))
-    return view_buffer(taken.buffers()[2]), np.frombuffer(taken.buffers()[1], np.int32, len(taken) + 1)
+    text, bounds = view_buffer(taken.buffers()[2]), np.frombuffer(taken.buffers()[1], np.int32, len(taken) + 1)
+    return text[: len(text) - int(lengths[0])] if is_odd else text, bounds
 
 
 def _all_pairs(words: list[bytes]) -> pa.Array:
