@@ -1,3 +1,4 @@
+import itertools
 import pickle
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from lance_core.errors import (
 from lance_core.format.manifest import decode_manifest_file, encode_manifest_file
 from lance_core.format.operations import Overwrite, Restore, Rewrite, RewriteGroup, UpdateConfig, UpdateMap
 from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit
 from lance_core.table.runtime import Runtime
@@ -269,6 +271,25 @@ def test_lost_races_are_tried_again(store):
     assert snapshot.version == 5
     assert read_rows(snapshot) == [*range(11), 100, 101, 102]
     assert len(pauses) == 3
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_back_off_is_as_long_as_attempts(tmp_path, is_local):
+    """On a file system an attempt is as long as it works: a busy machine is no reason to wait even longer."""
+    store = LocalStore(str(tmp_path)) if is_local else MemoryStore()
+    commit(store, create(store, range(10)))
+    clock, worked, pauses = itertools.count(0, 1), itertools.count(0, 0.001), []
+    busy = Runtime(
+        now=lambda: NOW,
+        monotonic_s=lambda: float(next(clock)),
+        thread_cpu_s=lambda: next(worked),
+        sleep_s=pauses.append,
+        random_u63=lambda: (1 << 63) - 1,  # as long as may be
+    )
+    faulty = FaultyStore(inner=store, on_call=Rival(store, 6))
+    commit(faulty, append(store, [10], read_version=1, uuid="ours"), runtime=busy)
+    unit = 0.0011 if is_local else 1.1
+    assert pauses == pytest.approx([min(((2 << turn) - 1) * unit, 5.0) for turn in range(6)], rel=1e-2)
 
 
 def test_giving_up_leaves_nothing(store):
