@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.structural.single_values import SingleReader
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
     from lance_core.file.field_reader import FieldReader
@@ -50,6 +51,7 @@ class ContentV21:
         self._container = container
         self._known: dict[int, tuple[dict[int, PageLayout], dict[int, MiniBlockIndex]]] = {}
         self._kinds: dict[object, object] = {}
+        self._readers: dict[int, SingleReader | None] = {}
         self._first_rows: dict[tuple[int, ...], Int64s] = {}
 
     def descriptor(self) -> tuple[Schema, int]:
@@ -112,6 +114,7 @@ class ContentV21:
             layouts=layouts,
             indexes=indexes,
             kinds=self._kinds,
+            readers=self._readers,
         )
 
     def _bounds(self, sizes: tuple[int, ...]) -> Int64s:

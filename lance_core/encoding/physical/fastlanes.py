@@ -209,6 +209,26 @@ def unpack_points(
     return (low | high) & _LOW_BITS[bits][widths]
 
 
+def unpack_one(memory: memoryview, start: int, width: int, index: int, bits: int) -> int:
+    """One value of one block.
+
+    Args:
+        memory: Holds the block.
+        start: Where it begins.
+        width: Bits per packed value.
+        index: Number of the value in the block.
+        bits: Bits of a word.
+    """
+    word_bytes, row_bytes = bits // 8, BLOCK // 8
+    word, shift = divmod(int(_ROWS_OF_VALUES[bits][index]) * width, bits)
+    at = start + word * row_bytes + (index & (BLOCK // bits - 1)) * word_bytes
+    value = int.from_bytes(memory[at : at + word_bytes], "little") >> shift
+    if shift + width > bits:
+        at += row_bytes
+        value |= int.from_bytes(memory[at : at + word_bytes], "little") << bits - shift
+    return value & (1 << width) - 1
+
+
 def _masks(widths: Int64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Shape (n, 1): as many low bits set as each width says."""
     bits = dtype.itemsize * 8
