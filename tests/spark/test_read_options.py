@@ -186,6 +186,18 @@ def test_only_what_is_needed_is_read(tmp_path, num_bytes):
     assert num_bytes() < size * 0.15
 
 
+def test_of_wide_columns_only_rows_that_match_are_read(tmp_path, num_bytes):
+    """Without any index: the column of the condition, and few rows of the others."""
+    uri = str(tmp_path / "t")
+    count, random = 20_000, np.random.default_rng(7)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(random.random(count * 128, np.float32)), 128)
+    lance_core.write_dataset(pa.table({"x": random.random(count), "v": vectors}), uri, max_rows_per_file=count // 2)
+    size = sum(path.stat().st_size for path in Path(uri, "data").iterdir())
+    num_bytes()
+    assert 0 < len(Read(uri, columns='["v"]', filter="x < 0.0005").rows()) < 30
+    assert num_bytes() < count * 8 * 1.1 + size * 0.01
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
