@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cpu import cpu_seconds
 from data import DATA_SETS, load
-from spark_write import cpu_seconds, start_spark
+from spark_write import start_spark
 
 import lance_core
 from lance_core.spark import read_lance
