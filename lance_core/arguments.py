@@ -43,7 +43,6 @@ _HINTS = frozenset(
 # Arguments of pylance that change the result and that lance_core does not have.
 _MISSING = frozenset(
     {
-        "auto_cleanup_options",
         "batch_size_bytes",
         "binary_copy_read_batch_bytes",
         "blob_pack_file_size_threshold",
@@ -61,10 +60,13 @@ _MISSING = frozenset(
         "nearest",
         "order_by",
         "prefilter",
-        "progress",
         "read_params",
         "session",
         "strict_batch_size",
+        "index_segments",
+        "row_addr_allowlist",
+        "row_addr_blocklist",
+        "scan_stats_callback",
         "table_id",
         "use_legacy_format",
     }
@@ -123,6 +125,25 @@ def point_in_time(time: datetime | str) -> datetime:
         return parsed.astimezone(UTC)
     except (AttributeError, ValueError, OverflowError, OSError) as error:
         raise InvalidInputError(f"{time!r} is no point in time, such as a datetime or '2026-01-31 12:00:00'") from error
+
+
+def auto_cleanup_config(options: Mapping[str, int] | None) -> dict[str, str]:
+    """Settings of a new table by which pylance cleans up after some of its commits.
+
+    Args:
+        options: ``interval`` (commits, 20 if missing) and ``older_than_seconds`` (14 days if missing); None for no
+            settings.
+
+    Raises:
+        InvalidInputError: Other names, or not positive numbers.
+    """
+    if options is None:
+        return {}
+    unknown = set(options) - {"interval", "older_than_seconds"}
+    interval, seconds = options.get("interval", 20), options.get("older_than_seconds", 14 * 86400)
+    if unknown or interval < 1 or seconds < 0:
+        raise InvalidInputError(f"auto_cleanup_options are interval and older_than_seconds, not {dict(options)!r}")
+    return {"lance.auto_cleanup.interval": str(interval), "lance.auto_cleanup.older_than": f"{seconds}s"}
 
 
 def seconds_of(timeout: timedelta | None) -> float:

@@ -11,7 +11,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.extensions import batches_with_types
 from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment, RowLineageColumn
 from lance_core.format.paths import deletion_file_path
-from lance_core.methods import fragment_columns
+from lance_core.methods import fragment_columns, fragment_rows
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.scan import count_matching, scan_fragment
@@ -302,6 +302,12 @@ class LanceFragment:
     merge_columns = fragment_columns.merge_columns
     merge = fragment_columns.merge
     update_columns = fragment_columns.update_columns
+    create = staticmethod(fragment_rows.create)
+    create_from_file = staticmethod(fragment_rows.create_from_file)
+    delete = fragment_rows.delete
+    delete_rows = fragment_rows.delete_rows
+    open_session = fragment_rows.open_session
+    validate = fragment_rows.validate
 
 
 def _fragment_of(dataset: LanceDataset, fragment_id: int) -> LanceFragment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import (
@@ -26,6 +27,7 @@ from lance_core.table.merge_plan import (
 )
 from lance_core.table.naming import naming
 from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, commit_options, commit_work, new_transaction
+from lance_core.table.targets import DEFAULT_TARGETS, Targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,6 +57,7 @@ class MergeInsertBuilder:
         self._conflict_retries = DEFAULT_CONFLICT_RETRIES
         self._retry_timeout = DEFAULT_RETRY_TIMEOUT
         self._version: str | None = None
+        self._targets = DEFAULT_TARGETS
         self._properties: Mapping[str, str] | None = None
         self._message: str | None = None
         with naming(dataset.snapshot.store):
@@ -138,12 +141,22 @@ class MergeInsertBuilder:
         return self
 
     def target_bases(self, bases: Sequence[str]) -> MergeInsertBuilder:
-        """Not supported: new files lie in the dataset's own place."""
-        raise UnsupportedError(f"target_bases of merge_insert ({', '.join(bases)})")
+        """Write new rows to base paths, one file after the other.
+
+        Args:
+            bases: Names or addresses of base paths of the dataset.
+        """
+        if isinstance(bases, str) or not bases:
+            raise InvalidInputError(f"target_bases is a list of names or addresses, not {bases!r}")
+        return self._with_targets(Targets(names=tuple(bases)))
 
     def target_all_bases(self, include_primary: bool = True) -> MergeInsertBuilder:
-        """Not supported: new files lie in the dataset's own place."""
-        raise UnsupportedError(f"target_all_bases of merge_insert (include_primary={include_primary})")
+        """Write new rows to all base paths, one file after the other.
+
+        Args:
+            include_primary: The dataset itself is one of them.
+        """
+        return self._with_targets(Targets(all_bases=True, include_primary=include_primary))
 
     def mark_sstables_as_compacted(self, sstables: Sequence[Any]) -> MergeInsertBuilder:
         """Not supported: lance_core keeps no write-ahead log."""
@@ -202,7 +215,24 @@ class MergeInsertBuilder:
         transaction = new_transaction(snapshot.version, operation, properties=self._properties, message=self._message)
         return from_inner(transaction), asdict(work.stats)
 
-    def explain_plan(self, schema: pa.Schema | None = None, *, verbose: bool = False) -> str:
+    def analyze_plan(self, data_obj: Any, *, schema: pa.Schema | None = None) -> str:
+        """Do all but the commit, and tell for people what was done and how long it took; new files are removed.
+
+        Args:
+            data_obj: As in `execute`.
+            schema: As in `execute`.
+        """
+        work = self._work(data_obj, schema)
+        began = perf_counter()
+        try:
+            work.prepare(self._dataset.snapshot)
+        finally:
+            work.forget()
+        numbers = ", ".join(f"{name}={value}" for name, value in asdict(work.stats).items())
+        took = f"{(perf_counter() - began) * 1000:.1f} ms"
+        return f"{self.explain_plan(work.stream.schema)}\nAnalyzed: {numbers}, elapsed={took}"
+
+    def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:
         """What `execute` would do, for people.
 
         Args:
@@ -216,6 +246,12 @@ class MergeInsertBuilder:
         return _explained(plan, len(self._dataset.snapshot.manifest.fragments))
 
     # ---------------------------------------------------------------------------------------------------------- parts
+
+    def _with_targets(self, targets: Targets) -> MergeInsertBuilder:
+        with naming(self._dataset.snapshot.store):
+            targets.of(self._dataset.snapshot)  # which tells at once what is not there
+        self._targets = targets
+        return self
 
     def _with(self, **changes: Any) -> MergeInsertBuilder:
         self._options = replace(self._options, **changes)
@@ -237,6 +273,7 @@ class MergeInsertBuilder:
             stream=stream,
             limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
             data_storage_version=version,
+            targets=self._targets,
         )
 
 

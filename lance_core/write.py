@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lance_core.arguments import (
     DEFAULT_MAX_BYTES_PER_FILE,
     DEFAULT_MAX_ROWS_PER_FILE,
+    auto_cleanup_config,
     check_mode,
     check_unsupported,
     file_limits,
@@ -16,7 +17,9 @@ from lance_core.base_paths import DatasetBasePath, from_public
 from lance_core.dataset import LanceDataset, place_of
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_core.format.operations import Append, Overwrite
-from lance_core.fragment import FragmentMetadata, to_metadata
+from lance_core.fragment import to_metadata
+from lance_core.operations import LanceOperation, Transaction
+from lance_core.progress import FragmentWriteProgress, staging_progress
 from lance_core.table.apply_settings import add_bases
 from lance_core.table.blob_places import ExternalBlobs
 from lance_core.table.change import removing_staged
@@ -60,6 +63,8 @@ def write_dataset(
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
     idempotency_key: str | None = None,
     allow_external_blob_outside_bases: bool = False,
+    progress: FragmentWriteProgress | None = None,
+    auto_cleanup_options: Mapping[str, int] | None = None,
     **unsupported: Any,
 ) -> LanceDataset:
     """Write data as a new version of a dataset.
@@ -90,6 +95,9 @@ def write_dataset(
             and that version is returned. Not in pylance.
         allow_external_blob_outside_bases: Take external blobs that lie below no base path of the table; they are
             named by their absolute address.
+        progress: Is told of each fragment that begins, and that is finished.
+        auto_cleanup_options: For a new dataset: ``interval`` (commits) and ``older_than_seconds``, by which pylance
+            cleans up as it commits. lance_core never does so by itself.
         **unsupported: Arguments of pylance that lance_core does not have; they must be None.
 
     Returns:
@@ -103,6 +111,7 @@ def write_dataset(
     check_unsupported("write_dataset", unsupported)
     check_mode(mode)
     limits = file_limits(max_rows_per_file, max_bytes_per_file)
+    config = auto_cleanup_config(auto_cleanup_options)
     address, storage_options = place_of(uri, storage_options)
     store, existing = _open_for_writing(address, storage_options, branch, base_store_params)
     if existing is not None and idempotency_key is not None:
@@ -132,9 +141,15 @@ def write_dataset(
             bases={base.id: base.path for base in (*(existing.manifest.base_paths if existing else ()), *new_bases)},
             may_be_anywhere=allow_external_blob_outside_bases,
         ),
+        progress=staging_progress(progress),
     )
     fragments = target.fragments(staged)
-    overwrite = Overwrite(fragments=fragments, schema=table, initial_bases=new_bases)
+    overwrite = Overwrite(
+        fragments=fragments,
+        schema=table,
+        initial_bases=new_bases,
+        config_upsert_values=config if existing is None else {},
+    )
     transaction = new_transaction(
         0 if existing is None else existing.version,
         Append(fragments=fragments) if appends else overwrite,
@@ -191,37 +206,44 @@ def write_fragments(
     dataset_uri: str | os.PathLike[str] | LanceDataset,
     schema: pa.Schema | None = None,
     *,
+    return_transaction: bool = False,
     mode: str = "append",
     max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
     max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
+    progress: FragmentWriteProgress | None = None,
     data_storage_version: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     target_bases: Sequence[str] | None = None,
     target_all_bases: bool | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
-) -> list[FragmentMetadata]:
+    **unsupported: Any,
+) -> Any:
     """Write data files that no version knows yet; `LanceDataset.commit` makes them visible.
 
     Args:
         data: As for `lance_core.write_dataset`.
         dataset_uri: Address of the dataset, which need not exist.
         schema: Arrow schema of the data.
+        return_transaction: Return a transaction that `LanceDataset.commit` takes.
         mode: ``append``: the data must fit the newest version, if there is one; ``create`` or ``overwrite``: it
             brings a schema of its own.
         max_rows_per_file: Rows in a full file.
         max_bytes_per_file: Bytes in a full file, roughly.
+        progress: As in `write_dataset`.
         data_storage_version: File version.
         storage_options: Settings of the storage service.
         target_bases: As in `write_dataset`; the dataset must have these places.
         target_all_bases: As in `write_dataset`.
         base_store_params: As in `write_dataset`.
+        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
 
     Returns:
-        One fragment with id 0 for each file.
+        One `FragmentMetadata` with id 0 for each file, or a `Transaction`.
 
     Raises:
         InvalidInputError: Data or arguments that do not fit; nothing is left behind.
     """
+    check_unsupported("write_fragments", unsupported)
     check_mode(mode)
     address, options = place_of(dataset_uri, storage_options)
     store, found = _open_for_writing(address, options, None, base_store_params)
@@ -229,12 +251,17 @@ def write_fragments(
     existing = found if mode == "append" else None
     with naming(store):
         version = file_version(data_storage_version, existing)
-    fragments, _ = stage_data(
+    staged, table = stage_data(
         target,
         data,
         schema,
         table=None if existing is None else existing.manifest.schema,
         data_storage_version=version,
         limits=file_limits(max_rows_per_file, max_bytes_per_file),
+        progress=staging_progress(progress),
     )
-    return [to_metadata(fragment) for fragment in target.fragments(fragments)]
+    fragments = [to_metadata(fragment) for fragment in target.fragments(staged)]
+    if not return_transaction:
+        return fragments
+    operation = LanceOperation.Append(fragments) if existing else LanceOperation.Overwrite(table, fragments)
+    return Transaction(found.version if found else 0, operation)

@@ -141,7 +141,7 @@ def update_columns(
         transform = from_update(lookup, left_on, fields.to_arrow(), found.append)
         file = _write(fragment, transform, fields)
     modified = sorted({one.id for one in fields.walk()} & set(file.fields))
-    changed = _public(_replaced(fragment.inner, file))
+    changed = public(_replaced(fragment.inner, file))
     if not with_offsets:
         return changed, modified
     offsets = np.concatenate(found) if found else np.empty(0, np.int64)
@@ -157,7 +157,7 @@ def _with_new_columns(
     if rows is not None:
         rows.check_empty()
     schema = Schema((*manifest.schema.fields, *fields.fields), manifest.schema.metadata)
-    return _public(with_file(fragment.inner, file, frozenset(one.id for one in schema.walk()))), schema
+    return public(with_file(fragment.inner, file, frozenset(one.id for one in schema.walk()))), schema
 
 
 def _write(fragment: LanceFragment, transform: Transform, fields: Schema) -> DataFile:
@@ -183,7 +183,8 @@ def _replaced(fragment: Fragment, file: DataFile) -> Fragment:
     return replace(fragment, files=(*kept, file))
 
 
-def _public(fragment: Fragment) -> FragmentMetadata:
+def public(fragment: Fragment) -> FragmentMetadata:
+    """The public form of a fragment."""
     from lance_core.fragment import to_metadata  # noqa: PLC0415 the class there lists these functions
 
     return to_metadata(fragment)

@@ -15,6 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.file.reader import DataFileReader
+from lance_core.format.file_version import resolve_version
+from lance_core.format.fragment import DataFile
+from lance_core.format.paths import DATA_FOLDER
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
@@ -26,8 +30,8 @@ from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lance_core.format.fragment import DataFile, Fragment
-    from lance_core.format.schema import Schema
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.schema import Field, Schema
     from lance_core.table.new_ids import NewIds
     from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
@@ -207,3 +211,48 @@ def with_file(fragment: Fragment, file: DataFile, live: frozenset[int]) -> Fragm
     """
     kept = (one for one in fragment.files if any(number in live or number < -2 for number in one.fields))
     return replace(fragment, files=(*kept, file))
+
+
+def data_file_of(snapshot: Snapshot, name: str) -> tuple[DataFile, int]:
+    """A data file as a version would list it: its columns are found in the schema by their names.
+
+    Args:
+        snapshot: The version.
+        name: Name of the file below ``data/``.
+
+    Returns:
+        The entry, and the rows in the file.
+
+    Raises:
+        NotFoundError: There is no such file.
+        InvalidInputError: It has a column that the table does not have, or has with another type.
+    """
+    path = f"{DATA_FOLDER}/{name}"
+    source = snapshot.store.reader(path)
+    reader = DataFileReader(source, path=f"{snapshot.store.uri}/{path}")
+    ids = dict(_paired(reader.schema.fields, snapshot.manifest.schema.fields, path))
+    columns = sorted((column, ids[own]) for own, column in reader.column_numbers.items())
+    version = resolve_version(reader.version)
+    file = DataFile(
+        path=name,
+        fields=tuple(number for _, number in columns),
+        column_indices=tuple(column for column, _ in columns),
+        file_major_version=version.major,
+        file_minor_version=version.minor,
+        file_size_bytes=source.size,
+    )
+    return file, reader.num_rows
+
+
+def _paired(own: Sequence[Field], known: Sequence[Field], path: str) -> Iterator[tuple[int, int]]:
+    """For each field of a file, its id there and in the table."""
+    by_name = {one.name: one for one in known}
+    for one in own:
+        other = by_name.get(one.name)
+        if other is None or other.logical_type != one.logical_type:
+            kind = "no such column" if other is None else other.logical_type
+            raise InvalidInputError(
+                f"column {one.name!r} of the file is {one.logical_type}; the table has {kind}", path=path
+            )
+        yield one.id, other.id
+        yield from _paired(one.children, other.children, path)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.errors import UnsupportedError
 from lance_core.format.bitmap import encode_bitmap
 from lance_core.format.operations import Update, UpdateMode
 from lance_core.table.fragment_reader import FragmentReader
@@ -24,6 +25,7 @@ from lance_core.table.moved_rows import Departure, MovedRows
 from lance_core.table.naming import naming
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.stage import remove_staged, stage_fragments
+from lance_core.table.targets import DEFAULT_TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from lance_core.table.merge_plan import MergeOptions
     from lance_core.table.snapshot import Snapshot
     from lance_core.table.stage import FileLimits
+    from lance_core.table.targets import Targets
 
     Places = npt.NDArray[np.int64]
 
@@ -61,6 +64,7 @@ class MergeWork:
         stream: The source; read once.
         limits: When a new file is full.
         data_storage_version: File version of new files.
+        targets: Where new rows go.
         stats: What the last preparation found.
     """
 
@@ -68,6 +72,7 @@ class MergeWork:
     stream: RecordStream
     limits: FileLimits
     data_storage_version: str
+    targets: Targets = DEFAULT_TARGETS
     stats: MergeStats = field(default_factory=MergeStats)
     _batches: list[pa.RecordBatch] | None = None
     _matcher: Matcher | None = None
@@ -118,16 +123,20 @@ class MergeWork:
 
     def _stage(self, snapshot: Snapshot, rewriter: Rewriter, touched: list[Found], inserted: Places) -> _Staged:
         if rewriter.plan.rewrites_columns:
+            if self.targets != DEFAULT_TARGETS:
+                raise UnsupportedError("new columns beside old ones (rewrite_columns) in other places (target_bases)")
             return _stage_columns(snapshot, rewriter, touched)
         moved = MovedRows(with_row_ids=snapshot.manifest.uses_stable_row_ids)
+        target = self.targets.of(snapshot)
         fragments = stage_fragments(
-            snapshot.store,
+            target,
             rewriter.plan.table,
             _new_rows(rewriter, touched, inserted, moved),
             limits=self.limits,
             data_storage_version=self.data_storage_version,
             new_uuid=lambda: uuid.uuid4().bytes,
         )
+        fragments = target.fragments(fragments)
         try:
             departure = moved.depart(snapshot.store, snapshot.version)
         except BaseException:

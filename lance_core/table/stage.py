@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lance_core.file.writer import DataFileWriter, check_schema
 from lance_core.format.blobs import blob_folder, blobs_for_version
@@ -46,6 +46,18 @@ class FileLimits:
     page_bytes: int | None = None
 
 
+class StagingProgress(Protocol):
+    """Who is told of each data file: when it begins, and when it is finished. Ids of fragments count from 0."""
+
+    def begin(self, fragment: Fragment, /) -> None:
+        """A file begins."""
+        ...
+
+    def complete(self, fragment: Fragment, /) -> None:
+        """A file is finished."""
+        ...
+
+
 def stage_data(
     store: Store,
     data: Any,
@@ -55,6 +67,7 @@ def stage_data(
     limits: FileLimits,
     data_storage_version: str,
     external_blobs: ExternalBlobs | None = None,
+    progress: StagingProgress | None = None,
 ) -> tuple[tuple[Fragment, ...], Schema]:
     """Write data in any form for a table.
 
@@ -66,6 +79,7 @@ def stage_data(
         limits: When a file is full.
         data_storage_version: File version.
         external_blobs: Which external blobs are taken; all if None.
+        progress: Who is told of files.
 
     Returns:
         The staged fragments, and the schema of the table.
@@ -86,6 +100,7 @@ def stage_data(
             data_storage_version=data_storage_version,
             new_uuid=lambda: uuid.uuid4().bytes,
             external_blobs=external_blobs,
+            progress=progress,
         )
     return fragments, table
 
@@ -107,6 +122,7 @@ def stage_fragments(
     data_storage_version: str,
     new_uuid: Callable[[], bytes],
     external_blobs: ExternalBlobs | None = None,
+    progress: StagingProgress | None = None,
 ) -> tuple[Fragment, ...]:
     """Write batches into as many data files as the limits ask for.
 
@@ -118,6 +134,7 @@ def stage_fragments(
         data_storage_version: File version, such as "2.2".
         new_uuid: 16 new random bytes at each call.
         external_blobs: Which external blobs are taken; all if None.
+        progress: Who is told of files.
 
     Returns:
         One fragment with id 0 for each file; none if there are no rows.
@@ -134,6 +151,7 @@ def stage_fragments(
         new_uuid=new_uuid,
         external_blobs=external_blobs or ExternalBlobs(),
         page_bytes=limits.page_bytes,
+        progress=progress,
     )
     try:
         for batch in batches:
@@ -183,6 +201,7 @@ class FileStaging:
         new_uuid: 16 new random bytes at each call.
         external_blobs: Which external blobs are taken.
         page_bytes: As in `FileLimits`.
+        progress: Who is told of files.
         fragments: One for each finished file.
         num_rows: Rows in the file being written.
     """
@@ -193,6 +212,7 @@ class FileStaging:
     new_uuid: Callable[[], bytes]
     external_blobs: ExternalBlobs = field(default_factory=ExternalBlobs)
     page_bytes: int | None = None
+    progress: StagingProgress | None = None
     fragments: list[Fragment] = field(default_factory=list["Fragment"])
     num_rows: int = 0
     _name: str = ""
@@ -205,6 +225,8 @@ class FileStaging:
             self._name = data_file_name(self.new_uuid())
             path = f"data/{self._name}"
             places = StagedBlobs(self.store, path, self.external_blobs)
+            if self.progress is not None:
+                self.progress.begin(Fragment(id=len(self.fragments), files=(), physical_rows=0))
             sink = self.store.writer(path)
             writer = self._writer = DataFileWriter(
                 sink, self.fields, version=self.version, blob_places=places, page_bytes=self.page_bytes
@@ -237,6 +259,8 @@ class FileStaging:
         )
         self.fragments.append(Fragment(id=0, files=(file,), physical_rows=written.num_rows))
         self._writer, self.num_rows = None, 0
+        if self.progress is not None:
+            self.progress.complete(replace(self.fragments[-1], id=len(self.fragments) - 1))
 
     def abort(self) -> None:
         """Remove all files."""

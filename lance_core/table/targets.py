@@ -94,6 +94,7 @@ def target_store(
     names: Sequence[str] | None,
     *,
     all_bases: bool,
+    include_primary: bool = True,
 ) -> TargetStore:
     """Where new data files go.
 
@@ -103,20 +104,48 @@ def target_store(
         new_bases: Base paths that a new dataset begins with.
         names: Names or addresses of base paths; None for the dataset itself.
         all_bases: The dataset itself and all base paths.
+        include_primary: The dataset itself is one of all.
 
     Raises:
-        InvalidInputError: There is no such base path, or both were asked for.
+        InvalidInputError: There is no such base path, or none at all, or both were asked for.
     """
     bases = (*(() if existing is None else existing.manifest.base_paths), *new_bases)
     if all_bases and names:
         raise InvalidInputError("target_bases names some places, target_all_bases takes all; choose one of them")
-    targets: list[int | None] = [None, *(base.id for base in bases)] if all_bases else [None]
+    targets: list[int | None] = [None]
+    if all_bases:
+        targets = [*targets[: int(include_primary)], *(base.id for base in bases)]
+    if not targets:
+        raise InvalidInputError("all base paths but the dataset itself were asked for, and there are none")
     if names:
         targets = [_find(bases, name) for name in names]
     if bases:
         settings = store.settings if isinstance(store, BasedStore) else PlaceSettings()
         store = BasedStore(without_bases(store), settings, bases)
     return TargetStore(store, targets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """Where new data files of a dataset go; arguments of `target_store`."""
+
+    names: tuple[str, ...] | None = None
+    all_bases: bool = False
+    include_primary: bool = True
+
+    def of(self, snapshot: Snapshot) -> TargetStore:
+        """These places of a version."""
+        return target_store(
+            snapshot.store,
+            snapshot,
+            (),
+            self.names,
+            all_bases=self.all_bases,
+            include_primary=self.include_primary,
+        )
+
+
+DEFAULT_TARGETS = Targets()
 
 
 def _find(bases: Sequence[BasePath], name: str) -> int:

@@ -81,8 +81,8 @@ def test_the_source_may_have_any_form(dataset, data):
         (lambda d: upsert(d).write_mode("fast"), source([1]), InvalidInputError, "write mode"),
         (lambda d: upsert(d).write_mode("rewrite_columns"), source([1], ["id", "b"]), InvalidInputError, "inserting"),
         (lambda d: upsert(d).conflict_retries(-1), source([1]), InvalidInputError, "conflict_retries"),
-        (lambda d: upsert(d).target_bases(["x"]), source([1]), UnsupportedError, "target_bases"),
-        (lambda d: upsert(d).target_all_bases(), source([1]), UnsupportedError, "target_all_bases"),
+        (lambda d: upsert(d).target_bases(["x"]), source([1]), InvalidInputError, "no base path"),
+        (lambda d: upsert(d).target_all_bases(include_primary=False), source([1]), InvalidInputError, "there are none"),
         (lambda d: upsert(d).mark_sstables_as_compacted([]), source([1]), UnsupportedError, "mark_sstables"),
     ],
 )
