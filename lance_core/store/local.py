@@ -5,6 +5,9 @@
 Whole objects are written to a temporary file beside their place. ``os.replace`` then puts them there, or ``os.link``
 where only one of several writers may win: it creates the name with its content in one step, and fails if it exists.
 Opening with O_EXCL would also have one winner, but show others a file that is not finished.
+
+A durable store waits with every step until the disk has what came before it: content before the name, names before the
+call returns. As a commit writes its manifest last, a version that somebody was told of survives a power failure.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.errors import NotFoundError
+from lance_core.errors import CommitOutcomeUnknownError, NotFoundError
 from lance_core.store.base import ObjectInfo
 from lance_core.store.paths import check_path
 
@@ -40,13 +43,15 @@ class LocalStore:
 
     Args:
         root: Absolute path of the directory; it is created by the first write.
+        durable: Return from writes and deletions only when they would survive a power failure.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, durable: bool = False) -> None:
         self._root = root
+        self._disk = _Disk() if durable else None
 
     def __repr__(self) -> str:
-        return f"LocalStore({self._root!r})"
+        return f"LocalStore({self._root!r}{'' if self._disk is None else ', durable=True'})"
 
     @property
     def uri(self) -> str:
@@ -68,30 +73,43 @@ class LocalStore:
 
     def writer(self, path: str, /) -> LocalWriter:
         """Begin a file; directories above it are created."""
-        return LocalWriter(self._path(path))
+        return LocalWriter(self._path(path), self._disk)
 
     def put(self, path: str, data: bytes, /) -> None:
         """Write a whole file, replacing what is there."""
         file = self._path(path)
-        temporary = _write_temporary(file, data)
+        temporary = _write_temporary(file, data, self._disk)
         try:
             os.replace(temporary, file)
         except OSError:
             _remove(temporary)
             raise
+        if self._disk is not None:
+            self._disk.keep_names(file)
 
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
-        """Create a file with its content in one step; False if it exists."""
+        """Create a file with its content in one step; False if it exists.
+
+        Raises:
+            CommitOutcomeUnknownError: It is there, but the disk does not say that it would stay.
+        """
         file = self._path(path)
         if os.path.exists(file):  # so that who comes late does not hold up the others in the directory
             return False
-        temporary = _write_temporary(file, data)
+        temporary = _write_temporary(file, data, self._disk)
         try:
             os.link(temporary, file)
         except FileExistsError:
             return False
         finally:
             _remove(temporary)
+        if self._disk is not None:
+            try:
+                self._disk.keep_names(file)
+            except OSError as error:
+                raise CommitOutcomeUnknownError(
+                    "the file was created, but the disk failed to make sure of it", path=file
+                ) from error
         return True
 
     def names(self, folder: str, /) -> list[str]:
@@ -122,21 +140,33 @@ class LocalStore:
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All files below a directory; symbolic links to directories are not followed."""
-        for folder, _, names in os.walk(self._path(prefix)):
-            for name in names:
-                file = os.path.join(folder, name)
-                with suppress(FileNotFoundError):  # deleted since it was listed
-                    status = os.lstat(file)
-                    yield ObjectInfo(
-                        path=os.path.relpath(file, self._root).replace(os.sep, "/"),
-                        size=status.st_size,
-                        modified=datetime.fromtimestamp(status.st_mtime, UTC),
-                    )
+        folders = [prefix]
+        while folders:
+            folder = folders.pop()
+            try:
+                entries = os.scandir(self._path(folder))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            with entries:
+                for entry in entries:
+                    path = f"{folder}/{entry.name}"
+                    if entry.is_dir():
+                        folders += [] if entry.is_symlink() else [path]
+                        continue
+                    with suppress(FileNotFoundError):  # deleted since it was listed
+                        status = entry.stat(follow_symlinks=False)
+                        modified = datetime.fromtimestamp(status.st_mtime, UTC)
+                        yield ObjectInfo(path=path, size=status.st_size, modified=modified)
 
     def delete(self, paths: Sequence[str], /) -> None:
         """Delete files; those that are gone already are no error."""
-        for path in paths:
-            _remove(self._path(path))
+        files = [self._path(path) for path in paths]
+        for file in files:
+            _remove(file)
+        if self._disk is not None:
+            for folder in sorted({os.path.dirname(file) for file in files}):
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    _sync_folder(folder)
 
     def _path(self, path: str) -> str:
         check_path(path)
@@ -231,10 +261,12 @@ class LocalWriter:
 
     Args:
         path: Absolute path.
+        disk: Makes sure that it stays; None if nobody wants that.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, disk: _Disk | None = None) -> None:
         self._path = path
+        self._disk = disk
         os.makedirs(os.path.dirname(path), exist_ok=True)
         self._temporary = _temporary_path(path)
         self._file = open(self._temporary, "xb", buffering=_BUFFER_SIZE)  # noqa: SIM115 - closed by commit or abort
@@ -248,8 +280,13 @@ class LocalWriter:
 
     def commit(self) -> int:
         """Put the file in its place and return its size in bytes."""
+        if self._disk is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
         self._file.close()
         os.replace(self._temporary, self._path)
+        if self._disk is not None:
+            self._disk.keep_names(self._path)
         return self._size
 
     def abort(self) -> None:
@@ -260,22 +297,55 @@ class LocalWriter:
         _remove(self._temporary)
 
 
-def _write_temporary(path: str, data: bytes) -> str:
+class _Disk:
+    """What a durable store knows of its disk."""
+
+    def __init__(self) -> None:
+        self._kept: set[str] = set()
+
+    def keep_names(self, file: str) -> None:
+        """Wait until the disk has the name of a file, and those of the directories above it.
+
+        Directories are looked at once: they may have been created by a writer that did not wait.
+        """
+        folder = os.path.dirname(file)
+        _sync_folder(folder)
+        while folder not in self._kept and folder != os.path.dirname(folder):
+            above = os.path.dirname(folder)
+            with suppress(PermissionError):  # nor can its names have been changed then
+                _sync_folder(above)
+            self._kept.add(folder)
+            folder = above
+
+
+def _sync_folder(folder: str) -> None:
+    if not hasattr(os, "O_DIRECTORY"):  # Windows cannot open directories, and keeps their names by itself
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_temporary(path: str, data: bytes, disk: _Disk | None) -> str:
     temporary = _temporary_path(path)
     try:
-        _write_file(temporary, data)
+        _write_file(temporary, data, disk)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        _write_file(temporary, data)
+        _write_file(temporary, data, disk)
     return temporary
 
 
-def _write_file(path: str, data: bytes) -> None:
+def _write_file(path: str, data: bytes, disk: _Disk | None) -> None:
     try:
         with open(path, "xb", buffering=0) as file:
             written = memoryview(data)
             while written:
                 written = written[file.write(written) :]
+            if disk is not None:
+                os.fsync(file.fileno())
     except OSError:
         _remove(path)
         raise

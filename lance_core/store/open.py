@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _MANIFEST_STORE = "manifest_store"
+_DURABLE = "durable"
 _TABLE_NAME = "ddbTableName"
 
 
@@ -41,7 +42,9 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
               writing
         storage_options: Settings of the storage service: for S3 see `lance_core.store.s3_options.S3Options`, for
             fsspec the arguments of its file system, for Azure and Google Cloud also pylance's names for them. The
-            local file system and memory have none and ignore them. With every address,
+            local file system has one, ``durable="true"``: writes wait until they would survive a power failure (all
+            writers of a table must ask for it; about ten milliseconds for each file). It and memory ignore all
+            others. With every address,
             ``manifest_store="sqlite:///absolute/path.db"`` lets an SQLite file decide who commits a version; all
             writers must name the same file, and be on one machine.
 
@@ -63,9 +66,9 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
 def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitrated: bool) -> Store:
     match scheme:
         case "":
-            return LocalStore(_absolute(address))
+            return LocalStore(_absolute(address), durable=_is_durable(options))
         case "file":
-            return LocalStore(_path_of(address))
+            return LocalStore(_path_of(address), durable=_is_durable(options))
         case "s3" | "s3a":
             return _open_s3(address, options)
         case "memory":
@@ -77,6 +80,13 @@ def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitr
             if is_arbitrated and rule is WriteRule.NOTHING:
                 rule = WriteRule.ARBITRATED
             return FsspecStore(uri=address.rstrip("/"), scheme=scheme, options=options, rule=rule)
+
+
+def _is_durable(options: Mapping[str, str]) -> bool:
+    text = str(options.get(_DURABLE, "false")).lower()
+    if text not in {"true", "false"}:
+        raise InvalidInputError(f"storage option {_DURABLE} is 'true' or 'false', not {text!r}")
+    return text == "true"
 
 
 def _with_sqlite(store: Store, table: str) -> Store:

@@ -40,7 +40,7 @@ def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) ->
     uuid = _uuid_of(manifest) if transaction is None else transaction.uuid
     try:
         return store.put_if_absent(manifest_path(manifest.version, naming), encode_manifest_file(manifest))
-    except UnsafeStoreError:
+    except (UnsafeStoreError, CommitOutcomeUnknownError):
         raise
     except Exception as error:  # noqa: BLE001 whatever it was, find out what happened
         try:
