@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
 
+from lance_dagster.settings import BRANCH
 from lance_dagster.table_checks import LanceChecks
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ def build_checks(
     )
     def lance_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         lance: LanceResource = getattr(context.resources, resource_key)
-        yield from checks.evaluate(lance.dataset(key), key)
+        # Where the run works on a branch, that is what is checked.
+        branch = context.run.tags.get(BRANCH)
+        yield from checks.evaluate(lance.tables.open_preferred(lance.uri(key), branch), key)
 
     return lance_checks
 

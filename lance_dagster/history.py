@@ -55,6 +55,15 @@ def data_version(dataset: lance_core.LanceDataset) -> int:
     return last
 
 
+def data_changes(dataset: lance_core.LanceDataset, *, after: int) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Version and transaction properties of the versions newer than one that may have changed data, newest first."""
+    for version, transaction in _transactions(dataset):
+        if version <= after:
+            return
+        if changes_data(transaction):
+            yield version, (transaction.transaction_properties or {}) if transaction is not None else {}
+
+
 def changes_data(transaction: lance_core.Transaction | None) -> bool:
     """Whether a commit may have changed which rows there are; one that left no trace may."""
     return transaction is None or type(transaction.operation).__name__ not in _SAME_DATA

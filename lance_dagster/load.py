@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lance_core.errors import DatasetNotFoundError, InvalidInputError, RefNotFoundError
+from lance_core.errors import DatasetNotFoundError, InvalidInputError
 from lance_dagster import _compat
 from lance_dagster.partitions import PartitionSelection, select_partitions
 from lance_dagster.predicate import typed
@@ -62,10 +62,7 @@ def open_input(
         if settings.read == "materialized" and not is_empty and not _compat.writes_same_asset(context):
             settings = _recorded(context, settings)
         elif preferred_branch is not None and (settings.version, settings.as_of, settings.branch) == (None,) * 3:
-            try:
-                return tables.open(uri, branch=preferred_branch)
-            except RefNotFoundError:
-                pass
+            return tables.open_preferred(uri, preferred_branch)
         return tables.open(uri, version=settings.version, branch=settings.branch, as_of=settings.as_of)
     except DatasetNotFoundError as error:
         if is_empty or _compat.writes_same_asset(context):

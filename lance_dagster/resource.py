@@ -10,6 +10,7 @@ from pydantic import Field
 import lance_core
 from lance_dagster import _compat
 from lance_dagster.metadata import table_numbers
+from lance_dagster.publish import publish
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
@@ -81,6 +82,22 @@ class LanceResource(dg.ConfigurableResource):
         return lance_core.write_dataset(
             data, self.uri(asset_key), mode=mode, storage_options=storage_options, **options
         )
+
+    def publish(
+        self, asset_key: dg.AssetKey | Sequence[str] | str, branch: str, *, where: str | None = None
+    ) -> lance_core.LanceDataset:
+        """Make rows of a branch those of the main line in one commit: the last step of write, audit, publish.
+
+        Args:
+            asset_key: Key of the asset.
+            branch: The branch.
+            where: SQL predicate: only these rows are replaced, by those of the branch; all rows and columns if None.
+
+        Raises:
+            RefNotFoundError: No such branch.
+            CommitConflictError: Without ``where``: others changed the main line since the branch began.
+        """
+        return publish(self.tables, self.uri(asset_key), branch, where=where)
 
     def history(self, asset_key: dg.AssetKey | Sequence[str] | str, *, limit: int = 20) -> list[dict[str, Any]]:
         """The newest versions, newest first.

@@ -36,6 +36,8 @@ _FAMILIAR = frozenset(
     }
 )
 PREFIX = "lance/"
+BRANCH = f"{PREFIX}branch"
+"""Run tag: the branch that a run works on."""
 
 
 def find_setting(name: str, *sources: Mapping[str, Any]) -> Any:

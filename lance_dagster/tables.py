@@ -112,6 +112,15 @@ class Tables:
         options = dict(self.storage_options) or None
         return lance_core.dataset(uri, version=version, asof=as_of, branch=branch, storage_options=options)
 
+    def open_preferred(self, uri: str, branch: str | None) -> lance_core.LanceDataset:
+        """Open the newest version of a branch if the table has it, else of the main line."""
+        if branch is not None:
+            try:
+                return self.open(uri, branch=branch)
+            except RefNotFoundError:
+                pass
+        return self.open(uri)
+
     def find(self, uri: str) -> lance_core.LanceDataset | None:
         """Open a table, or None if there is none; every other failure is raised."""
         try:
