@@ -78,7 +78,7 @@ def to_values(array: pa.Array) -> Values:
         return FixedValues(unpack_bits(array.buffers()[1], array.offset, len(array)) if len(array) else _no_bools())
     dtype = offset_dtype(kind)
     if dtype is None:
-        return FixedValues(_fixed_to_values(array))
+        return FixedValues(words_of(array))
     _, offset_buffer, data = array.buffers()
     if not len(array):
         return VariableValues(np.zeros(1, dtype), np.empty(0, np.uint8))
@@ -120,7 +120,7 @@ def _dictionary_to_values(array: pa.DictionaryArray) -> DictionaryValues:
     """Indices and items; items that are null stay in the dictionary, their places are null already."""
     items = array.dictionary
     indices = array.indices.fill_null(0)
-    return DictionaryValues(FixedValues(_fixed_to_values(indices)), to_values(items))
+    return DictionaryValues(FixedValues(words_of(indices)), to_values(items))
 
 
 def dictionary_without_nulls(array: pa.Array) -> pa.Array:
@@ -139,7 +139,8 @@ def _no_bools() -> Mask:
     return np.empty(0, np.bool_)
 
 
-def _fixed_to_values(array: pa.Array) -> npt.NDArray[Any]:
+def words_of(array: pa.Array) -> npt.NDArray[Any]:
+    """Values of one width of whole bytes: unsigned words, or rows of bytes if there are no words of that width."""
     bits: int = array.type.bit_width
     if bits in _WORDS:
         return buffer_view(array.buffers()[1], _WORDS[bits])[array.offset : array.offset + len(array)]

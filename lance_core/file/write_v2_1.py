@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lance_core.encoding.leaves import check_nulls, leaf_paths, shred
 from lance_core.encoding.options import page_options
 from lance_core.encoding.pages import encode_blobs, encode_leaf, encode_shredded
@@ -11,16 +13,16 @@ from lance_core.file.blob_files import check_blobs, place_blobs, put_blobs
 from lance_core.format.blobs import is_second_version
 from lance_core.format.file_metadata import Page, encode_column
 from lance_core.format.page_layout import encode_layout
+from lance_core.format.schema import arrow_type_of
 from lance_core.format.type_support import check_writable_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
-
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.pages import RowsPage
+    from lance_core.encoding.structural.page import EncodedPage
     from lance_core.encoding.values import Bytes
     from lance_core.file.blob_files import BlobFiles
     from lance_core.file.field_writer import Put
@@ -73,6 +75,22 @@ class FieldWriterV21:
                 pages.append(Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout))
                 first_row += one.num_rows
         self._num_rows += len(array)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether the field is one leaf of words, and nothing was asked for."""
+        field = self._field
+        if field.children or field.metadata or field.extension_name:
+            return False
+        kind = arrow_type_of(field)
+        return pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
+
+    def write_page(self, page: EncodedPage, num_rows: int, put: Put) -> None:
+        """Write a page of a field that is one leaf, encoded elsewhere."""
+        buffers = tuple([put(buffer) for buffer in page.buffers])
+        layout = encode_layout(page.layout)
+        self._pages[0].append(Page(buffers=buffers, num_rows=num_rows, first_row=self._num_rows, layout=layout))
+        self._num_rows += num_rows
 
     def copy(self, pages: Iterable[tuple[Page, Sequence[Bytes]]], put: Put) -> int:
         """Take pages of other files as they are; the field must be one leaf. Returns the rows in them."""

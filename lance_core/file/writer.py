@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.blob_files import BlobFiles
+from lance_core.file.write_together import encode_together
 from lance_core.file.write_v2_0 import FieldWriterV20
 from lance_core.file.write_v2_1 import FieldWriterV21
 from lance_core.format.blobs import file_schema
@@ -218,8 +219,14 @@ class DataFileWriter:
 
     def finish(self) -> WrittenDataFile:
         """Write what is left and the metadata, and commit the sink."""
-        for column in self._columns:
-            self._flush(column)
+        waiting = [(column.writer, column.arrays) for column in self._columns]
+        pages = encode_together(waiting, self._version.name)
+        for number, column in enumerate(self._columns):
+            page = pages.get(number)
+            if page is None:
+                self._flush(column)
+            elif isinstance(column.writer, FieldWriterV21):
+                column.writer.write_page(page, column.num_rows, self._put)
         self._blobs.finish()
         columns = [data for column in self._columns for data in column.writer.finish()]
         self._write_metadata(encode_descriptor(file_schema(self._schema), self._num_rows), columns)

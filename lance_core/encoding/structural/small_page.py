@@ -28,11 +28,13 @@ from lance_core.format.encodings import Flat, InlineBitpacking, OutOfLineBitpack
 from lance_core.format.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
-    from lance_core.encoding.repdef import LevelArray
+    from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.structural.page import Decoded
-    from lance_core.encoding.values import Int64s
+    from lance_core.encoding.values import Bytes, Int64s
     from lance_core.format.encodings import Encoding
 
 MAX_VALUES = 4 * BLOCK
@@ -44,9 +46,11 @@ _MAX_MEAN_BYTES = 256
 _CHUNK_BYTES = 1 << 13
 _MAX_CHUNK = 1 << 15
 
-_PACKED_PAYS = 0.85
+PACKED_PAYS = 0.85
 _DICTIONARY_PAYS = 0.8
-_RUNS_PAY = 0.75
+RUNS_PAY = 0.75
+DICTIONARY_WIDTH = 8
+"""Bytes of words for which a dictionary is tried; one of anything shorter saves little."""
 _LEAST_FOR_DICTIONARY = 100
 _LOOKED_AT = 64
 _LEVEL_BITS = 16
@@ -84,10 +88,10 @@ def encode(decoded: Decoded, options: PageOptions) -> EncodedPage | None:
     rep = None if levels.rep is None else _encode_levels(levels.rep, starts)
     definition = None if levels.definition is None else _encode_levels(levels.definition, starts)
     is_large = options.has_large_chunks
-    sizes, pieces = _chunks(starts, [one[1] for one in (rep, definition) if one], values.buffers, is_large=is_large)
-    if not is_large and max(sizes) > _MAX_CHUNK:
+    pieces = [one[1] for one in (rep, definition) if one]
+    buffers = join_chunks(values.buffers, values.counts, pieces, starts, is_large=is_large)
+    if buffers is None:
         return None
-    buffers = [_bytes(_words(sizes, values.counts.tolist(), is_large=is_large)), _bytes(b"".join(pieces))]
     items = None if values.items is None else encode_dictionary(values.items, options)
     if items is not None:
         buffers.append(items[1])
@@ -134,16 +138,16 @@ def _encode_words(values: FixedValues) -> _Values | None:
     blocks, widths = _blocks(data)
     best = min(data.nbytes, sum(widths) * (BLOCK // 8) + len(widths) * width)
     run_bytes = (1 + int(np.count_nonzero(data[1:] != data[:-1]))) * (width + 1)
-    if width == 8 and _repeats(data):  # a dictionary of anything shorter saves little
+    if width == DICTIONARY_WIDTH and repeats(data[None])[0]:
         built = _with_dictionary(values, min(best, run_bytes))
         if built is not None:
             return built
-    if run_bytes <= best * _RUNS_PAY:
+    if run_bytes <= best * RUNS_PAY:
         return None
-    if best <= data.nbytes * _PACKED_PAYS:
+    if best <= data.nbytes * PACKED_PAYS:
         return _packed(blocks, widths, len(data))
-    counts = chunk_counts(len(data), fitting_count(width, _CHUNK_BYTES))
-    return _Values(Flat(width * 8), counts, _cut(data.data.cast("B"), counts, width))
+    counts = chunk_counts(len(data), words_per_chunk(width))
+    return _Values(Flat(width * 8), counts, cut(data.data.cast("B"), counts, width))
 
 
 def _encode_strings(values: VariableValues, num_bytes: int) -> _Values | None:
@@ -158,10 +162,16 @@ def _encode_strings(values: VariableValues, num_bytes: int) -> _Values | None:
     return _Values(Variable(width * 8), chunks.counts, [memory[start : start + size] for start, size in ranges])
 
 
-def _repeats(data: npt.NDArray[Any]) -> bool:
-    """Whether some values, spread over all, are such that a dictionary may pay."""
-    some = data[:: -(-len(data) // _LOOKED_AT)].tolist()
-    return len(set(some)) * 4 <= len(some) * 3
+def words_per_chunk(width: int) -> int:
+    """Values of some bytes in a chunk that are stored as they are."""
+    return fitting_count(width, _CHUNK_BYTES)
+
+
+def repeats(rows: npt.NDArray[Any]) -> Mask:
+    """Whether some values of each row, spread over all of it, are such that a dictionary may pay; shape (n,)."""
+    some = np.sort(rows[:, :: -(-rows.shape[1] // _LOOKED_AT)], axis=1)
+    distinct = 1 + np.count_nonzero(some[:, 1:] != some[:, :-1], axis=1)
+    return distinct * 4 <= some.shape[1] * 3
 
 
 def _with_dictionary(values: FixedValues | VariableValues, most: int) -> _Values | None:
@@ -198,7 +208,7 @@ def _packed(blocks: npt.NDArray[Any], widths: list[int], count: int) -> _Values:
     return _Values(InlineBitpacking(kind.itemsize * 8), chunk_counts(count, BLOCK), buffers)
 
 
-def _cut(memory: memoryview, counts: Int64s, width: int) -> list[_Buffer]:
+def cut(memory: memoryview, counts: Int64s, width: int) -> list[_Buffer]:
     """The memory of each chunk."""
     pieces: list[_Buffer] = []
     start = 0
@@ -224,8 +234,26 @@ def _encode_levels(levels: LevelArray, starts: list[int]) -> tuple[Encoding, lis
     return Flat(_LEVEL_BITS), [memory[start * 2 : end * 2] for start, end in pairwise(starts)]
 
 
+def join_chunks(
+    values: Sequence[_Buffer], counts: Int64s, levels: list[list[_Buffer]], starts: list[int], *, is_large: bool
+) -> list[Bytes] | None:
+    """Chunk metadata and chunks; None if a chunk is too large for version 2.1.
+
+    Args:
+        values: Encoded values of each chunk.
+        counts: Their numbers.
+        levels: For repetition and definition levels, as far as there are any, those of each chunk.
+        starts: The first level of each chunk, and the end.
+        is_large: For version 2.2 and newer.
+    """
+    sizes, pieces = _chunks(starts, levels, values, is_large=is_large)
+    if not is_large and max(sizes) > _MAX_CHUNK:
+        return None
+    return [_bytes(_words(sizes, counts.tolist(), is_large=is_large)), _bytes(b"".join(pieces))]
+
+
 def _chunks(
-    starts: list[int], levels: list[list[_Buffer]], values: list[_Buffer], *, is_large: bool
+    starts: list[int], levels: list[list[_Buffer]], values: Sequence[_Buffer], *, is_large: bool
 ) -> tuple[list[int], list[_Buffer]]:
     """Bytes of each chunk, and what they consist of, end to end."""
     header = struct.Struct("<H" + "H" * len(levels) + ("I" if is_large else "H"))
