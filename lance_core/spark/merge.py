@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lance_core.format.blobs import has_blobs
 from lance_core.format.operations import Update
+from lance_core.spark.blob_columns import CLAUSE, KeptBlobs, blob_columns, written_schema
 from lance_core.spark.column_join import quoted
 from lance_core.spark.merge_clauses import (
     SOURCE,
@@ -27,13 +27,15 @@ from lance_core.spark.merge_clauses import (
     action_of,
     check_clauses,
     clause_number,
+    keeps,
     kept_columns,
+    named_columns,
     new_value,
 )
 from lance_core.spark.merge_job import ACTION, NUMBERS, ROW_ADDRESS, ROW_ID, MergeJob
 from lance_core.spark.modification import Modification
 from lance_core.spark.staging import run_staging
-from lance_core.spark.types import find_misfits, spark_schema
+from lance_core.spark.types import find_misfits
 from lance_core.table.merge_plan import find_keys
 from lance_core.table.moved_rows import Departure
 from lance_core.table.naming import naming
@@ -46,12 +48,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from lance_core.format.schema import Schema
     from lance_core.format.transaction import Transaction
     from lance_core.spark.modification import ChangeOptions
     from lance_core.spark.result import CommitResult
     from lance_core.table.snapshot import Snapshot
-
-_CLAUSE = "_clause"
 
 
 def merge_lance(
@@ -201,6 +202,7 @@ class MergeWork:
                 limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
                 with_row_ids=manifest.uses_stable_row_ids,
                 within=self.within,
+                kept_blobs=self._kept_blobs(manifest.schema),
             )
         staged: Transaction = run_staging(self._rows(snapshot, on), job)
         if not isinstance(staged.operation, Update):
@@ -228,10 +230,21 @@ class MergeWork:
         takes_all = [one for one in self.clauses if one.values is None and one.action in {Action.INSERT, Action.UPDATE}]
         if takes_all:
             self._check_source(snapshot)
-        kept = kept_columns(self.clauses, table.names, source)
-        for name in sorted(kept):
-            if has_blobs(table.select([name])):
-                raise UnsupportedError(f"a merge by Spark that keeps blobs ({name!r}); bring them in the DataFrame")
+        kept_columns(self.clauses, table.names, source)
+        named = named_columns(self.clauses)
+        blobs = [one.name for one in blob_columns(table) if one.name in named]
+        if blobs:
+            raise UnsupportedError(f"conditions and values that read blobs of the table ({', '.join(blobs)})")
+
+    def _kept_blobs(self, table: Schema) -> KeptBlobs | None:
+        source = self.source.columns
+        found = [
+            (one, tuple(number for number, clause in enumerate(self.clauses) if keeps(clause, one.name, source)))
+            for one in blob_columns(table)
+        ]
+        return (
+            KeptBlobs(columns=tuple(one for one in found if one[1])) if any(numbers for _, numbers in found) else None
+        )
 
     def _check_source(self, snapshot: Snapshot) -> None:
         """All columns of the source go into the table, unless clauses say what others are for."""
@@ -250,20 +263,25 @@ class MergeWork:
     def _rows(self, snapshot: Snapshot, on: Sequence[str]) -> DataFrame:
         """The rows to write or delete, with what becomes of them."""
         manifest = snapshot.manifest
-        table = spark_schema(manifest.schema.to_arrow())
+        blobs = {one.name for one in blob_columns(manifest.schema)}
         source = self.source.columns
         joined = self._joined(snapshot, on)
-        numbered = joined.withColumn(_CLAUSE, clause_number(self.clauses)).where(F.col(_CLAUSE).isNotNull())
-        number = F.col(_CLAUSE)
+        numbered = joined.withColumn(CLAUSE, clause_number(self.clauses)).where(F.col(CLAUSE).isNotNull())
+        number = F.col(CLAUSE)
         ids = [ROW_ID] if manifest.uses_stable_row_ids else []
-        values = [new_value(self.clauses, number, name, table, source) for name in table.names]
-        rows = numbered.select(action_of(self.clauses, number).alias(ACTION), ROW_ADDRESS, *ids, *values)
+        values = [
+            new_value(self.clauses, number, one, source, is_read=one.name not in blobs)
+            for one in written_schema(manifest.schema, self.source.schema)
+        ]
+        which = [CLAUSE] if blobs else []
+        rows = numbered.select(action_of(self.clauses, number).alias(ACTION), ROW_ADDRESS, *which, *ids, *values)
         # moved rows bring their ids, so they come before new ones
         return rows.sortWithinPartitions(F.col(ACTION) != int(Action.UPDATE)) if ids else rows
 
     def _joined(self, snapshot: Snapshot, on: Sequence[str]) -> DataFrame:
         manifest = snapshot.manifest
         kept = kept_columns(self.clauses, manifest.schema.names, self.source.columns)
+        kept -= {one.name for one in blob_columns(manifest.schema)}  # those come later, and not through Spark
         read = [name for name in manifest.schema.names if name in kept or name in on]
         keys = {name: f"_{number}" for number, name in enumerate(on)}
         whole = self.change.target(snapshot, read, with_row_id=manifest.uses_stable_row_ids, condition=self.within)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField
 
 SOURCE, TARGET = "source", "target"
 """What the two sides are called in conditions and values."""
@@ -121,15 +121,22 @@ def check_clauses(clauses: Sequence[Clause], table: Sequence[str]) -> None:
             raise InvalidInputError(f"there is no column {', '.join(unknown)}; the table has {', '.join(table)}")
 
 
+def keeps(clause: Clause, name: str, source: Sequence[str]) -> bool:
+    """Whether rows that a clause updates keep their value of a column."""
+    return clause.action is Action.UPDATE and name not in (source if clause.values is None else clause.values)
+
+
+def named_columns(clauses: Sequence[Clause]) -> set[str]:
+    """Columns of the table that conditions and values name."""
+    texts = [(clause.when, text) for clause in clauses for text in (clause.values or {}).values()]
+    texts += [(clause.when, clause.condition) for clause in clauses if clause.condition is not None]
+    return {name for when, text in texts for name in qualified(text, when).target}
+
+
 def kept_columns(clauses: Sequence[Clause], table: Sequence[str], source: Sequence[str]) -> set[str]:
     """Columns of the table that must be read, besides the key."""
-    needed: set[str] = set()
-    for clause in clauses:
-        texts = [*(clause.values or {}).values(), *([] if clause.condition is None else [clause.condition])]
-        needed |= {name for text in texts for name in qualified(text, clause.when).target}
-        if clause.action is Action.UPDATE:
-            given = source if clause.values is None else clause.values
-            needed |= set(table) - set(given)
+    needed = named_columns(clauses)
+    needed |= {name for name in table if any(keeps(clause, name, source) for clause in clauses)}
     unknown = needed - set(table)
     if unknown:
         raise InvalidInputError(f"there is no column {', '.join(sorted(unknown))}; the table has {', '.join(table)}")
@@ -161,12 +168,22 @@ def action_of(clauses: Sequence[Clause], number: Column) -> Column:
     return found
 
 
-def new_value(clauses: Sequence[Clause], number: Column, name: str, table: StructType, source: Sequence[str]) -> Column:
-    """The new value of a column, in its Spark type; null in rows that are deleted."""
-    kind = table[name].dataType
+def new_value(
+    clauses: Sequence[Clause], number: Column, column: StructField, source: Sequence[str], *, is_read: bool
+) -> Column:
+    """The new value of a column, in its Spark type; null in rows that are deleted.
+
+    Args:
+        clauses: What to do.
+        number: Which clause counts.
+        column: Of the table.
+        source: Columns of the source.
+        is_read: Whether its values in the table are there; if not, rows that keep them have null.
+    """
+    name, kind = column.name, column.dataType
     found = F.lit(None).cast(kind)
     for index, clause in enumerate(clauses):
-        value = _value(clause, name, source)
+        value = None if not is_read and keeps(clause, name, source) else _value(clause, name, source)
         if value is not None:
             found = F.when(number == index, value.cast(kind)).otherwise(found)
     return found.alias(name)

@@ -14,6 +14,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.operations import Update
 from lance_core.format.row_ids import encode_row_ids
+from lance_core.spark.blob_columns import fit_blob_columns
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.handover import hand_over
 from lance_core.spark.merge_clauses import Action
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
+    from lance_core.spark.blob_columns import KeptBlobs
     from lance_core.spark.sink import Place
     from lance_core.table.snapshot import Snapshot
 
@@ -77,6 +79,7 @@ class MergeJob:
         limits: When a file is full.
         with_row_ids: The table has stable row ids.
         within: SQL text that all written rows must match.
+        kept_blobs: Blobs that rows keep.
     """
 
     place: Place
@@ -86,6 +89,7 @@ class MergeJob:
     limits: FileLimits
     with_row_ids: bool
     within: str | None = None
+    kept_blobs: KeptBlobs | None = None
 
     def stage(self, batches: Iterator[pa.RecordBatch], names: TaskNames) -> MergePart:
         """Write the new rows of one task.
@@ -95,7 +99,10 @@ class MergeJob:
         """
         noted = _Noted()
         store = self.place.open()
-        rows: Iterator[pa.RecordBatch] = cast_batches(noted.written(batches), self.fields.to_arrow())
+        rows = noted.written(batches)
+        if self.kept_blobs is not None:
+            rows = self.kept_blobs.put_in(rows, open_version(store, self.read_version))
+        rows = cast_batches(fit_blob_columns(rows, self.fields), self.fields.to_arrow())
         if self.within is not None:
             rows = matching(rows, make_predicate(self.within, self.fields.to_arrow()), "within")
         fragments = stage_fragments(

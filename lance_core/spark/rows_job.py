@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.operations import Append
+from lance_core.spark.blob_columns import fit_blob_columns
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.commit import publish
 from lance_core.spark.handover import hand_over
@@ -69,7 +70,7 @@ class RowsJob:
         plan = self.plan
         if plan.done_version is not None:
             return RowsPart()
-        rows: Iterator[pa.RecordBatch] = cast_batches(batches, plan.fields.to_arrow())
+        rows = cast_batches(fit_blob_columns(batches, plan.fields), plan.fields.to_arrow())
         if plan.condition is not None and plan.checks_condition:
             predicate = make_predicate(plan.condition, plan.fields.to_arrow())
             rows = matching(rows, predicate, "replace_where", ", or set check_replace_where to false")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from lance_core.errors import NotFoundError
+from lance_core.format.blobs import blob_folder
 from lance_core.format.fragment import DeletionFile, DeletionFileType
 from lance_core.format.paths import deletion_file_path
 from lance_core.table.new_ids import NewIds
@@ -63,15 +64,20 @@ def names_here(job: uuid.UUID, task: int | None = None) -> TaskNames:
 
 
 def remove_data_files(store: Store, job: uuid.UUID, task: int, attempts: Iterable[int]) -> None:
-    """Remove the data files of attempts whose answers never arrived; each has files 0, 1, ... or none."""
+    """Remove the data files of attempts whose answers never arrived; they are numbered, blobs lie beside them."""
     for attempt in attempts:
         for identity in TaskNames(job=job, task=task, attempt=attempt).data_files():
             path = f"data/{data_file_name(identity)}"
+            folder = blob_folder(path)
+            found = [f"{folder}/{name}" for name in store.names(folder)]
             try:
                 store.reader(path).close()
+                found.append(path)
             except NotFoundError:
+                pass
+            if not found:
                 break
-            store.delete([path])
+            store.delete(found)
 
 
 def remove_deletion_files(

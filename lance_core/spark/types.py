@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.extensions import EXTENSION_NAME_KEY
-from lance_core.format.schema import BLOB_KEY
+from lance_core.format.schema import BLOB_EXTENSION, BLOB_KEY
 from lance_core.spark.uuids import NUM_BYTES
 
 if TYPE_CHECKING:
@@ -86,6 +86,11 @@ def _spark_field(field: pa.Field) -> st.StructField:
     if pa.types.is_struct(field.type) and BLOB_KEY in metadata:  # the description of a blob is no blob itself
         metadata = {key: value for key, value in metadata.items() if key not in _BLOB_KEYS}
     return st.StructField(field.name, spark_type(field.type, field.name), field.nullable, metadata or None)
+
+
+def _is_blob(field: pa.Field) -> bool:
+    """Blobs of version 2 may also come as plain bytes."""
+    return (field.metadata or {}).get(_EXTENSION_KEY.encode()) == BLOB_EXTENSION.encode()
 
 
 def _with_text(uuid: st.StructField) -> st.StructField:
@@ -156,6 +161,8 @@ def _lance_field(field: st.StructField) -> pa.Field:
     arrow = _lance_type(field.dataType, field.name)
     if own.get(_EXTENSION_KEY) == _UUID and (pa.types.is_string(arrow) or pa.types.is_binary(arrow)):
         arrow = pa.binary(NUM_BYTES)
+    if own.get(BLOB_KEY) == "true" and pa.types.is_binary(arrow):
+        arrow = pa.large_binary()
     return pa.field(field.name, arrow if size is None else _vector(arrow, field.name, size), metadata=own or None)
 
 
@@ -199,6 +206,7 @@ def find_misfits(schema: st.StructType, table: pa.Schema) -> list[str]:
         for f in table
         if f.name in given
         and not (_is_uuid(f) and isinstance(given[f.name].dataType, _TEXT))
+        and not (_is_blob(f) and isinstance(given[f.name].dataType, st.BinaryType))
         and not _fits(given[f.name].dataType, f.type, f.name)
     ]
     return missing + unknown + wrong

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_core.arguments import file_version
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError, UnsupportedError
 from lance_core.file.writer import check_schema
+from lance_core.format.blobs import blobs_for_version
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
 from lance_core.spark.types import find_misfits, lance_schema
@@ -112,8 +113,8 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     done = None if key is None or snapshot is None else find_commit(store, key)
     if snapshot is not None and done is None and options.mode == "create":
         raise DatasetAlreadyExistsError("The dataset exists already; use mode append or overwrite", path=store.uri)
-    fields = _fields(schema, snapshot, kind)
     version = file_version(options.data_storage_version, snapshot)
+    fields = _fields(schema, snapshot, kind, version)
     if done is None:
         check_schema(fields, version=version)
         _check_replaced(options, fields, snapshot)
@@ -153,10 +154,10 @@ def _check_overwrite(options: WriteOptions, *, overwrite: bool) -> None:
         raise InvalidInputError("Give either replace_where or partition_overwrite_by, not both.")
 
 
-def _fields(schema: StructType, snapshot: Snapshot | None, kind: WriteKind) -> Schema:
+def _fields(schema: StructType, snapshot: Snapshot | None, kind: WriteKind, version: str) -> Schema:
     """What the data files hold: the columns of the table that the DataFrame has; those it lacks are null."""
     if snapshot is None or kind == "overwrite":
-        return new_schema(lance_schema(schema))
+        return blobs_for_version(new_schema(lance_schema(schema)), version)
     table = snapshot.manifest.schema
     given = set(schema.names)
     wanted = [one for one in table.to_arrow() if one.name in given or not one.nullable]

@@ -268,7 +268,7 @@ def fill_batches(schema: Schema, batches: Iterator[pa.RecordBatch], sources: Blo
     for batch in batches:
         sizes = np.zeros(batch.num_rows, np.int64)
         for field, array in zip(schema.fields, batch.columns, strict=True):
-            sizes += _row_bytes(field, array)
+            sizes += row_bytes(field, array)
         start = 0
         ends = np.cumsum(sizes)
         while start < batch.num_rows:
@@ -280,20 +280,25 @@ def fill_batches(schema: Schema, batches: Iterator[pa.RecordBatch], sources: Blo
             start = end
 
 
-def _row_bytes(field: Field, array: pa.Array) -> Int64s | int:
-    """Bytes of the blobs in each row, as far as they are told."""
+def row_bytes(field: Field, array: pa.Array) -> Int64s | int:
+    """Bytes of the blobs in each row, as far as they are told.
+
+    Args:
+        field: What is wanted.
+        array: The same with descriptions; shape (n,).
+    """
     if is_described(field) or not any(one.is_blob for one in field.walk()):
         return 0
     if field.is_blob:
         return Descriptions.of(array).sizes
     if field.logical_type == "struct":
         return sum(
-            (_row_bytes(child, array.field(index)) for index, child in enumerate(field.children)),
+            (row_bytes(child, array.field(index)) for index, child in enumerate(field.children)),
             np.zeros(len(array), np.int64),
         )
     offsets = np.asarray(array.offsets).astype(np.int64)
     items = array.values
-    inner = np.zeros(len(items), np.int64) + _row_bytes(field.children[0], items)
+    inner = np.zeros(len(items), np.int64) + row_bytes(field.children[0], items)
     bounds = starts_of(inner)
     return bounds[offsets[1:]] - bounds[offsets[:-1]]
 
