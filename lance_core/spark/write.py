@@ -58,7 +58,9 @@ def write_lance(
     none.
 
     Args:
-        df: The rows.
+        df: The rows. Of a table that is created, metadata of columns say what Spark has no types for:
+            ``{"arrow.fixed-size-list.size": 16}`` makes an array a vector, ``{"lance-encoding:blob": "true"}`` binary
+            values blobs; ``comment`` and other texts are stored.
         uri: Address of the dataset.
         mode: ``append``; ``overwrite`` also takes the DataFrame's schema; ``error``, ``errorifexists`` and ``create``
             refuse if the dataset exists; ``ignore`` does nothing then.
