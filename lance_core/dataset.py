@@ -244,6 +244,7 @@ class LanceDataset:
     take = reading.take
     _take_rows = tracking.take_rows
     sample = reading.sample
+    sql = reading.sql
     count_rows = reading.count_rows
     take_blobs = blobs.take_blobs
     read_blobs = blobs.read_blobs

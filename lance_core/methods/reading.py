@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lance_core.dataset import LanceDataset
     from lance_core.format.fragment import Fragment
     from lance_core.scanner import LanceScanner
+    from lance_core.sql_query import SqlQueryBuilder
     from lance_core.table.scan_plan import ScanPlan
 
 
@@ -220,6 +221,18 @@ def make_plan(
             return with_zone_maps(make(), dataset.snapshot.manifest, dataset.files)
         names = None if columns is None else tuple(columns)
         return dataset.files.plan(schema, (names, batch_size, with_row_id, with_row_address, blob_handling), make)
+
+
+def sql(dataset: LanceDataset, sql: str) -> SqlQueryBuilder:
+    """A query over this version, called ``dataset`` in it.
+
+    Args:
+        sql: ``SELECT`` with conditions, expressions, groups, order and limits; aggregates are count, sum, avg, min,
+            max, bool_and, bool_or, stddev and var. For joins and windows use DuckDB, which reads datasets as they are.
+    """
+    from lance_core.sql_query import SqlQueryBuilder  # noqa: PLC0415 the SQL parser is slow to import
+
+    return SqlQueryBuilder(dataset, sql)
 
 
 def get_fragments(dataset: LanceDataset) -> list[LanceFragment]:

@@ -42,15 +42,19 @@ _FUNCTIONS = {**CHOICE_FUNCTIONS, **NUMBER_FUNCTIONS, **text.TEXT_FUNCTIONS, **T
 _KEPT_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 
-class _LanceSql(Dialect):
+class LanceSql(Dialect):
     """SQL whose functions are all called by their names."""
 
     class Tokenizer(Tokenizer):
+        """The quotes."""
+
         IDENTIFIERS = ["`"]  # noqa: RUF012 the base class declares it so
         QUOTES = ["'", '"']  # noqa: RUF012 likewise
         HEX_STRINGS = [("x'", "'"), ("X'", "'")]  # noqa: RUF012 likewise
 
     class Parser(Parser):
+        """No functions but those with a syntax of their own."""
+
         FUNCTIONS = {}  # noqa: RUF012 likewise
         FUNCTION_PARSERS = {  # noqa: RUF012 likewise
             name: parse for name, parse in Parser.FUNCTION_PARSERS.items() if name in _KEPT_SYNTAX
@@ -115,7 +119,7 @@ def _translate(sql: str, schema: pa.Schema, what: str) -> tuple[tuple[str, ...],
 
 
 def _parse(sql: str, what: str) -> Node:
-    parsed = [one for one in sqlglot.parse(sql, dialect=_LanceSql) if one is not None]
+    parsed = [one for one in sqlglot.parse(sql, dialect=LanceSql) if one is not None]
     if len(parsed) != 1:
         raise InvalidInputError(f"one SQL {_WORDS[what]} is needed, there are {len(parsed)}")
     return parsed[0]
@@ -153,7 +157,7 @@ class _Translator:
             return outer(self, node, strict)
         rule = _RULES.get(type(node))
         if rule is None:
-            raise UnsupportedError(f"{_name(node)} is not supported: {node.sql(_LanceSql)}")
+            raise UnsupportedError(f"{_name(node)} is not supported: {node.sql(LanceSql)}")
         return rule(self, node)
 
     def call(self, node: Node) -> Term:
@@ -238,7 +242,7 @@ def _column(self: _Translator, node: Node) -> Term:
     if isinstance(node, exp.Dot):
         return field(inner, node.expression.name)
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
-        raise UnsupportedError(f"{_name(node)} is not supported: {node.sql(_LanceSql)}")
+        raise UnsupportedError(f"{_name(node)} is not supported: {node.sql(LanceSql)}")
     index = self.term(node.expressions[0])
     if is_any_list(inner.type):
         return element((inner, index))
@@ -265,7 +269,7 @@ def _is(self: _Translator, node: Node) -> Term:
         pair = (terms.boolean(value, "IS"), self.term(wanted))
         asks = pruning.FillNull(value.asks if wanted.this else pruning.Not(value.asks), value=False)
         return terms.apply(lambda a, b: pc.fill_null(pc.equal(a, b), False), pair, "IS", asks)  # noqa: FBT003 a value
-    raise UnsupportedError(f"IS {wanted.sql(_LanceSql)} is not supported")
+    raise UnsupportedError(f"IS {wanted.sql(LanceSql)} is not supported")
 
 
 def _between(self: _Translator, node: Node, strict: bool) -> Term:
