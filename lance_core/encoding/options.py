@@ -7,6 +7,7 @@ leaf that has the column, but for ``structural-encoding``, which is read from th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from lance_core.errors import InvalidInputError
@@ -78,7 +79,7 @@ def page_options(path: LeafPath, version: str) -> PageOptions:
         InvalidInputError: A value that means nothing; the message names field, key, value and what is allowed.
     """
     if not path.leaf.metadata and not path.fields[0].metadata:
-        return PageOptions(version=version)
+        return _free(version)
     given: dict[str, Any] = {}
     for key, parse in _KEYS.items():
         field = path.fields[0] if key == "structural-encoding" else path.leaf
@@ -90,6 +91,11 @@ def page_options(path: LeafPath, version: str) -> PageOptions:
         # pylance 14.0.2 cannot read them with null items, or of odd length
         raise _refuse(path.fields[0], "structural-encoding", "fullzip", f"miniblock for {kind}")
     return PageOptions(version=version, **given)
+
+
+@cache
+def _free(version: str) -> PageOptions:
+    return PageOptions(version=version)
 
 
 def _refuse(field: Field, key: str, value: str, allowed: str) -> InvalidInputError:

@@ -11,7 +11,7 @@ from lance_core.encoding.options import page_options
 from lance_core.encoding.pages import encode_blobs, encode_leaf, encode_shredded
 from lance_core.file.blob_files import check_blobs, place_blobs, put_blobs
 from lance_core.format.blobs import is_second_version
-from lance_core.format.file_metadata import Page, encode_column
+from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, encode_column
 from lance_core.format.page_layout import encode_layout
 from lance_core.format.schema import arrow_type_of
 from lance_core.format.type_support import check_writable_type
@@ -50,16 +50,13 @@ class FieldWriterV21:
         self._options = [page_options(path, version) for path in self._paths]
         self._pages: list[list[Page]] = [[] for _ in self._paths]
         self._num_rows = 0
-
-    @property
-    def field_ids(self) -> tuple[int, ...]:
-        """The leaves."""
-        return tuple(path.leaf.id for path in self._paths)
+        self._holds_blobs = any(is_second_version(path.leaf) for path in self._paths)
+        self.field_ids = tuple([path.leaf.id for path in self._paths])
 
     def check(self, array: pa.Array) -> None:
         """Nulls where there must be none, blobs that are neither here nor there."""
         check_nulls(self._field, array)
-        for path in self._paths:
+        for path in self._paths if self._holds_blobs else ():
             if is_second_version(path.leaf):
                 check_blobs(path.leaf, shred(path, array)[1])
 
@@ -87,7 +84,17 @@ class FieldWriterV21:
 
     def write_page(self, page: EncodedPage, num_rows: int, put: Put) -> None:
         """Write a page of a field that is one leaf, encoded elsewhere."""
-        buffers = tuple([put(buffer) for buffer in page.buffers])
+        pieces: list[bytes] = []
+        ranges: list[tuple[int, int]] = []
+        at = 0
+        for buffer in page.buffers:  # written at once, as far apart as if one after the other
+            padding = PAD_BYTE * (-at % PAGE_ALIGNMENT)
+            pieces += (padding, buffer.tobytes())
+            at += len(padding)
+            ranges.append((at, len(buffer)))
+            at += len(buffer)
+        position, _ = put(b"".join(pieces))
+        buffers = tuple([(position + start, size) for start, size in ranges])
         layout = encode_layout(page.layout)
         self._pages[0].append(Page(buffers=buffers, num_rows=num_rows, first_row=self._num_rows, layout=layout))
         self._num_rows += num_rows

@@ -289,6 +289,11 @@ class DataFileWriter:
         if not len(array):
             return
         num_bytes = max(1, array.nbytes)
+        if num_bytes + column.num_bytes < min(self._page_bytes // 2, _VECTOR_BYTES * len(array)):
+            column.arrays.append(array)
+            column.num_rows += len(array)
+            column.num_bytes += num_bytes
+            return
         step = max(1, len(array) * self._page_bytes // num_bytes)
         full = _rows_of_vectors(array) if self._page_bytes == PAGE_BYTES else None
         start = 0

@@ -453,6 +453,11 @@ def _only_child(one: Field) -> Field:
     return one.children[0]
 
 
+def is_simple(logical_type: str) -> bool:
+    """Whether a type is one of those without parameters and children that every file version has."""
+    return logical_type in _SIMPLE_TYPES
+
+
 def encode_fields(schema: Schema) -> list[file_pb2.Field]:
     """The messages of a schema, depth first (metadata of the schema itself is the caller's)."""
     encoded: list[file_pb2.Field] = []
@@ -479,8 +484,24 @@ def encode_fields(schema: Schema) -> list[file_pb2.Field]:
             add(child, one.id)
 
     for one in schema.fields:
+        known = _ENCODED.get(id(one))
+        if known is not None and known[0] is one:
+            encoded.append(known[1])
+            continue
         add(one, -1)
+        if not one.children:
+            _remember(one, encoded[-1])
     return encoded
+
+
+_ENCODED: dict[int, tuple[Field, file_pb2.Field]] = {}
+"""Messages of fields without children by the identity of the field, which lives as long as the entry."""
+
+
+def _remember(one: Field, message: file_pb2.Field) -> None:
+    if len(_ENCODED) >= _MANY_FIELDS:
+        _ENCODED.clear()
+    _ENCODED[id(one)] = (one, message)
 
 
 def decode_fields(messages: Iterable[file_pb2.Field], metadata: Mapping[str, bytes]) -> Schema:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.errors import UnsupportedError
+from lance_core.format.schema import is_simple
 
 if TYPE_CHECKING:
     from lance_core.format.schema import Field, Schema
@@ -31,6 +32,8 @@ def check_writable_type(field: Field, version: str) -> None:
     Raises:
         UnsupportedError: Names the field, what is wrong with it, and what to do.
     """
+    if not field.children and not field.metadata and not field.extension_name and is_simple(field.logical_type):
+        return
     _check(field, version, field.name, ())
 
 
