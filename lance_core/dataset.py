@@ -208,6 +208,15 @@ class LanceDataset:
         return dict(self.snapshot.manifest.config)
 
     @property
+    def initial_storage_options(self) -> dict[str, str] | None:
+        """Settings of the storage service that it was opened with; None if there are none."""
+        return dict(self.storage_options) or None
+
+    def latest_storage_options(self) -> dict[str, str] | None:
+        """Settings of the storage service; lance_core knows no service that changes them."""
+        return self.initial_storage_options
+
+    @property
     def stats(self) -> LanceStats:
         """Numbers about the data."""
         return LanceStats(self.snapshot)
@@ -326,6 +335,7 @@ class LanceDataset:
     verify = maintaining.verify
     validate = maintaining.validate
     all_files = files.all_files
+    tracked_files = files.tracked_files
     drop = staticmethod(files.drop)
 
 

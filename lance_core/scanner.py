@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -106,6 +107,21 @@ class LanceScanner:
             count = sum(count_matching(FragmentReader(self._files, one), query.plan) for one in self._fragments)
         count = max(0, count - query.offset)
         return count if query.limit is None else min(count, query.limit)
+
+    def analyze_plan(self, count_rows: bool = False) -> str:
+        """Read it all, and tell what was read and how long it took, as text for people.
+
+        Args:
+            count_rows: Only count the rows.
+        """
+        began = perf_counter()
+        if count_rows:
+            done = f"counted {self.count_rows()} rows"
+        else:
+            sizes = [(one.num_rows, one.nbytes) for one in self.to_batches()]
+            rows, num_bytes = (sum(column) for column in zip((0, 0), *sizes, strict=True))
+            done = f"output_rows={rows}, output_batches={len(sizes)}, output_bytes={num_bytes}"
+        return f"{self.explain_plan(verbose=True)}\n  {done}, elapsed={(perf_counter() - began) * 1000:.1f} ms"
 
     def explain_plan(self, verbose: bool = False) -> str:
         """What will be read and in which steps, as text for people.
@@ -230,9 +246,9 @@ class ScannerBuilder:
         """Rows read at a time."""
         return self._with(batch_size=batch_size)
 
-    def batch_size_bytes(self, num_bytes: int | None) -> ScannerBuilder:
+    def batch_size_bytes(self, batch_size_bytes: int | None) -> ScannerBuilder:
         """Bytes in a batch, roughly."""
-        return self._with(batch_size_bytes=num_bytes)
+        return self._with(batch_size_bytes=batch_size_bytes)
 
     def strict_batch_size(self, strict_batch_size: bool = False) -> ScannerBuilder:
         """All batches but the last have exactly as many rows as asked for."""
@@ -250,9 +266,50 @@ class ScannerBuilder:
         """Deleted rows come too, with a null row id."""
         return self._with(include_deleted_rows=flag)
 
-    def order_by(self, ordering: Iterable[ColumnOrdering | str] | None) -> ScannerBuilder:
+    def order_by(self, orderings: Iterable[ColumnOrdering | str] | None) -> ScannerBuilder:
         """Columns to order by."""
-        return self._with(order_by=ordering)
+        return self._with(order_by=orderings)
+
+    def blob_handling(self, blob_handling: str | None) -> ScannerBuilder:
+        """As in `LanceDataset.scanner`."""
+        return self._with(blob_handling=blob_handling)
+
+    def use_scalar_index(self, use_scalar_index: bool = True) -> ScannerBuilder:
+        """Skip what zone maps say cannot match."""
+        return self._with(use_scalar_index=use_scalar_index)
+
+    def scan_in_order(self, scan_in_order: bool = True) -> ScannerBuilder:
+        """Accepted: rows come in the order of the table in any case."""
+        return self._with(scan_in_order=scan_in_order)
+
+    def prefilter(self, prefilter: bool) -> ScannerBuilder:
+        """Accepted: only searches in vectors and texts would make a difference."""
+        return self._with(prefilter=prefilter)
+
+    def batch_readahead(self, nbatches: int | None = None) -> ScannerBuilder:
+        """Accepted: it would make no difference."""
+        return self._with(batch_readahead=nbatches)
+
+    def fragment_readahead(self, nfragments: int | None = None) -> ScannerBuilder:
+        """Accepted: it would make no difference."""
+        return self._with(fragment_readahead=nfragments)
+
+    def io_buffer_size(self, io_buffer_size: int) -> ScannerBuilder:
+        """Accepted: it would make no difference."""
+        return self._with(io_buffer_size=io_buffer_size)
+
+    def late_materialization(self, late_materialization: bool | list[str]) -> ScannerBuilder:
+        """Accepted: columns of a condition are read first in any case."""
+        return self._with(late_materialization=late_materialization)
+
+    def use_stats(self, use_stats: bool = True) -> ScannerBuilder:
+        """Accepted: it would make no difference."""
+        return self._with(use_stats=use_stats)
+
+    def apply_defaults(self, default_opts: Mapping[str, Any]) -> ScannerBuilder:
+        """Options of `LanceDataset.scanner` that count unless they are set already."""
+        self._options = {**default_opts, **self._options}
+        return self
 
     def with_fragments(self, fragments: Iterable[Any] | None) -> ScannerBuilder:
         """Read only these."""

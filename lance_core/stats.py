@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lance_core.errors import UnsupportedError
 from lance_core.indices import statistics
+from lance_core.table.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class FieldStatistics:
+    """A field of the schema, by id, and the bytes of its pages in all data files; 0 for structs and lists."""
+
+    id: int
+    bytes_on_disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataStatistics:
+    """One entry for each field of the schema, in its order, parents first."""
+
+    fields: list[FieldStatistics]
 
 
 class LanceStats:
@@ -17,6 +36,25 @@ class LanceStats:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+
+    def data_stats(self) -> DataStatistics:
+        """Bytes that each field takes; looks into the metadata of all data files.
+
+        Raises:
+            CorruptDataError: A damaged file.
+            UnsupportedError: Files of version 0.1, which do not tell.
+        """
+        files, found = OpenFiles(self._snapshot.store), Counter[int]()
+        for fragment in self._snapshot.manifest.fragments:
+            for file in fragment.files:
+                if not file.file_major_version:
+                    raise UnsupportedError("data files of version 0.1 do not tell how many bytes a column takes")
+                columns = files.open(file, num_rows=fragment.physical_rows).outline().columns
+                for number, column in zip(file.fields, file.column_indices, strict=True):
+                    if column >= 0:
+                        found[number] += columns[column].num_bytes
+        ids = [one.id for one in self._snapshot.manifest.schema.walk()]
+        return DataStatistics([FieldStatistics(number, found[number]) for number in ids])
 
     def index_stats(self, index_name: str) -> dict[str, Any]:
         """Numbers about one index; see `lance_core.indices.statistics`.

@@ -49,6 +49,10 @@ class DataFile:
     file_size_bytes: int = 0
     base_id: int | None = None
 
+    def field_ids(self) -> list[int]:
+        """The ids in `fields`."""
+        return list(self.fields)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionFile:

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lance_core.errors import DatasetNotFoundError, InvalidInputError
-from lance_core.format.paths import BRANCH_FILES_FOLDER, TABLE_FOLDERS, VERSIONS_FOLDER
+from lance_core.errors import DatasetNotFoundError, InvalidInputError, VersionNotFoundError
+from lance_core.format.index_metadata import index_fields
+from lance_core.format.paths import (
+    BRANCH_FILES_FOLDER,
+    DATA_FOLDER,
+    INDICES_FOLDER,
+    TABLE_FOLDERS,
+    VERSIONS_FOLDER,
+    deletion_file_path,
+    manifest_path,
+    transaction_path,
+)
 from lance_core.table.open_table import open_line
-from lance_core.table.snapshot import open_snapshot
+from lance_core.table.snapshot import find_versions, load_manifest, open_snapshot
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from lance_core.dataset import LanceDataset
+    from lance_core.format.manifest import Manifest
     from lance_core.store.base import Store
 
 _BATCH = 1000
 _FOLDERS = (*TABLE_FOLDERS, "_refs", BRANCH_FILES_FOLDER)
+_KINDS = ["manifest", "data file", "deletion file", "transaction file", "index file"]
+_TRACKED = pa.schema(
+    [
+        pa.field("version", pa.int64(), nullable=False),
+        pa.field("base_uri", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("type", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+    ]
+)
 _ALL_FILES = pa.schema(
     [
         pa.field("base_uri", pa.dictionary(pa.int32(), pa.string()), nullable=False),
@@ -39,6 +60,26 @@ def all_files(dataset: LanceDataset) -> pa.RecordBatchReader:
         base_uri (dictionary of text), path below it, size_bytes (int64) and last_modified (microseconds, UTC).
     """
     return pa.RecordBatchReader.from_batches(_ALL_FILES, _listed(dataset.snapshot.store))
+
+
+def tracked_files(
+    dataset: LanceDataset,
+    *,
+    min_version: int | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> pa.RecordBatchReader:
+    """The files that versions of this line need, once for each version.
+
+    Args:
+        min_version: Leave out older versions.
+        progress: Called after each version, with the number of those that are done and of all.
+
+    Returns:
+        version (int64), base_uri (dictionary of text), path below it, and type (dictionary of text): manifest,
+        transaction file, data file, deletion file, index file. Versions ascend; index files are those that their
+        entries name.
+    """
+    return pa.RecordBatchReader.from_batches(_TRACKED, _tracked(dataset.snapshot.store, min_version or 0, progress))
 
 
 def drop(
@@ -75,6 +116,56 @@ def drop(
     paths.sort(key=lambda path: path.startswith(f"{VERSIONS_FOLDER}/"))
     for start in range(0, len(paths), _BATCH):
         store.delete(paths[start : start + _BATCH])
+
+
+def _tracked(
+    store: Store, min_version: int, progress: Callable[[int, int | None], None] | None
+) -> Iterator[pa.RecordBatch]:
+    versions = find_versions(store)
+    numbers = [one for one in versions.numbers if one >= min_version]
+    for done, number in enumerate(numbers, 1):
+        try:
+            manifest = load_manifest(store, number, naming=versions.naming)
+        except VersionNotFoundError:
+            continue  # cleaned up since it was listed
+        rows = list(_needed(manifest, manifest_path(number, versions.naming)))
+        bases = {base.id: base.path for base in manifest.base_paths}
+        places = [store.uri, *bases.values()]
+        keys = {None: 0, **{base: place for place, base in enumerate(bases, 1)}}
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([number] * len(rows), pa.int64()),
+                pa.DictionaryArray.from_arrays(
+                    pa.array([keys[base] for base, _, _ in rows], pa.int32()), pa.array(places)
+                ),
+                pa.array([path for _, path, _ in rows]),
+                pa.DictionaryArray.from_arrays(
+                    pa.array([_KINDS.index(kind) for _, _, kind in rows], pa.int8()), pa.array(_KINDS)
+                ),
+            ],
+            schema=_TRACKED,
+        )
+        if progress is not None:
+            progress(done, len(numbers))
+
+
+def _needed(manifest: Manifest, path: str) -> Iterator[tuple[int | None, str, str]]:
+    """Base path, path below it and kind of each file that a version needs."""
+    yield None, path, "manifest"
+    if manifest.transaction_file:
+        yield None, transaction_path(manifest.transaction_file), "transaction file"
+    roots = {base.id: base.is_dataset_root for base in manifest.base_paths}
+    for fragment in manifest.fragments:
+        for file in fragment.files:
+            folder = f"{DATA_FOLDER}/" if roots.get(file.base_id or -1, True) else ""
+            yield file.base_id, f"{folder}{file.path}", "data file"
+        deletion = fragment.deletion_file
+        if deletion is not None:
+            yield deletion.base_id, deletion_file_path(fragment.id, replace(deletion, base_id=None)), "deletion file"
+    for index in manifest.indices:
+        entry = index_fields(index)
+        for name, _ in entry.files:
+            yield entry.base_id, f"{INDICES_FOLDER}/{index.uuid_text}/{name}", "index file"
 
 
 def _listed(store: Store) -> Iterator[pa.RecordBatch]:

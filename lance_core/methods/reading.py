@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import table_with_types
 from lance_core.fragment import LanceFragment
@@ -235,8 +235,14 @@ def sql(dataset: LanceDataset, sql: str) -> SqlQueryBuilder:
     return SqlQueryBuilder(dataset, sql)
 
 
-def get_fragments(dataset: LanceDataset) -> list[LanceFragment]:
-    """All fragments, in order."""
+def get_fragments(dataset: LanceDataset, filter: None = None) -> list[LanceFragment]:  # noqa: A002 the name in pylance
+    """All fragments, in order.
+
+    Args:
+        filter: Must be None; fragments cannot be chosen by a condition.
+    """
+    if filter is not None:
+        raise UnsupportedError("fragments cannot be chosen by a filter; give it to their scanner")
     return [_fragment(dataset, one) for one in dataset.snapshot.manifest.fragments]
 
 
