@@ -125,5 +125,5 @@ def preview(table: pa.Table) -> dg.TableMetadataValue:
 def _shown(value: Any) -> str | int | float | bool | None:
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = json.dumps(value, default=str) if isinstance(value, (dict, list, tuple)) else str(value)
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."

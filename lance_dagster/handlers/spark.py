@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's way
 from lance_core import spark as lance_spark
 from lance_core.errors import InvalidInputError
 from lance_core.spark.types import lance_schema, spark_type
-from lance_dagster.handlers.stream import projected, write_batches
+from lance_dagster.handlers.stream import projected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +36,7 @@ class SparkHandler:
         frame = _in_partition(obj, request)
         operation = request.operation
         if operation == "merge":
-            # The rows that a merge brings are held in memory in any case.
-            return write_batches(self.schema(obj), frame.toArrow(), request)
+            return _merge(frame, request)
         if request.target is not None:
             frame = frame.select(*_columns(obj, request.target, fills=operation == "overwrite"))
         result = lance_spark.write_lance(
@@ -51,7 +50,7 @@ class SparkHandler:
             replace_where=request.replaced,
             # Checked already; and these may be rows that are let through on purpose.
             check_replace_where=False,
-            idempotency_key=request.idempotency_key,
+            idempotency_key=request.token,
             transaction_properties=dict(request.properties),
             storage_options=dict(request.storage_options) or None,
         )
@@ -73,6 +72,20 @@ class SparkHandler:
 
 
 SPARK = SparkHandler()
+
+
+def _merge(frame: Any, request: WriteRequest) -> int:
+    """Join the frame with the table's rows of the run's partitions; neither of them has to fit into one memory."""
+    merge = lance_spark.merge_lance(
+        frame,
+        request.uri,
+        request.merge_keys,
+        within=request.replaced,
+        idempotency_key=request.token,
+        transaction_properties=dict(request.properties),
+        storage_options=dict(request.storage_options) or None,
+    )
+    return merge.when_matched_update_all().when_not_matched_insert_all().execute().version
 
 
 def _quoted(name: str) -> str:

@@ -244,19 +244,63 @@ def test_spark_fragments_are_compacted(go, spark, tables):
     assert sorted(tables.dataset("asset").to_table()["id"].to_pylist()) == list(range(100))
 
 
-def test_a_merge_touches_only_the_partitions_of_the_run(go, spark, tables):
-    def make(keys):
-        return spark.createDataFrame([(key, n, stamp) for key in keys for n in ids], "day string, id int, stamp int")
+def test_a_merge_touches_only_the_partitions_of_the_run(go, spark, tables, monkeypatch):
+    """The keys alone would match rows of other days, too; and the rows never come to the driver."""
+    monkeypatch.setattr(DataFrame, "toArrow", None)
+    monkeypatch.setattr(type(spark.range(1)), "toArrow", None)
+    monkeypatch.setattr(type(spark.range(1)), "collect", None)
 
-    stamp, ids = 1, (1, 2)
-    asset = daily(make, mode="merge", merge_keys=["day", "id"])
-    go(asset, partition_range=("2026-11-01", "2026-11-02"))
+    def make(keys):
+        rows = [(day, n, stamp) for day in keys + more for n in ids]
+        return spark.createDataFrame(rows, "day string, id int, stamp int")
+
+    def stored():
+        rows = tables.dataset("asset").to_table().to_pylist()
+        found = {(row["day"][-1], row["id"]): row["stamp"] for row in rows}
+        assert len(rows) == len(found)
+        return found
+
+    stamp, ids, more = 1, (1, 2), []
+    asset = daily(make, mode="merge", merge_keys=["id"])
+    for day in ("2026-11-01", "2026-11-02"):
+        go(asset, partition_key=day)
+    assert stored() == {("1", 1): 1, ("1", 2): 1, ("2", 1): 1, ("2", 2): 1}
     stamp, ids = 2, (2, 3)
-    go(asset, partition_key="2026-11-02")
-    rows = tables.dataset("asset").to_table().to_pylist()
-    found = {(row["day"][-1], row["id"]): row["stamp"] for row in rows}
-    assert found == {("1", 1): 1, ("1", 2): 1, ("2", 1): 1, ("2", 2): 2, ("2", 3): 2}
-    assert len(rows) == 5
+    result = go(asset, partition_key="2026-11-02")
+    expected = {("1", 1): 1, ("1", 2): 1, ("2", 1): 1, ("2", 2): 2, ("2", 3): 2}
+    assert stored() == expected
+    (event,) = result.asset_materializations_for_node("asset")
+    numbers = {key: event.metadata[f"lance/{key}"].value for key in ("operation", "rows_written", "rows_deleted")}
+    assert numbers == {"operation": "merge", "rows_written": 2, "rows_deleted": 1}
+    version, more = tables.dataset("asset").version, ["2026-11-04"]
+    with pytest.raises(Exception, match="outside of the run's partitions"):
+        go(asset, partition_key="2026-11-02")
+    assert (tables.dataset("asset").version, stored()) == (version, expected)
+    stamp = 3
+    go(daily(make, mode="merge", merge_keys=["id"], **{"lance/out_of_partition": "drop"}), partition_key="2026-11-02")
+    assert stored() == {**expected, ("2", 2): 3, ("2", 3): 3}
+
+
+def test_a_retried_merge_is_one_commit(go, spark, tables, monkeypatch):
+    calls = []
+
+    def dying(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError
+        return report_output(*args, **kwargs)
+
+    monkeypatch.setattr(io_manager, "report_output", dying)
+
+    @dg.asset(metadata={"mode": "merge", "merge_keys": ["id"]}, retry_policy=dg.RetryPolicy(max_retries=1))
+    def asset():
+        return spark.range(5).withColumn("n", F.lit(len(calls)))
+
+    go(asset)
+    assert go(asset).success
+    assert len(calls) == 3
+    assert tables.dataset("asset").version == 2
+    assert tables.dataset("asset").to_table().sort_by("id").to_pydict() == {"id": [0, 1, 2, 3, 4], "n": [1] * 5}
 
 
 def test_an_expression_is_judged_by_lance_core(go, spark, tables):
