@@ -39,7 +39,7 @@ from lance_core.format.transaction import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lance_core.format.base_path import BasePath
 
@@ -173,6 +173,22 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
         CorruptDataError: The file is damaged, or not the version its name says.
         UnsupportedError: The version uses features that lance_core cannot read.
     """
+    bounds, end = _message_bounds(data, path)
+    try:
+        pb, fragments = _decode_message(memoryview(data)[slice(*bounds)])
+    except DecodeError as error:
+        raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=bounds[0]) from error
+    _check(pb, len(fragments), version, path)
+    manifest = _from_proto(pb, fragments, data, end, path)
+    if pb.reader_feature_flags & feature_flags.Feature.MANAGED_BLOBS and any(
+        field.is_blob for field in manifest.schema.walk()
+    ):
+        raise UnsupportedError("lance_core does not read managed blobs (feature flag 16384)", path=path)
+    return manifest
+
+
+def _message_bounds(data: bytes, path: str | None) -> tuple[tuple[int, int], int]:
+    """Where the message lies, and where the footer begins; checksums are looked at."""
     if len(data) < _FOOTER.size:
         raise CorruptDataError(f"a manifest file cannot be as short as {len(data)} bytes", path=path)
     end = len(data) - _FOOTER.size
@@ -182,23 +198,70 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
     bounds = _bounds(data, position, end, path)
     if not check_section(data, position - SECTION_SIZE, path=path) and bounds[1] != end and CHECKSUMS_MAGIC in data:
         raise CorruptDataError("the footer does not lead to the manifest", path=path, offset=end)
-    try:
-        pb, fragments = _decode_message(memoryview(data)[slice(*bounds)])
-    except DecodeError as error:
-        raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=position) from error
+    return bounds, end
+
+
+def _check(pb: table_pb2.Manifest, num_fragments: int, version: int | None, path: str | None) -> None:
     if version is not None and pb.version != version:
         raise CorruptDataError(f"the manifest of version {version} says it is version {pb.version}", path=path)
     feature_flags.check_readable(pb.reader_feature_flags, pb.writer_feature_flags, path=path)
     if not pb.fields:
         raise CorruptDataError("the manifest has no fields", path=path)
-    if pb.HasField("fragment_tree") and not len(fragments):
+    if pb.HasField("fragment_tree") and not num_fragments:
         raise UnsupportedError("the fragments are not in the manifest (fragment_tree)", path=path)
-    manifest = _from_proto(pb, fragments, data, end, path)
-    if pb.reader_feature_flags & feature_flags.Feature.MANAGED_BLOBS and any(
-        field.is_blob for field in manifest.schema.walk()
-    ):
-        raise UnsupportedError("lance_core does not read managed blobs (feature flag 16384)", path=path)
-    return manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFiles:
+    """Which files a version needs; what clean-up has to know of it, at a fraction of the price of a `Manifest`.
+
+    Attributes:
+        timestamp: As in `Manifest`.
+        writer_feature_flags: As in `Manifest`.
+        fragments: The encoded messages.
+        transaction_file: As in `Manifest`.
+        base_paths: As in `Manifest`.
+        indices: As in `Manifest`.
+    """
+
+    timestamp: datetime | None
+    writer_feature_flags: int
+    fragments: Sequence[bytes]
+    transaction_file: str
+    base_paths: tuple[BasePath, ...]
+    indices: tuple[IndexMetadata, ...]
+
+
+def manifest_files(manifest: Manifest) -> ManifestFiles:
+    """The files of a manifest that is decoded already."""
+    return ManifestFiles(
+        timestamp=manifest.timestamp,
+        writer_feature_flags=manifest.writer_feature_flags,
+        fragments=manifest.fragments.records,
+        transaction_file=manifest.transaction_file,
+        base_paths=manifest.base_paths,
+        indices=manifest.indices,
+    )
+
+
+def decode_manifest_files(data: bytes, *, version: int | None = None, path: str | None = None) -> ManifestFiles:
+    """What a manifest says about files; arguments and errors are those of `decode_manifest_file`."""
+    bounds, end = _message_bounds(data, path)
+    try:
+        pb = table_pb2.Manifest.FromString(data[slice(*bounds)])
+    except DecodeError as error:
+        raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=bounds[0]) from error
+    _check(pb, len(pb.fragments), version, path)
+    index_position = _optional(pb, "index_section")
+    indices = () if index_position is None else decode_index_section(_section(data, index_position, end, path))
+    return ManifestFiles(
+        timestamp=_timestamp(pb),
+        writer_feature_flags=pb.writer_feature_flags,
+        fragments=pb.fragments,
+        transaction_file=pb.transaction_file,
+        base_paths=tuple(base_paths_format.from_proto(base) for base in pb.base_paths),
+        indices=indices,
+    )
 
 
 def with_transaction(manifest: Manifest, transaction: Transaction) -> tuple[Manifest, bytes]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError, VersionNotFoundError
+from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lance_core.format.feature_flags import check_writable
+from lance_core.format.manifest import decode_manifest_files
 from lance_core.format.paths import VERSIONS_FOLDER, ManifestName, parse_manifest_name, parse_version
 from lance_core.maintenance.cleanup_plan import (
     SWEPT_FOLDERS,
@@ -27,12 +28,13 @@ from lance_core.table.branches import list_branches
 from lance_core.table.places import line_of
 from lance_core.table.refs import list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
-from lance_core.table.snapshot import find_versions, load_manifest
+from lance_core.table.snapshot import find_versions, load_manifest_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
+    from lance_core.format.manifest import ManifestFiles
     from lance_core.store.base import ObjectInfo, Store
 
 __all__ = ["CleanupExplanation", "CleanupStats", "cleanup_old_versions", "explain_cleanup_old_versions"]
@@ -108,7 +110,7 @@ def cleanup_old_versions(
     manifests = _delete_versions(store, survey)
     for version in find_versions(store).numbers:
         if version > survey.newest:
-            survey.kept.add(load_manifest(store, version))
+            survey.kept.add(_load(store, version))
     files = _garbage(store, survey, rules, runtime.now())
     _delete(store, files)
     return summarize([*manifests, *files])
@@ -156,7 +158,7 @@ def _delete_versions(store: Store, survey: _Survey) -> list[CandidateFile]:
     for candidates in _batches(survey.going):
         protected = _protected(store)
         batch = [version for version in candidates if version not in protected]
-        contents = {version: _get(store, survey.going[version].path) for version in batch}
+        contents = {version: survey.content(store, version) for version in batch}
         store.delete([survey.going[version].path for version in batch])
         protected = _protected(store)
         for version in batch:
@@ -166,7 +168,7 @@ def _delete_versions(store: Store, survey: _Survey) -> list[CandidateFile]:
             else:
                 deleted.append(survey.going[version])
     for version in survey.going.keys() - {_version(file) for file in deleted}:
-        survey.kept.add(load_manifest(store, version))
+        survey.kept.add(_load(store, version))
     return deleted
 
 
@@ -182,6 +184,11 @@ def _batches(going: Mapping[int, CandidateFile]) -> Iterator[list[int]]:
         batch.append(version)
     if batch:
         yield batch
+
+
+def _load(store: Store, version: int) -> ManifestFiles:
+    data, path = load_manifest_file(store, version)
+    return decode_manifest_files(data, version=version, path=path)
 
 
 def _get(store: Store, path: str) -> bytes | None:
@@ -203,6 +210,19 @@ class _Survey:
     kept: References
     removed: References
     going: dict[int, CandidateFile] = field(default_factory=dict)
+    contents: dict[int, bytes] = field(default_factory=dict)
+    num_bytes: int = 0
+
+    def keep_content(self, version: int, data: bytes) -> None:
+        """Keep a manifest that goes, as far as memory allows, so that it need not be read again to be put back."""
+        self.num_bytes += len(data)
+        if self.num_bytes <= _MANIFEST_BYTES:
+            self.contents[version] = data
+
+    def content(self, store: Store, version: int) -> bytes | None:
+        """The manifest of a version that goes; None if it is gone already."""
+        kept = self.contents.pop(version, None)
+        return _get(store, self.going[version].path) if kept is None else kept
 
 
 def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Collection[str] = ()) -> _Survey:
@@ -217,10 +237,10 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
     replaced: datetime | None = None
     for name, info in sorted(listed, key=lambda one: one[0].version, reverse=True):
         version = name.version
-        try:
-            manifest = load_manifest(store, version, naming=name.naming)
-        except VersionNotFoundError:  # another clean-up was here
+        data = _get(store, info.path)
+        if data is None:
             continue
+        manifest = decode_manifest_files(data, version=version, path=f"{store.uri}/{info.path}")
         check_writable(manifest.writer_feature_flags, path=store.uri)
         may_go = name.naming is not None and rules.allow(
             version, timestamp=manifest.timestamp, replaced=replaced, rank=ranks[version], now=now
@@ -234,6 +254,7 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
             survey.going[version] = CandidateFile(
                 path=info.path, kind="manifest", unverified=False, size_bytes=info.size
             )
+            survey.keep_content(version, data)
         else:
             survey.kept.add(manifest)
     if tagged and rules.error_if_tagged_old_versions:

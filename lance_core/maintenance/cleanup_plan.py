@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lance_core.format.base_path import BasePath
-    from lance_core.format.manifest import Manifest
+    from lance_core.format.manifest import ManifestFiles
 
 DEFAULT_OLDER_THAN = timedelta(days=14)
 UNVERIFIED_MIN_AGE = timedelta(days=7)
@@ -124,10 +124,10 @@ class References:
     paths: set[str] = field(default_factory=set)
     _records: set[bytes] = field(default_factory=set)
 
-    def add(self, manifest: Manifest) -> None:
+    def add(self, manifest: ManifestFiles) -> None:
         """Add what a version needs; fragments that another version has, too, cost a look-up only."""
         inside = {base.id: folder for base in manifest.base_paths if (folder := self._inside(base)) is not None}
-        unseen = set(manifest.fragments.records) - self._records
+        unseen = set(manifest.fragments) - self._records
         if not manifest.base_paths:  # numbers of base paths may mean something else in another version
             self._records |= unseen
         for record in unseen:
@@ -213,8 +213,8 @@ def classify(
     """Judge a file in one of the swept folders; None if it stays."""
     folder, _, rest = path.partition("/")
     name = rest.rpartition("/")[2]
-    is_old = modified < now - UNVERIFIED_MIN_AGE
     if name.startswith(_TEMPORARY_PREFIX):
+        is_old = modified < now - UNVERIFIED_MIN_AGE
         return CandidateFile(path=path, kind="temporary", unverified=True, size_bytes=size) if is_old else None
     kind = _KINDS.get(folder)
     # Names that no writer of data files uses may be somebody's notes.
@@ -222,7 +222,7 @@ def classify(
         return None
     is_verified = path in removed
     may_be_young = rules.delete_unverified and kind in {"data", "index"}
-    if not (is_verified or is_old or may_be_young):
+    if not (is_verified or may_be_young or modified < now - UNVERIFIED_MIN_AGE):
         return None
     return CandidateFile(path=path, kind=kind, unverified=not is_verified, size_bytes=size)
 

@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 from lance_core.errors import CorruptDataError, DatasetNotFoundError, InvalidInputError, LanceError
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID, decode_fragment
 from lance_core.format.index_metadata import index_fields
+from lance_core.format.manifest import manifest_files
 from lance_core.format.paths import (
     BASE_PREFIX,
     INDICES_FOLDER,
@@ -163,7 +164,7 @@ def _check_version(look: _Look, manifest: Manifest, *, is_newest: bool) -> None:
         with look.noting("fragment", version=version):
             _check_fragment(look, store, manifest, decode_fragment(record))
     _check_indices(look, store, manifest)
-    look.references.add(manifest)
+    look.references.add(manifest_files(manifest))
 
 
 def _check_schema(look: _Look, manifest: Manifest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -218,13 +219,16 @@ def load_manifest(store: Store, version: int, *, naming: ManifestNaming | None =
     Raises:
         VersionNotFoundError: There is no such version.
     """
+    data, path = load_manifest_file(store, version, naming=naming)
+    return decode_manifest_file(data, version=version, path=path)
+
+
+def load_manifest_file(store: Store, version: int, *, naming: ManifestNaming | None = None) -> tuple[bytes, str]:
+    """The content of a manifest, and its address; arguments and errors are those of `load_manifest`."""
     for candidate in _candidates(version, naming):
         path = manifest_path(version, candidate)
-        try:
-            data = store.get(path)
-        except NotFoundError:
-            continue
-        return decode_manifest_file(data, version=version, path=f"{store.uri}/{path}")
+        with suppress(NotFoundError):
+            return store.get(path), f"{store.uri}/{path}"
     raise VersionNotFoundError(f"there is no version {version}; it may have been cleaned up", path=store.uri)
 
 
