@@ -26,11 +26,24 @@ from lance_core.errors import (
 )
 from lance_core.format import feature_flags
 from lance_core.format.manifest import Manifest, with_transaction
-from lance_core.format.operations import Delete, Operation, Overwrite, Restore, Rewrite, operation_name
+from lance_core.format.operations import (
+    CreateIndex,
+    Delete,
+    Operation,
+    Overwrite,
+    Project,
+    ReserveFragments,
+    Restore,
+    Rewrite,
+    UpdateBases,
+    UpdateConfig,
+    operation_name,
+)
 from lance_core.format.paths import (
     DETACHED_BIT,
     LATEST_VERSION_HINT,
     ManifestNaming,
+    data_file_path,
     deletion_file_path,
     manifest_path,
     transaction_path,
@@ -39,10 +52,10 @@ from lance_core.table.apply import apply, common_file_version, empty_manifest, w
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
 from lance_core.table.idempotency import find_commit, key_of
-from lance_core.table.places import line_of, with_bases
+from lance_core.table.places import line_of, object_sizes, with_bases
 from lance_core.table.publish import brought_fragments, check_files, create_manifest, outcome_unknown
 from lance_core.table.rebase import covers_deletions, rebase_deletions
-from lance_core.table.refs import list_tags_strictly
+from lance_core.table.refs import keeping, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import (
     Snapshot,
@@ -60,6 +73,9 @@ if TYPE_CHECKING:
 DEFAULT_MAX_RETRIES = 20
 DEFAULT_TIMEOUT_S = 30 * 60.0
 DEFAULT_DATA_STORAGE_VERSION = "2.2"
+
+_REPEATABLE = Delete | UpdateConfig | Project | UpdateBases | CreateIndex | ReserveFragments
+"""Changes that have the same result if they are made twice; later versions cannot tell whose they are."""
 
 _BACK_OFF_MARGIN = 1.1
 _FIRST_BACK_OFF_SLOTS = 2
@@ -125,8 +141,11 @@ def commit(
         runtime=runtime,
         checked=transaction.read_version,
     )
+    restored = transaction.operation.version if isinstance(transaction.operation, Restore) else None
     try:
-        return committer.run()
+        # A clean-up that begins before we publish would take what only the restored version needs.
+        with keeping(store, restored, uuid=transaction.uuid, runtime=runtime):
+            return committer.run()
     except CommitOutcomeUnknownError:
         raise  # whatever was written may be in use
     except Exception:
@@ -392,20 +411,16 @@ class _Committer:
                 self._write_hint(manifest.version)
                 if not isinstance(operation, Restore):
                     return True
-            numbers = find_versions(self.store).numbers
-            # Clean-up deletes a version before the files that only it needs, and looks at all versions in between.
-            if (
-                isinstance(operation, Restore)
-                and operation.version not in numbers
-                and not operation.version & DETACHED_BIT
-            ):
+            numbers, child = self._later(manifest, naming)
+            if self._lost_its_source(manifest, operation, numbers):
                 self.store.delete([manifest_path(manifest.version, naming)])
                 return False
-            later = [version for version in numbers if version > manifest.version]
-            if not later:
+            if child is None:
                 return True
-            child = load_manifest(self.store, later[0], naming=naming)
             is_descendant = self._builds_on_ours(child, manifest, operation, numbers)
+            if is_descendant and isinstance(operation, _REPEATABLE):
+                is_alone = manifest.version in numbers and manifest.version - 1 not in numbers
+                is_descendant = not is_alone or self._is_whole(manifest)
         except Exception as error:
             raise self._unknown(manifest.version) from error
         if is_descendant is None:
@@ -413,6 +428,39 @@ class _Committer:
         if not is_descendant:
             self.store.delete([manifest_path(manifest.version, naming)])
         return is_descendant
+
+    def _later(self, manifest: Manifest, naming: ManifestNaming) -> tuple[tuple[int, ...], Manifest | None]:
+        """The versions there are, and the first of those behind ours; a clean-up may take it while we look."""
+        while True:
+            numbers = find_versions(self.store).numbers
+            later = [version for version in numbers if version > manifest.version]
+            try:
+                return numbers, load_manifest(self.store, later[0], naming=naming) if later else None
+            except VersionNotFoundError:
+                if find_versions(self.store).numbers == numbers:
+                    raise
+
+    @staticmethod
+    def _lost_its_source(manifest: Manifest, operation: Operation, numbers: tuple[int, ...]) -> bool:
+        """Whether somebody who heeds no tags took the version that a restore brought back, and then its files.
+
+        If the version before ours is gone as well, ours was seen in time.
+        """
+        if not isinstance(operation, Restore) or operation.version & DETACHED_BIT:
+            return False
+        return operation.version not in numbers and manifest.version - 1 in numbers
+
+    def _is_whole(self, manifest: Manifest) -> bool:
+        """Whether all files are there: a version that stands alone and lacks some is no part of the line.
+
+        Later versions say what this one says, but not who said it. So nothing is lost by doing it again.
+        """
+        paths = {data_file_path(file) for fragment in manifest.fragments for file in fragment.files}
+        try:
+            object_sizes(with_bases(self.store, manifest), sorted(paths))
+        except NotFoundError:
+            return False
+        return True
 
     def _builds_on_ours(
         self, child: Manifest, manifest: Manifest, operation: Operation, numbers: tuple[int, ...]

@@ -7,6 +7,7 @@ versions looks for what it did in the next one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.operations import (
     Append,
     CreateIndex,
+    DataReplacement,
     Delete,
     Merge,
     Operation,
@@ -26,6 +28,7 @@ from lance_core.format.operations import (
     Restore,
     Rewrite,
     Update,
+    UpdateBases,
     UpdateConfig,
     UpdateMap,
 )
@@ -44,7 +47,7 @@ def descends(child: Manifest, child_operation: Operation, *, ours: Manifest, our
     """Judge whether ``child``, the next version that exists, was built on ``ours``.
 
     Args:
-        child: The next version.
+        child: The next version; versions in between may have been cleaned up.
         child_operation: What made it.
         ours: The version we made.
         our_operation: What made it, with final fragment ids.
@@ -52,19 +55,33 @@ def descends(child: Manifest, child_operation: Operation, *, ours: Manifest, our
     Returns:
         None if that cannot be told from these two.
     """
-    if isinstance(child_operation, Overwrite | Restore):
+    if isinstance(child_operation, Restore):
         return True  # whatever was there before is replaced
-    if not _rest_agrees(child, child_operation, ours):
+    if isinstance(child_operation, Overwrite) and not isinstance(our_operation, UpdateConfig | UpdateBases):
+        return True
+    is_next = child.version == ours.version + 1
+    if is_next and not isinstance(child_operation, Overwrite) and not _rest_agrees(child, child_operation, ours):
         return False
     match our_operation:
         case UpdateConfig():
-            return _config_is_set(child, child_operation, our_operation)
-        case Project() | Merge():
-            return child.schema == ours.schema or None
+            verdict = _config_is_set(child, child_operation, our_operation)
+        case UpdateBases():
+            places = {base.path for base in child.base_paths}
+            verdict = all(base.path in places for base in our_operation.new_bases)
+        case CreateIndex():
+            verdict = _has_indices(child, child_operation, our_operation)
+        case Project():
+            verdict = child.schema == ours.schema or None
+        case Merge() | DataReplacement():
+            verdict = _has_files(child, child_operation, ours)
         case ReserveFragments():
-            return (child.max_fragment_id or 0) >= (ours.max_fragment_id or 0)
+            verdict = (child.max_fragment_id or 0) >= (ours.max_fragment_id or 0)
+        case _ if is_next:
+            verdict = _has_our_fragments(child, child_operation, ours, our_operation)
         case _:
-            return _has_our_fragments(child, child_operation, ours, our_operation)
+            verdict = _has_traces(child, ours, our_operation)
+    # Of what versions in between have changed, nothing is known.
+    return verdict or (verdict if is_next else None)
 
 
 def _rest_agrees(child: Manifest, child_operation: Operation, ours: Manifest) -> bool:
@@ -72,6 +89,8 @@ def _rest_agrees(child: Manifest, child_operation: Operation, ours: Manifest) ->
     touched = _may_touch(child_operation)
     if touched is None:
         return True
+    if not touched.issubset(ours.fragments.ids.tolist()):
+        return False  # it worked on fragments that we do not have
     new, _, _ = _changed_ids(child, child_operation)
     return np.array_equal(_numbers(child, without=touched | new), _numbers(ours, without=touched))
 
@@ -98,6 +117,10 @@ def _config_is_set(child: Manifest, child_operation: Operation, operation: Updat
 
 def _not_set_by(child_operation: Operation, operation: UpdateConfig) -> UpdateConfig | None:
     """What is left of an operation without the keys that the next one sets; None if one replaces whole maps."""
+    if isinstance(child_operation, Overwrite):  # brings a schema, and keeps settings and free text
+        given = UpdateMap(update_entries=dict(child_operation.config_upsert_values))
+        child_operation = UpdateConfig(config_updates=given)
+        operation = replace(operation, schema_metadata_updates=None, field_metadata_updates={})
     if not isinstance(child_operation, UpdateConfig):
         return operation
     theirs, mine = child_operation.field_metadata_updates, operation.field_metadata_updates
@@ -128,6 +151,36 @@ def _without_keys(ours: UpdateMap | None, theirs: UpdateMap | None) -> UpdateMap
         return _UNCLEAR
     left = {key: value for key, value in ours.update_entries.items() if key not in theirs.update_entries}
     return UpdateMap(update_entries=left) if left else None
+
+
+def _has_indices(child: Manifest, child_operation: Operation, operation: CreateIndex) -> bool | None:
+    """Whether the entries are as we left them; most changes may take an entry away."""
+    there = {index.uuid for index in child.indices}
+    added = {index.uuid for index in operation.new_indices}
+    if added <= there:
+        return there.isdisjoint({index.uuid for index in operation.removed_indices} - added)
+    return False if isinstance(child_operation, Append | Delete | UpdateConfig | ReserveFragments) else None
+
+
+def _has_files(child: Manifest, child_operation: Operation, ours: Manifest) -> bool | None:
+    """Whether columns that were put into new files are there: fragments that nobody touched since have our files."""
+    touched = _may_touch(child_operation)
+    if touched is None or child.schema != ours.schema:
+        return None
+    mine = ours.fragments.select([number for number in ours.fragments.ids.tolist() if number not in touched])
+    others = {fragment.id: fragment.files for fragment in child.fragments.select([one.id for one in mine])}
+    return all(others.get(one.id, one.files) == one.files for one in mine) if others else None
+
+
+def _has_traces(child: Manifest, ours: Manifest, operation: Operation) -> bool:
+    """Whether a version has files of ours, or lacks the rows that we removed; True is certain, False is not."""
+    new, updated, removed = _changed_ids(ours, operation)
+    mine = ours.fragments.select(new | updated)
+    kept = {fragment.id: fragment for fragment in child.fragments.select(new | updated)}
+    if new:
+        return any(_matches(one, kept.get(one.id), is_new=True) for one in mine if one.id in new)
+    is_gone = not child.fragments.select(removed)
+    return is_gone and all(one.id not in kept or _matches(one, kept[one.id], is_new=False) for one in mine)
 
 
 def _has_our_fragments(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,19 +13,22 @@ from lance_core.errors import (
     RefAlreadyExistsError,
     RefNotFoundError,
 )
-from lance_core.format.paths import TAGS_FOLDER, ManifestNaming, manifest_path, parse_ref_path, tag_path
+from lance_core.format.paths import DETACHED_BIT, TAGS_FOLDER, ManifestNaming, manifest_path, parse_ref_path, tag_path
 from lance_core.format.refs import MAIN_BRANCH, Tag, check_tag_name, decode_tag, encode_tag, is_branch_name
 from lance_core.table.places import branch_store, line_of, same_line
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import load_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from lance_core.store.base import Store
 
 Reference: TypeAlias = "int | str | tuple[str | None, int | None] | None"
 """A version: its number on the same line, a tag, or branch and number (None: the main line; the newest version)."""
+
+KEEPING_PREFIX = "lance_core.keeping-"
+"""Tags of this name keep a version while work is going on."""
 
 
 def create_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYSTEM_RUNTIME) -> Tag:
@@ -54,6 +58,28 @@ def create_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYST
         root.delete([tag_path(name)])
         raise
     return tag
+
+
+@contextmanager
+def keeping(store: Store, version: int | None, *, uuid: str, runtime: Runtime) -> Generator[None]:
+    """Keep a version from clean-up, by a tag of its own, while something happens; None for nothing to keep.
+
+    Whoever dies inside leaves the tag, which clean-up heeds for as long as work may take.
+
+    Raises:
+        VersionNotFoundError: There is no such version.
+    """
+    if version is None or version & DETACHED_BIT:
+        yield
+        return
+    name = f"{KEEPING_PREFIX}{uuid}"
+    with suppress(RefAlreadyExistsError):  # we are here for the second time
+        create_tag(store, name, version, runtime=runtime)
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            line_of(store)[0].delete([tag_path(name)])
 
 
 def update_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYSTEM_RUNTIME) -> Tag:

@@ -428,6 +428,7 @@ def _of_agent(name: str, answer: Callable[[_Agent], Any]) -> tuple[str, Callable
 _WORLD = [
     _of_agent("now", lambda agent: agent.program.now),
     _of_agent("monotonic_s", lambda _: 0.0),
+    _of_agent("thread_cpu_s", lambda _: 0.0),
     _of_agent("sleep_s", lambda _: None),
     _of_agent("random_u63", lambda agent: agent.next_id() & _U63),
 ]

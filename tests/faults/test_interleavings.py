@@ -55,7 +55,9 @@ class World:
             commit(store, ours, runtime=self.runtime)
             self.acknowledged.add(uuid)
         except CommitOutcomeUnknownError:
-            pytest.fail("nothing failed here, so the outcome must be known")
+            # The version restored stays, kept by a tag, when ours is cleaned up: if later ones were rewritten, nothing
+            # tells whether they go back to ours.
+            assert name == "restore", "nothing failed here, so the outcome must be known"
         except LanceError:
             self.effects.pop(uuid)
 

@@ -18,7 +18,7 @@ IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 PREEMPTIONS = 3 if IS_DEEP else 1
 PAIRS = list(combinations_with_replacement(ACTIONS, 2))  # a search begins with either, so these are all ordered pairs
 THOROUGH = [("append", "append"), ("append", "clean-up"), ("delete", "delete the same"), ("restore", "clean-up")]
-SCHEDULES = 100_000 if IS_DEEP else 600
+SCHEDULES = 100_000 if IS_DEEP else 300
 WRITERS, TURNS = 3, 2
 FAST = ["append", "delete", "config", "drop column", "overwrite"]
 
@@ -42,6 +42,34 @@ def test_three_interruptions(pair):
     assert walk(pair, 3).schedules > 20
 
 
+OTHERS = [("append", "append"), ("overwrite", "append")]
+CHANGES = [name for name, action in ACTIONS.items() if action.effect is not None]
+
+
+@pytest.mark.parametrize("ours", CHANGES)
+@pytest.mark.parametrize("others", OTHERS, ids=" and ".join)
+def test_a_clean_up_frees_the_version_that_is_being_made(ours, others):
+    """Two more changes and a clean-up that keeps nothing happen between any two calls of ours."""
+    base, reader = prepared(), StateReader()
+    actions = [ACTIONS[name] for name in (ours, *others, "clean-up")]
+    programs = [in_turn({0: actions[0]}), in_turn(dict(enumerate(actions[1:], 1)))]
+    history = History(actions=actions, programs=[0, 1, 1, 1], reader=reader, may_be_unknown=True)
+
+    def check(store, ends):
+        history.check(store, flat(ends))
+
+    done = explore(base.copied, programs, check, preemptions=1)
+    assert done.schedules > 10
+
+
+def flat(ends):
+    """The outcomes of all actions of some programs."""
+    for end in ends:
+        if end.error is not None:
+            raise end.error
+    return [end.result[number] for end in ends for number in end.result]
+
+
 def follow(base, seed, names, reader):
     """Three writers with two changes each, and a clean-up that runs twice and keeps nothing; what was acknowledged."""
     dice = random.Random(seed)
@@ -53,10 +81,7 @@ def follow(base, seed, names, reader):
     ]
     store = base.copied()
     ends, schedule = run_randomly(store, programs, seed=seed, switch=dice.choice([0.1, 0.5, 0.9]))
-    for end in ends:
-        if end.error is not None:
-            raise end.error
-    outcomes = [end.result[number] for end in ends for number in end.result]
+    outcomes = flat(ends)
     history = History(actions=actions, programs=owners, reader=reader, may_be_unknown=True)
     try:
         history.check(store, outcomes)
