@@ -26,7 +26,7 @@ from lance_core.maintenance.cleanup_plan import (
 )
 from lance_core.table.branches import list_branches
 from lance_core.table.places import line_of
-from lance_core.table.refs import list_tags_strictly
+from lance_core.table.refs import KEEPING_PREFIX, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest_file
 
@@ -248,7 +248,8 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
         if name.naming is not None:
             replaced = manifest.timestamp
         if may_go and version in protected:
-            tagged.update(dict.fromkeys(protected[version], version))
+            names = (name for name in protected[version] if not name.startswith(KEEPING_PREFIX))
+            tagged.update(dict.fromkeys(names, version))
         if may_go and version not in protected:
             survey.removed.add(manifest)
             survey.going[version] = CandidateFile(
