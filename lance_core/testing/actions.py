@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lance_core.dataset import LanceDataset
 from lance_core.errors import CommitOutcomeUnknownError, LanceError
+from lance_core.format.manifest import manifest_files
 from lance_core.format.operations import Append, Operation, Overwrite
 from lance_core.format.paths import TRANSACTIONS_FOLDER
 from lance_core.maintenance.cleanup import cleanup_old_versions
@@ -91,7 +92,7 @@ class StateReader:
             AssertionError: A file is missing.
         """
         needed = References()
-        needed.add(snapshot.manifest)
+        needed.add(manifest_files(snapshot.manifest))
         paths = [path for path in needed.paths if not path.startswith(TRANSACTIONS_FOLDER)]
         files = {path: store.find(path) for path in paths if not path.endswith("/")}
         if None in files.values():
@@ -213,7 +214,7 @@ class History:
         """Whoever lost for certain has taken its files away."""
         needed = References()
         for version in versions:
-            needed.add(open_snapshot(store, version).manifest)
+            needed.add(manifest_files(open_snapshot(store, version).manifest))
         found = {one.path for folder in ("data", "_deletions", "_transactions") for one in store.list(folder)}
         if found - needed.paths:
             raise AssertionError(f"nobody needs {found - needed.paths}")
