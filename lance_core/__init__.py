@@ -23,7 +23,7 @@ from lance_core.optimize import (
     RewriteResult,
 )
 from lance_core.scanner import LanceScanner, ScannerBuilder
-from lance_core.stats import LanceStats
+from lance_core.stats import DataStatistics, FieldStatistics, LanceStats
 from lance_core.table.idempotency import IDEMPOTENCY_KEY
 from lance_core.table.ordering import ColumnOrdering
 from lance_core.tags import Tags
@@ -55,10 +55,12 @@ __all__ = [
     "CompactionPlan",
     "CompactionTask",
     "DataFile",
+    "DataStatistics",
     "DatasetBasePath",
     "DatasetDelta",
     "DeletionFile",
     "Expression",
+    "FieldStatistics",
     "FragmentMetadata",
     "Index",
     "IndexDescription",
