@@ -372,13 +372,13 @@ def settled(array: pa.Array) -> pa.Array:
 
     pyarrow 26.0.1 reads other memory when it filters slices of fixed-size lists of fixed-size lists; this copies them.
     """
-    return pa.concat_arrays([array]) if _is_list_of_fixed_lists(array.type) else array
+    return pa.concat_arrays([array]) if needs_settling(array.type) else array
 
 
-def _is_list_of_fixed_lists(kind: pa.DataType) -> bool:
-    """True if fixed-size lists occur directly inside of each other, at any depth."""
+def needs_settling(kind: pa.DataType) -> bool:
+    """True if `settled` copies: fixed-size lists occur directly inside of each other, at any depth."""
     if not pa.types.is_nested(kind):
         return False
     if pa.types.is_fixed_size_list(kind) and pa.types.is_fixed_size_list(kind.value_type):
         return True
-    return any(_is_list_of_fixed_lists(kind.field(index).type) for index in range(kind.num_fields))
+    return any(needs_settling(kind.field(index).type) for index in range(kind.num_fields))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import settled
+from lance_core.encoding.arrow_values import needs_settling, settled
 from lance_core.encoding.structural.page import rows_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
@@ -193,10 +193,15 @@ class DataFileReader:
                 arrays = self._read(wanted, range(low, high))
                 for one in wanted:
                     one.forget(high)
+            if arrays and all(len(one) == 1 and not needs_settling(one[0].type) for one in arrays):
+                whole = _batch([one[0] for one in arrays], schema, high - low)
+                yield from (whole.slice(at, batch_size) for at in range(0, high - low, batch_size))
+                del whole, arrays  # before the next window is decoded
+                continue
             for at in range(0, high - low, batch_size):
                 length = min(batch_size, high - low - at)
                 yield _batch([_slice(one, at, length) for one in arrays], schema, length)
-            del arrays  # before the next window is decoded
+            del arrays
 
     def _read(self, wanted: list[FieldReader], rows: Rows, *, is_scan: bool = True) -> list[list[pa.Array]]:
         """For each field its rows, in one or more arrays."""

@@ -98,6 +98,8 @@ def join_columns(
         CorruptDataError: A column that is not nullable is in no file.
         UnsupportedError: Fields of a struct inside a list lie in different files.
     """
+    if len(parts) == 1 and parts[0][0].fields == projection.fields:
+        return list(parts[0][1])
     found: dict[int, list[tuple[Field, pa.Array]]] = {}
     for schema, arrays in parts:
         for field, array in zip(schema.fields, arrays, strict=True):

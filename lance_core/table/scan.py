@@ -234,6 +234,8 @@ def _output(
     offsets: npt.NDArray[np.int64],
 ) -> pa.RecordBatch:
     """Arrange columns as the plan's output wants them."""
+    if plan.columns == schema.names:
+        return pa.RecordBatch.from_arrays(list(columns), schema=plan.schema)
     by_name = {one.name: column for one, column in zip(schema.fields, columns, strict=True)}
     arrays: list[pa.Array] = []
     for name in plan.columns:
