@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 import lance_core
@@ -44,6 +44,41 @@ query = (
 )
 query.awaitTermination(120)
 seen["streamed"] = lance_core.dataset(folder / "copy").count_rows() == lance.read_lance(spark, uri).count()
+
+# ------------------------------------------------------------------------------------------- changes to a larger table
+
+big = str(folder / "big")
+lance.write_lance(spark.range(0, 100, numPartitions=4).selectExpr("id", "id * 2 v", "string(id) s"), big)
+
+
+def contents():
+    return {row["id"]: row for row in lance_core.dataset(big).to_table().to_pylist()}
+
+
+changes = spark.range(90, 110).selectExpr("id", "-id v")
+merged = (
+    lance.merge_lance(changes, big, "id", within="id >= 90", idempotency_key="merge")
+    .when_matched_update_all("source.id % 2 = 0")
+    .when_not_matched_insert_all()
+    .execute()
+)
+seen["merged"] = [merged.num_updated_rows, merged.num_inserted_rows, sum(row["v"] for row in contents().values())]
+again = lance.merge_lance(changes, big, "id", idempotency_key="merge").when_matched_delete().execute()
+seen["merged_again"] = [again.version == merged.version, again.written]
+seen["updated"] = lance.update_lance(spark, big, {"s": "concat(s, '!')"}, "id < 30").num_updated_rows
+seen["deleted"] = lance.delete_lance(spark, big, "id % 10 = 3").num_deleted_rows
+lance.add_columns_lance(spark, big, {"twice": "v * 2"})
+lance.add_columns_lance(spark, big, spark.range(0, 50).selectExpr("id", "string(id + 1) next"), on="id")
+lance.create_zone_map_lance(spark, big, "id", rows_per_zone=10)
+seen["zone_maps"] = [one["name"] for one in lance_core.dataset(big).list_indices()]
+seen["by_zone_map"] = [row["id"] for row in lance.read_lance(spark, big, filter="id = 42").collect()]
+seen["compacted"] = lance.compact_lance(spark, big).fragments_removed > 1
+seen["rows"] = [contents()[i] for i in (28, 42, 91, 104)] + [len(contents())]
+try:
+    lance.merge_lance(changes, big, "id", within="id < 95").when_not_matched_insert_all().execute()
+except PySparkException as error:
+    seen["merge_error"] = str(error)
+seen["versions"] = len(lance_core.dataset(big).versions())
 try:
     lance.read_lance(spark, uri, columns=["nope"]).collect()
 except AnalysisException as error:

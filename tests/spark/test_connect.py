@@ -35,6 +35,27 @@ def test_connect_reads_and_writes(seen):
 
 
 @pytest.mark.spark
+def test_connect_changes_rows_and_columns(seen):
+    """Even ids of 90 to 99 get their negative as v, 100 to 109 are new; then ids like 13 are gone."""
+    values = sum(2 * i for i in range(100)) - sum(3 * i for i in range(90, 100, 2)) - sum(range(100, 110))
+    assert seen["merged"] == [5, 10, values]
+    assert seen["merged_again"] == [True, False]
+    assert (seen["updated"], seen["deleted"]) == (30, 11)
+    assert seen["zone_maps"] == ["id_idx"]
+    assert seen["by_zone_map"] == [42]
+    assert seen["compacted"]
+    assert seen["rows"] == [
+        {"id": 28, "v": 56, "s": "28!", "twice": 112, "next": "29"},
+        {"id": 42, "v": 84, "s": "42", "twice": 168, "next": "43"},
+        {"id": 91, "v": 182, "s": "91", "twice": 364, "next": None},
+        {"id": 104, "v": -104, "s": None, "twice": -208, "next": None},
+        99,
+    ]
+    assert "do not match within='id < 95'" in seen["merge_error"]
+    assert seen["versions"] == 8
+
+
+@pytest.mark.spark
 def test_connect_streams(seen):
     assert seen["streamed"]
 
