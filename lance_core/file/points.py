@@ -20,7 +20,7 @@ from lance_core.encoding.structural.page import Decoded, to_arrow
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.file.plan import index_ranges, join_chunks, join_dictionaries, load_indexes, plan_rows
-from lance_core.file.single_rows import MOST_VALUES, decode_singles, find_singles, reader_of, spots_of
+from lance_core.file.single_rows import MOST_VALUES, decode_single, find_singles, reader_of
 from lance_core.format.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
@@ -233,8 +233,7 @@ def _decode_pieces(
     spots = [Spots(one.chunks[0], one.chunks[0] + one.chunks[1]) for one in points]
     groups = _sharing_levels(lists)
     spots += [_joined([one.spots for one in group]) for group in groups]
-    if singles:
-        spots.append(spots_of([one for one, _ in singles]))
+    spots += [one.spots for one, _ in singles]
     memories = iter((yield spots))
     for batch, one in zip(batches, points, strict=True):
         _decode(batch, one, next(memories))
@@ -242,10 +241,8 @@ def _decode_pieces(
         found: Found = next(memories)
         for one, rows in zip(group, decode_rows(found.memory, [one.run(found) for one in group]), strict=True):
             one.finish(rows)
-    if singles:
-        values = decode_singles([one for one, _ in singles], spots[-1], next(memories))
-        for (_, arrays), array in zip(singles, values, strict=True):
-            arrays.append(array)
+    for one, arrays in singles:
+        arrays.append(decode_single(one, next(memories)))
     return []
 
 

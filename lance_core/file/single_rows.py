@@ -23,7 +23,7 @@ from lance_core.format.encodings import FixedSizeList
 from lance_core.format.page_layout import Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from lance_core.encoding.plans import Found
     from lance_core.encoding.structural.single_values import SingleReader
@@ -44,6 +44,7 @@ class Singles(NamedTuple):
         reader: How to read it.
         chunks: For each value position in the file, bytes and number of values of its chunk.
         inside: Which of the chunk's values it is.
+        spots: The chunks, each once.
     """
 
     column: Column
@@ -52,6 +53,7 @@ class Singles(NamedTuple):
     reader: SingleReader
     chunks: list[tuple[int, int, int]]
     inside: list[int]
+    spots: Spots
 
 
 def reader_of(column: Column, layout: MiniBlockLayout) -> SingleReader | None:
@@ -67,29 +69,28 @@ def find_singles(column: Column, part: Part, layout: MiniBlockLayout, reader: Si
     """The chunks that hold rows of a page, whose index is known."""
     grid = column.indexes[part.number].table.grid
     rows = np.asarray(part.rows) + column.first_rows[part.number]
-    found = grid[:4, grid[3].searchsorted(rows, side="right") - 1].T.tolist()
+    picked = grid[:4, grid[3].searchsorted(rows, side="right") - 1]
+    starts, sizes = picked[0], picked[1]
+    if len(rows) > 1:
+        is_first = np.append(True, starts[1:] != starts[:-1])
+        starts, sizes = starts[is_first], sizes[is_first]
+    found = picked.T.tolist()
     chunks = [(start, size, count) for start, size, count, _ in found]
-    index = [row - first for row, (_, _, _, first) in zip(rows.tolist(), found, strict=True)]
-    return Singles(column, part.number, layout, reader, chunks, index)
+    inside = [row - first for row, (_, _, _, first) in zip(rows.tolist(), found, strict=True)]
+    return Singles(column, part.number, layout, reader, chunks, inside, Spots(starts, starts + sizes))
 
 
-def spots_of(singles: Sequence[Singles]) -> Spots:
-    """The chunks, each once."""
-    ends = {start: start + size for one in singles for start, size, _ in one.chunks}
-    return Spots(np.array(list(ends), np.int64), np.array(list(ends.values()), np.int64))
-
-
-def decode_singles(singles: Iterable[Singles], spots: Spots, found: Found) -> list[pa.Array]:
-    """The values of each page.
+def decode_single(one: Singles, found: Found) -> pa.Array:
+    """The values of a page.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
     """
-    memory: memoryview = found.memory.data
     places = None
     if found.starts is not None:
-        places = dict(zip(spots.starts.tolist(), found.places(spots.starts).tolist(), strict=True))
-    return [_decode(one, memory, places) for one in singles]
+        starts = one.spots.starts
+        places = dict(zip(starts.tolist(), found.places(starts).tolist(), strict=True))
+    return _decode(one, found.memory.data, places)
 
 
 def _decode(one: Singles, memory: memoryview, places: dict[int, int] | None) -> pa.Array:
