@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -111,6 +112,20 @@ def _reads(writer: Callable[[str], Engine], reader: Callable[[str], Engine], ver
     return Engine(write=theirs.write, append=None, open=ours.open, sql=True, count_io=ours.count_io)
 
 
+def _write_delta(table: pa.Table, path: str, mode: str = "overwrite") -> None:
+    import deltalake  # noqa: PLC0415 - see above
+
+    deltalake.write_deltalake(path, table, mode=mode)
+
+
+def _open_delta(path: str) -> Any:
+    import deltalake  # noqa: PLC0415 - see above
+
+    return deltalake.DeltaTable(path).to_pyarrow_dataset()
+
+
+HAS_DELTA = importlib.util.find_spec("deltalake") is not None
+
 ENGINES = {
     **{f"core-{version}": _lance_core(version) for version in ("2.0", "2.1", "2.2")},
     **{f"pylance-{version}": _pylance(version) for version in ("2.0", "2.1", "2.2")},
@@ -119,6 +134,7 @@ ENGINES = {
     "parquet": Engine(
         write=_write_parquet, append=partial(_write_parquet, mode="append"), open=pads.dataset, sql=False
     ),
+    "delta": Engine(write=_write_delta, append=partial(_write_delta, mode="append"), open=_open_delta, sql=False),
     "ipc": Engine(write=_write_ipc, append=None, open=partial(pads.dataset, format="ipc"), sql=False),
 }
 
@@ -165,6 +181,7 @@ READS: dict[str, Callable[[Engine, Questions], Callable[[Any], Any]]] = {
     "filter 1%": lambda engine, asked: partial(_filter, asked.filter(engine, asked.low)),
     "filter 50%": lambda engine, asked: partial(_filter, asked.filter(engine, asked.middle)),
     "count": lambda engine, asked: partial(_count, asked.filter(engine, asked.low)),
+    "count all": lambda _engine, _asked: lambda handle: handle.count_rows(),
     "head": lambda _engine, _asked: lambda handle: handle.head(10),
     "take 1": lambda engine, asked: partial(_take, asked.rows(engine, 1)),
     "take 100": lambda engine, asked: partial(_take, asked.rows(engine, 100)),

@@ -10,11 +10,13 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+_SAMPLE_S = 0.002
 _LEAST_S = 0.02
 """Short calls are repeated until they take so long together."""
 
@@ -58,15 +60,22 @@ def bytes_on_disk(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def peak_memory(engine: str, path: Path, work: str) -> float:
-    """MiB that a work adds to the memory of a fresh process that has opened the table.
+def peak_memory(engine: str, path: Path, work: str, source: Path | None = None) -> tuple[float, float]:
+    """MiB that a work adds to the memory of a fresh process.
 
-    Mapped pages of files count: they stay as long as nobody else needs the memory.
+    Args:
+        engine: Its name.
+        path: The table; for "write" where it shall be.
+        work: "stream", "scan" or "write".
+        source: Arrow file that is written; it is mapped.
+
+    Returns:
+        All memory, with mapped pages of files, which stay as long as nobody else needs it; and that without them.
     """
-    command = [sys.executable, __file__, engine, str(path), work]
+    command = [sys.executable, __file__, engine, str(path), work, str(source)]
     answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = json.loads(answer.splitlines()[-1])
-    return (found["peak"] - found["before"]) / 1024
+    return found["peak"] / 1024, found["anonymous"] / 1024
 
 
 def _status(key: str) -> int:
@@ -75,25 +84,51 @@ def _status(key: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 
 
-def _anonymous() -> int:
-    return _status("RssAnon")
+class _Sampler(Thread):
+    """Looks at memory all the time."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = 0
+        self._done = Event()
+
+    def run(self) -> None:
+        while not self._done.wait(_SAMPLE_S):
+            self.most = max(self.most, _status("RssAnon"))
+
+    def stop(self) -> int:
+        self._done.set()
+        self.join()
+        return max(self.most, _status("RssAnon"))
 
 
 def main() -> None:
     """Do one work in this process, and print its memory."""
-    from engines import ENGINES  # noqa: PLC0415 - only the child needs it
+    import pyarrow as pa  # noqa: PLC0415 - only the child needs it
+    from engines import ENGINES  # noqa: PLC0415 - likewise
 
-    engine, path, work = sys.argv[1:]
-    handle = ENGINES[engine].open(path)
-    handle.head(1)
+    engine, path, work, source = sys.argv[1:]
+    handle: Any = None
+    if work == "write":
+        with pa.memory_map(source) as file:
+            handle = pa.ipc.open_file(file).read_all()
+        ENGINES[engine].write(handle.slice(0, 10), f"{path}-warm")
+    else:
+        handle = ENGINES[engine].open(path)
+        handle.head(1)
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
-    before, most = _status("VmRSS"), 0
-    if work == "stream":
+    before, anonymous = _status("VmRSS"), _status("RssAnon")
+    sampler = _Sampler()
+    sampler.start()
+    if work == "write":
+        ENGINES[engine].write(handle, path)
+    elif work == "stream":
         for _ in handle.to_batches():
-            most = max(most, _anonymous())
+            pass
     else:
         handle.to_table()
-    print(json.dumps({"before": before, "peak": _status("VmHWM"), "anonymous": most}))
+    most = sampler.stop()
+    print(json.dumps({"peak": _status("VmHWM") - before, "anonymous": most - anonymous}))
 
 
 if __name__ == "__main__":

@@ -1,167 +1,124 @@
-"""Read, write and size of Lance tables beside pylance, Parquet and Arrow files, in one process; prints ratios.
+"""lance_core beside pylance, Parquet, Delta and Arrow files: what is asked, what is reached; JSON and a picture.
 
-    python benchmarks/run.py                                      a quick run, about a minute
-    python benchmarks/run.py --scale 1 --rounds 7 --data taxi     the real sizes
-    python benchmarks/run.py --engines core-2.2 'core<pylance-2.1' pylance-2.1 --works 'take 100' scan
+    python benchmarks/run.py                    about 15 minutes: results.json and bars.svg in benchmarks/results
+    python benchmarks/run.py --quick            3 minutes, smaller data
+    python benchmarks/run.py --scale 1 --rounds 7 --data taxi --parts data
+    python benchmarks/run.py --parts data --engines core-2.2 'core<pylance-2.1' pylance-2.1 --works 'take 100' scan
 
 Engines: `core-2.2` is lance_core with files of version 2.2, `pylance-2.1` the official implementation,
-`core<pylance-2.1` is lance_core reading what pylance wrote. Rounds are interleaved and their order rotates, so that a
-noisy machine disturbs all alike. Cells show the median of CPU time (all threads) and in brackets of wall time, divided
-by those of the anchor: below 1 is cheaper. The anchor is the first pylance in the run. Works with a star open the table
-each time. `bytes` are those on disk, `requests` the reads that an object store would see, `peak` is memory in a fresh
-process (mapped pages of files included).
+`core<pylance-2.1` is lance_core reading what pylance wrote, `delta` needs the package deltalake. Rounds are interleaved
+and their order rotates, so that a noisy machine disturbs all alike. Parts: `data` (writes, reads, sizes, requests,
+memory of each data set), `scale` (import, open, commits, histories, tags), `changes` (delete, compaction, clean-up,
+the same bytes again). More: spark_read.py, spark_write.py, compact.py, commit.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
-import shutil
+import os
+import platform
 import tempfile
-from functools import partial
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from data import DATA_SETS, load
-from engines import ENGINES, READS, Questions, questions
-from measure import Spent, bytes_on_disk, compare, peak_memory
+import changes
+from at_scale import imports, opening
+from data import DATA_SETS
+from engines import ENGINES, HAS_DELTA
+from goals import print_table, table
+from picture import bars
+from side_by_side import WORKS, Plan, run_data_set
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pyarrow as pa
-
-DEFAULT_ENGINES = ["core-2.2", "core<pylance-2.2", "pylance-2.2", "parquet"]
-OPENED = ("scan", "take 1", "take 100", "head")
-"""Works that are also measured with the table just opened."""
-
-COUNTED = ("2 columns", "head", "take 1", "take 100")
-"""Works whose requests are counted, first cold, then warm."""
-
-WRITES = ("write", "append 1k")
-MEMORY = ("peak stream", "peak scan")
-WORKS = (*WRITES, "open", *READS, *(f"{name}*" for name in OPENED), "requests", *MEMORY)
+DATA = ["taxi", "text", "embeddings", "nested", "wide", "blobs"]
+PARTS = ("data", "scale", "changes")
+PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
+SELDOM = {"head", "head*", "scan*", "peak scan"}
+"""Works that are measured only if they are asked for."""
+QUICK = ["core-2.2", "core-2.0", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet"]
+NUM_VERSIONS, NUM_FRAGMENTS = 10_000, 100_000
 
 
-def write_all(names: list[str], table: pa.Table, root: Path) -> dict[str, Path]:
-    """The tables; engines that cannot write this one are left out."""
-    folders: dict[str, Path] = {}
-    for name in names:
-        folder = root / name.replace("<", "-reads-")
+def default_engines() -> list[str]:
+    """All that are there."""
+    names = [
+        name for name in ENGINES if name not in {"core<pylance-2.0", "core<pylance-2.2"} and "pylance<" not in name
+    ]
+    if not HAS_DELTA:
+        print("deltalake is not installed: the engine delta is left out (pip install deltalake)")
+        names.remove("delta")
+    return names
+
+
+def machine() -> dict[str, Any]:
+    """Where the figures come from."""
+    versions: dict[str, str] = {}
+    for name in PACKAGES:
         try:
-            ENGINES[name].write(table, str(folder))
-        except Exception as error:  # noqa: BLE001 - whatever an engine says about what it cannot do
-            print(f"  {name} cannot write this: {str(error).splitlines()[0][:100]}")
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
             continue
-        folders[name] = folder
-    return folders
+    return {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()[0], **versions}
 
 
-def calls_of(
-    work: str, folders: dict[str, Path], table: pa.Table, asked: Questions, handles: dict[str, Any]
-) -> dict[str, Callable[[], Any]]:
-    """What each engine does for one work; engines that have no such work are left out."""
-    if work == "write":
-        return {name: partial(_write, name, table, folder) for name, folder in folders.items() if "<" not in name}
-    if work == "append 1k":
-        rows = table.slice(0, 1000)
-        able = [name for name in folders if ENGINES[name].append]
-        copies = {name: folders[name].with_name(f"{folders[name].name}-appended") for name in able}
-        for name, folder in copies.items():
-            ENGINES[name].write(rows, str(folder))
-        return {name: partial(ENGINES[name].append or print, rows, str(copies[name])) for name in able}
-    if work == "open":
-        return {name: partial(ENGINES[name].open, str(folder)) for name, folder in folders.items()}
-    made = {name: READS[work.rstrip("*")](ENGINES[name], asked) for name in folders}
-    if work.endswith("*"):
-        return {name: partial(_opened, name, str(folders[name]), call) for name, call in made.items()}
-    return {name: partial(call, handles[name]) for name, call in made.items()}
-
-
-def _write(name: str, table: pa.Table, folder: Path) -> None:
-    target = folder.with_name(f"{folder.name}-again")
-    shutil.rmtree(target, ignore_errors=True)
-    ENGINES[name].write(table, str(target))
-
-
-def _opened(name: str, folder: str, call: Callable[[Any], Any]) -> None:
-    call(ENGINES[name].open(folder))
-
-
-def print_row(work: str, names: list[str], cells: dict[str, str], anchor: str) -> None:
-    """One line of the report."""
-    print(f"{work:12}" + "".join(f"{cells.get(name, '-'):>19}" for name in names) + f"{anchor:>14}", flush=True)
-
-
-def time_row(work: str, names: list[str], spent: dict[str, Spent], anchor: str) -> None:
-    """Ratios of CPU and wall time."""
-    base = spent.get(anchor) or next(iter(spent.values()))
-    cells = {name: f"{one.cpu / base.cpu:.2f} ({one.wall / base.wall:.2f})" for name, one in spent.items()}
-    print_row(work, names, cells, f"{base.cpu * 1e3:.2f} ms")
-
-
-def request_rows(names: list[str], folders: dict[str, Path], asked: Questions, kept: dict[str, Any]) -> None:
-    """Requests and KiB of some works: the table just opened, and asked for the second time."""
-    for work in COUNTED:
-        cells: dict[str, str] = {}
-        for name, folder in folders.items():
-            count = ENGINES[name].count_io
-            if count is None:
-                continue
-            call = READS[work](ENGINES[name], asked)
-            cold, warm = count(str(folder), lambda handle: handle, call), count(str(folder), call, call)
-            cells[name] = f"{cold[0]} {cold[1] / 1024:.0f}K, {warm[0]} {warm[1] / 1024:.0f}K"
-            kept[f"requests {work} {name}"] = [*cold, *warm]
-        print_row(f"IO {work}", names, cells, "cold, warm")
-
-
-def run_data_set(name: str, options: argparse.Namespace, root: Path) -> dict[str, Any]:
-    """All works on one data set; what was measured."""
-    table = load(name, options.scale)
-    asked = questions(DATA_SETS[name], table)
-    print(f"\n{name}: {table.num_rows:,} rows x {table.num_columns} columns, {table.nbytes / 1e6:.0f} MB")
-    folders = write_all(options.engines, table, root)
-    names = [one for one in options.engines if one in folders]
-    anchor = options.anchor or next((one for one in names if one.startswith("pylance-")), names[0])
-    print(f"{'':12}" + "".join(f"{one:>19}" for one in names) + f"   1 = {anchor}")
-    handles = {one: ENGINES[one].open(str(folder)) for one, folder in folders.items()}
-    kept: dict[str, Any] = {}
-    sizes = {one: bytes_on_disk(folder) for one, folder in folders.items()}
-    kept["bytes"] = sizes
-    base = sizes[anchor]
-    print_row("bytes", names, {one: f"{size / base:.2f}" for one, size in sizes.items()}, f"{base / 1e6:.1f} MB")
-    for work in options.works:
-        if work == "requests":
-            request_rows(names, folders, asked, kept)
-        elif work in MEMORY:
-            found = {one: peak_memory(one, folders[one], work.split()[1]) for one in names}
-            print_row(work, names, {one: f"+{peak:.0f} MiB" for one, peak in found.items()}, "")
-            kept[work] = found
-        else:
-            spent = compare(calls_of(work, folders, table, asked, handles), options.rounds)
-            time_row(work, names, spent, anchor)
-            kept[work] = {one: (value.cpu, value.wall) for one, value in spent.items()}
-    return kept
+def measure(options: argparse.Namespace, root: Path) -> dict[str, Any]:
+    """Everything that was asked for."""
+    results: dict[str, Any] = {
+        "machine": machine(), "scale": options.scale, "rounds": options.rounds, "data": {}, "singles": {},
+    }  # fmt: skip
+    if "data" in options.parts:
+        plan = Plan(engines=options.engines, works=options.works, scale=options.scale, rounds=options.rounds)
+        for name in options.data:
+            with tempfile.TemporaryDirectory(dir=root) as folder:
+                results["data"][name] = run_data_set(name, plan, Path(folder))
+    singles: dict[str, Any] = results["singles"]
+    number = NUM_VERSIONS // 10 if options.quick else NUM_VERSIONS
+    with tempfile.TemporaryDirectory(dir=root) as text:
+        folder = Path(text)
+        if "scale" in options.parts:
+            print("\nimport, open, commit, tags ...", flush=True)
+            singles |= imports(options.rounds)
+            singles |= opening(folder, versions=number, fragments=NUM_FRAGMENTS, rounds=options.rounds)
+            singles |= changes.tags(folder, number)
+        if "changes" in options.parts:
+            print("delete, compact, clean up ...", flush=True)
+            rounds = min(options.rounds, 5)
+            singles |= changes.deletions(folder, options.scale, rounds)
+            singles |= changes.compactions(folder, options.scale, rounds)
+            singles |= changes.cleanups(folder, number, rounds)
+            results["same_bytes"] = changes.same_bytes(folder, min(options.scale, 0.05))
+    return results
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=0.02, help="share of the real sizes")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--data", nargs="+", choices=list(DATA_SETS), default=[*DATA_SETS][:-1])
-    parser.add_argument("--engines", nargs="+", choices=list(ENGINES), default=DEFAULT_ENGINES)
-    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
-    parser.add_argument("--anchor", choices=list(ENGINES))
+    parser.add_argument("--quick", action="store_true", help="small data, two rounds; figures are rough")
+    parser.add_argument("--scale", type=float, help="share of the real sizes, e.g. of 5 million rows of taxi; 0.2")
+    parser.add_argument("--rounds", type=int, help="5")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--data", nargs="+", choices=list(DATA_SETS), default=DATA)
+    parser.add_argument("--engines", nargs="+", choices=list(ENGINES))
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=[one for one in WORKS if one not in SELDOM])
     parser.add_argument("--folder", type=Path, help="where tables are written; a temporary folder by default")
-    parser.add_argument("--json", type=Path, help="also write what was measured to this file")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the results")
     options = parser.parse_args()
-    results: dict[str, Any] = {}
-    for name in options.data:
-        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            results[name] = run_data_set(name, options, Path(folder))
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
+    options.scale = options.scale or (0.02 if options.quick else 0.2)
+    options.rounds = options.rounds or (2 if options.quick else 5)
+    options.engines = options.engines or (QUICK if options.quick else default_engines())
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        results = measure(options, Path(folder))
+    results["seconds"] = round(time.monotonic() - began)
+    results["goals"] = table(results)
+    print_table(results["goals"])
+    options.out.mkdir(parents=True, exist_ok=True)
+    name = "quick" if options.quick else "results"
+    (options.out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    (options.out / f"{name}.svg").write_text(bars(results))
+    print(f"{results['seconds']} s; written to {options.out}/{name}.json and .svg")
 
 
 if __name__ == "__main__":
