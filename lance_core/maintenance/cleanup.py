@@ -7,6 +7,7 @@ and files that none of them needs go. Each manifest is read once; fragments that
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lance_core.format.feature_flags import check_writable
 from lance_core.format.manifest import decode_manifest_files
-from lance_core.format.paths import VERSIONS_FOLDER, ManifestName, parse_manifest_name, parse_version
+from lance_core.format.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name, parse_version
 from lance_core.maintenance.cleanup_plan import (
     SWEPT_FOLDERS,
+    UNVERIFIED_MIN_AGE,
     CandidateFile,
     CleanupRules,
     CleanupStats,
@@ -26,7 +28,7 @@ from lance_core.maintenance.cleanup_plan import (
 )
 from lance_core.table.branches import list_branches
 from lance_core.table.places import line_of
-from lance_core.table.refs import KEEPING_PREFIX, list_tags_strictly
+from lance_core.table.refs import KEEPING_PREFIX, drop_forgotten, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest_file
 
@@ -105,6 +107,7 @@ def cleanup_old_versions(
         keep_versions=frozenset(keep_versions),
         grace_period=grace_period,
     )
+    drop_forgotten(store, runtime.now() - UNVERIFIED_MIN_AGE)
     survey = _survey(store, rules, runtime.now())
     # A tag made since then protects its version: tags are written before they are believed.
     manifests = _delete_versions(store, survey)
@@ -112,6 +115,9 @@ def cleanup_old_versions(
         if version > survey.newest:
             survey.kept.add(_load(store, version))
     files = _garbage(store, survey, rules, runtime.now())
+    if any(file.unverified for file in files):
+        # Whether they are old is for the clock to say that dated them: ours may be wrong by years.
+        files = _garbage(store, survey, rules, min(runtime.now(), _clock_of(store)))
     _delete(store, files)
     return summarize([*manifests, *files])
 
@@ -300,6 +306,16 @@ def _garbage(store: Store, survey: _Survey, rules: CleanupRules, now: datetime) 
         for info in store.list(folder)
     )
     return [file for file in judged if file is not None]
+
+
+def _clock_of(store: Store) -> datetime:
+    """The time by the clock of the storage service, which dates the files."""
+    path = f"{VERSIONS_FOLDER}/{TEMPORARY_PREFIX}_clock_{uuid.uuid4().hex}"
+    store.put(path, b"what time is it?")
+    try:
+        return max(info.modified for info in store.list(VERSIONS_FOLDER) if info.path == path)
+    finally:
+        store.delete([path])
 
 
 def _delete(store: Store, files: list[CandidateFile]) -> None:

@@ -21,6 +21,7 @@ from lance_core.table.snapshot import load_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
+    from datetime import datetime
 
     from lance_core.store.base import Store
 
@@ -80,6 +81,16 @@ def keeping(store: Store, version: int | None, *, uuid: str, runtime: Runtime) -
     finally:
         with suppress(Exception):
             line_of(store)[0].delete([tag_path(name)])
+
+
+def drop_forgotten(store: Store, before: datetime) -> None:
+    """Remove the tags of `keeping` that nobody can need any more: those made before a point in time."""
+    for name in ref_names(store, TAGS_FOLDER):
+        if name.startswith(KEEPING_PREFIX):
+            with suppress(RefNotFoundError):
+                created_at = get_tag(store, name).created_at
+                if created_at is not None and created_at < before:
+                    delete_tag(store, name)
 
 
 def update_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYSTEM_RUNTIME) -> Tag:

@@ -7,6 +7,7 @@ carries it out, so that two programs may do the same with values of their own; i
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from lance_core.store.memory import MemoryStore
 from lance_core.table.branches import list_branches
 from lance_core.table.change import removing_staged
 from lance_core.table.commit import commit
+from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.redo import new_transaction
 from lance_core.table.refs import list_tags_strictly, other_line
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
@@ -40,6 +42,7 @@ _LIMITS = FileLimits(max_rows_per_file=2, max_bytes_per_file=1 << 30)
 _LATER = EPOCH + timedelta(hours=1)
 _THEN = Runtime(now=lambda: EPOCH)
 _MANY_RETRIES = 100
+_KEY: ContextVar[str | None] = ContextVar("key", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +287,27 @@ def _open(store: Store) -> LanceDataset:
 
 
 def _transaction(read_version: int, operation: Operation) -> Any:
-    return new_transaction(read_version, operation, properties=None, message=None)
+    return new_transaction(read_version, operation, properties=_properties(), message=None)
+
+
+def _properties() -> dict[str, str]:
+    return with_key(None, _KEY.get())
+
+
+def run_once(action: Action, store: Store, number: int, key: str) -> int | None:
+    """Carry out an action whose commit carries a key, unless there is one already: what a caller does who tries again.
+
+    Returns:
+        The version made, now or then.
+    """
+    done = find_commit(store, key)
+    if done is not None:
+        return done
+    token = _KEY.set(key)
+    try:
+        return action.run(store, number)
+    finally:
+        _KEY.reset(token)
 
 
 def _write(store: Store, key: int, *, overwrites: bool, runtime: Runtime = SYSTEM_RUNTIME) -> int:
@@ -328,7 +351,9 @@ def _updated(state: State, number: int) -> State:
 
 def _merge(dataset: LanceDataset, number: int) -> None:
     builder = dataset.merge_insert("k").when_matched_update_all().when_not_matched_insert_all()
-    builder.conflict_retries(_MANY_RETRIES).execute(rows_of([1, 60], 500 + number))
+    builder.transaction_properties(_properties()).conflict_retries(_MANY_RETRIES).execute(
+        rows_of([1, 60], 500 + number)
+    )
 
 
 def _merged(state: State, number: int) -> State:
@@ -374,24 +399,31 @@ ACTIONS: dict[str, Action] = {
         effect=lambda state, number: _overwritten(state, 50 + number),
     ),
     "delete": Action(
-        run=_change(lambda dataset, number: dataset.delete(f"k = {number}")),
+        run=_change(lambda dataset, number: dataset.delete(f"k = {number}", transaction_properties=_properties())),
         effect=lambda state, number: _kept(state, lambda key: key != number),
     ),
     "delete the same": Action(
-        run=_change(lambda dataset, _: dataset.delete("k >= 1 AND k <= 3")),
+        run=_change(lambda dataset, _: dataset.delete("k >= 1 AND k <= 3", transaction_properties=_properties())),
         effect=lambda state, _: _kept(state, lambda key: not 1 <= key <= 3),
     ),
     "update": Action(
         run=_change(
             lambda dataset, number: dataset.update(
-                {"v": f"v + {1 + 10 * number}"}, where="k <= 1", conflict_retries=_MANY_RETRIES
+                {"v": f"v + {1 + 10 * number}"},
+                where="k <= 1",
+                conflict_retries=_MANY_RETRIES,
+                transaction_properties=_properties(),
             )
         ),
         effect=_updated,
     ),
     "merge": Action(run=_change(_merge), effect=_merged),
     "replace where": Action(
-        run=_change(lambda dataset, number: dataset.replace_where("k >= 2", rows_of([70 + number], 0))),
+        run=_change(
+            lambda dataset, number: dataset.replace_where(
+                "k >= 2", rows_of([70 + number], 0), transaction_properties=_properties()
+            )
+        ),
         effect=_replaced,
     ),
     "compaction": Action(

@@ -1,7 +1,8 @@
-"""A store that fails on demand."""
+"""A store that fails on demand, and one whose process ends."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -15,8 +16,17 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
+Effect = Literal["before", "after", "partial", "late"]
+"""When a call fails: before anything happens; after all has; half-way, as with a full disk; or it is given up on, and
+happens all the same while later calls are made."""
+
+
 class InjectedError(OSError):
     """The failure that was ordered."""
+
+
+class Killed(BaseException):
+    """The process ends here: nobody catches it, and nothing is tidied up."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,7 +38,7 @@ class FaultyStore:
     Attributes:
         inner: The store that does the work.
         fail_at: Number of the call that fails; 0 for none.
-        effect: Whether that call fails before it had its effect, or after.
+        effect: When that call fails. Half of an object is left under a temporary name, as local files leave it.
         error: What it raises.
         calls: What was called so far: (method, path).
         on_call: Is told of each call before it happens; may call the store itself to stage a race.
@@ -36,10 +46,12 @@ class FaultyStore:
 
     inner: Store
     fail_at: int = 0
-    effect: Literal["before", "after"] = "before"
-    error: Callable[[str], Exception] = InjectedError
+    effect: Effect = "before"
+    error: Callable[[str], BaseException] = InjectedError
     calls: list[tuple[str, str]] = field(default_factory=list)
     on_call: Callable[[str, str], None] | None = None
+    _late: Callable[[], object] | None = None
+    _is_dead: bool = False
 
     @property
     def uri(self) -> str:
@@ -60,11 +72,12 @@ class FaultyStore:
 
     def put(self, path: str, data: bytes, /) -> None:
         """Write a whole object."""
-        self.call("put", path, lambda: self.inner.put(path, data))
+        self.call("put", path, lambda: self.inner.put(path, data), half=lambda: self._leave_half(path, data))
 
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
         """Create an object."""
-        return self.call("put_if_absent", path, lambda: self.inner.put_if_absent(path, data))
+        half = lambda: self._leave_half(path, data)  # noqa: E731 as for the other calls
+        return self.call("put_if_absent", path, lambda: self.inner.put_if_absent(path, data), half=half)
 
     def names(self, folder: str, /) -> list[str]:
         """List names."""
@@ -79,18 +92,37 @@ class FaultyStore:
         for path in paths:
             self.call("delete", path, lambda path=path: self.inner.delete([path]))
 
-    def call(self, method: str, path: str, work: Callable[[], _T]) -> _T:
-        """Count a call, and carry it out or fail."""
+    def call(self, method: str, path: str, work: Callable[[], _T], *, half: Callable[[], object] = lambda: None) -> _T:
+        """Count a call, and carry it out or fail; ``half`` is what is left if it fails half-way."""
+        if self._is_dead:
+            raise Killed
         self.calls.append((method, path))
         number = len(self.calls)
         if self.on_call is not None:
             self.on_call(method, path)
-        if number == self.fail_at and self.effect == "before":
-            raise self.error(f"{method} {path} failed before it had an effect")
-        result = work()
-        if number == self.fail_at:
-            raise self.error(f"{method} {path} failed after it had its effect")
-        return result
+        if number != self.fail_at:
+            if number > self.fail_at + 1:
+                self.settle()
+            return work()
+        if self.effect == "late":
+            self._late = work
+        elif self.effect == "after":
+            work()
+        elif self.effect == "partial":
+            half()
+        error = self.error(f"{method} {path} failed: {self.effect}")
+        self._is_dead = isinstance(error, Killed)
+        raise error
+
+    def settle(self) -> None:
+        """Let what is late happen now; the store's own errors are nobody's business any more."""
+        late, self._late = self._late, None
+        if late is not None:
+            with suppress(Exception):
+                late()
+
+    def _leave_half(self, path: str, data: bytes) -> None:
+        self.inner.put(f"{path.rpartition('/')[0]}/.tmp_half_of_it", data[: len(data) // 2])
 
 
 class _FaultyWriter:

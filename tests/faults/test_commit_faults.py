@@ -139,6 +139,7 @@ def test_clean_up_that_dies_leaves_readable_versions(effect):
         faulty = FaultyStore(inner=store, fail_at=number, effect=effect)
         options = {"older_than": timedelta(0), "error_if_tagged_old_versions": False}
         later = Runtime(now=lambda: NOW + timedelta(1))
+        store._now = later.now  # the clock that says how old files are
         with contextlib.suppress(LanceError, InjectedError):
             cleanup_old_versions(faulty, **options, runtime=later)
         passed = len(faulty.calls) < number
