@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 
+import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
@@ -197,3 +198,66 @@ def test_two_runs_with_one_token_make_one_version(numbers, uri, data_files):
     assert {result.version for result in results} == {1}
     assert lance_core.dataset(uri).count_rows() == 100
     assert len(data_files()) == 2
+
+
+def test_a_full_disk_is_told_with_the_file(spark, uri, data_files, save_with):
+    """Files may not grow beyond some bytes, as on a disk without room; the second fragment of a table does not fit."""
+    write_lance(spark.range(10), uri)
+    before = data_files()
+
+    def write(self, iterator):
+        import resource  # noqa: PLC0415 in the worker
+
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+        try:
+            return LanceWriter.write(self, iterator)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    wide = spark.range(0, 20_000, numPartitions=2).selectExpr("id * 7919 % 10007 id")
+    with pytest.raises(Exception, match=r"File too large.*\.lance") as error:
+        save_with(wide, uri, {"write": write})
+    assert "OSError" in str(error.value)
+    assert data_files() == before
+    assert lance_core.dataset(uri).version == 1
+
+
+MISFITS = {
+    "n": ("if(id = 77, null, id)", "Column 'n' allows no nulls"),
+    "u": ("smallint(if(id = 77, 300, 5))", "Column 'u' cannot be converted .* 300 not in range"),
+    "z": ("if(id = 77, array(1f), array(1f, 2f))", "Column 'z' cannot be converted"),
+    "t": ("timestamp_ntz'2020-01-01' + make_dt_interval(0, 0, 0, if(id = 77, 0.5, 1))", "Column 't' cannot be conv"),
+    "d": ("int(id)", None),
+}
+
+
+@pytest.mark.parametrize("wrong", [*MISFITS, "s"])
+def test_a_misfit_that_only_a_task_can_find(spark, uri, data_files, wrong):
+    """One row of a hundred does not fit, or a type does not; both are told by column, and no row is written."""
+    schema = pa.schema(
+        [
+            pa.field("n", pa.int64(), nullable=False),
+            pa.field("u", pa.uint8()),
+            pa.field("z", pa.list_(pa.float32(), 2)),
+            pa.field("t", pa.timestamp("s")),
+            pa.field("d", pa.int32()),
+            pa.field("s", pa.string()),
+        ]
+    )
+    lance_core.write_dataset(pa.table([[] for _ in schema], schema), uri)
+    good = {"n": "id", "u": "5Y", "z": "array(1f, 2f)", "t": "timestamp_ntz'2020-01-01'", "d": "1", "s": "'a'"}
+    columns, message = dict(good), "column 's' is int, the table has string"
+    if wrong == "s":
+        columns["s"] = "1"
+    else:
+        columns[wrong], message = MISFITS[wrong]
+    frame = spark.range(0, 100, numPartitions=2).selectExpr(*(f"{text} {name}" for name, text in columns.items()))
+    if message is None:
+        write_lance(frame, uri)
+        assert lance_core.dataset(uri).count_rows() == 100
+        return
+    with pytest.raises(Exception, match=message):
+        write_lance(frame, uri)
+    assert data_files() == []
+    assert lance_core.dataset(uri).version == 1
