@@ -53,8 +53,9 @@ class LanceIOManager(dg.ConfigurableIOManager):
     ``tag`` and ``as_of`` (time), ``branch``, or ``read``: ``"materialized"`` for exactly the version that Dagster
     recorded for the upstream.
 
-    A commit is made once: a step that is tried again after its commit takes that over. An asset that returns a
-    ``LanceDataset`` of its own table has written it itself: that version is registered, nothing is copied.
+    A commit is made once: a step that is tried again after its commit takes that over, and so does a second run for
+    the same tick of a schedule or the same run key of a sensor. An asset that returns a ``LanceDataset`` of its own
+    table has written it itself: that version is registered, nothing is copied.
     """
 
     root: str = Field(description="Folder or URI that holds the tables.")
