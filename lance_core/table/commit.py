@@ -418,7 +418,7 @@ class _Committer:
             if child is None:
                 return True
             is_descendant = self._builds_on_ours(child, manifest, operation, numbers)
-            if is_descendant and isinstance(operation, _REPEATABLE):
+            if is_descendant and self._is_no_proof(child, operation):
                 is_alone = manifest.version in numbers and manifest.version - 1 not in numbers
                 is_descendant = not is_alone or self._is_whole(manifest)
         except Exception as error:
@@ -450,6 +450,13 @@ class _Committer:
             return False
         return operation.version not in numbers and manifest.version - 1 in numbers
 
+    def _is_no_proof(self, child: Manifest, operation: Operation) -> bool:
+        """Whether a later version says nothing about who did what it agrees with."""
+        if isinstance(operation, _REPEATABLE):
+            return True
+        theirs = load_transaction(self.store, child)
+        return theirs is not None and isinstance(theirs.operation, Overwrite | Restore)
+
     def _is_whole(self, manifest: Manifest) -> bool:
         """Whether all files are there: a version that stands alone and lacks some is no part of the line.
 
@@ -470,7 +477,9 @@ class _Committer:
         if verdict is not None:
             return verdict
         if isinstance(operation, Delete) and theirs is not None:
-            return covers_deletions(with_bases(self.store, child), child, manifest, operation)
+            verdict = covers_deletions(with_bases(self.store, child), child, manifest, operation)
+            if verdict is not None:
+                return verdict
         # A clean-up takes versions from the oldest on, so it cannot have taken ours and left the one before, unless
         # a tag kept that.
         before = manifest.version - 1

@@ -104,13 +104,20 @@ def rebase_deletions(
     return Rebased(transaction=rebased, new_files=tuple(new_files))
 
 
-def covers_deletions(store: Store, child: Manifest, ours: Manifest, operation: Delete) -> bool:
-    """Whether a later version lacks every row that a delete of ours had taken away."""
+def covers_deletions(store: Store, child: Manifest, ours: Manifest, operation: Delete) -> bool | None:
+    """Whether a later version lacks every row that a delete of ours had taken away; None if that cannot be told.
+
+    A fragment that is gone may have been rewritten, together with rows that we had deleted.
+    """
+    is_certain = not operation.deleted_fragment_ids
+    if child.fragments.select(operation.deleted_fragment_ids):
+        return False
     for fragment in ours.fragments.select([one.id for one in operation.updated_fragments]):
         other = child.fragments.find(fragment.id)
+        is_certain &= other is not None
         if other is not None and load_deletions(store, fragment) - load_deletions(store, other):
             return False
-    return True
+    return True if is_certain else None
 
 
 def write_deletions(

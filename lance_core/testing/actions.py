@@ -161,8 +161,8 @@ class History:
     def _states(self, store: MemoryStore, outcomes: Sequence[Outcome], versions: Sequence[int]) -> dict[int, State]:
         """What each version must hold, by who says to have made it and by the transactions that are left.
 
-        A version that stands alone is left out: another one had its number before, its maker does not know whether it
-        landed, and later versions go back to the other one.
+        A version that stands alone is left out: another one had its number before, and later versions go back to that
+        one. Its maker does not know whether it landed, or what it did is there all the same.
         """
         makers: dict[int, set[int]] = {}
         for number, (action, outcome) in enumerate(zip(self.actions, outcomes, strict=True)):
@@ -187,7 +187,9 @@ class History:
                 claims = self._unsure(outcomes)
             if not claims:
                 raise AssertionError(f"version {version} was made by nobody")
-            state = states[version] = self._after(state, claims)
+            state = self._after(state, claims)
+            if len(claims) == 1 or version not in versions or version == versions[-1]:
+                states[version] = state
         return states
 
     def _after(self, state: State, numbers: Iterable[int]) -> State:
