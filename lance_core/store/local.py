@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from lance_core.store.base import ObjectInfo
 from lance_core.store.paths import check_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -275,15 +275,26 @@ class LocalWriter:
     def write(self, data: bytes | memoryview | pa.Buffer) -> None:
         """Append bytes."""
         view = memoryview(data).cast("B") if not isinstance(data, bytes) else data
-        self._file.write(view)
+        with self._told():
+            self._file.write(view)
         self._size += len(view)
+
+    @contextmanager
+    def _told(self) -> Generator[None]:
+        """Say which file an error is about, such as a disk without room; Python itself does not."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = error.filename or self._path
+            raise
 
     def commit(self) -> int:
         """Put the file in its place and return its size in bytes."""
-        if self._disk is not None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
+        with self._told():
+            if self._disk is not None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            self._file.close()
         os.replace(self._temporary, self._path)
         if self._disk is not None:
             self._disk.keep_names(self._path)
