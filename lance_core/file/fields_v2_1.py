@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_core.encoding.leaves import join_leaves, leaf_paths
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
+from lance_core.encoding.structural.shared_levels import SharedLevels
 from lance_core.errors import InvalidInputError
 from lance_core.file.outline import fields_with_columns
 from lance_core.file.plan import Column, plan_rows
@@ -142,7 +143,8 @@ class _LeavesReader:
         return [_row_bytes(column) for column in self.columns]
 
     def plan(self, rows: Rows) -> Plan:
-        return self.join((yield from together([plan_rows(column, rows) for column in self.columns])))
+        shared = SharedLevels() if len(self.columns) > 1 else None
+        return self.join((yield from together([plan_rows(column, rows, shared) for column in self.columns])))
 
     def join(self, leaves: list[list[pa.Array]]) -> list[pa.Array]:
         """The field, from the arrays of its leaves."""

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.plans import Found, Plan, Ranges, Rows
     from lance_core.encoding.structural.chunk_table import ChunkSelection, ChunkTable
+    from lance_core.encoding.structural.shared_levels import SharedLevels
     from lance_core.encoding.structural.single_values import SingleReader
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.file_metadata import Page
     from lance_core.format.page_layout import PageLayout
 
 _MAX_GROUP_BYTES = 1 << 25
-_MAX_GROUP_ITEMS = 1 << 12
+_MAX_GROUP_ITEMS = 1 << 16
 """Items of dictionaries of several pages that are put together."""
 
 _NOWHERE = Spots(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -206,12 +207,13 @@ def _items(rows: Rows, per_row: int) -> Rows:
     return aranges(rows * per_row, np.full(len(rows), per_row))
 
 
-def plan_rows(column: Column, rows: Rows) -> Plan:
+def plan_rows(column: Column, rows: Rows, shared: SharedLevels | None = None) -> Plan:
     """Read some rows of a column.
 
     Args:
         column: The column; indexes that are read are kept in it.
         rows: At least one row.
+        shared: Knows the levels of other leaves of the same field.
 
     Returns:
         Arrays (`page.to_arrow`) that hold the rows one after the other.
@@ -225,7 +227,7 @@ def plan_rows(column: Column, rows: Rows) -> Plan:
     load_indexes([(column, parts[number]) for number in missing], [indexes[number] for number in missing])
     groups = list(_merged(_group(column, parts, indexes)))
     memories = yield [group.spots for group in groups]
-    return [group.decode(found) for group, found in zip(groups, memories, strict=True)]
+    return [group.decode(found, shared) for group, found in zip(groups, memories, strict=True)]
 
 
 def index_ranges(column: Column, part: Part) -> Ranges:
@@ -257,7 +259,7 @@ class _MiniBlockGroup:
     selection: ChunkSelection
     spots: Spots
 
-    def decode(self, found: Found) -> pa.Array:
+    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
         index, selection = self.index, self.selection
         table, chunks, rows = index.table, selection.chunks, selection.rows
         run = mini_block.ChunkRun(
@@ -273,11 +275,11 @@ class _MiniBlockGroup:
         if not isinstance(rows, range) or len(rows) * _SPARSE < selection.num_rows:
             decoded = mini_block.decode(found.memory, run, rows=np.asarray(rows), keeps_dictionary=keeps_dictionary)
             return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
-        decoded = mini_block.decode(found.memory, run, rows=None, keeps_dictionary=keeps_dictionary)
+        decoded = mini_block.decode(found.memory, run, rows=None, keeps_dictionary=keeps_dictionary, shared=shared)
         if self.column.path.items_per_row > 1:  # chunks may begin inside of a row
             decoded = cut(decoded, rows)
             return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
-        return pick(to_arrow(decoded, self.column.path, self.column.kind, selection.num_rows), rows)
+        return pick(to_arrow(decoded, self.column.path, self.column.kind, selection.num_rows, shared), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +292,8 @@ class _FullZipGroup:
     bounds: tuple[Int64s, Int64s] | None
     spots: Spots
 
-    def decode(self, found: Found) -> pa.Array:
+    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+        del shared  # it is about levels of chunks
         count, is_boolean = self.count, str(self.column.kind) == "bool"
         if self.bounds is None:
             start, size = int(found.places(self.spots.starts)[0]), int(self.spots.ends[0] - self.spots.starts[0])
@@ -317,8 +320,8 @@ class _ConstantGroup:
     buffers: list[Bytes]
     spots: Spots
 
-    def decode(self, found: Found) -> pa.Array:
-        del found  # there is no data beyond the index
+    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+        del found, shared  # there is no data beyond the index
         rows = self.part.rows
         decoded = constant.decode(
             self.layout, self.buffers, self.column.kind, num_rows=self.part.page.num_rows, rows=rows

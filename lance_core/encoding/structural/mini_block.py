@@ -17,6 +17,7 @@ Source: message ``MiniBlockLayout``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,7 +28,7 @@ from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_packed
 from lance_core.encoding.choose_dictionary import encode_dictionary
 from lance_core.encoding.choose_levels import encode_level_chunks
-from lance_core.encoding.physical.memory import empty, gather_windows, starts_of
+from lance_core.encoding.physical.memory import check_chunks, empty, gather_windows, starts_of
 from lance_core.encoding.repdef import Levels, max_rep, merge_layers, pick_levels, widen
 from lance_core.encoding.structural import blob
 from lance_core.encoding.structural.chunk_table import encode_repetition_index, encode_words, level_bounds
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import LevelArray, Mask
+    from lance_core.encoding.structural.shared_levels import SharedLevels
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.encodings import Encoding
 
@@ -100,7 +102,14 @@ def decode_dictionary(layout: MiniBlockLayout, data: Bytes) -> Values | None:
     return registry.decode_block(layout.dictionary, data, layout.num_dictionary_items)
 
 
-def decode(memory: Bytes, run: ChunkRun, *, rows: Int64s | None, keeps_dictionary: bool = False) -> Decoded:
+def decode(
+    memory: Bytes,
+    run: ChunkRun,
+    *,
+    rows: Int64s | None,
+    keeps_dictionary: bool = False,
+    shared: SharedLevels | None = None,
+) -> Decoded:
     """Decode chunks.
 
     Args:
@@ -108,6 +117,7 @@ def decode(memory: Bytes, run: ChunkRun, *, rows: Int64s | None, keeps_dictionar
         run: The chunks.
         rows: Which of the rows that the chunks hold are wanted, None for all.
         keeps_dictionary: Return places in dictionaries as such.
+        shared: Knows the levels of the leaf before.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
@@ -125,7 +135,14 @@ def decode(memory: Bytes, run: ChunkRun, *, rows: Int64s | None, keeps_dictionar
         Chunks(buffers=(memory,), starts=buffer_starts[at : at + 1], sizes=buffer_sizes[at : at + 1], counts=num_levels)
         for at in range(num_short)
     ]
-    levels, positions = _decode_levels(run, level_chunks, num_levels if num_short else counts), rows
+    decode_all = partial(_decode_levels, run, level_chunks, num_levels if num_short else counts)
+    positions = rows
+    if shared is None or rows is not None or layout.rep is None:
+        levels = decode_all()
+    else:
+        for one in level_chunks:
+            check_chunks(one, 1)  # before their bytes are compared
+        levels = shared.decode(_level_key(run), level_chunks, decode_all)
     if rows is not None:
         levels, positions = pick_levels(levels, rows)
     values = registry.decode_chunks(layout.values, chunks) if positions is None else _pick(layout, chunks, positions)
@@ -135,6 +152,12 @@ def decode(memory: Bytes, run: ChunkRun, *, rows: Int64s | None, keeps_dictionar
         found = _look_up(values, run, positions)
         values = found if keeps_dictionary else take_values(found.items, found.indices.data)
     return Decoded(levels=levels, values=values, num_slots=len(values))
+
+
+def _level_key(run: ChunkRun) -> object:
+    """What matters for decoding levels but their bytes."""
+    is_cut = None if run.is_cut is None else run.is_cut.tobytes()
+    return [(one.rep, one.definition, one.layers) for one in run.layouts], run.bounds.tobytes(), is_cut
 
 
 def _decode_levels(run: ChunkRun, level_chunks: list[Chunks], num_levels: Int64s) -> Levels:

@@ -16,6 +16,7 @@ from lance_core.format.schema import JSON
 
 if TYPE_CHECKING:
     from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.structural.shared_levels import SharedLevels
     from lance_core.encoding.values import Bytes, Int64s, LeafValues
     from lance_core.format.page_layout import PageLayout
 
@@ -48,7 +49,9 @@ class EncodedPage:
     buffers: list[Bytes]
 
 
-def to_arrow(decoded: Decoded, path: LeafPath, kind: pa.DataType, num_rows: int) -> pa.Array:
+def to_arrow(
+    decoded: Decoded, path: LeafPath, kind: pa.DataType, num_rows: int, shared: SharedLevels | None = None
+) -> pa.Array:
     """The leaf inside its ancestors.
 
     Args:
@@ -56,6 +59,7 @@ def to_arrow(decoded: Decoded, path: LeafPath, kind: pa.DataType, num_rows: int)
         path: The leaf.
         kind: Arrow type of the leaf, as it is stored.
         num_rows: Rows that must come out; in fixed-size lists of structs, items.
+        shared: Knows the levels of the leaf before.
 
     Raises:
         CorruptDataError: Levels, values and rows do not fit each other.
@@ -67,8 +71,11 @@ def to_arrow(decoded: Decoded, path: LeafPath, kind: pa.DataType, num_rows: int)
         raise CorruptDataError(
             f"field {path.leaf.name!r}: a page has {len(decoded.levels.layers)} layers, the schema {path.num_layers}"
         )
-    check_levels(decoded.levels)
-    slots = unravel(decoded.levels, decoded.num_slots, path.dimensions)
+    if shared is None:
+        check_levels(decoded.levels)
+        slots = unravel(decoded.levels, decoded.num_slots, path.dimensions)
+    else:
+        slots = shared.unravel(decoded.levels, decoded.num_slots, path.dimensions)
     leaf = from_values(decoded.values, kind, slots[0].validity, decoded.num_slots)
     if path.leaf.logical_type == JSON:
         leaf = binary_to_json(leaf)

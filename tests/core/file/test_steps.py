@@ -1,0 +1,79 @@
+"""How many steps a column costs: what the time of small reads and writes of wide tables consists of."""
+
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lance_core.encoding import registry
+
+RNG = np.random.default_rng(2)
+
+
+def _steps(work):
+    """Calls of functions, Python's and C's, by this thread."""
+    count = 0
+
+    def see(_frame, event, _argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(see)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def _table(num_columns, make):
+    return pa.table({f"c{number}": make() for number in range(num_columns)})
+
+
+MAKERS = {
+    "small": (lambda: RNG.integers(0, 1000, 1000), 200, 210),
+    "floats": (lambda: RNG.random(1000), 200, 210),
+    "words": (lambda: pa.array([f"word {one}" for one in RNG.integers(0, 99, 1000).tolist()]), 420, 300),
+}
+
+
+def _per_column(data_file, make, work):
+    """Steps of one more column."""
+    steps: list[int] = []
+    for count in (20, 60):
+        table = _table(count, make)
+        data_file.write(table)
+        work(table)  # what is learned once
+        steps.append(_steps(lambda table=table: work(table)))
+    return (steps[1] - steps[0]) / 40
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_small_pages(data_file, name):
+    make, most, _ = MAKERS[name]
+    assert _per_column(data_file, make, data_file.write) <= most
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_one_row_of_a_file_just_opened(data_file, name):
+    make, _, most = MAKERS[name]
+
+    def take(table):
+        reader = data_file.open()
+        columns = {leaf.id: index for index, leaf in enumerate(reader.schema.leaves())}
+        assert reader.take(reader.schema, columns, np.array([700])).num_columns == table.num_columns
+
+    assert _per_column(data_file, make, take) <= most
+
+
+def test_leaves_of_a_list_share_its_levels(data_file, monkeypatch):
+    """Three leaves below one list, of types whose chunks hold equally many values."""
+    structs = [[{"a": one, "b": one % 7, "c": str(one % 9)} for one in range(row % 4)] for row in range(40_000)]
+    lists = pa.array([None if row % 11 == 0 else one for row, one in enumerate(structs)])
+    data_file.write(pa.table({"lists": lists}))
+    calls = []
+    decode = registry.decode_level_chunks
+    monkeypatch.setattr(registry, "decode_level_chunks", lambda *given: calls.append(1) or decode(*given))
+    assert data_file.read()["lists"].combine_chunks().equals(lists)
+    assert len(calls) <= 4  # of the first leaf, and of those whose chunks are others
