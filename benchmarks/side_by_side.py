@@ -142,7 +142,7 @@ def memory_of(work: str, names: list[str], folders: dict[str, Path], table: pa.T
     found: dict[str, tuple[float, float]] = {}
     for one in names:
         if "<" not in one:
-            target = root / "written"
+            target = root / f"written by {one}"
             found[one] = peak_memory(one, target, work, source)
             shutil.rmtree(target)
     source.unlink()

@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 import lance_core
-from lance_core.errors import CommitConflictError, DatasetNotFoundError
+from lance_core.errors import CommitConflictError, DatasetNotFoundError, RefNotFoundError
 from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy, spark_session
 from lance_dagster.maintenance.live import grace_period, versions_in_use
 from lance_dagster.maintenance.policies import (
@@ -50,6 +50,7 @@ class _Setting:
     execution: ExecutionPolicy
     max_attempts: int
     cleanup: CleanupPolicy | None
+    branch: str | None
 
     @property
     def resource_keys(self) -> set[str]:
@@ -72,6 +73,7 @@ def build_maintenance_assets(
     owners: Sequence[str] | None = None,
     automation_condition: dg.AutomationCondition | None = None,
     max_attempts: int = 5,
+    branch: str | None = None,
 ) -> list[dg.AssetsDefinition]:
     """Maintenance assets for tables: ``<table>/compaction``, ``<table>/materialize_deletions``, ``<table>/cleanup``.
 
@@ -95,6 +97,8 @@ def build_maintenance_assets(
         owners: Asset owners.
         automation_condition: For example ``dg.AutomationCondition.on_cron("0 3 * * *")`` instead of a schedule.
         max_attempts: Plans made anew after conflicts with other writers before giving up.
+        branch: Maintain this branch of the tables, not the main line; the keys are then ``<table>/<branch>/compaction``
+            and so on.
 
     Returns:
         Assets, ready for ``dg.Definitions(assets=[*yours, *these])``.
@@ -106,6 +110,7 @@ def build_maintenance_assets(
         execution=execution,
         max_attempts=max_attempts,
         cleanup=cleanup,
+        branch=branch,
     )
     options: dict[str, Any] = {
         "group_name": group_name,
@@ -159,7 +164,7 @@ def _table_assets(
     """The assets of one table in a row: each waits for the one before, so that they do not compete."""
     before = key
     for name, description, step in steps:
-        own = dg.AssetKey([*key.path, name])
+        own = dg.AssetKey([*key.path, *branch_path(setting.branch), name])
         yield _asset(own, key, step, setting, options={**options, "deps": [before], "description": description})
         before = own
 
@@ -185,9 +190,11 @@ def _run(
     attempt = 1
     while True:
         try:
-            dataset = lance.dataset(table)
+            dataset = lance.dataset(table, branch=setting.branch)
         except DatasetNotFoundError:
             return {"lance/skipped": True, "lance/reason": "there is no table yet"}
+        except RefNotFoundError:
+            return {"lance/skipped": True, "lance/reason": f"there is no branch {setting.branch!r}"}
         before = table_numbers(dataset)
         try:
             report = step(dataset, _order(context, table, dataset, setting, dry_run=dry_run))
@@ -197,12 +204,13 @@ def _run(
             context.log.info("Attempt %d met another commit (%s); planning anew.", attempt, error)
             attempt += 1
             continue
-        after = lance.dataset(table)
+        after = lance.dataset(table, branch=setting.branch)
         return {
             **_numbers(before, table_numbers(after)),
             **_told(report),
             **storage_metadata(table, lance.uri(table)),
             "lance/version": after.version,
+            **({} if setting.branch is None else {"lance/branch": setting.branch}),
             "lance/attempts": attempt,
             "lance/seconds": round(time.monotonic() - started, 3),
         }
@@ -240,6 +248,11 @@ def _numbers(before: Mapping[str, float], after: Mapping[str, float]) -> dict[st
     """The table's numbers after the step, and as ``..._before`` those that were others before."""
     changed = {f"{key}_before": value for key, value in before.items() if after[key] != value}
     return {**after, **changed}
+
+
+def branch_path(branch: str | None) -> list[str]:
+    """What a branch adds to the key of an asset."""
+    return [] if branch is None else branch.split("/")
 
 
 def table_keys(tables: Any) -> list[dg.AssetKey]:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lance_core.errors import DatasetNotFoundError
+from lance_core.errors import DatasetNotFoundError, RefNotFoundError
+from lance_dagster.maintenance.assets import branch_path
 from lance_dagster.maintenance.health import what_rewriting_needs
 
 if TYPE_CHECKING:
@@ -25,12 +26,18 @@ class MaintenanceNeeded(dg.AutomationCondition):
         lance: Where the tables are.
         compaction: When to merge fragments: ``min_fragments`` small ones.
         deletions: When to rewrite fragments: more than ``threshold`` of their rows are deleted.
+        branch: As for the assets.
     """
 
     def __init__(
-        self, lance: LanceResource, *, compaction: CompactionPolicy | None, deletions: DeletionPolicy | None
+        self,
+        lance: LanceResource,
+        *,
+        compaction: CompactionPolicy | None,
+        deletions: DeletionPolicy | None,
+        branch: str | None = None,
     ) -> None:
-        self._lance, self._compaction, self._deletions = lance, compaction, deletions
+        self._lance, self._compaction, self._deletions, self._branch = lance, compaction, deletions, branch
 
     @property
     def description(self) -> str:
@@ -40,14 +47,16 @@ class MaintenanceNeeded(dg.AutomationCondition):
     @property
     def name(self) -> str:
         """Different for different policies, because Dagster tells conditions apart by it."""
-        return f"maintenance_needed({self._compaction}, {self._deletions})"
+        line = "" if self._branch is None else f", {self._branch}"
+        return f"maintenance_needed({self._compaction}, {self._deletions}{line})"
 
     def evaluate(self, context: dg.AutomationContext) -> dg.AutomationResult:
         """Look at the table of the asset."""
-        *table, kind = context.key.path
+        *path, kind = context.key.path
+        table = path[: len(path) - len(branch_path(self._branch))]
         try:
-            dataset = self._lance.dataset(table)
-        except DatasetNotFoundError:
+            dataset = self._lance.dataset(table, branch=self._branch)
+        except (DatasetNotFoundError, RefNotFoundError):
             needs = {}
         else:
             needs = what_rewriting_needs(dataset, self._compaction, self._deletions)
@@ -61,6 +70,7 @@ def maintenance_needed(
     compaction: CompactionPolicy | None,
     deletions: DeletionPolicy | None,
     retry_cron: str = "@hourly",
+    branch: str | None = None,
 ) -> dg.AutomationCondition:
     """Request maintenance as soon as it is needed, once at a time; after a failure not before the next hour.
 
@@ -69,8 +79,9 @@ def maintenance_needed(
         compaction: As in ``MaintenanceNeeded``.
         deletions: As in ``MaintenanceNeeded``.
         retry_cron: When to try again what failed.
+        branch: As for the assets.
     """
     condition = dg.AutomationCondition
     may_try = ~condition.execution_failed() | condition.cron_tick_passed(retry_cron)
-    needed = MaintenanceNeeded(lance, compaction=compaction, deletions=deletions)
+    needed = MaintenanceNeeded(lance, compaction=compaction, deletions=deletions, branch=branch)
     return needed & ~condition.in_progress() & may_try

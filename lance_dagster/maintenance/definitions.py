@@ -72,6 +72,7 @@ def build_maintenance_definitions(
     name: str = "lance_maintenance",
     pool: str | None = None,
     max_attempts: int = 5,
+    branch: str | None = None,
     health: bool = True,
     when_needed: LanceResource | None = None,
     cron_schedule: str | None = "0 3 * * *",
@@ -93,6 +94,7 @@ def build_maintenance_definitions(
         group_name: Asset group.
         pool: As in ``build_maintenance_assets``, like the next one.
         max_attempts: Plans made anew after conflicts.
+        branch: Maintain this branch of the tables; as in ``build_maintenance_assets``.
         health: Add an asset ``<name>/table_health`` that says which tables need what, and why.
         when_needed: Where the tables are: compaction and materialization of deletions are then requested as soon as the
             manifest says that there is something to do, by the sensor ``<name>_when_needed``.
@@ -112,9 +114,10 @@ def build_maintenance_definitions(
         group_name=group_name,
         pool=pool,
         max_attempts=max_attempts,
+        branch=branch,
         automation_condition=None
         if when_needed is None
-        else maintenance_needed(when_needed, compaction=compaction, deletions=deletions),
+        else maintenance_needed(when_needed, compaction=compaction, deletions=deletions, branch=branch),
     )
     sensors = [] if when_needed is None else [_sensor(f"{name}_when_needed", assets, default_status)]
     if health:
@@ -125,6 +128,7 @@ def build_maintenance_definitions(
             group_name=group_name,
             key=[name, "table_health"],
             after=assets,
+            branch=branch,
         )
         assets.append(told)
     if cron_schedule is None:

@@ -72,7 +72,7 @@ def look_at(
     needs = what_rewriting_needs(dataset, compaction, deletions)
     versions, tags = dataset.versions(), dataset.tags.list()
     if cleanup is not None:
-        tagged = {tag["version"] for tag in tags.values()}
+        tagged = {tag["version"] for tag in tags.values() if tag["branch"] == dataset.branch}
         now = datetime.now(UTC)
         old = [
             one["version"]
@@ -123,6 +123,7 @@ def build_table_health(
     group_name: str = "maintenance",
     after: Iterable[dg.AssetsDefinition] = (),
     automation_condition: dg.AutomationCondition | None = None,
+    branch: str | None = None,
 ) -> dg.AssetsDefinition:
     """One asset whose metadata say which tables need which maintenance, and why; it changes nothing.
 
@@ -136,12 +137,13 @@ def build_table_health(
         group_name: Asset group.
         after: Maintenance assets that go first if they are in the same run.
         automation_condition: For example ``dg.AutomationCondition.on_cron("@hourly")``.
+        branch: Look at this branch of the tables.
     """
     keys = table_keys(tables)
 
     def table_health(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         lance: LanceResource = getattr(context.resources, resource_key)
-        found = [_look(lance, one, compaction, deletions, cleanup) for one in keys]
+        found = [_look(lance, one, branch, compaction=compaction, deletions=deletions, cleanup=cleanup) for one in keys]
         sick = [one for one in found if one.needs or one.problem]
         return dg.MaterializeResult(
             metadata={
@@ -171,13 +173,15 @@ def _total(found: Iterable[TableHealth], name: str) -> int:
 def _look(
     lance: "LanceResource",
     key: dg.AssetKey,
+    branch: str | None,
+    *,
     compaction: CompactionPolicy | None,
     deletions: DeletionPolicy | None,
     cleanup: CleanupPolicy | None,
 ) -> TableHealth:
-    name = key.to_user_string()
+    name = key.to_user_string() if branch is None else f"{key.to_user_string()}@{branch}"
     try:
-        dataset = lance.dataset(key)
+        dataset = lance.dataset(key, branch=branch)
         return look_at(dataset, name, compaction=compaction, deletions=deletions, cleanup=cleanup)
     except DatasetNotFoundError:
         return TableHealth(table=name, needs={}, numbers={}, problem="there is no table yet")

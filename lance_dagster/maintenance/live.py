@@ -29,21 +29,28 @@ def versions_in_use(
     """
     own = data_version(dataset)
     found = {version: ["data version of the table"] for version in range(own, dataset.version + 1)}
-    for version, asset in input_versions(context.instance, table):
+    for version, asset in input_versions(context.instance, table, branch=dataset.branch):
         found.setdefault(version, []).append(asset)
     return found
 
 
-def input_versions(instance: dg.DagsterInstance, table: dg.AssetKey) -> list[tuple[int, str]]:
-    """Versions that the newest materializations of assets were made from, with the assets; of all code locations."""
+def input_versions(
+    instance: dg.DagsterInstance, table: dg.AssetKey, *, branch: str | None = None
+) -> list[tuple[int, str]]:
+    """Versions of a line that the newest materializations of assets were made from, with the assets.
+
+    Those of all code locations count.
+    """
+    prefix = "" if branch is None else f"{branch}@"
     tag = f"{_INPUT_TAG}{table.to_user_string()}"
     found: list[tuple[int, str]] = []
     for record in instance.get_asset_records():
         key, event = record.asset_entry.asset_key, record.asset_entry.last_materialization
         materialization = None if event is None else event.asset_materialization
         tags: Mapping[str, str] = (None if materialization is None else materialization.tags) or {}
-        version = tags.get(tag, "")
-        # Versions of branches and of other IO managers are none of ours; maintenance needs no old version.
+        told = tags.get(tag, "")
+        # Versions of other lines and of other IO managers are none of ours; maintenance needs no old version.
+        version = told.removeprefix(prefix) if told.startswith(prefix) else ""
         if version.isdecimal() and key.path[: len(table.path)] != table.path:
             found.append((int(version), key.to_user_string()))
     return sorted(found)

@@ -138,7 +138,8 @@ def cleanup(policy: CleanupPolicy, *, now: Callable[[], datetime] = lambda: date
     """Expire run tags, then delete old versions and the files that only they need."""
 
     def step(dataset: lance_core.LanceDataset, order: Order) -> Report:
-        listed = dataset.tags.list()
+        # A tag of another line has nothing to do with the versions of this one.
+        listed = {name: tag for name, tag in dataset.tags.list().items() if tag["branch"] == dataset.branch}
         tags = [Tag(name=name, version=tag["version"], created_at=tag["created_at"]) for name, tag in listed.items()]
         expired = expired_run_tags(tags, policy, now=now())
         rules: dict[str, Any] = {

@@ -1,6 +1,7 @@
 """Maintenance assets: what they do, what they leave alone, what they say."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
@@ -51,6 +52,10 @@ def maintain(root, instance):
         return {key: value.value for key, value in event.metadata.items()}
 
     return run
+
+
+def data_files(uri):
+    return {path.name for path in Path(uri, "data").iterdir()}
 
 
 def ids(table):
@@ -293,3 +298,73 @@ def test_without_a_cron_schedule_there_is_the_job_only(root):
 def test_a_schedule_of_ones_own_assets():
     schedule = build_maintenance_schedule(build_maintenance_assets("a"), cron_schedule="@daily", name="mine")
     assert schedule.name == "mine_schedule"
+
+
+def test_a_branch_is_maintained_by_itself(root, instance, table):
+    main = table()
+    main.tags.create("run-00000000", 1)
+    main.create_branch("audit/eve")
+    uri = main.uri
+    for number in range(3):
+        rows = pa.table({"id": pa.array([100 + number], pa.int64())})
+        main.checkout_version(("audit/eve", None)).insert(rows)
+    branch = main.checkout_version(("audit/eve", None))
+    branch.tags.create("run-11111111", ("audit/eve", branch.version))
+    rows_of = {None: ids(table), "audit/eve": sorted(branch.to_table()["id"].to_pylist())}
+    newest, files = main.version, data_files(uri)
+
+    assets = build_maintenance_assets(
+        "raw/events",
+        branch="audit/eve",
+        cleanup=CleanupPolicy(
+            older_than=timedelta(0),
+            retain_versions=1,
+            grace_period=timedelta(0),
+            keep_runs=0,
+            keep_runs_for=timedelta(0),
+        ),
+    )
+    assert assets[0].key.path == ["raw", "events", "audit", "eve", "compaction"]
+    resources = {"lance": LanceResource(root=root)}
+    result = dg.materialize(assets, instance=instance, resources=resources)
+    told = [
+        {key: one.value for key, one in event.materialization.metadata.items()}
+        for event in (e.event_specific_data for e in result.get_asset_materialization_events())
+    ]
+    compaction, deletions, cleanup = told
+    assert (compaction["lance/branch"], compaction["lance/fragments_added"]) == ("audit/eve", 1)
+    assert deletions["lance/skipped"]
+    assert cleanup["lance/run_tags_expired"] == 1
+    assert cleanup["lance/versions_removed"] > 0
+
+    after = table()
+    assert (after.version, ids(table)) == (newest, rows_of[None])
+    assert list(after.tags.list()) == ["run-00000000"], "a tag of the main line is none of the branch's"
+    assert files <= data_files(uri)
+    branch = after.checkout_version(("audit/eve", None))
+    assert sorted(branch.to_table()["id"].to_pylist()) == rows_of["audit/eve"]
+    assert after.verify(level="full").is_ok
+
+
+def test_a_branch_that_is_not_there(root, instance, table):
+    (asset,) = build_maintenance_assets("raw/events", branch="none", deletions=None, cleanup=None)
+    table()
+    result = dg.materialize([asset], instance=instance, resources={"lance": LanceResource(root=root)})
+    (event,) = result.asset_materializations_for_node(asset.op.name)
+    assert event.metadata["lance/reason"].value == "there is no branch 'none'"
+
+
+def test_what_is_done_twice_is_done_once(root, instance, table):
+    """A second run of every job writes no byte and makes no version."""
+    table().delete("id % 3 = 0")
+    policy = CleanupPolicy(older_than=timedelta(0), retain_versions=1, grace_period=timedelta(0))
+    assets = build_maintenance_assets("raw/events", deletions=DeletionPolicy(threshold=0), cleanup=policy)
+    resources = {"lance": LanceResource(root=root)}
+    dg.materialize(assets, instance=instance, resources=resources)
+    before = {path: path.stat().st_mtime_ns for path in Path(table().uri).rglob("*")}
+    result = dg.materialize(assets, instance=instance, resources=resources)
+    metadata = [
+        event.event_specific_data.materialization.metadata for event in result.get_asset_materialization_events()
+    ]
+    assert [one["lance/skipped"].value for one in metadata] == [True, True, True]
+    assert {path: path.stat().st_mtime_ns for path in Path(table().uri).rglob("*")} == before
