@@ -182,19 +182,36 @@ def from_metadata(metadata: FragmentMetadata) -> Fragment:
 
 
 class LanceFragment:
-    """One fragment of a dataset version. Made by `LanceDataset.get_fragments`."""
+    """One fragment of a dataset version. Made by `LanceDataset.get_fragments`.
 
-    def __init__(self, dataset: LanceDataset, fragment_id: int, *, fragment: Fragment, snapshot: Snapshot) -> None:
+    Args:
+        dataset: The dataset.
+        fragment_id: Id of the fragment.
+        place: Its place in the version's list of fragments, if it is known.
+
+    Raises:
+        InvalidInputError: There is no such fragment.
+    """
+
+    # A version may have 100,000 of them: what the manifest says of one is decoded when it is asked for.
+    __slots__ = ("_dataset", "_id", "_inner", "_place", "_snapshot")
+
+    def __init__(self, dataset: LanceDataset, fragment_id: int, *, place: int | None = None) -> None:
         self._dataset = dataset
-        self._fragment = fragment
-        self._snapshot = snapshot
+        self._snapshot = dataset.snapshot
         self._id = fragment_id
+        self._place = place
+        self._inner: Fragment | None = None
+        if place is None:
+            self._inner = self._snapshot.manifest.fragments.find(fragment_id)
+            if self._inner is None:
+                raise InvalidInputError(f"version {dataset.version} has no fragment {fragment_id}", path=dataset.uri)
 
     def __repr__(self) -> str:
         return f"LanceFragment(id={self._id}, physical_rows={self.physical_rows}, num_deletions={self.num_deletions})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_fragment_of, (self._dataset, self._id))
+        return (LanceFragment, (self._dataset, self._id))
 
     @property
     def fragment_id(self) -> int:
@@ -214,22 +231,25 @@ class LanceFragment:
     @property
     def inner(self) -> Fragment:
         """What the manifest says of it, as lance_core keeps it."""
-        return self._fragment
+        if self._inner is None:
+            assert self._place is not None  # noqa: S101 for the type checker: one of them is known
+            self._inner = self._snapshot.manifest.fragments[self._place]
+        return self._inner
 
     @property
     def metadata(self) -> FragmentMetadata:
         """What the manifest knows about it."""
-        return to_metadata(self._fragment)
+        return to_metadata(self.inner)
 
     @property
     def physical_rows(self) -> int:
         """Rows in the data files, deleted ones included."""
-        return self._fragment.physical_rows
+        return self.inner.physical_rows
 
     @property
     def num_deletions(self) -> int:
         """Rows that are deleted."""
-        return self._fragment.num_deleted_rows
+        return self.inner.num_deleted_rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -238,19 +258,19 @@ class LanceFragment:
 
     def data_files(self) -> list[DataFile]:
         """The data files."""
-        return list(self._fragment.files)
+        return list(self.inner.files)
 
     def deletion_file(self) -> str | None:
         """Path of the deletion file below its dataset or base path, None if there is none."""
-        file = self._fragment.deletion_file
+        file = self.inner.deletion_file
         return None if file is None else deletion_file_path(self._id, replace(file, base_id=None))
 
     def count_rows(self, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
         """How many rows are left, or match a filter."""
         if filter is None:
-            return self._fragment.num_rows
+            return self.inner.num_rows
         plan = plan_filter(self._snapshot.manifest.schema, filter)
-        return count_matching(FragmentReader(self._dataset.files, self._fragment), plan)
+        return count_matching(FragmentReader(self._dataset.files, self.inner), plan)
 
     def to_batches(self, *, rows: tuple[int, int] | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
         """Read the fragment batch by batch.
@@ -277,7 +297,7 @@ class LanceFragment:
                 with_row_id=bool(options.get("with_row_id")),
                 with_row_address=bool(options.get("with_row_address")),
             )
-        reader = FragmentReader(self._dataset.files, self._fragment)
+        reader = FragmentReader(self._dataset.files, self.inner)
         return batches_with_types(plan.schema, scan_fragment(reader, plan, start=start, end=end))
 
     def to_table(
@@ -308,10 +328,3 @@ class LanceFragment:
     delete_rows = fragment_rows.delete_rows
     open_session = fragment_rows.open_session
     validate = fragment_rows.validate
-
-
-def _fragment_of(dataset: LanceDataset, fragment_id: int) -> LanceFragment:
-    fragment = dataset.get_fragment(fragment_id)
-    if fragment is None:
-        raise InvalidInputError(f"version {dataset.version} has no fragment {fragment_id}", path=dataset.uri)
-    return fragment

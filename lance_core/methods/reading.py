@@ -243,24 +243,22 @@ def get_fragments(dataset: LanceDataset, filter: None = None) -> list[LanceFragm
     """
     if filter is not None:
         raise UnsupportedError("fragments cannot be chosen by a filter; give it to their scanner")
-    return [_fragment(dataset, one) for one in dataset.snapshot.manifest.fragments]
+    ids = dataset.snapshot.manifest.fragments.ids.tolist()
+    return [LanceFragment(dataset, number, place=place) for place, number in enumerate(ids)]
 
 
 def get_fragment(dataset: LanceDataset, fragment_id: int) -> LanceFragment | None:
     """The fragment with this id, None if there is none."""
-    found = dataset.snapshot.manifest.fragments.find(fragment_id)
-    return None if found is None else _fragment(dataset, found)
-
-
-def _fragment(dataset: LanceDataset, fragment: Fragment) -> LanceFragment:
-    return LanceFragment(dataset, fragment.id, fragment=fragment, snapshot=dataset.snapshot)
+    is_there = bool((dataset.snapshot.manifest.fragments.ids == fragment_id).any())
+    return LanceFragment(dataset, fragment_id) if is_there else None
 
 
 def _chosen(dataset: LanceDataset, fragments: Sequence[LanceFragment] | None) -> Sequence[Fragment]:
     known = dataset.snapshot.manifest.fragments
     if fragments is None:
         return known  # type: ignore[return-value] a sequence that decodes when asked
-    found = [known.find(one.fragment_id) for one in fragments]
-    if any(one is None for one in found):
+    wanted = [one.fragment_id for one in fragments]
+    found = {one.id: one for one in known.select(wanted)}
+    if not found.keys() >= set(wanted):
         raise InvalidInputError(f"version {dataset.version} does not have all of these fragments", path=dataset.uri)
-    return [one for one in found if one is not None]
+    return [found[number] for number in wanted]
