@@ -165,5 +165,5 @@ def _compressed_buffers(metadata: pa.Buffer) -> list[tuple[int, int]]:
 def _decode_bitmap(data: bytes, path: str | None) -> BitMap:
     try:
         return BitMap.deserialize(data)
-    except ValueError as error:
+    except (ValueError, IndexError) as error:  # the second for an empty file
         raise CorruptDataError("the deletion file is not a roaring bitmap", path=path) from error

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from lance_core._proto import file2_pb2, file_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.schema import Schema, decode_fields, encode_fields
+from lance_core.limits import check_limit
 
 PAGE_ALIGNMENT = 64
 """Page buffers and global buffers start at multiples of this; pylance refuses others."""
@@ -80,10 +81,12 @@ def decode_column(data: bytes, *, limit: int) -> tuple[Page, ...]:
         CorruptDataError: Not column metadata, or buffers outside the file.
         UnsupportedError: A deferred encoding.
     """
+    check_limit("max_metadata_bytes", len(data), "bytes of metadata of a column")
     try:
         message = file2_pb2.ColumnMetadata.FromString(data)
     except DecodeError as error:
         raise CorruptDataError(f"column metadata cannot be parsed: {error}") from error
+    check_limit("max_pages", len(message.pages), "pages")
     pages: list[Page] = []
     total = 0
     for page in message.pages:
@@ -137,10 +140,12 @@ def decode_descriptor(data: bytes) -> tuple[Schema, int]:
     Raises:
         CorruptDataError: Not a FileDescriptor.
     """
+    check_limit("max_metadata_bytes", len(data), "bytes of a file descriptor")
     try:
         message = file_pb2.FileDescriptor.FromString(data)
     except DecodeError as error:
         raise CorruptDataError(f"the file descriptor cannot be parsed: {error}") from error
+    check_limit("max_fields", len(message.schema.fields), "fields")
     if message.length > MAX_ROWS:
         raise CorruptDataError(f"the file descriptor claims {message.length} rows")
     return decode_fields(message.schema.fields, dict(message.schema.metadata)), message.length

@@ -136,6 +136,9 @@ def from_proto(pb: table_pb2.DataFragment) -> Fragment:
     """Turn a parsed message into a value (for the modules of this package)."""
     if pb.overlays:
         raise UnsupportedError(f"fragment {pb.id} has data overlays (feature flag 64), which lance_core does not read")
+    deleted = pb.deletion_file.num_deleted_rows
+    if deleted > pb.physical_rows > 0:  # old writers leave the latter out
+        raise CorruptDataError(f"fragment {pb.id} has {pb.physical_rows} rows, of which {deleted} are deleted")
     return Fragment(
         id=pb.id,
         files=tuple(data_file_from_proto(file) for file in pb.files),

@@ -37,6 +37,7 @@ from lance_core.format.transaction import (
     encode_transaction,
     encode_transaction_file,
 )
+from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -189,6 +190,7 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
 
 def _message_bounds(data: bytes, path: str | None) -> tuple[tuple[int, int], int]:
     """Where the message lies, and where the footer begins; checksums are looked at."""
+    check_limit("max_manifest_bytes", len(data), "bytes of a manifest", path=path)
     if len(data) < _FOOTER.size:
         raise CorruptDataError(f"a manifest file cannot be as short as {len(data)} bytes", path=path)
     end = len(data) - _FOOTER.size
@@ -205,6 +207,8 @@ def _check(pb: table_pb2.Manifest, num_fragments: int, version: int | None, path
     if version is not None and pb.version != version:
         raise CorruptDataError(f"the manifest of version {version} says it is version {pb.version}", path=path)
     feature_flags.check_readable(pb.reader_feature_flags, pb.writer_feature_flags, path=path)
+    check_limit("max_fields", len(pb.fields), "fields", path=path)
+    check_limit("max_base_paths", len(pb.base_paths), "base paths", path=path)
     if not pb.fields:
         raise CorruptDataError("the manifest has no fields", path=path)
     if pb.HasField("fragment_tree") and not num_fragments:
@@ -291,11 +295,14 @@ def _decode_message(message: memoryview) -> tuple[table_pb2.Manifest, FragmentLi
     start = wire.skip_fields(data, FRAGMENTS_FIELD)
     bounds = None if start is None else wire.find_frames(data, start, FRAGMENTS_FIELD)
     if bounds is not None and len(bounds) > 1:
+        check_limit("max_fragments", len(bounds) - 1, "fragments")
         first, behind = int(bounds[0]), int(bounds[-1])
+        check_limit("max_metadata_bytes", len(message) - (behind - first), "bytes of a manifest besides its fragments")
         pb = table_pb2.Manifest.FromString(bytes(message[:first]) + bytes(message[behind:]))
         if not pb.fragments:
             return pb, FragmentList.framed((message[first:behind],), bounds - first)
     pb = table_pb2.Manifest.FromString(bytes(message))
+    check_limit("max_fragments", len(pb.fragments), "fragments")
     return pb, FragmentList(pb.fragments)
 
 

@@ -436,7 +436,7 @@ def _parameterised(text: str, one: Field) -> pa.DataType:
         if head == "dict" and len(parts) >= 3:
             value, index, _ = rest.rsplit(":", 2)
             return pa.dictionary(_SIMPLE_TYPES[index], _SIMPLE_TYPES.get(value) or _parameterised(value, one))
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise CorruptDataError(f"field {one.name!r}: logical type {text!r} makes no sense") from error
     raise UnsupportedError(f"field {one.name!r}: logical type {text!r} is not supported")
 

@@ -49,6 +49,7 @@ from lance_core.format.operations import (
     operation_name,
 )
 from lance_core.format.schema import Schema, decode_fields, encode_fields
+from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,6 +93,7 @@ def decode_transaction(data: bytes, *, path: str | None = None) -> Transaction:
     Raises:
         CorruptDataError: Not a transaction.
     """
+    check_limit("max_transaction_bytes", len(data), "bytes of a transaction", path=path)
     check_section(data, len(data) - SECTION_SIZE, path=path)
     try:
         pb = transaction_pb2.Transaction.FromString(data)

@@ -27,6 +27,7 @@ from lance_core.encoding.physical.memory import (
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.encodings import Compression
+from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -89,6 +90,7 @@ def _check_claims(sizes: Int64s, claims: Int64s, max_ratio: int) -> None:
     """Refuse uncompressed sizes that so few bytes cannot stand for, before anything is allocated."""
     if (claims < 0).any() or (claims > (sizes + 16) * max_ratio).any() or claims.sum() > MAX_OUTPUT_BYTES:
         raise CorruptDataError("compressed buffer announces more bytes than it can hold")
+    check_limit("max_decompressed_bytes", int(claims.sum()), "decompressed bytes")
 
 
 def _decompress_lz4(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes, Int64s]:

@@ -1,0 +1,80 @@
+"""How much a file may ask for; beyond that it is refused before memory is taken, as it may be made to hurt.
+
+Each limit has a name, which is also that of an environment variable: ``max_fields`` is ``LANCE_CORE_MAX_FIELDS``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from functools import cache
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+
+_PREFIX = "LANCE_CORE_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of this process; the environment is asked once.
+
+    Attributes:
+        max_manifest_bytes: Bytes of a manifest file.
+        max_transaction_bytes: Bytes of a transaction.
+        max_metadata_bytes: Bytes of a manifest without its fragments, of a file descriptor, and of the metadata of one
+            column of a data file. Decoded they take up to twenty times as much.
+        max_fragments: Fragments of a version.
+        max_fields: Fields of a schema.
+        max_base_paths: Base paths of a table.
+        max_pages: Pages of one column of a data file.
+        max_decompressed_bytes: Bytes that are made of compressed ones at once.
+    """
+
+    max_manifest_bytes: int = 512 << 20
+    max_transaction_bytes: int = 512 << 20
+    max_metadata_bytes: int = 16 << 20
+    max_fragments: int = 5_000_000
+    max_fields: int = 500_000
+    max_base_paths: int = 10_000
+    max_pages: int = 1_000_000
+    max_decompressed_bytes: int = 16 << 30
+
+
+@cache
+def limits() -> Limits:
+    """What the environment says, else the defaults.
+
+    Raises:
+        InvalidInputError: It says something that is no number.
+    """
+    found: dict[str, int] = {}
+    for one in fields(Limits):
+        name = _PREFIX + one.name.upper()
+        text = os.environ.get(name)
+        if text is None:
+            continue
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text)):
+            raise InvalidInputError(f"{name} is a number above 0, not {text!r}")
+        found[one.name] = int(text)
+    return Limits(**found)
+
+
+def check_limit(name: str, value: int, what: str, *, path: str | None = None) -> None:
+    """Refuse what goes beyond a limit.
+
+    Args:
+        name: Of the limit.
+        value: What the file asks for.
+        what: Of what, for people.
+        path: The file.
+
+    Raises:
+        UnsupportedError: It is more; the message says how to allow it.
+    """
+    limit: int = getattr(limits(), name)
+    if value > limit:
+        raise UnsupportedError(
+            f"the file claims {value:,} {what}, more than the limit of {limit:,}; if it is to be trusted, set the "
+            f"environment variable {_PREFIX}{name.upper()}",
+            path=path,
+        )
