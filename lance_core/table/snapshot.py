@@ -108,6 +108,12 @@ def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
             # Cleaned up since it was listed, so there is a newer one; if there is none, the listing was wrong.
             if find_newest(store).newest == newest:
                 raise
+        except CorruptDataError as error:
+            before = [number for number in list_versions(store) if number < newest]
+            hint = f"; version {before[-1]} is the one before it" if before else ""
+            raise CorruptDataError(
+                f"the newest version, {newest}, is damaged: {error.message}{hint}", path=error.path, offset=error.offset
+            ) from error
 
 
 def find_snapshot(store: Store) -> Snapshot | None:
