@@ -7,13 +7,13 @@ encode their levels alike in one go; only the values that the rows hold are deco
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.physical.memory import aranges, starts_of
+from lance_core.encoding.physical.memory import aranges, gather, starts_of
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def
 from lance_core.encoding.structural.mini_block import read_headers
 from lance_core.encoding.values import Chunks
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from lance_core.encoding.structural.chunk_table import ChunkSelection
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.page_layout import MiniBlockLayout
+
+
+_MANY_CHUNKS = 1 << 7
+
+_Head: TypeAlias = "tuple[Int64s, Int64s, Int64s]"
+"""Levels per chunk, and position and size of each buffer; see `read_headers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +83,52 @@ def decode_rows(memory: Bytes, runs: Sequence[ListRun]) -> list[RowValues]:
     Raises:
         CorruptDataError: Chunks that do not fit their page.
     """
-    layout = runs[0].layout
     heads = [read_headers(memory, run.starts, run.sizes, run.layout) for run in runs]
+    origins = _origins(memory, runs, heads)
+    distinct = sorted(set(origins))
+    picked = _pick_levels(memory, [runs[at] for at in distinct], [heads[at] for at in distinct])
+    known = dict(zip(distinct, picked, strict=True))
+    found: list[RowValues] = []
+    for run, head, origin in zip(runs, heads, origins, strict=True):
+        levels, slots = known[origin]
+        values, chunk_of = _decode_values(memory, run, head, slots)
+        found.append(RowValues(levels, values, chunk_of))
+    return found
+
+
+def _origins(memory: Bytes, runs: Sequence[ListRun], heads: Sequence[_Head]) -> list[int]:
+    """For each run the first one with the same levels: leaves of one field mostly have the same."""
+    origins = list(range(len(runs)))
+    if sum(len(run.starts) for run in runs) < _MANY_CHUNKS:
+        return origins  # it costs as much to look as to decode
+    for number in range(1, len(runs)):
+        for earlier in sorted(set(origins[:number])):
+            if _has_same_levels(memory, (runs[number], heads[number]), (runs[earlier], heads[earlier])):
+                origins[number] = earlier
+                break
+    return origins
+
+
+def _has_same_levels(memory: Bytes, ours: tuple[ListRun, _Head], theirs: tuple[ListRun, _Head]) -> bool:
+    (run, head), (other, other_head) = ours, theirs
+    num_short = 1 + (run.layout.definition is not None)
+    pairs = [
+        (run.counts, other.counts),
+        (np.asarray(run.selection.rows), np.asarray(other.selection.rows)),
+        (_cuts(run), _cuts(other)),
+        (head[0], other_head[0]),
+        (head[2][:num_short], other_head[2][:num_short]),
+    ]
+    if not all(np.array_equal(one, two) for one, two in pairs):
+        return False
+    sizes = head[2][:num_short].reshape(-1)
+    one, two = (gather(memory, starts[1][:num_short].reshape(-1), sizes) for starts in (head, other_head))
+    return np.array_equal(one, two)
+
+
+def _pick_levels(memory: Bytes, runs: Sequence[ListRun], heads: Sequence[_Head]) -> list[tuple[Levels, Int64s]]:
+    """For each run the levels of the wanted rows, and their value slots, counted from the run's first chunk."""
+    layout = runs[0].layout
     num_levels = np.concatenate([head[0] for head in heads])
     rep = _decode_levels(memory, layout, heads, num_levels, 0)
     definition = None if layout.definition is None else _decode_levels(memory, layout, heads, num_levels, 1)
@@ -92,20 +142,18 @@ def decode_rows(memory: Bytes, runs: Sequence[ListRun]) -> list[RowValues]:
     if (first_slots[1:] - first_slots[:-1] != np.concatenate([run.counts for run in runs])).any():
         raise CorruptDataError("the levels of a chunk call for another number of values than it has")
     picked = None if definition is None else definition[entries]
-    found: list[RowValues] = []
+    found: list[tuple[Levels, Int64s]] = []
     at_chunk = 0
-    for number, (run, head) in enumerate(zip(runs, heads, strict=True)):
+    for number, run in enumerate(runs):
         low, high = bounds[number], bounds[number + 1]
         own = slots[slot_bounds[number] : slot_bounds[number + 1]] - first_slots[at_chunk]
-        values, chunk_of = _decode_values(memory, run, head, own)
-        levels = Levels(layout.layers, rep[entries[low:high]], None if picked is None else picked[low:high])
-        found.append(RowValues(levels, values, chunk_of))
+        found.append((Levels(layout.layers, rep[entries[low:high]], None if picked is None else picked[low:high]), own))
         at_chunk += len(run.starts)
     return found
 
 
 def _decode_levels(
-    memory: Bytes, layout: MiniBlockLayout, heads: Sequence[tuple[Int64s, Int64s, Int64s]], num_levels: Int64s, at: int
+    memory: Bytes, layout: MiniBlockLayout, heads: Sequence[_Head], num_levels: Int64s, at: int
 ) -> LevelArray:
     encoding = layout.definition if at else layout.rep
     if encoding is None:
@@ -119,8 +167,7 @@ def _decode_levels(
 
 def _begin_cut_rows(rep: LevelArray, chunk_starts: Int64s, runs: Sequence[ListRun], new_row: int) -> LevelArray:
     """Let rows whose beginning is not there begin at their first level."""
-    masks = [_no_cut(run) if run.selection.is_cut is None else run.selection.is_cut for run in runs]
-    is_cut = np.concatenate(masks)
+    is_cut = np.concatenate([_cuts(run) for run in runs])
     if not is_cut.any():
         return rep
     rep = rep.copy()
@@ -128,8 +175,9 @@ def _begin_cut_rows(rep: LevelArray, chunk_starts: Int64s, runs: Sequence[ListRu
     return rep
 
 
-def _no_cut(run: ListRun) -> Mask:
-    return np.zeros(len(run.starts), np.bool_)
+def _cuts(run: ListRun) -> Mask:
+    is_cut = run.selection.is_cut
+    return np.zeros(len(run.starts), np.bool_) if is_cut is None else is_cut
 
 
 def _row_bounds(rep: LevelArray, chunk_starts: Int64s, runs: Sequence[ListRun], new_row: int) -> tuple[Int64s, Int64s]:
@@ -154,15 +202,15 @@ def _slots(
         return entries, bounds, chunk_starts
     if len(definition) != chunk_starts[-1]:
         raise CorruptDataError("there are not as many repetition as definition levels")
-    is_visible = definition <= max_visible_def(layout.layers)
-    before = starts_of(is_visible)
-    picked = is_visible[entries]
-    return before[entries[picked]], starts_of(picked)[bounds].tolist(), before[chunk_starts]
+    limit = max_visible_def(layout.layers)
+    hidden = np.flatnonzero(definition > limit)  # few, so that finding them beats counting all others
+    is_visible = definition[entries] <= limit
+    slots = entries[is_visible]
+    first_slots = chunk_starts - hidden.searchsorted(chunk_starts)
+    return slots - hidden.searchsorted(slots), starts_of(is_visible)[bounds].tolist(), first_slots
 
 
-def _decode_values(
-    memory: Bytes, run: ListRun, head: tuple[Int64s, Int64s, Int64s], slots: Int64s
-) -> tuple[Values, Int64s]:
+def _decode_values(memory: Bytes, run: ListRun, head: _Head, slots: Int64s) -> tuple[Values, Int64s]:
     """Values in slots that are counted from the column's first chunk, and the chunk of each."""
     layout = run.layout
     if registry.num_buffers(layout.values) != layout.num_buffers:
