@@ -110,10 +110,10 @@ def web_server():
     from dagster_graphql.cli import execute_query  # noqa: PLC0415
 
     @contextmanager
-    def serve(instance, **target):
+    def serve(instance, *, location="location", **target):
         target = LoadableTargetOrigin(executable_path=sys.executable, **target)
-        location = InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(target, location_name="location"))
-        with WorkspaceProcessContext(instance, location) as process:
+        workspace = InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(target, location_name=location))
+        with WorkspaceProcessContext(instance, workspace) as process:
 
             def ask(query, **variables):
                 with warnings.catch_warnings():
