@@ -99,6 +99,51 @@ def text(rows: int) -> pa.Table:
     )
 
 
+def logs(rows: int) -> pa.Table:
+    """Lines as services log them (long phrases come again and again), addresses with a session, and a status."""
+    rng = np.random.default_rng(4)
+    join = pc.binary_join_element_wise
+    times = np.datetime64("2026-01-01", "ms") + np.cumsum(rng.integers(0, 40, rows)).astype("m8[ms]")
+    classes = ["spark.executor.Executor", "kafka.server.ReplicaManager", "example.payments.Gateway", "netty.EventLoop"]
+    phrases = [
+        "Finished task in stage, result sent to driver",
+        "Connection reset by peer while reading response",
+        "Retrying request after backoff",
+        "Session expired for user",
+        "Partition became leader at offset",
+        "Cache miss, loading from storage",
+        "Heartbeat timed out, marking node dead",
+    ]
+    line = join(
+        pa.array(times).cast(pa.string()),
+        _choose(rng, ["INFO", "INFO", "INFO", "WARN", "ERROR", "DEBUG"], rows, None),
+        join("[worker-", _digits(rng, 64, rows), "]", ""),
+        _choose(rng, classes, rows, None),
+        _choose(rng, phrases, rows, None),
+        join("id=", _digits(rng, 1 << 60, rows), ""),
+        join("took=", _digits(rng, 5000, rows), "ms", ""),
+        " ",
+    )
+    url = join(
+        "https://",
+        _choose(rng, ["shop", "api", "www", "static", "media"], rows, None),
+        ".example.com/",
+        _choose(rng, ["products", "users", "orders", "search", "cart"], rows, None),
+        "/",
+        _digits(rng, 100_000, rows),
+        "?session=",
+        _digits(rng, 1 << 40, rows),
+        "&ref=",
+        _choose(rng, ["google", "mail", "home", "partner"], rows, None),
+        "",
+    )
+    return pa.table({"line": line, "url": url, "status": rng.choice([200, 200, 200, 301, 404, 500], rows)})
+
+
+def _digits(rng: np.random.Generator, below: int, rows: int) -> pa.Array:
+    return pc.cast(pa.array(rng.integers(0, below, rows)), pa.string())
+
+
 def embeddings(rows: int) -> pa.Table:
     """Vectors of 768 floats with an id and a score."""
     rng = np.random.default_rng(7)
@@ -198,6 +243,7 @@ def _offsets(sizes: Any, is_null: Any = None) -> pa.Array:
 DATA_SETS = {
     "taxi": DataSet(make=taxi, rows=5_000_000, number="fare", columns=("pickup", "fare")),
     "text": DataSet(make=text, rows=1_000_000, number="status", columns=("url", "status")),
+    "logs": DataSet(make=logs, rows=1_000_000, number="status", columns=("url", "status")),
     "embeddings": DataSet(make=embeddings, rows=200_000, number="score", columns=("id", "vector")),
     "mixed": DataSet(make=mixed, rows=10_000_000, number="v", columns=("id", "v")),
     "nested": DataSet(make=nested, rows=1_000_000, number="id", columns=("id", "products")),
