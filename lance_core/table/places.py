@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.paths import BASE_PREFIX, DATA_FOLDER, branch_folder, split_base_path
 from lance_core.format.refs import is_branch_name
+from lance_core.limits import check_base_path
 from lance_core.store.base import ObjectSizes, OrderedFolder, SettledFolder
 from lance_core.store.open import open_store
 
@@ -42,7 +43,12 @@ class PlaceSettings:
     base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def open(self, path: str) -> Store:
-        """Open a place by its address."""
+        """Open a place by its address.
+
+        Raises:
+            InvalidInputError: It is none of those that may be read (`lance_core.limits.check_base_path`).
+        """
+        check_base_path(path)
         return open_store(path, self.base_store_params.get(path, self.storage_options))
 
 
