@@ -241,11 +241,7 @@ class Action:
 
     def program(self, number: int) -> Program:
         """The action, carried out by the program of a number."""
-        return Program(
-            work=lambda store: self.run(store, number),
-            now=_LATER if self.is_clean_up else EPOCH,
-            sees_all=self.is_clean_up,
-        )
+        return Program(work=lambda store: self.run(store, number), sees_all=self.is_clean_up)
 
 
 def rows_of(keys: list[int], value: int) -> pa.Table:
@@ -273,11 +269,9 @@ def in_turn(actions: Mapping[int, Action]) -> Program:
         except LanceError as error:
             return Outcome(error=error)
 
-    sees_all = any(action.is_clean_up for action in actions.values())
     return Program(
         work=lambda store: {number: attempt(store, number, action) for number, action in actions.items()},
-        now=_LATER if sees_all else EPOCH,
-        sees_all=sees_all,
+        sees_all=any(action.is_clean_up for action in actions.values()),
     )
 
 
@@ -379,7 +373,8 @@ def _restore(store: Store, _number: int) -> int:
 
 
 def _cleanup(store: Store, _number: int) -> None:
-    cleanup_old_versions(store, older_than=timedelta(0), error_if_tagged_old_versions=False)
+    later = Runtime(now=lambda: _LATER)
+    cleanup_old_versions(store, older_than=timedelta(0), error_if_tagged_old_versions=False, runtime=later)
 
 
 def _no_version(work: Callable[[LanceDataset, int], Any]) -> Callable[[Store, int], None]:
