@@ -65,13 +65,19 @@ def _varint(value: int) -> bytes:
 
 def skip_fields(data: Bytes, number: int) -> int | None:
     """Where the first field of this number begins in a message of fields of bytes; None if other fields come first."""
+    view: memoryview = data.data  # single bytes of it cost a tenth of those of an array
     position = 0
-    while position < len(data):
-        key = int(data[position])
+    while position + 1 < len(view):
+        key, size = view[position], view[position + 1]
         if key == number << 3 | _BYTES:
             return position
+        if key & 7 != _BYTES or key >= 0x80:
+            return None
+        if size < 0x80:
+            position += 2 + size
+            continue
         header = _header(data, position)
-        if key & 7 != _BYTES or key >= 0x80 or header is None:
+        if header is None:
             return None
         position += header[1]
     return None
