@@ -55,7 +55,8 @@ def make_budget(max_bytes: int, *, num_columns: int, fragments: Sequence[Fragmen
     """
     if max_bytes < LEAST_MEMORY:
         raise InvalidInputError(f"rewriting needs at least {LEAST_MEMORY:,} bytes of memory for each task")
-    page_bytes = min(max(max_bytes // 4 // max(num_columns, 1), _LEAST_PAGE_BYTES), _MOST_PAGE_BYTES)
+    share = 4 if max_bytes >= 2 * LEAST_MEMORY else 8  # what a scan holds is the same for any memory
+    page_bytes = min(max(max_bytes // share // max(num_columns, 1), _LEAST_PAGE_BYTES), _MOST_PAGE_BYTES)
     stored = sum(file.file_size_bytes for one in fragments for file in one.files)
     row_bytes = stored / max(sum(one.physical_rows for one in fragments), 1)
     # Half of what a batch may take: values in files are packed more closely than in memory.
