@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.dataset import LanceDataset
 from lance_core.errors import NotFoundError
+from lance_core.file.integrity import has_checksums
 from lance_core.file.reader import DataFileReader
 from lance_core.format.paths import data_file_path
 from lance_core.store.open import open_store
@@ -60,7 +61,8 @@ def _describe_file(store: Store, name: str, *, measure: bool) -> str:
     head = (
         f"{name}: Lance file {reader.version}, {reader.num_rows:,} rows, {len(outline.columns)} columns, "
         f"{source.size:,} bytes ({outline.num_data_bytes:,} of pages, {outline.num_metadata_bytes:,} of metadata, "
-        f"{in_globals:,} of {len(outline.global_buffers)} global buffers)"
+        f"{in_globals:,} of {len(outline.global_buffers)} global buffers), "
+        f"{'with' if has_checksums(source) else 'without'} checksums"
     )
     sizes = _arrow_bytes([reader]) if measure else {}
     return "\n".join([head, *_metadata(reader.schema.metadata), "", *_column_table([outline], sizes)])

@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Int64s
+    from lance_core.store.base import ObjectReader
 
     Fetch = Callable[[int, int], memoryview]
 
 VARIABLE = "LANCE_CORE_CHECKSUMS"
+
+TAIL_SIZE = 1 << 16
+"""Bytes read first: footer, tables and, unless the file has very many columns, all metadata."""
+
+_PART_BYTES = 1 << 25
 
 
 class Checking(Enum):
@@ -69,10 +75,9 @@ class BlockChecks:
         self._is_good = np.zeros(place.num_blocks, np.bool_)
         self._is_good_tail = np.zeros(place.num_tail_blocks, np.bool_)
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the file that have checksums."""
-        return self._place.start + self._size - self._place.tail_start
+    def parts(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """What has checksums: all before them, and all behind them; each begins where a block does."""
+        return (0, self._place.start), (self._place.tail_start, self._size)
 
     def widened(self, start: int, end: int) -> tuple[int, int]:
         """The range with all of the blocks that it touches; itself if they are known to be good."""
@@ -186,3 +191,37 @@ def open_checks(tail: memoryview, size: int, fetch: Fetch) -> BlockChecks | None
     known = place.tail_start + first * place.block_size
     checks.check(tail[known - tail_start :], known)
     return checks
+
+
+def has_checksums(source: ObjectReader) -> bool:
+    """Whether a data file has checksums; errors as in `check_file`."""
+    return _open(source) is not None
+
+
+def check_file(source: ObjectReader) -> bool:
+    """Hold all bytes of a data file against its checksums, whatever the environment says.
+
+    Args:
+        source: The file.
+
+    Returns:
+        False if it has none.
+
+    Raises:
+        CorruptDataError: A byte is not what was written.
+    """
+    checks = _open(source)
+    if checks is None:
+        return False
+    for start, end in checks.parts():
+        for at in range(start, end, _PART_BYTES):
+            stop = min(at + _PART_BYTES, end)
+            checks.check(memoryview(source.read_ranges([(at, stop)])[0]), at)
+    return True
+
+
+def _open(source: ObjectReader) -> BlockChecks | None:
+    def fetch(start: int, end: int) -> memoryview:
+        return memoryview(source.read_ranges([(start, end)])[0])
+
+    return open_checks(fetch(max(0, source.size - TAIL_SIZE), source.size), source.size, fetch)

@@ -8,7 +8,7 @@ import numpy as np
 
 from lance_core.encoding.plans import Found, Spots, found_in, spot_ranges
 from lance_core.errors import CorruptDataError
-from lance_core.file.integrity import Checking, checking, open_checks
+from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
 from lance_core.store.base import MappedReader
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from lance_core.store.base import ObjectReader
 
 _T = TypeVar("_T")
-
-TAIL_SIZE = 1 << 16
-"""Bytes read first: footer, tables and, unless the file has very many columns, all metadata."""
 
 
 class FileBytes:

@@ -1,8 +1,8 @@
 """Look at a whole table: is everything there that its versions need, and does it fit together.
 
 Memory holds one manifest, the names and sizes of the table's files, the fragments seen so far as records, and at most
-one batch of rows. Nothing is written. The format has no checksums, so that values can be wrong without anybody
-noticing; should files bring their own, `_check_values` is the place to compare them.
+one batch of rows. Nothing is written. The format has no checksums, so that values of other writers can be wrong without
+anybody noticing; files of lance_core have some.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from lance_core.errors import CorruptDataError, DatasetNotFoundError, InvalidInputError, LanceError
+from lance_core.file.integrity import check_file
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID, decode_fragment
 from lance_core.format.index_metadata import index_fields
 from lance_core.format.manifest import manifest_files
@@ -95,7 +96,7 @@ def verify_table(
     Args:
         store: Where the table lies.
         level: ``quick`` looks at manifests, transactions, deletion files and at which files are there; ``full`` also
-            reads all values of the newest version.
+            reads all values of the newest version, and holds all bytes of its data files against their checksums.
         progress: Is told what is being looked at, how much of it is done, and how much there is.
 
     Raises:
@@ -245,6 +246,7 @@ def _check_newest(look: _Look, manifest: Manifest) -> None:
     if report.level == "full":
         for done, fragment in enumerate(_fragments(manifest)):
             look.progress("values", done, len(manifest.fragments))
+            _check_checksums(look, manifest, fragment, files.store)
             _check_values(look, manifest, FragmentReader(files, fragment))
 
 
@@ -278,6 +280,15 @@ def _check_row_ids(look: _Look, manifest: Manifest, files: OpenFiles) -> None:
             if len(known) - before < len(ids):
                 message = f"{len(ids) - len(known) + before} rows have ids that other rows have, too"
                 look.note("row_ids", message, version=manifest.version, fragment_id=fragment.id)
+
+
+def _check_checksums(look: _Look, manifest: Manifest, fragment: Fragment, store: Store) -> None:
+    for file in fragment.files:
+        path = data_file_path(file)
+        if path in look.missing:
+            continue
+        with look.noting("checksum", version=manifest.version, fragment_id=fragment.id, path=path):
+            look.report.num_checked_files += check_file(store.reader(path))
 
 
 def _check_values(look: _Look, manifest: Manifest, reader: FragmentReader) -> None:

@@ -14,7 +14,7 @@ class VerifyProblem:
 
     Attributes:
         kind: For programs: ``manifest``, ``transaction``, ``schema``, ``fragment``, ``data_file``, ``deletion_file``,
-            ``row_ids``, ``values``, ``index``, ``ref`` or ``store``.
+            ``checksum``, ``row_ids``, ``values``, ``index``, ``ref`` or ``store``.
         message: For people.
         version: Version of the table that it was found in; None if it is about none.
         fragment_id: Fragment that it is about; None if it is about none.
@@ -51,6 +51,7 @@ class VerifyReport:
         num_rows: Rows of the newest version.
         num_files: Files that the versions need.
         num_bytes_read: Bytes of Arrow data decoded; 0 unless everything is read.
+        num_checked_files: Data files of the newest version that have checksums; 0 unless everything is read.
         num_orphans: Files that belong to no version; clean-up removes them when they are old enough.
         orphan_bytes: Bytes in these.
         num_problems: How many problems there are, also those that ``problems`` has no room for.
@@ -65,6 +66,7 @@ class VerifyReport:
     num_rows: int = 0
     num_files: int = 0
     num_bytes_read: int = 0
+    num_checked_files: int = 0
     num_orphans: int = 0
     orphan_bytes: int = 0
     num_problems: int = 0
@@ -85,7 +87,12 @@ class VerifyReport:
         """The report in words."""
         verdict = "nothing is wrong" if self.is_ok else f"{self.num_problems:,} problems"
         version = "no version" if self.version is None else f"version {self.version}"
-        how = "all values were read" if self.level == "full" else "values were not read; level full reads them"
+        checked = f"{self.num_checked_files:,} data files match their checksums"
+        how = (
+            f"all values were read, {checked}"
+            if self.level == "full"
+            else "values were not read; level full reads them"
+        )
         lines = [
             f"{self.uri}: {verdict}",
             f"  {version}: {self.num_fragments:,} fragments, {self.num_rows:,} rows",

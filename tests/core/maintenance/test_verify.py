@@ -85,7 +85,7 @@ def test_damaged_values(dataset):
     store.put(first, bytes(data))
     assert problems(dataset) == []
     found = problems(dataset, "full")
-    assert {kind for kind, _ in found} == {"values"}
+    assert {kind for kind, _ in found} == {"checksum", "values"}
 
 
 def test_damaged_deletions(dataset):
@@ -190,3 +190,23 @@ def test_other_stores(s3):
     assert lance_core.verify(dataset.uri, level="full", storage_options=options).is_ok
     dataset.snapshot.store.delete(files(dataset, "data"))
     assert not lance_core.verify(dataset.uri, storage_options=options).is_ok
+
+
+def test_bytes_that_changed_are_told_of(tmp_path, monkeypatch):
+    """Even padding, even with checksums switched off for reads; files of other writers have none."""
+    monkeypatch.setenv("LANCE_CORE_CHECKSUMS", "off")
+    table = lance_core.write_dataset(pa.table({"x": range(5000)}), tmp_path / "t", max_rows_per_file=2500)
+    report = table.verify(level="full")
+    assert (report.is_ok, report.num_checked_files) == (True, 2)
+    assert "2 data files match their checksums" in str(report)
+    path = min((tmp_path / "t" / "data").iterdir())
+    data = bytearray(path.read_bytes())
+    padding = data.index(b"HHHH")
+    data[padding] ^= 1
+    path.write_bytes(data)
+    assert lance_core.dataset(tmp_path / "t").to_table().num_rows == 5000
+    report = lance_core.dataset(tmp_path / "t").verify(level="full")
+    (problem,) = report.problems
+    assert (problem.kind, problem.path) == ("checksum", f"data/{path.name}")
+    assert report.num_checked_files == 1
+    assert lance_core.dataset(tmp_path / "t").verify().is_ok
