@@ -90,23 +90,17 @@ def decode_column(data: bytes, *, limit: int) -> tuple[Page, ...]:
     pages: list[Page] = []
     total = 0
     for page in message.pages:
-        offsets, sizes = list(page.buffer_offsets), list(page.buffer_sizes)
+        offsets, sizes = page.buffer_offsets, page.buffer_sizes
         if len(offsets) != len(sizes):
             raise CorruptDataError("a page has as many buffer positions as sizes, but here they differ")
-        for offset, size in zip(offsets, sizes, strict=True):
+        buffers = tuple(zip(offsets, sizes, strict=True))
+        for offset, size in buffers:
             if offset + size > limit:
                 raise CorruptDataError("a page buffer lies outside the file", offset=offset)
-        if page.encoding.WhichOneof("location") == "indirect":
-            raise UnsupportedError("deferred page encodings are not supported")
         layout = page.encoding.direct.encoding
-        pages.append(
-            Page(
-                buffers=tuple(zip(offsets, sizes, strict=True)),
-                num_rows=page.length,
-                first_row=total,
-                layout=layout,
-            )
-        )
+        if not layout and page.encoding.WhichOneof("location") == "indirect":
+            raise UnsupportedError("deferred page encodings are not supported")
+        pages.append(Page(buffers=buffers, num_rows=page.length, first_row=total, layout=layout))
         total += page.length
     if total > MAX_ROWS:
         raise CorruptDataError(f"a column claims {total} rows")
