@@ -79,7 +79,8 @@ _REPEATABLE = Delete | UpdateConfig | Project | UpdateBases | CreateIndex | Rese
 
 _BACK_OFF_MARGIN = 1.1
 _FIRST_BACK_OFF_SLOTS = 2
-_MAX_BACK_OFF_SLOTS = 256
+_MAX_BACK_OFF_SLOTS = 32
+_QUICK_RETRIES = 5
 _MAX_BACK_OFF_S = 5.0
 
 
@@ -186,15 +187,16 @@ class _Committer:
 
     def run(self) -> Snapshot:
         # A local attempt waits for nobody: what it takes beyond its own work is the machine being busy, and to wait
-        # for that as well would leave the table to nobody.
-        clock = self.runtime.thread_cpu_s if self._is_local else self.runtime.monotonic_s
-        slot_s = 0.0
+        # for that as well leaves the table to nobody. Who loses again and again has too many others around it.
+        work_s = wall_s = 0.0
         for attempt in range(self.max_retries + 1):
-            started = clock()
+            started, worked = self.runtime.monotonic_s(), self.runtime.thread_cpu_s()
             done = self._attempt()
             if done is not None:
                 return done
-            slot_s = slot_s or (clock() - started) * _BACK_OFF_MARGIN
+            work_s = work_s or (self.runtime.thread_cpu_s() - worked) * _BACK_OFF_MARGIN
+            wall_s = wall_s or (self.runtime.monotonic_s() - started) * _BACK_OFF_MARGIN
+            slot_s = work_s if self._is_local and attempt < _QUICK_RETRIES else wall_s
             if attempt < self.max_retries and not self._wait(attempt, slot_s):
                 break
         raise CommitContentionError(
