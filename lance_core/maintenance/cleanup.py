@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lance_core.format.feature_flags import check_writable
@@ -18,22 +17,23 @@ from lance_core.format.manifest import decode_manifest_files
 from lance_core.format.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name, parse_version
 from lance_core.maintenance.cleanup_plan import (
     SWEPT_FOLDERS,
-    UNVERIFIED_MIN_AGE,
     CandidateFile,
     CleanupRules,
     CleanupStats,
     References,
+    RuleArguments,
     classify,
+    make_rules,
     summarize,
 )
 from lance_core.table.branches import list_branches
 from lance_core.table.places import line_of
-from lance_core.table.refs import KEEPING_PREFIX, drop_forgotten, list_tags_strictly
+from lance_core.table.refs import KEEPING_PREFIX, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from datetime import datetime
 
     from lance_core.format.manifest import ManifestFiles
@@ -44,8 +44,6 @@ __all__ = ["CleanupExplanation", "CleanupStats", "cleanup_old_versions", "explai
 _DELETE_BATCH = 1000
 _MANIFEST_BYTES = 1 << 26
 """Manifests deleted between two looks at the tags are kept in memory, at most so many bytes."""
-
-_NO_TIME = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +62,7 @@ class CleanupExplanation:
 
 
 def cleanup_old_versions(
-    store: Store,
-    *,
-    older_than: timedelta | None = None,
-    retain_versions: int | None = None,
-    versions: Iterable[int] | None = None,
-    delete_unverified: bool = False,
-    error_if_tagged_old_versions: bool = True,
-    keep_versions: Collection[int] = (),
-    grace_period: timedelta = _NO_TIME,
-    runtime: Runtime = SYSTEM_RUNTIME,
+    store: Store, *, runtime: Runtime = SYSTEM_RUNTIME, **rules: Unpack[RuleArguments]
 ) -> CleanupStats:
     """Delete old versions and the files that only they need; does nothing if there is nothing to do.
 
@@ -82,15 +71,8 @@ def cleanup_old_versions(
 
     Args:
         store: Where the table lies.
-        older_than: Only versions committed longer ago; 14 days if no rule is given.
-        retain_versions: Never the newest so many.
-        versions: Only these.
-        delete_unverified: Delete data and index files that belong to no version even if they are younger than seven
-            days. Only safe while nobody writes.
-        error_if_tagged_old_versions: Refuse to clean up if a tagged version would go, rather than keep it.
-        keep_versions: Never these.
-        grace_period: Never versions that were the newest less than so long ago.
         runtime: Clock.
+        **rules: See `CleanupRules`; without any, versions of 14 days and more go.
 
     Raises:
         DatasetNotFoundError: There is no table.
@@ -98,26 +80,17 @@ def cleanup_old_versions(
         CorruptDataError: A manifest, tag or branch cannot be read, so that what it needs is unknown.
         UnsupportedError: The same, because the table uses a feature that lance_core does not know.
     """
-    rules = CleanupRules(
-        older_than=older_than,
-        retain_versions=retain_versions,
-        versions=None if versions is None else frozenset(versions),
-        delete_unverified=delete_unverified,
-        error_if_tagged_old_versions=error_if_tagged_old_versions,
-        keep_versions=frozenset(keep_versions),
-        grace_period=grace_period,
-    )
-    drop_forgotten(store, runtime.now() - UNVERIFIED_MIN_AGE)
-    survey = _survey(store, rules, runtime.now())
+    made = make_rules(rules)
+    survey = _survey(store, made, runtime.now())
     # A tag made since then protects its version: tags are written before they are believed.
     manifests = _delete_versions(store, survey)
     for version in find_versions(store).numbers:
         if version > survey.newest:
             survey.kept.add(_load(store, version))
-    files = _garbage(store, survey, rules, runtime.now())
+    files = _garbage(store, survey, made, runtime.now())
     if any(file.unverified for file in files):
         # Whether they are old is for the clock to say that dated them: ours may be wrong by years.
-        files = _garbage(store, survey, rules, min(runtime.now(), _clock_of(store)))
+        files = _garbage(store, survey, made, min(runtime.now(), _clock_of(store)))
     _delete(store, files)
     return summarize([*manifests, *files])
 
@@ -125,32 +98,18 @@ def cleanup_old_versions(
 def explain_cleanup_old_versions(
     store: Store,
     *,
-    older_than: timedelta | None = None,
-    retain_versions: int | None = None,
-    versions: Iterable[int] | None = None,
-    delete_unverified: bool = False,
-    error_if_tagged_old_versions: bool = True,
-    keep_versions: Collection[int] = (),
-    grace_period: timedelta = _NO_TIME,
     without_tags: Collection[str] = (),
     runtime: Runtime = SYSTEM_RUNTIME,
+    **rules: Unpack[RuleArguments],
 ) -> CleanupExplanation:
     """Tell what ``cleanup_old_versions`` would delete, without deleting anything; arguments and errors are the same.
 
     ``without_tags`` names tags to think away: what would go if they were deleted first.
     """
-    rules = CleanupRules(
-        older_than=older_than,
-        retain_versions=retain_versions,
-        versions=None if versions is None else frozenset(versions),
-        delete_unverified=delete_unverified,
-        error_if_tagged_old_versions=error_if_tagged_old_versions,
-        keep_versions=frozenset(keep_versions),
-        grace_period=grace_period,
-    )
-    survey = _survey(store, rules, runtime.now(), without_tags)
+    made = make_rules(rules)
+    survey = _survey(store, made, runtime.now(), without_tags)
     manifests = [survey.going[version] for version in sorted(survey.going)]
-    files = [*manifests, *_garbage(store, survey, rules, runtime.now())]
+    files = [*manifests, *_garbage(store, survey, made, runtime.now())]
     return CleanupExplanation(read_version=survey.newest, stats=summarize(files), candidate_files=tuple(files))
 
 

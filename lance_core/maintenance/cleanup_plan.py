@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BLOB_SUFFIX, data_path_of_blobs
@@ -53,6 +53,36 @@ _SUFFIXES: dict[Kind, tuple[str, ...]] = {
     "transaction": (".txn",),
 }
 _TEMPORARY_PREFIX = ".tmp"
+
+
+class RuleArguments(TypedDict, total=False):
+    """What `make_rules` takes; see `CleanupRules`."""
+
+    older_than: timedelta | None
+    retain_versions: int | None
+    versions: Iterable[int] | None
+    delete_unverified: bool
+    error_if_tagged_old_versions: bool
+    keep_versions: Iterable[int]
+    grace_period: timedelta
+
+
+def make_rules(given: RuleArguments) -> CleanupRules:
+    """Rules from arguments that callers have as they like.
+
+    Raises:
+        InvalidInputError: They make no sense.
+    """
+    versions = given.get("versions")
+    return CleanupRules(
+        older_than=given.get("older_than"),
+        retain_versions=given.get("retain_versions"),
+        versions=None if versions is None else frozenset(versions),
+        delete_unverified=given.get("delete_unverified", False),
+        error_if_tagged_old_versions=given.get("error_if_tagged_old_versions", True),
+        keep_versions=frozenset(given.get("keep_versions", ())),
+        grace_period=given.get("grace_period", timedelta(0)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
