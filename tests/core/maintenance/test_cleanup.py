@@ -1,3 +1,4 @@
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -224,7 +225,7 @@ def test_no_table():
 
 def test_random_histories_lose_nothing_and_strand_nothing(clock, runtime):
     rng = np.random.default_rng(7)
-    for history in range(40):
+    for history in range(2000 if os.environ.get("LANCE_TESTS") == "deep" else 40):
         store = MemoryStore(now=clock)
         latest = commit(store, create(store, range(20), uuid=f"{history}"), runtime=runtime)
         contents = {1: read_rows(latest)}
