@@ -98,7 +98,9 @@ def cleanups(root: Path, versions: int, rounds: int) -> dict[str, Spent]:
         "lance_core": lambda uri: lance_core.dataset(uri).cleanup_old_versions(older_than=none, retain_versions=1),
         "pylance": lambda uri: lance.dataset(uri).cleanup_old_versions(older_than=none),
     }
-    return {"clean-up": on_copies(with_versions(root, versions), works, min(rounds, 3))}
+    folder = root / "history"
+    folder.mkdir()
+    return {"clean-up": on_copies(with_versions(folder, versions), works, min(rounds, 3))}
 
 
 def tags(root: Path, number: int) -> dict[str, Spent]:

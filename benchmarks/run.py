@@ -22,7 +22,7 @@ import platform
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import changes
 from at_scale import imports, opening
@@ -31,6 +31,9 @@ from engines import ENGINES, HAS_DELTA
 from goals import print_table, table
 from picture import bars
 from side_by_side import WORKS, Plan, run_data_set
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DATA = ["taxi", "text", "embeddings", "nested", "wide", "blobs"]
 PARTS = ("data", "scale", "changes")
@@ -63,33 +66,33 @@ def machine() -> dict[str, Any]:
     return {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()[0], **versions}
 
 
-def measure(options: argparse.Namespace, root: Path) -> dict[str, Any]:
-    """Everything that was asked for."""
-    results: dict[str, Any] = {
-        "machine": machine(), "scale": options.scale, "rounds": options.rounds, "data": {}, "singles": {},
-    }  # fmt: skip
+def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> Iterator[None]:
+    """Measure one thing after the other into the results."""
     if "data" in options.parts:
         plan = Plan(engines=options.engines, works=options.works, scale=options.scale, rounds=options.rounds)
         for name in options.data:
             with tempfile.TemporaryDirectory(dir=root) as folder:
                 results["data"][name] = run_data_set(name, plan, Path(folder))
+            yield
     singles: dict[str, Any] = results["singles"]
     number = NUM_VERSIONS // 10 if options.quick else NUM_VERSIONS
-    with tempfile.TemporaryDirectory(dir=root) as text:
-        folder = Path(text)
-        if "scale" in options.parts:
-            print("\nimport, open, commit, tags ...", flush=True)
-            singles |= imports(options.rounds)
-            singles |= opening(folder, versions=number, fragments=NUM_FRAGMENTS, rounds=options.rounds)
-            singles |= changes.tags(folder, number)
-        if "changes" in options.parts:
-            print("delete, compact, clean up ...", flush=True)
-            rounds = min(options.rounds, 5)
-            singles |= changes.deletions(folder, options.scale, rounds)
-            singles |= changes.compactions(folder, options.scale, rounds)
-            singles |= changes.cleanups(folder, number, rounds)
-            results["same_bytes"] = changes.same_bytes(folder, min(options.scale, 0.05))
-    return results
+    if "scale" in options.parts:
+        print("\nimport, open, commit, tags ...", flush=True)
+        singles |= imports(options.rounds)
+        singles |= opening(root, versions=number, fragments=NUM_FRAGMENTS, rounds=options.rounds)
+        yield
+        singles |= changes.tags(root, number)
+        yield
+    if "changes" in options.parts:
+        print("delete, compact, clean up ...", flush=True)
+        rounds = min(options.rounds, 5)
+        singles |= changes.deletions(root, options.scale, rounds)
+        yield
+        singles |= changes.compactions(root, options.scale, rounds)
+        yield
+        singles |= changes.cleanups(root, number, rounds)
+        results["same_bytes"] = changes.same_bytes(root, min(options.scale, 0.05))
+        yield
 
 
 def main() -> None:
@@ -108,17 +111,20 @@ def main() -> None:
     options.scale = options.scale or (0.02 if options.quick else 0.2)
     options.rounds = options.rounds or (2 if options.quick else 5)
     options.engines = options.engines or (QUICK if options.quick else default_engines())
+    results: dict[str, Any] = {
+        "machine": machine(), "scale": options.scale, "rounds": options.rounds, "data": {}, "singles": {},
+    }  # fmt: skip
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        results = measure(options, Path(folder))
-    results["seconds"] = round(time.monotonic() - began)
-    results["goals"] = table(results)
-    print_table(results["goals"])
+    name = options.out / ("quick" if options.quick else "results")
     options.out.mkdir(parents=True, exist_ok=True)
-    name = "quick" if options.quick else "results"
-    (options.out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
-    (options.out / f"{name}.svg").write_text(bars(results))
-    print(f"{results['seconds']} s; written to {options.out}/{name}.json and .svg")
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        for _ in steps(options, Path(folder), results):
+            results["seconds"] = round(time.monotonic() - began)
+            results["goals"] = table(results)
+            name.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
+            name.with_suffix(".svg").write_text(bars(results))
+    print_table(results["goals"])
+    print(f"{results['seconds']} s; written to {name}.json and .svg")
 
 
 if __name__ == "__main__":
