@@ -1,5 +1,6 @@
 """Datasets on an S3 service that fails, loses answers, or does not keep its promises."""
 
+import os
 import pickle
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import lance_core
 from lance_core.errors import CommitOutcomeUnknownError, DatasetNotFoundError, LanceError, UnsafeStoreError
 from lance_core.store.open import open_store
 
+APPENDS = 50 if os.environ.get("LANCE_TESTS") == "deep" else 8
 ROWS = pa.table({"a": range(1000), "s": [f"row {number}" for number in range(1000)]})
 
 
@@ -119,3 +121,64 @@ def test_a_service_that_ignores_conditions_gets_no_commit(s3, uri):
     assert files(s3, uri) == []
     with pytest.raises(DatasetNotFoundError):
         lance_core.dataset(uri, storage_options=options)
+
+
+@pytest.mark.parametrize("mode", ["after-500", "after-503", "after-drop", "before-503", "before-drop"])
+@pytest.mark.parametrize("every", [1, 4])
+def test_appends_while_answers_get_lost(s3, uri, mode, every):
+    """What was acknowledged is there once, and nothing else is; in the end the store's client has given up or not."""
+    options = {**s3.storage_options, "client_max_retries": "1"}
+    lance_core.write_dataset(ROWS.slice(0, 1), uri, storage_options=options)
+    acknowledged, unsure = [], []
+    for number in range(1, APPENDS + 1):
+        if number % every == 0:
+            s3.fail("PUT", ".manifest", mode, times=1 if every > 1 or mode.startswith("before") else 1000)
+        try:
+            lance_core.write_dataset(ROWS.slice(number, 1), uri, mode="append", storage_options=options)
+            acknowledged.append(number)
+        except CommitOutcomeUnknownError:
+            unsure.append(number)
+        s3._post("faults", [])
+    dataset = lance_core.dataset(uri, storage_options=options)
+    found = sorted(dataset.to_table()["a"].to_pylist())
+    assert set(found) - set(unsure) == {0, *acknowledged}
+    assert len(set(found)) == len(found) == dataset.version
+    assert mode.startswith("before") or not unsure
+
+
+def test_an_unknown_outcome_is_found_by_its_key(s3, uri):
+    """The commit lands, its answer is lost, and nobody can look: who tries again with the key learns the version."""
+    options = without_retries(s3)
+    lance_core.write_dataset(ROWS, uri, storage_options=options)
+    store = open_store(uri, options)
+    before = {info.path for info in store.list("data")}
+    lost = {"method": "PUT", "contains": ".manifest", "mode": "after-drop", "times": 9}
+    blind = {"contains": f"{(1 << 64) - 3}.manifest", "mode": "before-500", "times": 99}  # of version 2
+    s3._post("faults", [lost, {**blind, "method": "HEAD"}, {**blind, "method": "GET"}])
+    with pytest.raises(CommitOutcomeUnknownError):
+        lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options, idempotency_key="k")
+    s3._post("faults", [])
+    assert len({info.path for info in store.list("data")} - before) == 1, "nothing was deleted"
+    again = lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options, idempotency_key="k")
+    assert again.version == 2
+    assert again.count_rows() == 2000
+    assert len(again.versions()) == 2
+
+
+@pytest.mark.parametrize("status", [304, 400, 403, 409, 412, 429, 500, 501, 502, 503, 504])
+@pytest.mark.parametrize("times", [1, 1000])
+def test_answers_of_all_kinds(s3, uri, status, times):
+    """Nothing is written where a service says no, however it says it; the error is typed, or the commit lands."""
+    options = {**s3.storage_options, "client_max_retries": "1"}
+    lance_core.write_dataset(ROWS, uri, storage_options=options)
+    s3.fail("PUT", ".manifest", f"before-{status}", times=times)
+    try:
+        landed = lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options).version == 2
+    except (LanceError, OSError):
+        landed = False
+    s3._post("faults", [])
+    dataset = lance_core.dataset(uri, storage_options=options)
+    assert dataset.version == 1 + landed
+    assert dataset.to_table().num_rows == dataset.count_rows() == (1 + landed) * ROWS.num_rows
+    assert not (landed and times > 1)
+    assert lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options).version == 2 + landed
