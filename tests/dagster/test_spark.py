@@ -319,6 +319,12 @@ def test_an_expression_is_judged_by_lance_core(go, spark, tables):
     with pytest.raises(Exception, match="outside of the run's partitions"):
         go(asset, partition_key="2026-11-02")
     assert tables.dataset("asset").version == 2
+    more = []
+    go(
+        daily(make, partition_expr="date(at)", mode="merge", merge_keys=["at"]),
+        partition_range=("2026-11-02", "2026-11-03"),
+    )
+    assert sorted(tables.dataset("asset").to_table()["key"].to_pylist()) == ["2026-11-01", "2026-11-02", "2026-11-03"]
 
 
 def test_columns_are_added_and_filled(go, spark, tables):
@@ -346,3 +352,25 @@ def test_a_branch_is_written_and_read(go, spark, tables):
     assert seen == [6]
     assert tables.dataset("asset").count_rows() == 3
     assert lance_core.dataset(tables.uri("asset"), branch="audit").count_rows() == 6
+
+
+def test_settings_of_stores_are_in_no_plan(root, instance, spark):
+    """Spark shows plans in its own UI and writes them into its event log."""
+    canary = "nobody-may-see-this"
+    manager = LanceIOManager(root=root, spark=spark, storage_options={"token": canary})
+    plans = []
+
+    @dg.asset
+    def asset():
+        return spark.range(3)
+
+    @dg.asset
+    def down(asset: DataFrame):
+        made = asset.selectExpr("id + 1 AS id").join(asset, "id")
+        plans.append(made._jdf.queryExecution().toString())
+        return made
+
+    assert dg.materialize([asset, down], instance=instance, resources={"io_manager": manager}).success
+    assert "id" in plans[0]
+    assert canary not in plans[0]
+    assert not [event for event in instance.all_logs(instance.get_runs()[0].run_id) if canary in str(event)]

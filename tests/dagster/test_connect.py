@@ -1,0 +1,33 @@
+"""The IO manager with frames of Spark Connect."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lance_core
+
+PROGRAM = Path(__file__).with_name("connect_program.py")
+
+
+@pytest.mark.spark
+def test_a_pipeline_on_connect_that_has_no_column_lineage(tmp_path):
+    """The plan is on the server, so nothing is told of columns, and nobody is warned of it."""
+    settings = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-W", "ignore", str(PROGRAM), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings, timeout=280)
+    assert done.returncode == 0, done.stderr[-4000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["session"] == "pyspark.sql.connect.session"
+    assert seen["warned"] == []
+    assert not [key for key in seen["keys"] if "lineage" in key]
+    assert "dagster/column_schema" in seen["keys"]
+    numbers = [[one[f"lance/{key}"] for key in ("operation", "version", "rows_written")] for one in seen["metadata"]]
+    assert numbers == [["create", 1, 5], ["merge", 2, 5], ["merge", 3, 5], ["overwrite", 1, 2]]
+    events = lance_core.dataset(tmp_path / "events.lance").to_table().to_pylist()
+    assert sorted((row["day"], row["id"]) for row in events) == [(day, n) for day in "ab" for n in range(5)]
+    sums = lance_core.dataset(tmp_path / "sums.lance").to_table().sort_by("day").to_pydict()
+    assert sums == {"day": ["a", "b"], "total": [6, 6]}
