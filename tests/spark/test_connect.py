@@ -16,7 +16,7 @@ def seen(tmp_path_factory):
     settings = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-W", "ignore", str(PROGRAM), str(folder)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=Path.cwd(), env=settings, timeout=280
+        command, capture_output=True, text=True, check=False, cwd=Path.cwd(), env=settings, timeout=500
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
