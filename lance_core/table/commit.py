@@ -80,7 +80,8 @@ _REPEATABLE = Delete | UpdateConfig | Project | UpdateBases | CreateIndex | Rese
 _BACK_OFF_MARGIN = 1.1
 _FIRST_BACK_OFF_SLOTS = 2
 _MAX_BACK_OFF_SLOTS = 32
-_QUICK_RETRIES = 5
+_QUICK_RETRIES = 10
+_MAX_QUICK_SLOTS = 256
 _MAX_BACK_OFF_S = 5.0
 
 
@@ -196,8 +197,9 @@ class _Committer:
                 return done
             work_s = work_s or (self.runtime.thread_cpu_s() - worked) * _BACK_OFF_MARGIN
             wall_s = wall_s or (self.runtime.monotonic_s() - started) * _BACK_OFF_MARGIN
-            slot_s = work_s if self._is_local and attempt < _QUICK_RETRIES else wall_s
-            if attempt < self.max_retries and not self._wait(attempt, slot_s):
+            is_quick = self._is_local and attempt < _QUICK_RETRIES
+            slots = min(_FIRST_BACK_OFF_SLOTS << attempt, _MAX_QUICK_SLOTS if is_quick else _MAX_BACK_OFF_SLOTS)
+            if attempt < self.max_retries and not self._wait(slots, work_s if is_quick else wall_s):
                 break
         raise CommitContentionError(
             f"{self.max_retries + 1} attempts to commit {operation_name(self.operation)} lost against other writers; "
@@ -220,9 +222,8 @@ class _Committer:
         if self.traces:
             self.remove_traces()
 
-    def _wait(self, attempt: int, slot_s: float) -> bool:
-        """Let a random number of slots pass, of which there are twice as many each time; False if time is up."""
-        slots = min(_FIRST_BACK_OFF_SLOTS << attempt, _MAX_BACK_OFF_SLOTS)
+    def _wait(self, slots: int, slot_s: float) -> bool:
+        """Let a random number of slots pass; False if time is up."""
         pause_s = min(self.runtime.random_u63() % slots * slot_s, _MAX_BACK_OFF_S)
         if self.runtime.monotonic_s() + pause_s > self.deadline_s:
             return False

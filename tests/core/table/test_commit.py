@@ -286,11 +286,11 @@ def test_back_off_is_as_long_as_attempts(tmp_path, is_local):
         sleep_s=pauses.append,
         random_u63=lambda: (1 << 63) - 1,  # as long as may be
     )
-    faulty = FaultyStore(inner=store, on_call=Rival(store, 8))
+    faulty = FaultyStore(inner=store, on_call=Rival(store, 12))
     commit(faulty, append(store, [10], read_version=1, uuid="ours"), runtime=busy)
-    units = [0.0011 if is_local and turn < 5 else 1.1 for turn in range(8)]
-    slots = [min(2 << turn, 32) - 1 for turn in range(8)]
-    assert pauses == pytest.approx([min(one * unit, 5.0) for one, unit in zip(slots, units, strict=True)], rel=1e-2)
+    quick = [0.0011 * (min(2 << turn, 256) - 1) for turn in range(10)]
+    slow = [min(1.1 * ((2 << turn) - 1), 5.0) for turn in range(12)]
+    assert pauses == pytest.approx([*quick, *slow[10:]] if is_local else slow, rel=1e-2)
 
 
 def test_giving_up_leaves_nothing(store):
