@@ -9,6 +9,7 @@ import pytest
 import lance_core
 from lance_core.errors import CorruptDataError
 from lance_core.maintenance import live_rows
+from lance_core.testing.counting_store import open_counting
 
 ROWS = 1200
 
@@ -132,3 +133,15 @@ def test_a_file_with_fewer_rows_than_the_manifest_says(tmp_path):
     Path(tmp_path, "short", "data", short).replace(Path(tmp_path, "data", task.fragments[3].files[0].path))
     with pytest.raises(CorruptDataError, match=r"50 rows, the manifest says 100"):
         dataset.optimize.compact_files(compaction_mode="reencode")
+
+
+@pytest.mark.parametrize("mode", ["reencode", "force_binary_copy"])
+def test_each_file_is_read_twice_at_most(tmp_path, mode):
+    """Its end and its pages, however many columns it has."""
+    lance_core.write_dataset(table(), tmp_path, max_rows_per_file=100)
+    dataset, counts = open_counting(str(tmp_path))
+    dataset.optimize.compact_files(compaction_mode=mode)
+    assert len(dataset.get_fragments()) == 1
+    assert counts.num_requests <= 2 * 12 + 2, "besides the manifest"
+    num_bytes = sum(path.stat().st_size for path in Path(tmp_path, "data").iterdir())
+    assert counts.num_bytes <= 2 * num_bytes
