@@ -17,6 +17,7 @@ from lance_core.format.manifest import decode_manifest_files
 from lance_core.format.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name, parse_version
 from lance_core.maintenance.cleanup_plan import (
     SWEPT_FOLDERS,
+    UNVERIFIED_MIN_AGE,
     CandidateFile,
     CleanupRules,
     CleanupStats,
@@ -28,7 +29,7 @@ from lance_core.maintenance.cleanup_plan import (
 )
 from lance_core.table.branches import list_branches
 from lance_core.table.places import line_of
-from lance_core.table.refs import KEEPING_PREFIX, list_tags_strictly
+from lance_core.table.refs import KEEPING_PREFIX, drop_forgotten, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest_file
 
@@ -81,6 +82,7 @@ def cleanup_old_versions(
         UnsupportedError: The same, because the table uses a feature that lance_core does not know.
     """
     made = make_rules(rules)
+    drop_forgotten(store, runtime.now() - UNVERIFIED_MIN_AGE)
     survey = _survey(store, made, runtime.now())
     # A tag made since then protects its version: tags are written before they are believed.
     manifests = _delete_versions(store, survey)
