@@ -23,6 +23,7 @@ from lance_core.spark import ensure_java, merge_lance, write_lance
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(os.environ.get("LANCE_TESTS") != "deep", reason="starts a cluster of several JVMs"),
 ]
 

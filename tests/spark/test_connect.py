@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(600)
+
 PROGRAM = Path(__file__).with_name("connect_program.py")
 
 
