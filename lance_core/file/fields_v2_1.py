@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.leaves import join_leaves, leaf_paths
+from lance_core.encoding.leaves import is_list_field, join_leaves, leaf_paths
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
 from lance_core.encoding.structural.shared_levels import SharedLevels
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field, Schema
 
 _GUESSED_STRING_BYTES = 16
+_LEVELS_SHARE = 4
+"""What the values of lists take with their levels, which are unpacked beside them."""
 
 _FEW_ROWS = 1 << 15
 """Up to so many consecutive rows, a step costs more than the values: columns that are alike share the steps."""
@@ -170,4 +172,5 @@ def _row_bytes(column: Column) -> float:
         least = column.kind.bit_width / 8
     except ValueError:  # no fixed width
         least = _GUESSED_STRING_BYTES
-    return max(stored, least)
+    has_lists = any(is_list_field(one) for one in column.path.fields)
+    return max(stored, least) * (_LEVELS_SHARE if has_lists else 1)
