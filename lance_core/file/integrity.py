@@ -1,7 +1,8 @@
 """Hold what is read of a data file against its checksums, each block once for as long as the file is open.
 
-The environment variable ``LANCE_CORE_CHECKSUMS`` says when: ``scan`` (the default) for all metadata and what is read
-row after row, ``all`` also for single rows, ``off`` never.
+The environment variable ``LANCE_CORE_CHECKSUMS`` says when: ``all`` (the default) for all that is read; ``scan`` for
+all metadata and what is read row after row, but not for rows here and there (takes, and the other columns of what a
+filter found), which are many blocks for few bytes; ``off`` never.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.encoding.distinct import distinct
 from lance_core.encoding.physical.memory import aranges
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.checksums import TRAILER_SIZE, SumsBuffer, crc32, decode_tail_sums, decode_trailer, find_sums
@@ -32,6 +34,7 @@ TAIL_SIZE = 1 << 16
 """Bytes read first: footer, tables and, unless the file has very many columns, all metadata."""
 
 _PART_BYTES = 1 << 25
+_SPARSE = 64
 
 
 class Checking(Enum):
@@ -48,7 +51,7 @@ def checking() -> Checking:
     Raises:
         InvalidInputError: Something else.
     """
-    text = os.environ.get(VARIABLE, Checking.SCAN.value)
+    text = os.environ.get(VARIABLE, Checking.ALL.value)
     try:
         return Checking(text)
     except ValueError:
@@ -131,11 +134,8 @@ class BlockChecks:
             return
         if int(ends.max()) > place.start:
             raise CorruptDataError("a page reaches beyond the data of the file", offset=place.start)
-        firsts, lasts = starts // place.block_size, -(-ends // place.block_size)
-        if len(firsts) == 1:
-            blocks = np.arange(int(firsts[0]), int(lasts[0]))
-        else:
-            blocks = np.unique(aranges(firsts, np.maximum(lasts - firsts, 0)))
+        firsts = starts // place.block_size
+        blocks = _union(firsts, np.maximum(-(-ends // place.block_size), firsts))
         self._check(blocks, data[: place.start], 0, is_tail=False)
 
     def _check(self, blocks: Int64s, data: memoryview, start: int, *, is_tail: bool) -> None:
@@ -157,6 +157,17 @@ class BlockChecks:
         if self._sums is None:
             self._sums = self._place.decode_first(self._fetch(*self._place.first_range))
         return self._sums
+
+
+def _union(starts: Int64s, ends: Int64s) -> Int64s:
+    """The numbers in any of some ranges, ascending, each once."""
+    low, high = int(starts.min()), int(ends.max())
+    if len(starts) == 1:
+        return np.arange(low, high)
+    if high - low > _SPARSE * len(starts):
+        return distinct(aranges(starts, ends - starts))
+    depth = np.bincount(starts - low, minlength=high - low + 1) - np.bincount(ends - low, minlength=high - low + 1)
+    return low + np.flatnonzero(np.cumsum(depth))
 
 
 def open_checks(tail: memoryview, size: int, fetch: Fetch) -> BlockChecks | None:

@@ -178,7 +178,7 @@ class DataFileReader:
             self._check_end(wanted, int(rows[-1]) + 1)
             is_range = int(rows[-1]) - int(rows[0]) < len(rows) and len(rows) > _FEW_ROWS
             dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
-            arrays = [_slice(one, 0, len(rows)) for one in self._read(wanted, dense, is_scan=False)]
+            arrays = [_slice(one, 0, len(rows)) for one in self._read(wanted, dense, is_scan=is_range)]
             if places is not None:
                 arrays = [array.take(rows_array(places)) for array in arrays]
             return _batch(arrays, schema, len(offsets))

@@ -139,9 +139,8 @@ def test_small_files(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_takes_of_data_files(version, monkeypatch):
-    """Single rows are looked at if somebody wants it."""
-    monkeypatch.setenv("LANCE_CORE_CHECKSUMS", "all")
+def test_takes_of_data_files(version):
+    """Blocks of other rows may be damaged."""
 
     def read(data):
         reader = DataFileReader(Mapped(data), path="x.lance")
@@ -173,7 +172,7 @@ def contents(uri):
     return dataset.version, dataset.schema, dataset.to_table(with_row_id=True), transaction
 
 
-def outcomes_in_table(uri, store, path, read, seed):
+def outcomes_in_table(uri, store, path, read, seed, *, number=NUM_FLIPS):
     data = store.get(path)
 
     def read_with(changed):
@@ -181,9 +180,35 @@ def outcomes_in_table(uri, store, path, read, seed):
         return read(uri)
 
     try:
-        return outcomes(data, read_with, seed)
+        return outcomes(data, read_with, seed, number)
     finally:
         store.put(path, data)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", ["whole", "filtered", "deleted", "window", "rows"])
+def test_tables(version, kind):
+    """All ways to read a table, which are other ways through its files."""
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(800 * 16), pa.float32()), 16)
+    columns = {"x": range(800), "s": [f"text {i * 7 % 97}" for i in range(800)], "v": vectors}
+    uri, store = table_in_memory(pa.table(columns), version)
+    path = the_file(store, "data")
+    if kind == "deleted":
+        lance_core.dataset(uri).delete("x % 3 = 0")
+
+    def read(address):
+        dataset = lance_core.dataset(address)
+        match kind:
+            case "filtered":
+                return dataset.to_table(filter="x % 100 = 5")
+            case "window":
+                return dataset.to_table(limit=20, offset=300)
+            case "rows":
+                return dataset.take(list(range(0, 800, 11)))
+            case _:
+                return dataset.to_table()
+
+    assert outcomes_in_table(uri, store, path, read, f"{version} {kind}", number=NUM_FLIPS // 3)["error"]
 
 
 @pytest.mark.parametrize("stable", [False, True])
