@@ -215,7 +215,7 @@ def test_a_full_disk_is_told_with_the_file(spark, uri, data_files, save_with):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    wide = spark.range(0, 20_000, numPartitions=2).selectExpr("id * 7919 % 10007 id")
+    wide = spark.range(0, 20_000, numPartitions=1).selectExpr("id * 7919 % 10007 id")
     with pytest.raises(Exception, match=r"File too large.*\.lance") as error:
         save_with(wide, uri, {"write": write})
     assert "OSError" in str(error.value)
