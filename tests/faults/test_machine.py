@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -246,3 +247,20 @@ def test_one_bad_tag_hides_no_other(table):
         assert {"a", "c"} <= set(dataset.tags.list())
         with suppress(LanceError):
             assert lance_core.dataset(table, version="b").count_rows() == 10
+
+
+def test_a_reader_whose_version_is_cleaned_up_gets_all_or_an_error(tmp_path):
+    uri = str(tmp_path / "t")
+    old = lance_core.write_dataset(ROWS, uri, max_rows_per_file=500)
+    batches = old.to_batches(batch_size=100)
+    read = [next(batches)]
+    lance_core.write_dataset(ROWS.slice(0, 5), uri, mode="overwrite")
+    lance_core.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
+    try:
+        read += list(batches)
+    except NotFoundError as error:
+        assert ".lance" in str(error)
+    else:
+        assert pa.Table.from_batches(read) == ROWS
+    with pytest.raises(NotFoundError):
+        lance_core.dataset(uri, version=1)
