@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.message import DecodeError
 
 from lance_core.format import fragment_numbers, wire
 from lance_core.format.fragment import Fragment, decode_fragment, encode_fragment
@@ -25,6 +26,7 @@ FRAGMENTS_FIELD = 2
 _MOST_PARTS = 64
 """A list of more pieces is laid together, so that a long row of appends does not become slow."""
 _BLOCK = 1 << 13
+_FEW = 4
 _FILES, _SIZE = 2, 6
 
 
@@ -137,6 +139,10 @@ class FragmentList:
 
     def data_file_totals(self) -> tuple[int, int]:
         """Number of data files, and their bytes as far as writers recorded them; nothing is decoded one by one."""
+        few = self._few()
+        if few is not None:
+            files = [file for one in few for file in one.files]
+            return len(files), sum(file.file_size_bytes for file in files)
         data, count, size = self._bytes(), 0, 0
         for _, numbers, lengths, positions in wire.walk_fields(data, self._contents(), self._bounds[1:]):
             is_file = numbers == _FILES
@@ -260,5 +266,19 @@ class FragmentList:
 
     def _scanned(self) -> npt.NDArray[np.int64]:
         if self._numbers is None:
-            self._numbers = fragment_numbers.scan(self._bytes(), self._bounds)
+            few = self._few()
+            if few is None:
+                self._numbers = fragment_numbers.scan(self._bytes(), self._bounds)
+            else:
+                numbers = [fragment_numbers.of_fragment(one) for one in few]
+                self._numbers = np.array(numbers, np.int64).reshape(len(few), 4).T
         return self._numbers
+
+    def _few(self) -> list[Fragment] | None:
+        """The fragments, if they are so few that decoding them costs less than a look at all bytes at once."""
+        if len(self) > _FEW:
+            return None
+        try:
+            return list(self)
+        except DecodeError:
+            return None
