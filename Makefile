@@ -37,6 +37,10 @@ $(VENV)/.dev: $(VENV)/.demo
 	@$(INSTALL) -e '.[spark,ui,jre,pandas,polars]' -e example_project --group dev
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.dev
+	@$(INSTALL) --group bench
+	@touch $@
+
 # Dagster's settings are there; the history goes to .dagster_home below.
 demo ui: export DAGSTER_HOME := $(CURDIR)/example_project
 
@@ -50,7 +54,7 @@ ui: $(VENV)/.demo
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.bench
 	@$(BIN)/python benchmarks/run.py
 
 proto: $(VENV)/.dev
