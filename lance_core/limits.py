@@ -23,7 +23,7 @@ class Limits:
         max_manifest_bytes: Bytes of a manifest file.
         max_transaction_bytes: Bytes of a transaction.
         max_metadata_bytes: Bytes of a manifest without its fragments, of a file descriptor, and of the metadata of one
-            column of a data file. Decoded they take up to twenty times as much.
+            column of a data file. Decoded they take up to thirty times as much.
         max_fragments: Fragments of a version.
         max_fields: Fields of a schema.
         max_base_paths: Base paths of a table.
@@ -33,7 +33,7 @@ class Limits:
 
     max_manifest_bytes: int = 512 << 20
     max_transaction_bytes: int = 512 << 20
-    max_metadata_bytes: int = 16 << 20
+    max_metadata_bytes: int = 8 << 20
     max_fragments: int = 5_000_000
     max_fields: int = 500_000
     max_base_paths: int = 10_000

@@ -180,7 +180,8 @@ class LanceIOManager(dg.ConfigurableIOManager):
             token=token,
             has_twins=identity.run.tick is not None,
         )
-        return store(obj, handler, target)
+        # The table as it was looked through: a commit of the same key that comes in between is found by the commit.
+        return store(obj, handler, target, existing=existing)
 
     def _load(self, context: dg.InputContext) -> Any:
         definition = upstream_metadata(context)

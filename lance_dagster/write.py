@@ -70,8 +70,16 @@ class Outcome:
         return self.operation not in {"skip", "register"}
 
 
-def store(obj: Any, handler: TypeHandler, target: Target) -> Outcome:
+def store(
+    obj: Any, handler: TypeHandler, target: Target, *, existing: lance_core.LanceDataset | None = None
+) -> Outcome:
     """Write a frame in one commit.
+
+    Args:
+        obj: The frame.
+        handler: Knows its type.
+        target: Where it goes.
+        existing: The table; None if there was none.
 
     Raises:
         DatasetAlreadyExistsError: In mode ``error`` if there is a table (with partitions: if they hold rows).
@@ -79,19 +87,22 @@ def store(obj: Any, handler: TypeHandler, target: Target) -> Outcome:
     """
     start = time.perf_counter()
     try:
-        outcome = _attempt(obj, handler, target)
+        outcome = _attempt(obj, handler, target, existing)
     except DatasetAlreadyExistsError:
         # Another run created the table in between: its rows are not ours, so do the same work on what is there now.
         if target.settings.mode == "error" or isinstance(obj, pa.RecordBatchReader):
             raise
-        outcome = _attempt(obj, handler, target)
+        existing = target.tables.find(target.uri)
+        done = None if existing is None else existing.find_commit(target.token)
+        outcome = (
+            _attempt(obj, handler, target, existing) if done is None else Outcome(operation="replay", version=done)
+        )
     return replace(outcome, seconds=time.perf_counter() - start)
 
 
-def _attempt(obj: Any, handler: TypeHandler, target: Target) -> Outcome:
+def _attempt(obj: Any, handler: TypeHandler, target: Target, existing: lance_core.LanceDataset | None) -> Outcome:
     if target.selection is not None and not target.selection.keys:
         raise InvalidInputError("A run without partitions has nothing to write.", path=target.uri)
-    existing = target.tables.find(target.uri)
     operation = _operation(target, existing)
     if operation is None:
         assert existing is not None  # noqa: S101 - nothing is skipped for want of a table

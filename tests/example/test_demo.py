@@ -175,7 +175,7 @@ def test_pylance_works_on_top_of_it(uri, name, predicate, tmp_path):
 
     theirs.optimize.compact_files(materialize_deletions_threshold=0.0)
     ours = lance_core.dataset(copy)
-    assert [ours.version, len(ours.get_fragments())] == [theirs.version, 1]
+    assert [ours.version, len(ours.get_fragments())] == [theirs.version, int(left.num_rows > 0)]
     assert ours.to_table().equals(left)
     ours.delete("true")
     assert lance.dataset(copy).count_rows() == 0
