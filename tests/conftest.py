@@ -103,7 +103,6 @@ def new_session(jvm):
 def web_server():
     """Asks Dagster's GraphQL interface, as the pages of its UI do, about the definitions in a file or module."""
     # A test looks at what people see; these take long to import.
-    import dagster as dg  # noqa: PLC0415
     from dagster._core.remote_origin import InProcessCodeLocationOrigin  # noqa: PLC0415
     from dagster._core.types.loadable_target_origin import LoadableTargetOrigin  # noqa: PLC0415
     from dagster._core.workspace.context import WorkspaceProcessContext  # noqa: PLC0415
@@ -115,8 +114,9 @@ def web_server():
         target = LoadableTargetOrigin(executable_path=sys.executable, **target)
         workspace = InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(target, location_name=location))
         with warnings.catch_warnings():
-            # Dagster's own about its parts, while it takes assets with inline checks to pieces.
-            warnings.simplefilter("ignore", dg.BetaWarning)
+            # Dagster's own about its parts, while it takes definitions to pieces; not that it could not.
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", "Error loading")
             context = WorkspaceProcessContext(instance, workspace)
         with context as process:
 
