@@ -2,7 +2,8 @@
 
 Calls that no other program can notice are no occasion to switch, and schedules that meet in one state are followed on
 once (`lance_core.testing.scheduler`), so that "all" is affordable. LANCE_TESTS=deep allows three interruptions for
-every pair, with row ids of both kinds, and follows 100,000 random schedules.
+every pair, with row ids of both kinds, and follows 100,000 random schedules in parts, which `-k` can spread over
+processes.
 """
 
 import os
@@ -19,6 +20,7 @@ PREEMPTIONS = 3 if IS_DEEP else 1
 PAIRS = list(combinations_with_replacement(ACTIONS, 2))  # a search begins with either, so these are all ordered pairs
 THOROUGH = [("append", "append"), ("append", "clean-up"), ("delete", "delete the same"), ("restore", "clean-up")]
 SCHEDULES = 100_000 if IS_DEEP else 300
+PARTS = 20 if IS_DEEP else 1
 WRITERS, TURNS = 3, 2
 FAST = ["append", "delete", "config", "drop column", "overwrite"]
 
@@ -91,15 +93,22 @@ def follow(base, seed, names, reader):
     return sum(outcome.error is None for outcome in outcomes[:-TURNS])
 
 
-@pytest.mark.timeout(0 if IS_DEEP else 300)
-def test_random_schedules_with_a_clean_up_that_keeps_nothing():
-    base, reader = prepared(), StateReader()
-    landed = sum(follow(base, seed, FAST, reader) for seed in range(SCHEDULES))
-    assert landed > SCHEDULES * WRITERS  # conflicts are allowed, but not the rule
+def seeds(part, schedules):
+    """The seeds of one part of so many schedules."""
+    return range(part * schedules // PARTS, (part + 1) * schedules // PARTS)
 
 
 @pytest.mark.timeout(0 if IS_DEEP else 300)
-def test_random_schedules_of_all_changes():
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_schedules_with_a_clean_up_that_keeps_nothing(part):
     base, reader = prepared(), StateReader()
-    for seed in range(SCHEDULES // 20):
+    landed = [follow(base, seed, FAST, reader) for seed in seeds(part, SCHEDULES)]
+    assert sum(landed) > len(landed) * WRITERS  # conflicts are allowed, but not the rule
+
+
+@pytest.mark.timeout(0 if IS_DEEP else 300)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_schedules_of_all_changes(part):
+    base, reader = prepared(), StateReader()
+    for seed in seeds(part, SCHEDULES // 20):
         follow(base, -1 - seed, [name for name in ACTIONS if name != "clean-up"], reader)
