@@ -30,6 +30,7 @@ def _numbers():
     return {
         "small": pa.array(rng.integers(0, 1000, N)),
         "cents": pa.array(np.round(rng.gamma(1.5, 20, N), 2)),
+        "prices": pa.array(np.round(rng.random(3000) * 1e6, 2)[rng.integers(0, 3000, N)]),
         "floats": pa.array(np.cumsum(rng.random(N)).astype(np.float32)),
         "times": pa.array(1_700_000_000_000_000 + np.cumsum(rng.integers(0, 9_000_000, N)), pa.timestamp("us")),
         "runs": pa.array(np.repeat(rng.integers(0, 1 << 60, N // 50), 50)),
@@ -203,6 +204,11 @@ def test_items_of_dictionaries(place, asked, dictionary, version):
     place.check(table)
     assert place.write(_asking({"dict-divisor": "1000"}, c=pa.array(texts)), version).dictionary is None
     assert place.write(_asking({"dict-size-ratio": "0.0001"}, c=pa.array(texts)), version).dictionary is None
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_dictionaries_of_many_words(place, version):
+    assert place.write(pa.table({"c": ARRAYS["prices"]}), version).num_dictionary_items > 2900
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])

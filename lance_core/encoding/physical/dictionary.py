@@ -6,6 +6,7 @@ layout. Source: fields ``dictionary`` and ``num_dictionary_items`` of ``MiniBloc
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
 MAX_ITEMS = 100_000
 _MIN_VALUES = 100
 _SAMPLE_BLOCKS = 32
-_SAMPLE_BLOCK = 128
-_FEW = 512
-_REPEATS = 0.95
-"""If more than this part of a few values are distinct, so are more than half of the sample."""
+_SAMPLE_BLOCK, _LARGE_SAMPLE_BLOCK = 128, 2048
 
 
 def to_arrow(values: FixedValues | VariableValues) -> pa.Array:
@@ -50,27 +48,46 @@ def _from_arrow(array: pa.Array, like: FixedValues | VariableValues) -> FixedVal
     return from_bytes(view_buffer(buffers[1])[: len(array) * like.data[:1].nbytes], like.data[:1].nbytes * 8)
 
 
-def sample_positions(count: int) -> Int64s:
-    """Positions of up to 4096 values in blocks spread over all of them."""
-    if count <= _SAMPLE_BLOCKS * _SAMPLE_BLOCK:
+def sample_positions(count: int, block: int = _SAMPLE_BLOCK) -> Int64s:
+    """Positions of up to 4096 values (or 32 times ``block``) in blocks spread over all of them."""
+    if count <= _SAMPLE_BLOCKS * block:
         return np.arange(count, dtype=np.int64)
-    firsts = np.arange(_SAMPLE_BLOCKS, dtype=np.int64) * (count - _SAMPLE_BLOCK) // (_SAMPLE_BLOCKS - 1)
-    return (firsts[:, None] + np.arange(_SAMPLE_BLOCK)).reshape(-1)
+    firsts = np.arange(_SAMPLE_BLOCKS, dtype=np.int64) * (count - block) // (_SAMPLE_BLOCKS - 1)
+    return (firsts[:, None] + np.arange(block)).reshape(-1)
 
 
 def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
-    """Distinct values in a sample; None if they repeat too little for a dictionary to be worth building."""
+    """Distinct values, judged by samples; None if they repeat too little for a dictionary to be worth building.
+
+    Strings must repeat so much that no codec does as well. Codecs find little in words, so for those many items may be
+    worth it; their number follows from how few values of a sample occur twice.
+    """
     if len(values) < _MIN_VALUES:
         return None
     whole = to_arrow(values)
     positions = sample_positions(len(values))
-    if len(positions) > 2 * _FEW:
-        few = positions[:: len(positions) // _FEW]
-        if len(whole.take(pa.array(few)).unique()) > _REPEATS * len(few):
-            return None
     sample = whole if len(positions) == len(values) else whole.take(pa.array(positions))
     distinct = len(sample.unique())
-    return distinct if distinct * 2 <= len(sample) else None
+    if distinct * 2 <= len(sample):
+        return distinct
+    if isinstance(values, VariableValues) or _guess(distinct, len(sample)) is None:
+        return None
+    positions = sample_positions(len(values), _LARGE_SAMPLE_BLOCK)
+    return _guess(len(whole.take(pa.array(positions)).unique()), len(positions))
+
+
+def _guess(distinct: int, count: int) -> int | None:
+    """How many equally frequent values there are, if so many of some picked ones differ; None above `MAX_ITEMS`."""
+    low, high = distinct, MAX_ITEMS
+    if distinct > high * -math.expm1(-count / high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if middle * -math.expm1(-count / middle) < distinct:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def build(

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from lance_core.encoding import choose, choose_dictionary, choose_levels, registry
 from lance_core.encoding.options import PageOptions
+from lance_core.encoding.physical import dictionary
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.encodings import (
@@ -249,6 +250,30 @@ def test_choices_for_dictionaries(strings):
     )  # packing is as good
     assert choose_dictionary.build_dictionary(FixedValues(np.repeat(far.data[:50], 100))) is None  # runs are better
     assert choose_dictionary.build_dictionary(FixedValues(far.data.astype("<u4"))) is None
+
+
+@pytest.mark.parametrize(("distinct", "pays"), [(300, True), (15_000, True), (60_000, True), (250_000, False)])
+def test_words_get_dictionaries_of_many_items(distinct, pays):
+    """Prices: no codec finds anything in doubles that come again now and then."""
+    prices = np.round(rng().random(distinct) * 1e6, 2)
+    values = FixedValues(prices[rng(1).integers(0, distinct, 400_000)].view("<u8"))
+    built = choose_dictionary.build_dictionary(values)
+    assert (built is not None) == pays
+    if built is not None:
+        assert np.array_equal(built[1].data[built[0].data], values.data)
+
+
+@pytest.mark.parametrize("distinct", [100, 5_000, 40_000, 90_000])
+def test_few_values_tell_how_many_there_are(distinct):
+    values = FixedValues(rng().integers(0, distinct, 500_000).astype("<u8"))
+    assert dictionary.sampled_distinct(values) == pytest.approx(distinct, rel=0.05)
+
+
+def test_words_of_their_own_are_not_searched_for_items(monkeypatch):
+    """A dictionary that fails costs more than all the rest."""
+    monkeypatch.setattr(dictionary, "build", None)
+    assert choose_dictionary.build_dictionary(FixedValues(rng().random(500_000).view("<u8"))) is None
+    assert choose_dictionary.build_dictionary(FixedValues(rng().integers(0, 200_000, 500_000).astype("<u8"))) is None
 
 
 def test_strings_need_not_start_at_offset_zero(strings, items):
