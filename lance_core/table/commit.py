@@ -189,7 +189,7 @@ class _Committer:
     def run(self) -> Snapshot:
         # A local attempt waits for nobody: what it takes beyond its own work is the machine being busy, and to wait
         # for that as well leaves the table to nobody. Who loses again and again has too many others around it.
-        work_s = wall_s = 0.0
+        attempt, work_s, wall_s = 0, 0.0, 0.0
         for attempt in range(self.max_retries + 1):
             started, worked = self.runtime.monotonic_s(), self.runtime.thread_cpu_s()
             done = self._attempt()
@@ -202,10 +202,18 @@ class _Committer:
             if attempt < self.max_retries and not self._wait(slots, work_s if is_quick else wall_s):
                 break
         raise CommitContentionError(
-            f"{self.max_retries + 1} attempts to commit {operation_name(self.operation)} lost against other writers; "
-            "try again later",
+            f"{attempt + 1} attempts to commit {operation_name(self.operation)} lost{self._winner()}; try again later",
             path=self.store.uri,
         )
+
+    def _winner(self) -> str:
+        """Who was faster, as far as that can be read."""
+        with suppress(Exception):
+            newest = open_snapshot(self.store)
+            theirs = load_transaction(self.store, newest.manifest)
+            name = "a commit" if theirs is None else operation_name(theirs.operation)
+            return f" against other writers, the last one to {name} (version {newest.version})"
+        return " against other writers"
 
     def remove_traces(self) -> None:
         """Take back what a commit that did not land has written."""

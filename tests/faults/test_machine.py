@@ -192,10 +192,14 @@ def test_a_writer_that_never_wins_gives_up():
             commit(store, append(store, [number], read_version=newest, uuid=f"other {number}"))
 
     ours = append(store, [-1], read_version=1, uuid="ours")
-    with pytest.raises(CommitContentionError, match="6 attempts"):
+    with pytest.raises(CommitContentionError, match=r"^6 attempts .* to Append \(version 7\); try again later"):
         commit(
             FaultyStore(inner=store, on_call=other_first), ours, max_retries=5, runtime=Runtime(sleep_s=lambda _: None)
         )
+    clock = iter(range(0, 100, 15))
+    hurried = Runtime(sleep_s=lambda _: None, random_u63=lambda: 0, monotonic_s=lambda: next(clock))
+    with pytest.raises(CommitContentionError, match=r"^2 attempts"):
+        commit(FaultyStore(inner=store, on_call=other_first), ours, timeout_s=50, runtime=hurried)
     assert -1 not in read_rows(open_snapshot(store))
 
 
