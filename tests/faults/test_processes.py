@@ -21,13 +21,14 @@ from lance_core.testing.tables import append, create, delete, read_rows
 CONTEXT = multiprocessing.get_context("spawn")  # the pool's parent has threads
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 WRITERS, COMMITS = 8, 25 if IS_DEEP else 10
+CROWD, COMMITS_OF_CROWD = 16, 100
 BESIDE, COMMITS_BESIDE, CLEANERS = (6, 60, 2) if IS_DEEP else (3, 10, 1)
 KILLS = 1000 if IS_DEEP else 10
 
 
-def append_rows(uri, writer):
+def append_rows(uri, writer, count=COMMITS):
     store = open_store(uri)
-    for number in range(COMMITS):
+    for number in range(count):
         row = 1000 * writer + number
         version = open_snapshot(store).version
         commit(store, append(store, [row], read_version=version, uuid=f"{writer}-{number}"), max_retries=200)
@@ -75,7 +76,7 @@ def uri(tmp_path):
 
 
 def run_all(calls):
-    with ProcessPoolExecutor(WRITERS, mp_context=CONTEXT) as pool:
+    with ProcessPoolExecutor(len(calls), mp_context=CONTEXT) as pool:
         return [future.result() for future in [pool.submit(*call) for call in calls]]
 
 
@@ -94,6 +95,18 @@ def test_appends_and_deletes(uri):
     assert len(set(uuids)) == len(uuids)
     assert len(store.names("_transactions")) == len(uuids), "lost attempts leave no transaction behind"
     assert not [info.path for info in store.list("_versions") if ".tmp" in info.path]
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(not IS_DEEP, reason="takes minutes")
+def test_a_crowd_of_appends(uri):
+    store = open_store(uri)
+    commit(store, create(store, [0]))
+    run_all([(append_rows, uri, writer, COMMITS_OF_CROWD) for writer in range(1, CROWD + 1)])
+    rows = [1000 * writer + number for writer in range(1, CROWD + 1) for number in range(COMMITS_OF_CROWD)]
+    assert read_rows(open_snapshot(store)) == [0, *rows]
+    assert list_versions(store) == list(range(1, 2 + CROWD * COMMITS_OF_CROWD))
+    assert len(store.names("_transactions")) == 1 + CROWD * COMMITS_OF_CROWD
 
 
 def test_one_of_many_creators_wins(uri):
