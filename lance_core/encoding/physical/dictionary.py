@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MAX_ITEMS = 100_000
 _MIN_VALUES = 100
 _SAMPLE_BLOCKS = 32
+_FEW = 512
+_REPEATS = 0.95
+"""If more than this part of a few strings are distinct, so are more than half of the sample."""
 _SAMPLE_BLOCK, _LARGE_SAMPLE_BLOCK = 128, 2048
 
 
@@ -64,8 +67,10 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     """
     if len(values) < _MIN_VALUES:
         return None
-    whole = to_arrow(values)
     positions = sample_positions(len(values))
+    if len(positions) > 2 * _FEW and not _repeat(values, positions[:: len(positions) // _FEW]):
+        return None
+    whole = to_arrow(values)
     sample = whole if len(positions) == len(values) else whole.take(pa.array(positions))
     distinct = len(sample.unique())
     if distinct * 2 <= len(sample):
@@ -74,6 +79,14 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
         return None
     positions = sample_positions(len(values), _LARGE_SAMPLE_BLOCK)
     return _guess(len(whole.take(pa.array(positions)).unique()), len(positions))
+
+
+def _repeat(values: FixedValues | VariableValues, few: Int64s) -> bool:
+    """Whether some of these few values are the same, so that it is worth the time to look at more."""
+    if isinstance(values, FixedValues) and values.data.ndim == 1:
+        some = np.sort(values.data[few])
+        return bool((some[1:] == some[:-1]).any())
+    return len(to_arrow(values).take(pa.array(few)).unique()) <= _REPEATS * len(few)
 
 
 def _guess(distinct: int, count: int) -> int | None:
