@@ -17,6 +17,7 @@ from lance_core.testing.scheduler import explore, run_randomly
 
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 PREEMPTIONS = 3 if IS_DEEP else 1
+pytestmark = pytest.mark.timeout(0 if IS_DEEP else 300)
 PAIRS = list(combinations_with_replacement(ACTIONS, 2))  # a search begins with either, so these are all ordered pairs
 THOROUGH = [("append", "append"), ("append", "clean-up"), ("delete", "delete the same"), ("restore", "clean-up")]
 SCHEDULES = 100_000 if IS_DEEP else 300
@@ -98,7 +99,6 @@ def seeds(part, schedules):
     return range(part * schedules // PARTS, (part + 1) * schedules // PARTS)
 
 
-@pytest.mark.timeout(0 if IS_DEEP else 300)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_schedules_with_a_clean_up_that_keeps_nothing(part):
     base, reader = prepared(), StateReader()
@@ -106,7 +106,6 @@ def test_random_schedules_with_a_clean_up_that_keeps_nothing(part):
     assert sum(landed) > len(landed) * WRITERS  # conflicts are allowed, but not the rule
 
 
-@pytest.mark.timeout(0 if IS_DEEP else 300)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_schedules_of_all_changes(part):
     base, reader = prepared(), StateReader()
