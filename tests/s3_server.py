@@ -18,6 +18,8 @@ import threading
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+
 
 class Service:
     def __init__(self):
@@ -71,8 +73,9 @@ class Service:
             with contextlib.suppress(OSError):
                 environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionError("dropped on demand")
-        start_response(f"{mode[-3:]} on demand", [("Content-Length", "0")])
-        return [b""]
+        content = SLOW_DOWN if mode == "before-slow-503" else b""
+        start_response(f"{mode[-3:]} on demand", [("Content-Length", str(len(content)))])
+        return [content]
 
 
 def main():

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import random
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,9 @@ import lance_core
 from lance_core.errors import CommitOutcomeUnknownError, DatasetNotFoundError, LanceError, UnsafeStoreError
 from lance_core.store.open import open_store
 
-APPENDS = 50 if os.environ.get("LANCE_TESTS") == "deep" else 8
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
+APPENDS = 50 if IS_DEEP else 8
+STORMS = 20 if IS_DEEP else 1
 ROWS = pa.table({"a": range(1000), "s": [f"row {number}" for number in range(1000)]})
 
 
@@ -182,3 +185,30 @@ def test_answers_of_all_kinds(s3, uri, status, times):
     assert dataset.to_table().num_rows == dataset.count_rows() == (1 + landed) * ROWS.num_rows
     assert not (landed and times > 1)
     assert lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options).version == 2 + landed
+
+
+@pytest.mark.parametrize("seed", range(STORMS))
+@pytest.mark.parametrize("retries", ["0", "2"])
+def test_a_service_that_asks_to_slow_down(s3, uri, seed, retries):
+    """Three of ten requests are refused, in bursts; what was acknowledged is there once, and nothing else is."""
+    dice = random.Random(seed)
+    options = {**s3.storage_options, "client_max_retries": retries}
+    lance_core.write_dataset(ROWS.slice(0, 1), uri, storage_options=options)
+    bursts, place = [], 0
+    while place < 1000:
+        bursts.append({"method": "", "contains": "/t.lance", "mode": "before-slow-503", "skip": place})
+        bursts[-1]["times"] = dice.randrange(1, 5)
+        place += dice.randrange(1, 11)
+    s3._post("faults", bursts)
+    acknowledged, refused = [], 0
+    for number in range(1, APPENDS + 1):
+        try:
+            lance_core.write_dataset(ROWS.slice(number, 1), uri, mode="append", storage_options=options)
+            acknowledged.append(number)
+        except (LanceError, OSError):
+            refused += 1
+    assert acknowledged if retries != "0" else refused
+    s3._post("faults", [])
+    dataset = lance_core.dataset(uri, storage_options=options)
+    assert sorted(dataset.to_table()["a"].to_pylist()) == [0, *acknowledged]
+    assert dataset.version == 1 + len(acknowledged)
