@@ -45,7 +45,7 @@ class FragmentList:
         self._parts: tuple[bytes | memoryview, ...] = (frames,)
         self._data: wire.Bytes | None = None
         self._starts: wire.Ints | None = None
-        self._numbers: npt.NDArray[np.int64] | None = None
+        self._numbers: tuple[npt.NDArray[np.int64], ...] = ()
 
     @classmethod
     def of(cls, fragments: Iterable[Fragment]) -> FragmentList:
@@ -58,14 +58,14 @@ class FragmentList:
         parts: Iterable[bytes | memoryview],
         bounds: wire.Ints,
         *,
-        numbers: npt.NDArray[np.int64] | None = None,
+        numbers: tuple[npt.NDArray[np.int64], ...] = (),
     ) -> FragmentList:
         """Wrap records as they are in a manifest, each behind its key and length.
 
         Args:
             parts: Bytes that are the records when laid end to end.
             bounds: Where the first begins (0) and each ends, shape (n + 1,).
-            numbers: What a scan would find, if it is known.
+            numbers: What a scan would find, side by side, if it is known.
         """
         fragments = cls()
         pieces = tuple(parts)
@@ -118,6 +118,11 @@ class FragmentList:
         return self._scanned()[fragment_numbers.ID]
 
     @property
+    def highest_id(self) -> int:
+        """The highest fragment id; -1 if there is no fragment."""
+        return max((int(piece[fragment_numbers.ID].max(initial=-1)) for piece in self._pieces()), default=-1)
+
+    @property
     def physical_rows(self) -> npt.NDArray[np.int64]:
         """Rows in the data files of each fragment, shape (n,)."""
         return self._scanned()[fragment_numbers.PHYSICAL_ROWS]
@@ -135,7 +140,7 @@ class FragmentList:
     @property
     def has_deletions(self) -> bool:
         """True if any fragment has a deletion file."""
-        return bool(self._scanned()[fragment_numbers.HAS_DELETIONS].any())
+        return any(piece[fragment_numbers.HAS_DELETIONS].any() for piece in self._pieces())
 
     def data_file_totals(self) -> tuple[int, int]:
         """Number of data files, and their bytes as far as writers recorded them; nothing is decoded one by one."""
@@ -213,9 +218,8 @@ class FragmentList:
             sizes[stays], numbers[:, stays] = np.diff(bounds)[:kept], theirs[:, :kept]
             ends = np.append(0, np.cumsum(np.delete(sizes, dropped)))
             numbers = np.delete(numbers, dropped, axis=1)
-        ends = np.append(ends, ends[-1] + bounds[kept + 1 :] - bounds[kept])
-        numbers = np.concatenate([numbers, theirs[:, kept:]], axis=1)
-        return FragmentList.framed([part for part in parts if len(part)], ends, numbers=numbers)
+        ends = np.append(ends, bounds[kept + 1 :] + (ends[-1] - bounds[kept]))
+        return FragmentList.framed([part for part in parts if len(part)], ends, numbers=(numbers, theirs[:, kept:]))
 
     def _slice(self, first: int, behind: int) -> list[bytes | memoryview]:
         """The frames of some places."""
@@ -228,13 +232,18 @@ class FragmentList:
 
     def ascending(self) -> FragmentList:
         """The same fragments, ordered by id (itself if they are)."""
-        ids = self.ids
-        if (ids[1:] > ids[:-1]).all():
+        behind = -1
+        for piece in self._pieces():
+            ids = piece[fragment_numbers.ID]
+            if (len(ids) and ids[0] <= behind) or not (ids[1:] > ids[:-1]).all():
+                break
+            behind = ids[-1] if len(ids) else behind
+        else:
             return self
-        order = np.argsort(ids, kind="stable")
+        order = np.argsort(self.ids, kind="stable")
         records = self.records
         frames, bounds = wire.frame([records[index] for index in order.tolist()], FRAGMENTS_FIELD)
-        return FragmentList.framed((frames,), bounds, numbers=self._scanned()[:, order])
+        return FragmentList.framed((frames,), bounds, numbers=(self._scanned()[:, order],))
 
     def _positions(self, fragment_ids: Collection[int]) -> list[int]:
         if not len(fragment_ids):
@@ -265,13 +274,20 @@ class FragmentList:
         return self._starts
 
     def _scanned(self) -> npt.NDArray[np.int64]:
-        if self._numbers is None:
+        pieces = self._pieces()
+        joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)
+        self._numbers = (joined,)
+        return joined
+
+    def _pieces(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """As `_scanned`, side by side: a commit that adds a fragment need not lay its numbers beside all others."""
+        if not self._numbers:
             few = self._few()
             if few is None:
-                self._numbers = fragment_numbers.scan(self._bytes(), self._bounds)
+                self._numbers = (fragment_numbers.scan(self._bytes(), self._bounds),)
             else:
                 numbers = [fragment_numbers.of_fragment(one) for one in few]
-                self._numbers = np.array(numbers, np.int64).reshape(len(few), 4).T
+                self._numbers = (np.array(numbers, np.int64).reshape(len(few), 4).T,)
         return self._numbers
 
     def _few(self) -> list[Fragment] | None:

@@ -21,10 +21,11 @@ ID, PHYSICAL_ROWS, NUM_DELETED_ROWS, HAS_DELETIONS = range(4)
 """Rows of what `scan` returns."""
 
 _ID, _DELETION_FILE, _PHYSICAL_ROWS = 1, 3, 4  # numbers of the fields of DataFragment
-_VARINTS = ((_ID, ID), (_PHYSICAL_ROWS, PHYSICAL_ROWS))
+_ROWS = {_ID: ID, _PHYSICAL_ROWS: PHYSICAL_ROWS}
 _VARINT, _BYTES = 0, 2  # wire types
 _NUM_DELETED_ROWS = 4  # of DeletionFile
 
+_WORD_SIZE = 8
 _BLOCK = 1 << 13
 _FEWEST_ALIKE = 1 << 10
 """For fewer records of one size, looking for their likeness costs more than it saves."""
@@ -51,7 +52,7 @@ def scan(data: wire.Bytes, bounds: wire.Ints) -> npt.NDArray[np.int64]:
     numbers = np.zeros((4, len(bounds) - 1), np.int64)
     rest = np.ones(len(bounds) - 1, bool)
     for first, behind in _runs(np.diff(bounds)):
-        shape = _shape(data[bounds[first] : bounds[first + 1]])
+        shape = _shape(data[bounds[first] : bounds[first + 1]].tobytes())
         if shape is None:
             continue
         for start in range(first, behind, _BLOCK):
@@ -73,37 +74,60 @@ def _runs(sizes: wire.Ints) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What records must have in common to be read as columns.
+    """What records must have in common to be read as columns, eight bytes at a time.
 
     Attributes:
-        columns: Bytes of the frame that keys, lengths and numbers take, which bits of them must be the same, and what
-            they are.
-        numbers: Row of the result, and the bytes with its number.
+        words: Where eight bytes of the frame begin, which bits of them must be the same, and what they are.
+        numbers: Row of the result, the word that its number is in, the bit at which it begins there, and its bytes.
     """
 
-    columns: list[tuple[int, int, int]]
-    numbers: list[tuple[int, range]]
+    words: list[tuple[int, int, int]]
+    numbers: list[tuple[int, int, int, int]]
 
 
-def _shape(frame: wire.Bytes) -> _Shape | None:
+def _shape(frame: bytes) -> _Shape | None:
     """The shape of a record; None if it has something in it that is not looked at in columns."""
-    position = wire.header_size(frame, 0)
-    columns: list[tuple[int, int]] = []
-    values: dict[int, range] = {}
-    for _, numbers, lengths, behind in wire.walk_fields(frame, np.array([position]), np.array([len(frame)])):
-        key, number, after = int(frame[position]), int(numbers[0]), int(behind[0])
-        if key >= 0x80 or key & 7 not in {_VARINT, _BYTES} or number == _DELETION_FILE:
+    numbers: dict[int, tuple[int, int, int, int]] = {}
+    position = _behind_varint(frame, 1)
+    if position is None or len(frame) < _WORD_SIZE:
+        return None
+    words = [_word(frame, 0, (1 << 8 * position) - 1)]
+    while position < len(frame):
+        start, key = position, frame[position]
+        position = _behind_varint(frame, start + 1)
+        if position is None or key >= 0x80 or key & 7 not in {_VARINT, _BYTES} or key >> 3 == _DELETION_FILE:
             return None
-        is_number = key & 7 == _VARINT
-        mask = 0x80 if is_number else 0xFF  # of a number, only how long it is
-        columns += [(position, 0xFF), *((column, mask) for column in range(position + 1, after))]
-        if is_number:
-            values[number] = range(position + 1, after)
-        position = after if is_number else after + int(lengths[0])
-    return _Shape(
-        [(column, mask, int(frame[column]) & mask) for column, mask in columns],
-        [(row, values[number]) for number, row in _VARINTS if number in values],
-    )
+        is_number, size = key & 7 == _VARINT, position - start
+        if position > words[-1][0] + _WORD_SIZE:
+            words.append((min(start, len(frame) - _WORD_SIZE), 0, 0))
+        first, mask, _ = words[-1]
+        words[-1] = _word(frame, first, mask | _looked_at(size, is_number=is_number) << 8 * (start - first))
+        if is_number and (row := _ROWS.get(key >> 3)) is not None:
+            numbers[row] = (row, len(words) - 1, 8 * (start + 1 - first), size - 1)
+        elif not is_number:
+            position += _varint(frame[start + 1 : position])
+    return _Shape(words, [*numbers.values()]) if position == len(frame) else None
+
+
+def _word(frame: bytes, first: int, mask: int) -> tuple[int, int, int]:
+    return first, mask, int.from_bytes(frame[first : first + _WORD_SIZE], "little") & mask
+
+
+def _looked_at(size: int, *, is_number: bool) -> int:
+    """Bits of a key and the varint behind it that must be the same: of a number only how long it is."""
+    return 0xFF | (0x80808080808080 & (1 << 8 * (size - 1)) - 1) << 8 if is_number else (1 << 8 * size) - 1
+
+
+def _behind_varint(frame: bytes, position: int) -> int | None:
+    """Where a varint ends; None if it does not, or is too long to be in a word with its key."""
+    for end in range(position + 1, min(position + _WORD_SIZE, len(frame) + 1)):
+        if frame[end - 1] < 0x80:
+            return end
+    return None
+
+
+def _varint(data: bytes) -> int:
+    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data))
 
 
 def _scan_alike(frames: wire.Bytes, shape: _Shape, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -117,12 +141,16 @@ def _scan_alike(frames: wire.Bytes, shape: _Shape, numbers: npt.NDArray[np.int64
     Returns:
         Which records these are.
     """
+    words = [frames[:, start : start + _WORD_SIZE].view("<u8")[:, 0].copy() for start, _, _ in shape.words]
     alike = np.ones(len(frames), bool)
-    for column, mask, expected in shape.columns:
-        alike &= frames[:, column] & mask == expected
-    for row, columns in shape.numbers:
-        for place, column in enumerate(columns):
-            numbers[row] |= (frames[:, column] & 0x7F).astype(np.int64) << 7 * place
+    for word, (_, mask, expected) in zip(words, shape.words, strict=True):
+        alike &= word & np.uint64(mask) == np.uint64(expected)
+    for row, index, bit, size in shape.numbers:
+        word = words[index] >> np.uint64(bit)
+        value = word & np.uint64(0x7F)
+        for place in range(1, size):
+            value |= word >> np.uint64(place) & np.uint64(0x7F << 7 * place)
+        numbers[row] = value.view(np.int64)
     if not alike.all():
         numbers[:, ~alike] = 0
     return alike

@@ -125,6 +125,11 @@ class Manifest:
 
 def encode_manifest_file(manifest: Manifest) -> bytes:
     """Encode a manifest with its sections and footer."""
+    return b"".join(encode_manifest_pieces(manifest))
+
+
+def encode_manifest_pieces(manifest: Manifest) -> list[bytes | memoryview]:
+    """As `encode_manifest_file`, but not laid together: the records of fragments are not copied."""
     schema, dictionaries = place_dictionaries(manifest.schema, manifest.dictionaries)
     parts: list[bytes | memoryview] = [dictionaries]
     position = len(dictionaries)
@@ -145,13 +150,13 @@ def encode_manifest_file(manifest: Manifest) -> bytes:
         pb.index_section = index_section
     if transaction_section is not None:
         pb.transaction_section = transaction_section
-    # In the order of the field numbers; the records in the middle are copied once, into the file.
+    # In the order of the field numbers; the records in the middle go into the file as they are.
     fields = table_pb2.Manifest(fields=encode_fields(schema)).SerializeToString()
-    message = (fields, *manifest.fragments.parts, pb.SerializeToString())
-    size = _SIZE.pack(sum(map(len, message)))
-    footer = _FOOTER.pack(position + SECTION_SIZE, *_FORMAT_VERSION, _MAGIC)
-    section = encode_section(_sum(parts), _sum([size, *message, footer]))
-    return b"".join([*parts, section, size, *message, footer])
+    records, rest = manifest.fragments.parts, pb.SerializeToString()
+    size = _SIZE.pack(sum(map(len, (fields, *records, rest))))
+    behind = (size + fields, *records, rest + _FOOTER.pack(position + SECTION_SIZE, *_FORMAT_VERSION, _MAGIC))
+    before = b"".join(parts)
+    return [before + encode_section(crc32(before), _sum(behind)) + behind[0], *behind[1:]]
 
 
 def _sum(parts: Iterable[bytes | memoryview]) -> int:

@@ -8,7 +8,7 @@ of several writers win, and a listing shows every object whose creation has fini
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
+
+
+_Extra = TypeVar("_Extra")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,12 +154,29 @@ class SettledFolder(Protocol):
 
 
 @runtime_checkable
+class PieceSink(Protocol):
+    """What some stores offer besides: to create an object of pieces, which are not laid together in memory."""
+
+    def put_pieces_if_absent(self, path: str, pieces: Sequence[bytes | memoryview], /) -> bool:
+        """As ``put_if_absent``, for bytes that lie end to end in the object."""
+        ...
+
+
+@runtime_checkable
 class ObjectSizes(Protocol):
     """What some stores offer besides: a look at many objects at the same time."""
 
     def sizes(self, paths: Sequence[str], /) -> list[int]:
         """Bytes in each object; NotFoundError if one is not there."""
         ...
+
+
+def offers(store: object, extra: type[_Extra], method: str) -> TypeGuard[_Extra]:  # noqa: ARG001 for the type checker
+    """Whether a store offers something besides, by the name of one of its methods.
+
+    ``isinstance`` says the same, but asks for all names that a protocol has, which takes as long as to look at a file.
+    """
+    return hasattr(store, method)
 
 
 class Store(ObjectSource, ObjectSink, ObjectFolder, Protocol):

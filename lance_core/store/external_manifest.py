@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError, NotFoundError, UnsafeStoreError
 from lance_core.format.paths import DETACHED_BIT, VERSIONS_FOLDER, parse_manifest_name
-from lance_core.store.base import ObjectSizes, OrderedFolder
+from lance_core.store.base import ObjectSizes, OrderedFolder, offers
 from lance_core.store.paths import check_path
 from lance_core.store.version_table import VersionRow
 
@@ -80,7 +80,7 @@ class ExternalManifestStore:
 
     def sizes(self, paths: Sequence[str], /) -> list[int]:
         """Bytes in each object."""
-        if isinstance(self._inner, ObjectSizes):
+        if offers(self._inner, ObjectSizes, "sizes"):
             return self._inner.sizes(paths)
         return [self._size(path) for path in paths]
 
@@ -94,7 +94,7 @@ class ExternalManifestStore:
 
     def first_names(self, folder: str, count: int, /) -> list[str]:
         """The first names in a folder, in ascending order."""
-        if not isinstance(self._inner, OrderedFolder):
+        if not offers(self._inner, OrderedFolder, "first_names"):
             return sorted(self.names(folder))[:count]
         line = _line_of(folder)
         if line is None:

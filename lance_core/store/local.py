@@ -78,7 +78,7 @@ class LocalStore:
     def put(self, path: str, data: bytes, /) -> None:
         """Write a whole file, replacing what is there."""
         file = self._path(path)
-        temporary = _write_temporary(file, data, self._disk)
+        temporary = _write_temporary(file, [data], self._disk)
         try:
             os.replace(temporary, file)
         except OSError:
@@ -88,7 +88,11 @@ class LocalStore:
             self._disk.keep_names(file)
 
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
-        """Create a file with its content in one step; False if it exists.
+        """Create a file with its content in one step; False if it exists. Errors as `put_pieces_if_absent`."""
+        return self.put_pieces_if_absent(path, [data])
+
+    def put_pieces_if_absent(self, path: str, pieces: Sequence[bytes | memoryview], /) -> bool:
+        """Create a file of bytes end to end, in one step; False if it exists.
 
         Raises:
             CommitOutcomeUnknownError: It is there, but the disk does not say that it would stay.
@@ -96,7 +100,7 @@ class LocalStore:
         file = self._path(path)
         if os.path.exists(file):  # so that who comes late does not hold up the others in the directory
             return False
-        temporary = _write_temporary(file, data, self._disk)
+        temporary = _write_temporary(file, pieces, self._disk)
         try:
             os.link(temporary, file)
         except FileExistsError:
@@ -339,22 +343,23 @@ def _sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def _write_temporary(path: str, data: bytes, disk: _Disk | None) -> str:
+def _write_temporary(path: str, pieces: Sequence[bytes | memoryview], disk: _Disk | None) -> str:
     temporary = _temporary_path(path)
     try:
-        _write_file(temporary, data, disk)
+        _write_file(temporary, pieces, disk)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        _write_file(temporary, data, disk)
+        _write_file(temporary, pieces, disk)
     return temporary
 
 
-def _write_file(path: str, data: bytes, disk: _Disk | None) -> None:
+def _write_file(path: str, pieces: Sequence[bytes | memoryview], disk: _Disk | None) -> None:
     try:
         with open(path, "xb", buffering=0) as file:
-            written = memoryview(data)
-            while written:
-                written = written[file.write(written) :]
+            for piece in pieces:
+                left = memoryview(piece)
+                while left:
+                    left = left[file.write(left) :]
             if disk is not None:
                 os.fsync(file.fileno())
     except OSError:

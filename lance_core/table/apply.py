@@ -412,7 +412,7 @@ def _without_files_outside(fragment: Fragment, live: Collection[int]) -> Fragmen
 
 def _next_fragment_id(manifest: Manifest) -> int:
     highest = -1 if manifest.max_fragment_id is None else manifest.max_fragment_id
-    return max(highest, int(manifest.fragments.ids.max(initial=-1))) + 1
+    return max(highest, manifest.fragments.highest_id) + 1
 
 
 def _with_max_fragment_id(following: Manifest, before: Manifest) -> Manifest:

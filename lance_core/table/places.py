@@ -15,7 +15,7 @@ from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.paths import BASE_PREFIX, DATA_FOLDER, branch_folder, split_base_path
 from lance_core.format.refs import is_branch_name
 from lance_core.limits import check_base_path
-from lance_core.store.base import ObjectSizes, OrderedFolder, SettledFolder
+from lance_core.store.base import ObjectSizes, OrderedFolder, PieceSink, SettledFolder, offers
 from lance_core.store.open import open_store
 
 if TYPE_CHECKING:
@@ -325,7 +325,19 @@ def first_names(store: Store, folder: str, count: int) -> list[str] | None:
     line = without_bases(store)
     if isinstance(line, FolderStore):
         return first_names(line.parent, f"{line.folder}/{folder}", count)
-    return line.first_names(folder, count) if isinstance(line, OrderedFolder) else None
+    return line.first_names(folder, count) if offers(line, OrderedFolder, "first_names") else None
+
+
+def create(store: Store, path: str, pieces: Sequence[bytes | memoryview]) -> bool:
+    """Create an object of bytes end to end, as ``put_if_absent``, without laying them together where that can be."""
+    if isinstance(store, BasedStore):
+        inner, path = store.locate(path)
+        return create(inner, path, pieces)
+    if isinstance(store, FolderStore):
+        return create(store.parent, f"{store.folder}/{path}", pieces)
+    if offers(store, PieceSink, "put_pieces_if_absent"):
+        return store.put_pieces_if_absent(path, pieces)
+    return store.put_if_absent(path, b"".join(pieces))
 
 
 def settled(store: Store, path: str) -> bytes | None:
@@ -333,7 +345,7 @@ def settled(store: Store, path: str) -> bytes | None:
     line = without_bases(store)
     if isinstance(line, FolderStore):
         return settled(line.parent, f"{line.folder}/{path}")
-    return line.settled(path) if isinstance(line, SettledFolder) else None
+    return line.settled(path) if offers(line, SettledFolder, "settled") else None
 
 
 def exists(store: Store, path: str) -> bool:
@@ -341,7 +353,7 @@ def exists(store: Store, path: str) -> bool:
     line = without_bases(store)
     if isinstance(line, FolderStore):
         return exists(line.parent, f"{line.folder}/{path}")
-    return isinstance(line, SettledFolder) and line.exists(path)
+    return offers(line, SettledFolder, "exists") and line.exists(path)
 
 
 def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:
@@ -356,7 +368,7 @@ def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:
         if any(path.startswith(BASE_PREFIX) for path in paths):
             return [_size(store, path) for path in paths]
         return object_sizes(store.line, paths)
-    return store.sizes(paths) if isinstance(store, ObjectSizes) else [_size(store, path) for path in paths]
+    return store.sizes(paths) if offers(store, ObjectSizes, "sizes") else [_size(store, path) for path in paths]
 
 
 def _size(store: Store, path: str) -> int:

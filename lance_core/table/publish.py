@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CommitOutcomeUnknownError, CorruptDataError, UnsafeStoreError, VersionNotFoundError
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.operations import Append, DataReplacement, Operation, Overwrite, Rewrite
 from lance_core.format.paths import ManifestNaming, data_file_path, deletion_file_path, manifest_path
 from lance_core.table.apply_settings import add_bases
-from lance_core.table.places import object_sizes, with_bases
+from lance_core.table.places import create, object_sizes, with_bases
 from lance_core.table.snapshot import load_manifest, load_transaction
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) ->
     transaction = manifest.inline_transaction()
     uuid = _uuid_of(manifest) if transaction is None else transaction.uuid
     try:
-        return store.put_if_absent(manifest_path(manifest.version, naming), encode_manifest_file(manifest))
+        return create(store, manifest_path(manifest.version, naming), encode_manifest_pieces(manifest))
     except (UnsafeStoreError, CommitOutcomeUnknownError):
         raise
     except Exception as error:  # noqa: BLE001 whatever it was, find out what happened

@@ -77,13 +77,16 @@ def test_list_decodes_one_at_a_time_and_sums_in_bulk():
     assert [one.id for one in fragments.select([1 << 30, 3, 99])] == [3, 1 << 30]
 
 
-def test_numbers_of_many_fragments_are_those_of_the_decoded_ones():
+@pytest.mark.parametrize("first_id", [0, 12_000, (1 << 21) - 6000, 1 << 31, 1 << 60])
+@pytest.mark.parametrize("most_rows", [1 << 14, 1 << 36])
+def test_numbers_of_many_fragments_are_those_of_the_decoded_ones(first_id, most_rows):
     rng = np.random.default_rng(5)
-    few = [replace(fragment(number), physical_rows=int(rng.integers(1, 1 << 14))) for number in range(12_000)]
+    rows = rng.integers(1, most_rows, 12_000).tolist()
+    few = [replace(fragment(first_id + number), physical_rows=rows[number]) for number in range(12_000)]
     for number in (0, 4000, 4001, 11_999):  # among many that look alike, some that do not
         few[number] = replace(few[number], files=(), physical_rows=(1 << 40) + number)
     for number in range(7000, 7005):
-        few[number] = fragment(number, deleted=number)
+        few[number] = fragment(first_id + number, deleted=number)
     fragments = FragmentList.of(few)
     assert fragments.ids.tolist() == [one.id for one in few]
     assert fragments.physical_rows.tolist() == [one.physical_rows for one in few]
@@ -114,9 +117,21 @@ def test_a_long_row_of_changes_keeps_the_bytes_of_what_did_not_change():
     assert fragments.replaced() is fragments
 
 
+def test_what_an_append_adds_is_counted_without_a_new_look_at_the_rest(monkeypatch):
+    fragments = FragmentList.of([fragment(number) for number in range(10)])
+    assert fragments.highest_id == 9
+    monkeypatch.setattr("lance_core.format.fragment_numbers.scan", None)
+    longer = fragments.replaced(added=[fragment(11, deleted=3)]).replaced(added=[fragment(12)])
+    assert (longer.highest_id, longer.has_deletions, fragments.has_deletions) == (12, True, False)
+    assert longer.ids.tolist() == [*range(10), 11, 12]
+    assert longer.num_rows.tolist() == [100] * 10 + [97, 100]
+    assert longer.replaced(added=[fragment(10)]).ids.tolist() == list(range(13))
+
+
 def test_empty_list():
     fragments = FragmentList()
     assert fragments.ids.tolist() == []
+    assert fragments.highest_id == -1
     assert not fragments.has_deletions
     assert list(fragments.replaced(added=[fragment(1)])) == [fragment(1)]
 

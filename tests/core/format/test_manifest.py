@@ -19,6 +19,7 @@ from lance_core.format.manifest import (
     Manifest,
     decode_manifest_file,
     encode_manifest_file,
+    encode_manifest_pieces,
     with_transaction,
 )
 from lance_core.format.operations import Append, Delete
@@ -58,6 +59,20 @@ def with_message(change):
 
 def test_round_trip():
     assert decode_manifest_file(encode_manifest_file(MANIFEST), version=3) == MANIFEST
+
+
+def test_a_commit_copies_no_record_that_it_does_not_change():
+    read = decode_manifest_file(encode_manifest_file(replace(MANIFEST, fragments=with_ids(range(10)))))
+    longer = replace(read, version=4, fragments=read.fragments.replaced(added=with_ids([10])))
+    pieces = encode_manifest_pieces(longer)
+    assert any(np.shares_memory(np.frombuffer(piece, "u1"), read.fragments._bytes()) for piece in pieces)
+    written = decode_manifest_file(b"".join(pieces), version=4)
+    assert written.fragments == with_ids(range(11))
+    assert written == replace(longer, fragments=written.fragments)
+
+
+def with_ids(numbers):
+    return FragmentList.of(Fragment(id=number, files=(FILE,), physical_rows=10) for number in numbers)
 
 
 def test_layout_of_the_file():

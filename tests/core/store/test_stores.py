@@ -9,6 +9,7 @@ from lance_core.errors import InvalidInputError, NotFoundError
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
+from lance_core.table.places import BasedStore, FolderStore, PlaceSettings, create
 
 
 def cloud_options(service, endpoint):
@@ -63,6 +64,17 @@ def test_put_if_absent(store):
     assert not store.put_if_absent("v/1", b"second")
     assert store.get("v/1") == b"first"
     assert store.names("v") == ["1"]
+
+
+def test_create_from_pieces(store):
+    pieces = [b"first", b"", memoryview(b" and ")[1:], b"second"]
+    assert create(store, "v/1", pieces)
+    assert not create(store, "v/1", [b"third"])
+    assert store.get("v/1") == b"firstand second"
+    assert create(FolderStore(store, "v"), "2", pieces)
+    assert create(BasedStore(FolderStore(store, "v"), PlaceSettings()), "3", pieces)
+    assert store.get("v/2") == store.get("v/3") == store.get("v/1")
+    assert sorted(store.names("v")) == ["1", "2", "3"]
 
 
 def test_exactly_one_of_many_wins(store):
