@@ -7,8 +7,10 @@ and files that none of them needs go. Each manifest is read once; fragments that
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Unpack
 
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
@@ -42,9 +44,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CleanupExplanation", "CleanupStats", "cleanup_old_versions", "explain_cleanup_old_versions"]
 
+_LOGGER = logging.getLogger(__name__)
+
 _DELETE_BATCH = 1000
 _MANIFEST_BYTES = 1 << 26
 """Manifests deleted between two looks at the tags are kept in memory, at most so many bytes."""
+_CLOCK_TOLERANCE = timedelta(seconds=10)
+"""Stores date files to the second or two, and take a while to answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +74,8 @@ def cleanup_old_versions(
     """Delete old versions and the files that only they need; does nothing if there is nothing to do.
 
     Never touched: the newest version, tagged and detached versions, versions that a branch comes from, and whatever
-    these need.
+    these need. Where clocks disagree (ours, that of the store, those of the writers), the one counts that lets less go,
+    and a warning is logged.
 
     Args:
         store: Where the table lies.
@@ -83,16 +90,23 @@ def cleanup_old_versions(
     """
     made = make_rules(rules)
     drop_forgotten(store, runtime.now() - UNVERIFIED_MIN_AGE)
-    survey = _survey(store, made, runtime.now())
+    now = runtime.now()
+    survey = _survey(store, made, now)
+    if survey.going and made.judges_age:
+        agreed = min(now, _clock_of(store))
+        if now - agreed > _CLOCK_TOLERANCE:
+            _LOGGER.warning("it is %s here, but %s at %s: clean-up goes by the latter", now, agreed, store.uri)
+            survey = _survey(store, made, agreed)
+        now = agreed
     # A tag made since then protects its version: tags are written before they are believed.
     manifests = _delete_versions(store, survey)
     for version in find_versions(store).numbers:
         if version > survey.newest:
             survey.kept.add(_load(store, version))
-    files = _garbage(store, survey, made, runtime.now())
+    files = _garbage(store, survey, made, now)
     if any(file.unverified for file in files):
         # Whether they are old is for the clock to say that dated them: ours may be wrong by years.
-        files = _garbage(store, survey, made, min(runtime.now(), _clock_of(store)))
+        files = _garbage(store, survey, made, min(now, _clock_of(store)))
     _delete(store, files)
     return summarize([*manifests, *files])
 
@@ -201,30 +215,33 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
     ranks = {version: rank for rank, version in enumerate(attached)}
     protected = _protected(store, without_tags)
     tagged: dict[str, int] = {}
-    replaced: datetime | None = None
-    for name, info in sorted(listed, key=lambda one: one[0].version, reverse=True):
-        version = name.version
-        data = _get(store, info.path)
-        if data is None:
-            continue
-        manifest = decode_manifest_files(data, version=version, path=f"{store.uri}/{info.path}")
-        check_writable(manifest.writer_feature_flags, path=store.uri)
-        may_go = name.naming is not None and rules.allow(
-            version, timestamp=manifest.timestamp, replaced=replaced, rank=ranks[version], now=now
+    versions = _dated(store, sorted(listed, key=lambda one: one[0].version), now)
+    one = next(versions, None)
+    while one is not None:
+        following = next(versions, None)
+        version, committed = one.name.version, one.committed
+        if version == survey.newest and committed is not None and committed - now > _CLOCK_TOLERANCE:
+            text = "version %d of %s is of %s, but it is %s: a clock is wrong, and versions may stay too long"
+            _LOGGER.warning(text, version, store.uri, committed, now)
+        may_go = one.name.naming is not None and rules.allow(
+            version,
+            timestamp=committed,
+            replaced=None if following is None else following.committed,
+            rank=ranks[version],
+            now=now,
         )
-        if name.naming is not None:
-            replaced = manifest.timestamp
         if may_go and version in protected:
             names = (name for name in protected[version] if not name.startswith(KEEPING_PREFIX))
             tagged.update(dict.fromkeys(names, version))
         if may_go and version not in protected:
-            survey.removed.add(manifest)
+            survey.removed.add(one.manifest)
             survey.going[version] = CandidateFile(
-                path=info.path, kind="manifest", unverified=False, size_bytes=info.size
+                path=one.info.path, kind="manifest", unverified=False, size_bytes=one.info.size
             )
-            survey.keep_content(version, data)
+            survey.keep_content(version, one.data)
         else:
-            survey.kept.add(manifest)
+            survey.kept.add(one.manifest)
+        one = following
     if tagged and rules.error_if_tagged_old_versions:
         raise InvalidInputError(
             f"tagged versions would be cleaned up: {tagged}; delete the tags, or pass "
@@ -232,6 +249,37 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
             path=store.uri,
         )
     return survey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version:
+    """A version that was read; ``committed`` is when it was committed, as far as that can be believed."""
+
+    name: ManifestName
+    info: ObjectInfo
+    data: bytes
+    manifest: ManifestFiles
+    committed: datetime | None
+
+
+def _dated(store: Store, listed: list[tuple[ManifestName, ObjectInfo]], now: datetime) -> Iterator[_Version]:
+    """Read versions, the oldest first.
+
+    None can be older than those before it: a writer whose clock is behind makes versions that look old. What claims to
+    come from the future says nothing about those after it.
+    """
+    before: datetime | None = None
+    for name, info in listed:
+        data = _get(store, info.path)
+        if data is None:
+            continue
+        manifest = decode_manifest_files(data, version=name.version, path=f"{store.uri}/{info.path}")
+        check_writable(manifest.writer_feature_flags, path=store.uri)
+        committed = manifest.timestamp
+        if committed is not None and name.naming is not None:
+            committed = committed if before is None else max(committed, before)
+            before = committed if committed <= now else before
+        yield _Version(name=name, info=info, data=data, manifest=manifest, committed=committed)
 
 
 def _manifest_files(store: Store) -> list[tuple[ManifestName, ObjectInfo]]:

@@ -117,6 +117,12 @@ class CleanupRules:
         if self.grace_period < timedelta(0):
             raise InvalidInputError(f"grace_period must not be negative, but is {self.grace_period}")
 
+    @property
+    def judges_age(self) -> bool:
+        """Whether it matters what time it is."""
+        is_default = self.older_than is None and self.retain_versions is None and self.versions is None
+        return is_default or bool(self.older_than) or bool(self.grace_period)
+
     def allow(
         self, version: int, *, timestamp: datetime | None, replaced: datetime | None, rank: int, now: datetime
     ) -> bool:

@@ -315,7 +315,7 @@ class CallCounter:
 
 @pytest.mark.parametrize("num_tags", [0, 20])
 def test_clean_up_of_many_versions_needs_few_calls(clock, runtime, num_tags):
-    num_versions = 2500
+    num_versions = 5000
     store = MemoryStore(now=clock)
     commit(store, create(store, range(10)), runtime=runtime)
     first = open_snapshot(store).manifest
@@ -331,5 +331,51 @@ def test_clean_up_of_many_versions_needs_few_calls(clock, runtime, num_tags):
         counter, older_than=timedelta(days=1), error_if_tagged_old_versions=False, runtime=runtime
     )
     assert (stats.old_versions, stats.data_files_removed) == (num_versions - 1 - num_tags, num_versions - 1)
-    # Two looks at each manifest; tags are looked at before and after each thousand versions.
-    assert counter.calls <= 2 * num_versions + 8 * (num_tags + 2) + 40
+    # One look at each manifest; tags are looked at before and after each thousand versions.
+    assert counter.calls <= num_versions + 12 * (num_tags + 2) + 50
+
+
+YEARS = timedelta(days=3650)
+
+
+def at(time):
+    return Runtime(now=lambda: time)
+
+
+def test_a_clean_up_whose_clock_is_wrong_lets_nothing_young_go(store, clock, caplog):
+    """Ten years ahead, the store's clock is asked; ten years behind, everything is young."""
+    before = paths(store, "data")
+    assert cleanup_old_versions(store, older_than=timedelta(days=14), runtime=at(clock() + YEARS)).bytes_removed == 0
+    assert "it is 2036" in caplog.text
+    caplog.clear()
+    assert cleanup_old_versions(store, older_than=timedelta(0), runtime=at(clock() - YEARS)).bytes_removed == 0
+    assert "a clock is wrong" in caplog.text
+    assert list_versions(store) == [1, 2, 3, 4, 5]
+    assert paths(store, "data") == before
+    assert paths(store, "_versions") == sorted(manifest_path(n, ManifestNaming.V2)[10:] for n in range(1, 6))
+    cleanup_old_versions(store, older_than=timedelta(days=2, hours=12), runtime=at(clock() + YEARS))
+    assert list_versions(store) == [3, 4, 5], "what is old by the store's clock goes all the same"
+
+
+@pytest.mark.parametrize("years", [-YEARS, YEARS])
+def test_a_writer_whose_clock_is_wrong_takes_nothing_along(store, clock, runtime, years, caplog):
+    """Its version is as old as those around it allow; others are judged as ever."""
+    commit(store, append(store, [11], read_version=5, uuid="six"), runtime=at(clock() + years))
+    clock.pass_time(hours=1)
+    commit(store, append(store, [12], read_version=6, uuid="seven"), runtime=runtime)
+    clock.pass_time(hours=1)
+    cleanup_old_versions(store, older_than=timedelta(hours=12), runtime=runtime)
+    assert list_versions(store) == [5, 6, 7]
+    clock.pass_time(days=1)
+    commit(store, append(store, [13], read_version=7, uuid="eight"), runtime=runtime)
+    assert not caplog.text
+    cleanup_old_versions(store, older_than=timedelta(hours=12), runtime=runtime)
+    assert list_versions(store) == ([8] if years < timedelta(0) else [6, 8])
+
+
+def test_a_newest_version_from_the_future_is_warned_about(store, clock, runtime, caplog):
+    commit(store, append(store, [11], read_version=5, uuid="six"), runtime=at(clock() + YEARS))
+    cleanup_old_versions(store, older_than=timedelta(hours=12), runtime=runtime)
+    assert list_versions(store) == [5, 6]
+    assert "version 6" in caplog.text
+    assert "a clock is wrong" in caplog.text
