@@ -94,10 +94,15 @@ class FileBytes:
         checks = self._checks
         if checks is None:
             return read(ranges)
+        if self._mapped is not None:
+            buffers = read(ranges)
+            bounds = np.array(ranges, np.int64).reshape(-1, 2)
+            checks.check(memoryview(self._mapped.mapped), bounds[:, 0], bounds[:, 1])
+            return buffers
         wide = [checks.widened(start, end) for start, end in ranges]
         buffers = read(wide)
-        for (start, _), buffer in zip(wide, buffers, strict=True):
-            checks.check(memoryview(buffer), start)
+        for (start, end), buffer in zip(wide, buffers, strict=True):
+            checks.check(memoryview(buffer), np.array([start]), np.array([end]), at=start)
         return [
             buffer if asked == whole else buffer.slice(asked[0] - whole[0], asked[1] - asked[0])
             for asked, whole, buffer in zip(ranges, wide, buffers, strict=True)
@@ -128,5 +133,5 @@ class FileBytes:
             raise CorruptDataError(f"a page reaches beyond the end of the file of {self.size} bytes")
         source.announce(starts, ends)
         if checks is not None:
-            checks.check_spots(memoryview(source.mapped), starts, ends)
+            checks.check(memoryview(source.mapped), starts, ends)
         return Found(np.frombuffer(source.mapped, np.uint8))

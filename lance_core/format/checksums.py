@@ -23,6 +23,7 @@ import importlib
 import struct
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,6 +85,44 @@ class RunningSums:
     def all(self) -> list[int]:
         """One for each block."""
         return [*self._sums, self._sum] if self._room < BLOCK_SIZE else list(self._sums)
+
+
+def join_sums(sums: npt.NDArray[np.uint32], block_size: int) -> npt.NDArray[np.uint32]:
+    """Checksums of runs of blocks, from those of the blocks.
+
+    Args:
+        sums: Shape (runs, n), where n is a power of two; all blocks are whole.
+        block_size: Bytes in a block.
+
+    Returns:
+        Shape (runs,).
+    """
+    for table in _shifts(block_size, sums.shape[1].bit_length() - 1):
+        sums = _shifted(np.ascontiguousarray(sums[:, ::2]), table) ^ sums[:, 1::2]
+    return sums[:, 0]
+
+
+@lru_cache(maxsize=4)
+def _shifts(block_size: int, count: int) -> list[npt.NDArray[np.uint32]]:
+    """What 1, 2, 4, ... blocks that follow make of a checksum, shape (4, 256): for each value of each of its bytes.
+
+    A checksum is linear: that of A and B is that of B, xor that of A shifted by B's length, whatever B is.
+    """
+    zeros = bytes(block_size)
+    bits = np.array([crc32(zeros, 1 << bit) ^ crc32(zeros) for bit in range(32)], np.uint32)
+    tables: list[npt.NDArray[np.uint32]] = []
+    for _ in range(count):
+        table = np.zeros((4, 256), np.uint32)
+        for bit in range(8):
+            table[:, 1 << bit : 2 << bit] = table[:, : 1 << bit] ^ bits.reshape(4, 8)[:, bit : bit + 1]
+        tables.append(table)
+        bits = _shifted(bits, table)
+    return tables
+
+
+def _shifted(sums: npt.NDArray[np.uint32], table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    octets = sums.astype("<u4", copy=False).view(np.uint8).reshape(*sums.shape, 4)
+    return np.bitwise_xor.reduce(table[np.arange(4), octets], axis=-1)
 
 
 def sums_size(num_bytes: int, tail_size: int) -> int:

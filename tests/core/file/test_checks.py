@@ -1,0 +1,134 @@
+"""What is held against checksums, and how often; counts are exact, so that a change for the worse shows."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lance_core.errors import CorruptDataError
+from lance_core.file import integrity
+from lance_core.file.reader import DataFileReader
+from lance_core.format.checksums import BLOCK_SIZE, crc32, join_sums
+
+NUM_BLOCKS = 300
+RNG = np.random.default_rng(5)
+
+
+@pytest.fixture
+def content(data_file):
+    data_file.write(pa.table({"a": pa.array(RNG.random(NUM_BLOCKS * BLOCK_SIZE // 8))}))
+    return data_file
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    sizes = []
+
+    def counted(data, *start):
+        sizes.append(len(data))
+        return crc32(data, *start)
+
+    monkeypatch.setattr(integrity, "crc32", counted)
+    return sizes
+
+
+def _columns(reader):
+    return {leaf.id: index for index, leaf in enumerate(reader.schema.leaves())}
+
+
+def _scan(reader):
+    columns = _columns(reader)
+    return list(reader.scan(reader.schema, columns, start=0, end=reader.num_rows, batch_size=1 << 16))
+
+
+def test_sums_of_runs_follow_from_those_of_their_blocks():
+    for num_blocks in (1, 2, 8, 16):
+        blocks = [[RNG.bytes(100) for _ in range(num_blocks)] for _ in range(3)]
+        sums = np.array([[crc32(one) for one in run] for run in blocks], np.uint32)
+        assert join_sums(sums, 100).tolist() == [crc32(b"".join(run)) for run in blocks]
+
+
+def test_runs_are_consecutive_and_do_not_overlap():
+    blocks = np.flatnonzero(RNG.random(3000) < 0.97)
+    firsts = integrity._runs(blocks).tolist()
+    assert firsts, "there are runs"
+    expected, at = [], 0
+    while at < len(blocks):
+        is_run = (
+            at + integrity._RUN <= len(blocks) and blocks[at + integrity._RUN - 1] - blocks[at] == integrity._RUN - 1
+        )
+        expected += [at] if is_run else []
+        at += integrity._RUN if is_run else 1
+    # Runs begin where consecutive blocks do; the slow way finds the first that fits, which is the same.
+    assert firsts == expected
+
+
+def test_a_scan_checks_runs_of_blocks_and_each_byte_once(content, calls):
+    reader = content.open()
+    _scan(reader)
+    assert len(calls) <= NUM_BLOCKS // integrity._RUN + 2 * integrity._RUN
+    assert NUM_BLOCKS * BLOCK_SIZE <= sum(calls) <= len(content.bytes())
+    calls.clear()
+    _scan(reader)
+    reader.take(reader.schema, _columns(reader), np.array([7, 100_000]))
+    assert not calls, "what is known to be good is not looked at again"
+
+
+def test_single_rows_check_their_blocks_only(content, calls):
+    reader = content.open()
+    before = len(calls)
+    reader.take(reader.schema, _columns(reader), np.array([7]))
+    assert len(calls) - before <= 3
+
+
+@pytest.mark.parametrize("block", [0, 1, 100, NUM_BLOCKS - 1])
+def test_damage_within_a_run_is_found_where_it_is(content, block):
+    data = bytearray(content.bytes())
+    at = block * BLOCK_SIZE + 5000
+    data[at] ^= 1
+    data[at + 1] ^= 128
+    content.store.put("x.lance", bytes(data))
+    reader = content.open()
+    with pytest.raises(CorruptDataError) as error:
+        _scan(reader)
+    assert error.value.offset == block * BLOCK_SIZE
+    rows = np.array([at // 8])
+    for opened in (reader, content.open()):
+        with pytest.raises(CorruptDataError, match="checksum"):
+            opened.take(opened.schema, _columns(opened), rows)
+
+
+class _Remote:
+    """A file that is not mapped."""
+
+    def __init__(self, inner):
+        self._inner = inner
+        self.size = inner.size
+
+    def read_ranges(self, ranges):
+        return self._inner.read_ranges(ranges)
+
+    def close(self):
+        self._inner.close()
+
+
+def test_files_that_are_not_mapped_are_checked_alike(content, calls):
+    reader = DataFileReader(_Remote(content.store.reader("x.lance")), path="x.lance")
+    _scan(reader)
+    assert len(calls) <= NUM_BLOCKS // integrity._RUN + 4 * integrity._RUN
+    assert NUM_BLOCKS * BLOCK_SIZE <= sum(calls) <= len(content.bytes())
+    calls.clear()
+    reader.take(reader.schema, _columns(reader), np.array([7, 100_000]))
+    assert not calls
+
+
+def test_ranges_across_checksums_are_refused(content):
+    reader = content.open()
+    checks = reader._file.checks
+    (_, start), (tail, size) = checks.parts()
+    data = memoryview(content.bytes())
+    for low, high in ((start - 1, start + 1), (start - 1, tail + 1), (tail, size + 1), (start, tail + 1)):
+        with pytest.raises(CorruptDataError, match="across"):
+            checks.check(data, np.array([low]), np.array([high]))
+        with pytest.raises(CorruptDataError, match="across"):
+            checks.widened(low, high)
+    checks.check(data, np.array([start, 0, tail]), np.array([tail, 0, size]))
