@@ -1,20 +1,26 @@
 """Files with bytes changed at random: an error of ours or arrays that hold together, in bounded memory; nothing else.
 
-LANCE_MUTATIONS says how often per version.
+LANCE_MUTATIONS says how often per version. A part of them is guided: what reached new lines of the readers is changed
+further, for LANCE_FUZZ_S seconds of the processor per version (ten minutes in all with LANCE_TESTS=deep) and from a new seed each time.
 """
 
 import os
 import random
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import lance_core
 from lance_core.errors import LanceError
 from lance_core.file.reader import DataFileReader
 
 NUM_MUTATIONS = int(os.environ.get("LANCE_MUTATIONS", "2000"))
+FUZZ_S = float(os.environ.get("LANCE_FUZZ_S", "150" if os.environ.get("LANCE_TESTS") == "deep" else "0"))
+PACKAGE = str(Path(lance_core.__file__).parent)
 FOLDER = Path(__file__).parent.parent / "golden"
 VERSIONS = ("0.1", "2.0", "2.1", "2.2")
 NUMBERS = [0, 1, 2, 7, 8, 127, 128, 255, 256, 4095, 65535, 1 << 20, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, -1]
@@ -47,11 +53,11 @@ class Original:
         outline = reader.outline()
         tops = {name.name: name for name in reader.schema.fields}
         self.metadata_start = outline.num_data_bytes
-        self.places = {}
+        self.buffers = {}
         for column in outline.columns:
             name = next(top for top in tops if column.path == top or column.path.startswith(f"{top}."))
             buffers = [one for page in column.pages for one in page.buffers if one[1]]
-            self.places.setdefault(name, []).extend(buffers)
+            self.buffers.setdefault(name, []).extend(buffers)
 
 
 def mutate(data, at, rng):
@@ -99,38 +105,110 @@ def read(data, names, num_rows):
         assert taken.num_rows == 3
 
 
+def originals_of(version):
+    return [Original(path) for path in sorted(FOLDER.glob(f"*/{version}/*.lance"))]
+
+
+def damaged(data, places, names, rng):
+    """A copy with some bytes changed, most of them in what those columns need."""
+    data = bytearray(data)
+    buffers = [one for name in names for one in places.buffers[name]]
+    for _ in range(rng.choice([1, 1, 1, 3])):
+        if buffers and rng.random() < 0.6:
+            start, size = rng.choice(buffers)
+            at = start + rng.randrange(size)
+        else:
+            at = rng.randrange(places.metadata_start, len(places.data))
+        mutate(data, min(at, len(data) - 1), rng)
+        if not data:
+            break
+    return bytes(data)
+
+
+class Judge:
+    """Reads files, and counts how that ends."""
+
+    def __init__(self):
+        self.pool = pa.default_memory_pool()
+        self.most = self.pool.max_memory()  # of other tests in this process
+        self.outcomes = {"read": 0, "refused": 0, "nameless": 0}
+
+    def read(self, data, names, note):
+        before = self.pool.bytes_allocated()
+        try:
+            read(data, names, 1100)
+            self.outcomes["read"] += 1
+        except LanceError as error:
+            self.outcomes["refused" if error.path else "nameless"] += 1
+        except BaseException as error:
+            error.add_note(f"{note}, columns {names}")
+            raise
+        assert self.pool.max_memory() <= max(self.most, before + MAX_BYTES), f"{note}: {names}"
+        assert not self.outcomes["nameless"], "an error must name the file"
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_garbage(version):
-    rng = random.Random(version)
-    originals = [Original(path) for path in sorted(FOLDER.glob(f"*/{version}/*.lance"))]
-    outcomes = {"read": 0, "refused": 0, "nameless": 0}
-    pool = pa.default_memory_pool()
-    most = pool.max_memory()  # of other tests in this process
+    rng, judge = random.Random(version), Judge()
+    originals = originals_of(version)
     for number in range(NUM_MUTATIONS):
         original = rng.choice(originals)
-        names = rng.sample(sorted(original.places), min(2, len(original.places)))
-        buffers = [one for name in names for one in original.places[name]]
-        data = bytearray(original.data)
-        for _ in range(rng.choice([1, 1, 1, 3])):
-            if buffers and rng.random() < 0.6:
-                start, size = rng.choice(buffers)
-                at = min(start + rng.randrange(size), len(data) - 1)
-            else:
-                at = min(rng.randrange(original.metadata_start, len(original.data)), len(data) - 1)
-            mutate(data, at, rng)
-            if not data:
-                break
-        before = pool.bytes_allocated()
-        try:
-            read(bytes(data), names, 1100)
-            outcomes["read"] += 1
-        except LanceError as error:
-            outcomes["refused" if error.path else "nameless"] += 1
-        except BaseException as error:
-            error.add_note(f"mutation {number} of version {version}, columns {names}")
-            raise
-        assert pool.max_memory() <= max(most, before + MAX_BYTES), f"mutation {number}, version {version}: {names}"
-    assert not outcomes["nameless"], "an error must name the file"
-    assert outcomes["refused"] > NUM_MUTATIONS / 10
-    assert outcomes["read"] > NUM_MUTATIONS / 50
+        names = rng.sample(sorted(original.buffers), min(2, len(original.buffers)))
+        judge.read(damaged(original.data, original, names, rng), names, f"mutation {number} of version {version}")
+    assert judge.outcomes["refused"] > NUM_MUTATIONS / 10
+    assert judge.outcomes["read"] > NUM_MUTATIONS / 50
+
+
+class Steps:
+    """The steps from line to line of lance_core that this thread takes."""
+
+    def __init__(self):
+        self.taken = set()
+
+    def __enter__(self):
+        self.before = sys.gettrace()
+        sys.settrace(self._call)
+
+    def __exit__(self, *_):
+        sys.settrace(self.before)
+
+    def _call(self, frame, _event, _argument):
+        code, last = frame.f_code, 0
+        if not code.co_filename.startswith(PACKAGE):
+            return None
+
+        def step(frame, _event, _argument):
+            nonlocal last
+            self.taken.add((code, last, frame.f_lineno))
+            last = frame.f_lineno
+            return step
+
+        return step
+
+
+@pytest.mark.timeout(0 if FUZZ_S else 300)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_garbage_that_is_guided_by_what_it_reaches(version):
+    seed = random.randrange(1 << 32) if FUZZ_S else 1
+    rng, judge, known = random.Random(seed), Judge(), set()
+    corpus = []
+    for original in originals_of(version):
+        for name in original.buffers:
+            with (steps := Steps()):
+                judge.read(original.data, [name], "original")
+            known |= steps.taken
+            corpus.append((original.data, original, [name]))
+    of_originals, num_originals, end, number = len(known), len(corpus), time.process_time() + FUZZ_S, 0
+    while number < 100 or time.process_time() < end:
+        number += 1
+        data, places, names = rng.choice(corpus[num_originals:] or corpus) if rng.random() < 0.5 else rng.choice(corpus)
+        changed = damaged(data, places, names, rng)
+        with (steps := Steps()):
+            judge.read(changed, names, f"file {number} of seed {seed}, version {version}")
+        if not steps.taken <= known:
+            known |= steps.taken
+            corpus.append((changed, places, names))
+    found = len(corpus) - num_originals
+    print(f"{version}: {number} files, {of_originals} steps and {len(known)}, {found} kept; {judge.outcomes}")  # noqa: T201
+    assert len(known) > of_originals
