@@ -1,7 +1,7 @@
 """Files with bytes changed at random: an error of ours or arrays that hold together, in bounded memory; nothing else.
 
 LANCE_MUTATIONS says how often per version. A part of them is guided: what reached new lines of the readers is changed
-further, for LANCE_FUZZ_S seconds of the processor per version (ten minutes in all with LANCE_TESTS=deep) and from a new seed each time.
+further: with LANCE_TESTS=deep for ten minutes in all (LANCE_FUZZ_S seconds for each version), and from a new seed.
 """
 
 import os
