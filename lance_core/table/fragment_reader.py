@@ -24,11 +24,16 @@ if TYPE_CHECKING:
     from lance_core.file.fields_legacy import BatchStatistics
     from lance_core.file.reader import DataFileReader
     from lance_core.format.fragment import Fragment
+    from lance_core.format.fragment_list import FragmentList
     from lance_core.format.schema import Schema
     from lance_core.table.columns import FilePart
     from lance_core.table.open_files import OpenFiles
 
 _ADDRESS_SHIFT = 32
+
+_MOST_KEPT = 64
+_MOST_DELETED = 1 << 17
+"""Fragments that are kept open, and deleted rows of one of them: 64 MiB at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,7 @@ class FragmentReader:
     def __init__(self, files: OpenFiles, fragment: Fragment) -> None:
         self.fragment = fragment
         self._files = files
+        self._last_parts: tuple[Schema, Sequence[FilePart]] | None = None
 
     @once
     def deleted(self) -> Offsets:
@@ -98,7 +104,7 @@ class FragmentReader:
 
     def scan(self, projection: Schema, *, start: int, end: int, batch_size: int) -> Iterator[Rows]:
         """Read rows [start, end) in order, deleted ones included, at most ``batch_size`` at a time."""
-        parts = split_projection(projection, self.fragment.files)
+        parts = self._parts(projection)
         streams = [self._scan_part(part, start=start, end=end, batch_size=batch_size) for part in parts]
         if not streams:
             yield from self._scan_nothing(projection, start, end, batch_size)
@@ -129,9 +135,16 @@ class FragmentReader:
             projection: Fields to read.
             offsets: Row offsets, ascending, without duplicates.
         """
-        parts = split_projection(projection, self.fragment.files)
+        parts = self._parts(projection)
         batches = [self._take_part(part, offsets) for part in parts]
         return list(self._rows(projection, parts, batches, 0, len(offsets)).columns)
+
+    def _parts(self, projection: Schema) -> Sequence[FilePart]:
+        """Which file holds what; many calls in a row ask for the same projection."""
+        last = self._last_parts
+        if last is None or last[0] is not projection:
+            last = self._last_parts = (projection, split_projection(projection, self.fragment.files))
+        return last[1]
 
     def _scan_part(self, part: FilePart, *, start: int, end: int, batch_size: int) -> Iterator[pa.RecordBatch]:
         stored = view_schema(part.schema, BlobView.DESCRIPTIONS)
@@ -166,6 +179,36 @@ class FragmentReader:
     ) -> Rows:
         pairs = [(part.schema, batch.columns) for part, batch in zip(parts, batches, strict=True)]
         return Rows(start=start, num_rows=num_rows, columns=join_columns(projection, pairs, num_rows))
+
+
+class FragmentReaders:
+    """The fragments of one version, each opened when it is first asked for. May be shared by threads.
+
+    Args:
+        files: The dataset's open files.
+        fragments: The fragments.
+    """
+
+    def __init__(self, files: OpenFiles, fragments: FragmentList) -> None:
+        self.fragments = fragments
+        self._files = files
+        self._known: dict[int, FragmentReader] = {}
+
+    @once
+    def ends(self) -> npt.NDArray[np.int64]:
+        """Shape (fragments,): live rows up to the end of each."""
+        return np.cumsum(self.fragments.num_rows)
+
+    def __getitem__(self, number: int) -> FragmentReader:
+        """The reader of a fragment; it is kept with what it learns, unless that would be much."""
+        known = self._known.get(number)
+        if known is None:
+            known = FragmentReader(self._files, self.fragments[number])
+            if known.fragment.num_deleted_rows <= _MOST_DELETED:
+                if len(self._known) >= _MOST_KEPT:
+                    self._known.clear()
+                self._known[number] = known
+        return known
 
 
 def _aligned(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:

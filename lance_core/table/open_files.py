@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from lance_core.errors import CorruptDataError
 from lance_core.file.reader import DataFileReader
 from lance_core.format.paths import data_file_path
+from lance_core.table.fragment_reader import FragmentReaders
 from lance_core.table.zone_maps import load_zone_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from lance_core.format.fragment import DataFile
+    from lance_core.format.fragment_list import FragmentList
     from lance_core.format.index_metadata import IndexMetadata
     from lance_core.format.schema import Field, Schema
     from lance_core.store.base import Store
@@ -41,6 +43,7 @@ class OpenFiles:
         self._zone_tables: dict[bytes, ZoneTable] = {}
         self._lock = Lock()
         self._last_plan: tuple[Schema, Hashable, ScanPlan] | None = None
+        self._last_readers: FragmentReaders | None = None
 
     def zone_table(self, index: IndexMetadata, leaf: Field) -> ZoneTable:
         """What a zone map says; it is read once. Errors as `load_zone_table`."""
@@ -65,6 +68,13 @@ class OpenFiles:
         if last is None or last[0] is not schema or last[1] != asked:
             last = self._last_plan = (schema, asked, make())
         return last[2]
+
+    def readers(self, fragments: FragmentList) -> FragmentReaders:
+        """The fragments of a version; many calls in a row ask for those of the same, which is the same object."""
+        last = self._last_readers
+        if last is None or last.fragments is not fragments:
+            last = self._last_readers = FragmentReaders(self, fragments)
+        return last
 
     def open(self, file: DataFile, *, num_rows: int) -> DataFileReader:
         """A reader of a data file.

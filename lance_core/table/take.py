@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 
+_Number = TypeVar("_Number", np.int64, np.uint64)
+
+
 def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[np.uint64], plan: ScanPlan) -> pa.Table:
     """Read live rows by their row addresses.
 
@@ -30,7 +33,7 @@ def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[
     Returns:
         n rows, in the order asked for.
     """
-    unique, order = np.unique(addresses, return_inverse=True)
+    unique, order = _ascending(addresses)
     owners = (unique >> np.uint64(32)).astype(np.int64)
     offsets = (unique & np.uint64((1 << 32) - 1)).astype(np.int64)
     fragments = snapshot.manifest.fragments.select(np.unique(owners).tolist())
@@ -38,11 +41,17 @@ def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[
     return _in_order(found, order, plan)
 
 
-def _in_order(batches: list[pa.RecordBatch], order: npt.NDArray[np.int64], plan: ScanPlan) -> pa.Table:
+def _ascending(places: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.int64] | None]:
+    """Each place once, ascending, and which of them each one asked for is; None if they are the same."""
+    if (places[1:] > places[:-1]).all():
+        return places, None
+    return np.unique(places, return_inverse=True)
+
+
+def _in_order(batches: list[pa.RecordBatch], order: npt.NDArray[np.int64] | None, plan: ScanPlan) -> pa.Table:
     """Unique rows, arranged as they were asked for."""
     table = pa.Table.from_batches(batches, schema=plan.schema)
-    is_ordered = table.num_rows == len(order) and bool((order == np.arange(len(order))).all())
-    return table if is_ordered else table.take(pa.array(order))
+    return table if order is None else table.take(pa.array(order))
 
 
 def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64], plan: ScanPlan) -> pa.Table:
@@ -60,16 +69,18 @@ def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64
     Raises:
         InvalidInputError: There is no such row.
     """
-    fragments = snapshot.manifest.fragments
-    ends = np.cumsum(fragments.num_rows)
+    readers = files.readers(snapshot.manifest.fragments)
+    ends = readers.ends
     total = int(ends[-1]) if len(ends) else 0
     if len(places) and (places.min() < 0 or places.max() >= total):
         raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
-    unique, order = np.unique(places, return_inverse=True)
-    owners = np.searchsorted(ends, unique, side="right")
+    unique, order = _ascending(places)
     found: list[pa.RecordBatch] = []
-    for owner in np.unique(owners).tolist():
-        positions = unique[owners == owner] - (ends[owner - 1] if owner else 0)
-        reader = FragmentReader(files, fragments[owner])
-        found.append(take_offsets(reader, plan, reader.offsets_of_live(positions)))
+    at = 0
+    while at < len(unique):
+        owner = int(ends.searchsorted(unique[at], side="right"))
+        stop = int(unique.searchsorted(ends[owner]))
+        positions = unique[at:stop] - ends[owner - 1] if owner else unique[at:stop]
+        found.append(take_offsets(readers[owner], plan, readers[owner].offsets_of_live(positions)))
+        at = stop
     return _in_order(found, order, plan)

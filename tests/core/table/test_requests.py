@@ -114,3 +114,15 @@ def test_filters_read_other_columns_where_rows_match(tmp_path):
     assert found.num_rows == 3
     assert counts.num_requests <= 16
     assert counts.num_bytes < 1 << 20  # the numbers and a few chunks, not 24 MB of vectors
+
+
+def test_deletions_are_read_once(tmp_path):
+    table = lance_core.write_dataset(pa.table({"number": np.arange(N)}), tmp_path / "t", max_rows_per_file=N // 4)
+    table.delete("number % 10 = 3")
+    live = np.arange(N)[np.arange(N) % 10 != 3]
+    opened, counts = open_counting(tmp_path / "t")
+    rows = [0, 3, N // 2, len(live) - 1]
+    for _ in range(2):
+        counts.clear()
+        assert opened.take(rows)["number"].to_pylist() == live[rows].tolist()
+    assert len(counts.calls) == 3, "three fragments have the rows; only their data files are read again"

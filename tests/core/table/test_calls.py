@@ -1,0 +1,150 @@
+"""What opening, appending and reading cost in calls and objects: nothing for each fragment, little for each column."""
+
+import gc
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.format.fragment_list import FragmentList
+from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
+from lance_core.store.local import LocalStore
+
+ROW = pa.table({"x": pa.array([1], pa.int64())})
+FEW, MANY = 10, 1_000
+GROWTH = 100
+"""More calls or objects for 990 more fragments: each time that a record gets longer by a byte, a stretch begins."""
+
+
+def calls_of(work):
+    """Calls of functions, Python's and C's, by this thread, and what the work answers."""
+    count = 0
+
+    def see(_frame, event, _argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(see)
+    try:
+        answer = work()
+    finally:
+        sys.setprofile(None)
+    return count, answer
+
+
+def blocks_of(work):
+    """Blocks of memory that Python's objects hold as long as the answer lives."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = sys.getallocatedblocks()
+        answer = work()
+        after = sys.getallocatedblocks()
+    finally:
+        gc.enable()
+    del answer
+    return after - before
+
+
+def with_fragments(path, number):
+    """A table with so many fragments, which share a data file."""
+    first = lance_core.write_dataset(ROW, path).snapshot.manifest
+    fragments = FragmentList.of(replace(first.fragments[0], id=one) for one in range(number))
+    manifest = replace(first, version=2, fragments=fragments, max_fragment_id=number - 1)
+    store = LocalStore(str(path))
+    store.put(manifest_path(2, ManifestNaming.V2), encode_manifest_file(manifest))
+    store.put(LATEST_VERSION_HINT, b'{"version":2}')
+    return str(path)
+
+
+WORKS = {
+    "open": lance_core.dataset,
+    "append": lambda path: lance_core.write_dataset(ROW, path, mode="append"),
+    "count": lambda path: lance_core.dataset(path).count_rows(),
+    "take": lambda path: lance_core.dataset(path).take([3]),
+    "tag": lambda path: lance_core.dataset(path).tags.create("now", 1),
+}
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_fragments_cost_no_calls(tmp_path, work):
+    counts = []
+    for number in (FEW, MANY):
+        path = with_fragments(tmp_path / f"{number}", number)
+        WORKS[work](with_fragments(tmp_path / f"{number} warm", number))
+        counts.append(calls_of(lambda path=path: WORKS[work](path))[0])
+    few, many = counts
+    assert many <= few + GROWTH, (few, many)
+
+
+@pytest.mark.parametrize("work", ["open", "append"])
+def test_fragments_are_no_objects(tmp_path, work):
+    blocks = []
+    for number in (FEW, MANY):
+        path = with_fragments(tmp_path / f"{number}", number)
+        WORKS[work](with_fragments(tmp_path / f"{number} warm", number))
+        blocks.append(blocks_of(lambda path=path: WORKS[work](path)))
+    few, many = blocks
+    assert many <= few + GROWTH, (few, many)
+
+
+def columns(number):
+    return pa.table({f"c{one}": np.arange(1000) * (one + 1) % 977 for one in range(number)})
+
+
+# For each work the most calls that a table of one column may cost, and each further column.
+LIMITS = {
+    "open": (400, 3),
+    "append": (2500, 250),
+    "scan": (2000, 240),
+    "take": (1900, 280),
+    "filter": (2600, 320),
+    "delete": (4000, 25),
+}
+
+
+def ask(work, path, table):
+    match work:
+        case "open":
+            return lance_core.dataset(path)
+        case "append":
+            return lance_core.write_dataset(table, path, mode="append")
+        case "scan":
+            return lance_core.dataset(path).to_table()
+        case "take":
+            return lance_core.dataset(path).take([1, 500, 998])
+        case "filter":
+            return lance_core.dataset(path).to_table(filter="c0 < 20")
+        case "delete":
+            return lance_core.dataset(path).delete("c0 = 20")
+
+
+@pytest.mark.parametrize("work", LIMITS)
+def test_calls_of_a_column(tmp_path, work):
+    counts = []
+    for number in (1, 41):
+        table = columns(number)
+        for name in ("warm", "counted"):
+            lance_core.write_dataset(table, tmp_path / f"{number} {name}")
+        ask(work, str(tmp_path / f"{number} warm"), table)
+        counts.append(
+            calls_of(lambda table=table, number=number: ask(work, str(tmp_path / f"{number} counted"), table))[0]
+        )
+    one, each = counts[0], (counts[1] - counts[0]) / 40
+    assert one <= LIMITS[work][0], one
+    assert each <= LIMITS[work][1], each
+
+
+def test_calls_of_a_take_from_a_table_that_was_asked_before(tmp_path):
+    counts = []
+    for number in (1, 41):
+        table = lance_core.write_dataset(columns(number), tmp_path / f"{number}")
+        table.take([1, 500, 998])
+        counts.append(calls_of(lambda table=table: table.take([1, 500, 998]))[0])
+    one, each = counts[0], (counts[1] - counts[0]) / 40
+    assert one <= 430, one
+    assert each <= 145, each
