@@ -13,6 +13,7 @@ import numpy as np
 
 from lance_core.encoding.physical import fsst, general, variable
 from lance_core.encoding.physical.memory import chunk_counts, fitting_count, one_buffer, starts_of
+from lance_core.encoding.physical.zstd import WORDS_LEVEL
 from lance_core.encoding.values import Chunks, VariableValues
 from lance_core.format.encodings import Compression, Fsst, General, Variable
 
@@ -31,7 +32,7 @@ _MIN_ZIPPED_BYTES = 1 << 15
 _LZ4_PAYS = 0.75
 _ZSTD_PAYS = 0.8
 """zstd must leave at most this part of what LZ4 or nothing leaves."""
-_HIGH_LEVEL = 3
+_HIGH_LEVEL = WORDS_LEVEL
 _HIGH_LEVEL_PAYS = 0.97
 """The same for the higher level and the codec's own: texts of few words gain, and are also faster to read."""
 _SAMPLE_BYTES = 1 << 14
