@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -23,29 +25,39 @@ if TYPE_CHECKING:
 ENGINES: dict[str, Any] = {"lance_core": lance_core, "pylance": lance}
 ROW = pa.table({"x": pa.array([1], pa.int64())})
 _IMPORT = """
-import json, resource, sys
+import json, resource, sys, time
+began = time.perf_counter()
 __import__(sys.argv[1])
+wall = time.perf_counter() - began
 used = resource.getrusage(resource.RUSAGE_SELF)
 status = open("/proc/self/status").read()  # getrusage remembers the memory of the process that started this one
 peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
-print(json.dumps([used.ru_utime + used.ru_stime, peak / 1024]))
+print(json.dumps([used.ru_utime + used.ru_stime, wall, peak / 1024]))
 """
 
 Spent = dict[str, tuple[float, float]]
 
 
-def imports(rounds: int) -> dict[str, Spent]:
-    """CPU seconds and MiB of a fresh process that imports one of them."""
+def imports(root: Path, rounds: int) -> dict[str, Any]:
+    """CPU and wall seconds, and MiB, of a fresh process that imports one of them; CPU with the start of Python.
+
+    All are compiled by the first round, as installed packages are.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(root / "compiled")
     samples: dict[str, list[list[float]]] = {"lance_core": [], "lance": [], "pyarrow": []}
     for _ in range(rounds + 1):
         for name, all_ in samples.items():
-            answer = subprocess.run([sys.executable, "-c", _IMPORT, name], check=True, capture_output=True, text=True)
+            command = [sys.executable, "-c", _IMPORT, name]
+            answer = subprocess.run(command, check=True, capture_output=True, env=environment)
             all_.append(json.loads(answer.stdout))
-    found: Spent = {}
+    times: Spent = {}
+    memory: dict[str, float] = {}
     for name, all_ in samples.items():
-        cpu, memory = (statistics.median(column) for column in zip(*all_[1:], strict=True))
-        found["pylance" if name == "lance" else name] = (cpu, memory)
-    return {"import": found}
+        cpu, wall, peak = (statistics.median(column) for column in zip(*all_[1:], strict=True))
+        told = "pylance" if name == "lance" else name
+        times[told], memory[told] = (cpu, wall), peak
+    return {"import": times, "import memory": memory}
 
 
 def opening(root: Path, *, versions: int, fragments: int, rounds: int) -> dict[str, Spent]:
@@ -55,7 +67,7 @@ def opening(root: Path, *, versions: int, fragments: int, rounds: int) -> dict[s
     columns = pa.table({f"c{number}": range(1000) for number in range(6)})
     lance_core.write_dataset(columns, small)
     found["open"] = _both(lambda engine: engine.dataset(str(small)), rounds)
-    found["append 1k"] = _both(lambda engine: engine.write_dataset(columns, str(small), mode="append"), rounds)
+    found["append 1k"] = _appends(root, columns, rounds)
     wide = with_fragments(root, fragments)
     found["open with many fragments"] = _both(lambda engine: engine.dataset(str(wide)), rounds)
     found["append to many fragments"] = _both(
@@ -67,6 +79,16 @@ def opening(root: Path, *, versions: int, fragments: int, rounds: int) -> dict[s
     found["open with 10 versions"] = _both(lambda engine: engine.dataset(str(few)), rounds)
     found["versions"] = _both(lambda engine: list(engine.dataset(str(long)).versions()), min(rounds, 3))
     return found
+
+
+def _appends(root: Path, rows: pa.Table, rounds: int) -> Spent:
+    """Append to tables that grow alike; pylance in all its file versions."""
+    calls: dict[str, Callable[[], Any]] = {}
+    for name, version in (("lance_core", None), *((f"pylance-{one}", one) for one in ("2.0", "2.1", "2.2"))):
+        write, uri = ENGINES[name.partition("-")[0]].write_dataset, str(root / f"grows {name}")
+        write(rows, uri, data_storage_version=version)
+        calls[name] = partial(write, rows, uri, mode="append")
+    return {name: (one.cpu, one.wall) for name, one in compare(calls, rounds).items()}
 
 
 def _both(work: Callable[[Any], Any], rounds: int) -> Spent:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import statistics
 import time
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -17,7 +20,8 @@ import lance_core
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    import pyarrow as pa
 
 NUM_FRAGMENTS, FRAGMENT_ROWS = 100, 10_000
 NUM_TAGS = 10_000
@@ -29,18 +33,26 @@ Spent = dict[str, tuple[float, float]]
 """CPU and wall seconds of each engine."""
 
 
-def on_copies(source: Path, works: dict[str, Callable[[str], Any]], rounds: int) -> Spent:
-    """Medians over interleaved rounds of works that change a table; each gets a fresh copy."""
+def on_copies(works: dict[str, tuple[Path, Callable[[str], Any]]], rounds: int) -> Spent:
+    """Medians over interleaved rounds of works that change a table; each gets a fresh copy of its table.
+
+    Large files are links: nobody changes a file that is there.
+    """
     names, samples = list(works), {name: list[tuple[float, float]]() for name in works}
     for number in range(rounds + 1):
         for name in names[number % len(names) :] + names[: number % len(names)]:
+            source, work = works[name]
             target = source.with_name("copy")
             shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(source, target)
+            shutil.copytree(source, target, copy_function=_link_if_large)
             cpu, wall = time.process_time(), time.perf_counter()
-            works[name](str(target))
+            work(str(target))
             samples[name].append((time.process_time() - cpu, time.perf_counter() - wall))
     return {name: _medians(all_[1:]) for name, all_ in samples.items()}
+
+
+def _link_if_large(source: str, target: str) -> None:
+    (os.link if Path(source).stat().st_size > 1 << 16 else shutil.copyfile)(source, target)
 
 
 def _medians(samples: list[tuple[float, float]]) -> tuple[float, float]:
@@ -49,58 +61,67 @@ def _medians(samples: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def deletions(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
-    """Delete 1 % of the rows, unsorted, by a number column."""
+    """Delete 1 % of the rows, unsorted, by a number column: each engine in a table that it wrote."""
     found: dict[str, Spent] = {}
     for name, condition in (("taxi", "tip > 7.2 and tip < 7.6"), ("text", "took < 50")):
-        path = root / name
-        lance.write_dataset(load(name, scale), str(path), data_storage_version="2.1")
-        works = {
-            engine: lambda uri, made=made, condition=condition: made.dataset(uri).delete(condition)
-            for engine, made in ENGINES.items()
-        }
-        found[f"delete 1% of {name}"] = on_copies(path, works, rounds)
-        shutil.rmtree(path)
+        folder = root / name
+        tables = _written(folder, load(name, scale))
+        found[f"delete 1% of {name}"] = on_copies(
+            {
+                one: (path, lambda uri, made=engine, condition=condition: made.dataset(uri).delete(condition))
+                for one, (path, engine) in tables.items()
+            },
+            rounds,
+        )
+        shutil.rmtree(folder)
     return found
 
 
 def compactions(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
-    """100 fragments of 10,000 rows become one, with and without deleted rows, by default and decoded."""
+    """100 fragments of 10,000 rows become one, with and without deleted rows; "decoding" copies no pages."""
     found: dict[str, Spent] = {}
-    works: dict[str, Callable[[str], Any]] = {
-        "lance_core": lambda uri: lance_core.dataset(uri).optimize.compact_files(num_threads=2),
-        "decoding": lambda uri: lance_core.dataset(uri).optimize.compact_files(
-            num_threads=2, compaction_mode="reencode"
-        ),
-        "copying": lambda uri: lance_core.dataset(uri).optimize.compact_files(
-            num_threads=2, compaction_mode="try_binary_copy"
-        ),
-        "pylance": lambda uri: lance.dataset(uri).optimize.compact_files(num_threads=2),
-    }
     for name in ("taxi", "text"):
         full = load(name, max(scale, SHARES.get(name, 0)))
         table = full.slice(0, NUM_FRAGMENTS * FRAGMENT_ROWS)  # text: fewer rows at small scales
-        rows = -(-table.num_rows // NUM_FRAGMENTS)
+        tables = _written(root / "fragments", table, max_rows_per_file=-(-table.num_rows // NUM_FRAGMENTS))
+        tables["decoding"] = tables["lance_core"]
         for deleted in (False, True):
-            path = root / "fragments"
-            lance_core.write_dataset(table, path, max_rows_per_file=rows, data_storage_version="2.1")
-            if deleted:
-                lance.dataset(str(path)).delete("_rowid % 50 = 3")
-            title = f"compact {name}{' with deletions' if deleted else ''}"
-            found[title] = on_copies(path, works, rounds)
-            shutil.rmtree(path)
+            works: dict[str, tuple[Path, Callable[[str], Any]]] = {}
+            for one, (path, engine) in tables.items():
+                if deleted and one != "decoding":
+                    lance.dataset(str(path)).delete("_rowid % 50 = 3")
+                options = {"compaction_mode": "reencode"} if one == "decoding" else {}
+                works[one] = (path, partial(_compact, engine, options))
+            found[f"compact {name}{' with deletions' if deleted else ''}"] = on_copies(works, rounds)
+        shutil.rmtree(root / "fragments")
+    return found
+
+
+def _compact(engine: Any, options: dict[str, Any], uri: str) -> None:
+    engine.dataset(uri).optimize.compact_files(num_threads=2, **options)
+
+
+def _written(folder: Path, table: pa.Table, **options: Any) -> dict[str, tuple[Path, Any]]:
+    """A table written by each engine, by pylance in all its file versions: where it is, and the engine."""
+    made = {"lance_core": (lance_core, None), **{f"pylance-{one}": (lance, one) for one in ("2.0", "2.1", "2.2")}}
+    found: dict[str, tuple[Path, Any]] = {}
+    for name, (engine, version) in made.items():
+        engine.write_dataset(table, str(folder / name), data_storage_version=version, **options)
+        found[name] = folder / name, engine
     return found
 
 
 def cleanups(root: Path, versions: int, rounds: int) -> dict[str, Spent]:
     """All versions but the newest go."""
     none = timedelta(0)
-    works: dict[str, Callable[[str], Any]] = {
+    calls: dict[str, Callable[[str], Any]] = {
         "lance_core": lambda uri: lance_core.dataset(uri).cleanup_old_versions(older_than=none, retain_versions=1),
         "pylance": lambda uri: lance.dataset(uri).cleanup_old_versions(older_than=none),
     }
     folder = root / "history"
     folder.mkdir()
-    return {"clean-up": on_copies(with_versions(folder, versions), works, min(rounds, 3))}
+    table = with_versions(folder, versions)
+    return {"clean-up": on_copies({name: (table, call) for name, call in calls.items()}, min(rounds, 3))}
 
 
 def tags(root: Path, number: int) -> dict[str, Spent]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
+import mmap
+import os
 import statistics
 import subprocess
 import sys
@@ -13,12 +17,16 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _SAMPLE_S = 0.002
 _LEAST_S = 0.02
 """Short calls are repeated until they take so long together."""
+_LEAST_ROUNDS, _MOST_S = 3, 12
+"""Rounds that there are in any case, and seconds after which there are no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +50,75 @@ def _spend(call: Callable[[], Any], times: int) -> Spent:
 
 
 def compare(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Spent]:
-    """Medians of each call over interleaved rounds, the order of which rotates; one more round warms up."""
-    names = list(calls)
-    times = {name: max(1, int(_LEAST_S / max(_spend(calls[name], 1).wall, 1e-6))) for name in names}
+    """Medians of each call over interleaved rounds, the order of which rotates; one more round warms up.
+
+    Long rounds are not repeated for ever: after twelve seconds three are enough.
+    """
+    return compare_warm(calls, {name: _spend(call, 1).wall for name, call in calls.items()}, rounds)
+
+
+def able(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+    """Call each once: seconds of those that work; whatever an engine says about what it cannot do is printed."""
+    found: dict[str, float] = {}
+    for name, call in calls.items():
+        try:
+            found[name] = _spend(call, 1).wall
+        except Exception as error:  # noqa: BLE001 - of any engine
+            print(f"  {name} cannot do this: {str(error).splitlines()[0][:100]}")
+    return found
+
+
+def compare_warm(
+    calls: Mapping[str, Callable[[], Any]],
+    seconds: Mapping[str, float],
+    rounds: int,
+    before: Callable[[str], Any] | None = None,
+) -> dict[str, Spent]:
+    """As `compare`, of those that were called once and took so many seconds.
+
+    What is done before a call costs nothing; such calls are not repeated within a round.
+    """
+    names = list(seconds)
+    times = {name: 1 if before else max(1, int(_LEAST_S / max(seconds[name], 1e-6))) for name in names}
     samples: dict[str, list[Spent]] = defaultdict(list)
+    began = time.monotonic()
     for number in range(rounds):
+        if number >= _LEAST_ROUNDS and time.monotonic() - began > _MOST_S:
+            break
         for name in names[number % len(names) :] + names[: number % len(names)]:
+            if before:
+                before(name)
             samples[name].append(_spend(calls[name], min(times[name], 50)))
     return {
         name: Spent(statistics.median(one.cpu for one in all_), statistics.median(one.wall for one in all_))
         for name, all_ in samples.items()
     }
+
+
+def forget(folder: Path) -> float:
+    """Let all files of a folder leave the page cache; the share of their pages that stays."""
+    gc.collect()  # what is mapped cannot leave
+    stays = pages = 0
+    for path in folder.rglob("*"):
+        if path.is_file() and path.stat().st_size:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())  # nor what is not written yet
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                found = _resident(file.fileno())
+                stays, pages = stays + int(found.sum()), pages + len(found)
+    return stays / max(pages, 1)
+
+
+def _resident(file: int) -> Any:
+    """For each page of a file, whether it is in memory."""
+    with mmap.mmap(file, 0, prot=mmap.PROT_READ) as mapped:
+        start = np.frombuffer(mapped, np.uint8)
+        found = np.zeros(-(-len(start) // mmap.PAGESIZE), np.uint8)
+        failed = ctypes.CDLL(None).mincore(
+            ctypes.c_void_p(start.ctypes.data), ctypes.c_size_t(len(start)), ctypes.c_void_p(found.ctypes.data)
+        )
+        del start  # else the map cannot be closed
+    return np.ones_like(found) if failed else found & 1
 
 
 def bytes_on_disk(folder: Path) -> int:

@@ -1,7 +1,8 @@
-"""lance_core beside pylance, Parquet, Delta and Arrow files: what is asked, what is reached; JSON and a picture.
+"""lance_core beside pylance, Parquet and Arrow files: what is asked, what is reached; JSON and a picture.
 
-    python benchmarks/run.py                    about 15 minutes: results.json and bars.svg in benchmarks/results
-    python benchmarks/run.py --quick            3 minutes, smaller data
+    python benchmarks/run.py                    all that is asked, on full data, 20 minutes; into benchmarks/results
+    python benchmarks/run.py --publish          the same, and the figures of the READMEs are rewritten
+    python benchmarks/run.py --quick            3 minutes, smaller data: figures are rough
     python benchmarks/run.py --scale 1 --rounds 7 --data taxi --parts data
     python benchmarks/run.py --parts data --engines core-2.2 'core<pylance-2.1' pylance-2.1 --works 'take 100' scan
 
@@ -9,7 +10,8 @@ Engines: `core-2.2` is lance_core with files of version 2.2, `pylance-2.1` the o
 `core<pylance-2.1` is lance_core reading what pylance wrote, `delta` needs the package deltalake. Rounds are interleaved
 and their order rotates, so that a noisy machine disturbs all alike. Parts: `data` (writes, reads, sizes, requests,
 memory of each data set), `scale` (import, open, commits, histories, tags), `changes` (delete, compaction, clean-up,
-the same bytes again). More: spark_read.py, spark_write.py, compact.py, commit.py.
+the same bytes again), `dagster` (an asset from start to end). More: spark_read.py, spark_write.py, compact.py,
+commit.py. Without --engines and --works each data set is asked what goals.py and picture.py need.
 """
 
 from __future__ import annotations
@@ -27,32 +29,49 @@ from typing import TYPE_CHECKING, Any
 import changes
 from at_scale import imports, opening
 from data import DATA_SETS
-from engines import ENGINES, HAS_DELTA
-from goals import print_table, table
-from picture import bars
-from side_by_side import WORKS, Plan, run_data_set
+from engines import ENGINES
+from figures import OfData
+from goals import GOALS, table
+from materialize import materialization
+from picture import ROWS, bars
+from report import HERE, print_table, publish
+from side_by_side import COLD, WORKS, Plan, run_data_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DATA = ["taxi", "text", "embeddings", "nested", "wide", "blobs"]
-PARTS = ("data", "scale", "changes")
+PARTS = ("data", "scale", "changes", "dagster")
 PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
+EVERY = ["core-2.2", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet", "ipc"]
 SELDOM = {"head", "head*", "scan*", "peak scan"}
-"""Works that are measured only if they are asked for."""
-QUICK = ["core-2.2", "core-2.0", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet"]
+"""Engines and works of data sets that no goal names."""
+BOTH = ("core-2.2", "pylance-2.2")
+ALSO = {"requests": ("taxi", "text", "nested", "wide"), "peak stream": ("taxi", "text", "embeddings")}
+ALSO["peak write"] = ALSO["peak stream"]
+"""Works that goals look up in all data sets, and those in which they are measured, with both engines."""
 NUM_VERSIONS, NUM_FRAGMENTS = 10_000, 100_000
 
 
-def default_engines() -> list[str]:
-    """All that are there."""
-    names = [
-        name for name in ENGINES if name not in {"core<pylance-2.0", "core<pylance-2.2"} and "pylance<" not in name
-    ]
-    if not HAS_DELTA:
-        print("deltalake is not installed: the engine delta is left out (pip install deltalake)")
-        names.remove("delta")
-    return names
+def all_asked() -> dict[str, dict[str, set[str]]]:
+    """For each data set the works, and for each work the engines, that goals and picture need."""
+    asked: dict[str, dict[str, set[str]]] = {}
+    finders = [goal.find for goal in GOALS] + [find for rows in ROWS.values() for row in rows for find in row[1:]]
+    for find in finders:
+        if isinstance(find, OfData):
+            asked.setdefault(find.data, {}).setdefault(find.work, set()).update(find.engines)
+    for work, names in ALSO.items():
+        for name in names:
+            asked[name][work] = set(BOTH)
+    return {name: {work: works[work] for work in ("bytes", *WORKS) if work in works} for name, works in asked.items()}
+
+
+def plan_of(name: str, options: argparse.Namespace) -> Plan:
+    """What is measured on a data set."""
+    works = all_asked().get(name, {}) if not options.works and not options.engines else {}
+    if not works:
+        every = [work for work in WORKS if work not in SELDOM]
+        works = dict.fromkeys(options.works or every, options.engines or EVERY)
+    return Plan(works=works, scale=options.scale, rounds=options.rounds)
 
 
 def machine() -> dict[str, Any]:
@@ -63,22 +82,25 @@ def machine() -> dict[str, Any]:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()[0], **versions}
+    load = round(os.getloadavg()[0], 2)
+    return {"python": platform.python_version(), "cores": os.cpu_count(), "load": load, **versions}
 
 
 def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> Iterator[None]:
     """Measure one thing after the other into the results."""
     if "data" in options.parts:
-        plan = Plan(engines=options.engines, works=options.works, scale=options.scale, rounds=options.rounds)
         for name in options.data:
             with tempfile.TemporaryDirectory(dir=root) as folder:
-                results["data"][name] = run_data_set(name, plan, Path(folder))
+                kept = run_data_set(name, plan_of(name, options), Path(folder))
+            results["data"][name] = kept
+            if COLD in kept and not kept[COLD]:
+                results["left_out"][COLD] = "files of the folder stay in memory: it is on no disk"
             yield
     singles: dict[str, Any] = results["singles"]
     number = NUM_VERSIONS // 10 if options.quick else NUM_VERSIONS
     if "scale" in options.parts:
         print("\nimport, open, commit, tags ...", flush=True)
-        singles |= imports(options.rounds)
+        singles |= imports(root, options.rounds)
         singles |= opening(root, versions=number, fragments=NUM_FRAGMENTS, rounds=options.rounds)
         yield
         singles |= changes.tags(root, number)
@@ -93,26 +115,31 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         singles |= changes.cleanups(root, number, rounds)
         results["same_bytes"] = changes.same_bytes(root, min(options.scale, 0.05))
         yield
+    if "dagster" in options.parts:
+        print("materialize an asset ...", flush=True)
+        singles |= materialization(root, options.scale, options.rounds)
+        yield
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small data, two rounds; figures are rough")
-    parser.add_argument("--scale", type=float, help="share of the real sizes, e.g. of 5 million rows of taxi; 0.2")
+    parser.add_argument("--publish", action="store_true", help="rewrite the figures of the READMEs")
+    parser.add_argument("--scale", type=float, help="share of the real sizes, e.g. of 5 million rows of taxi; 1")
     parser.add_argument("--rounds", type=int, help="5")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--data", nargs="+", choices=list(DATA_SETS), default=DATA)
+    parser.add_argument("--data", nargs="+", choices=list(DATA_SETS), default=list(all_asked()))
     parser.add_argument("--engines", nargs="+", choices=list(ENGINES))
-    parser.add_argument("--works", nargs="+", choices=WORKS, default=[one for one in WORKS if one not in SELDOM])
+    parser.add_argument("--works", nargs="+", choices=WORKS, help="all that goals need")
     parser.add_argument("--folder", type=Path, help="where tables are written; a temporary folder by default")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the results")
+    parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the results")
     options = parser.parse_args()
-    options.scale = options.scale or (0.02 if options.quick else 0.2)
+    options.scale = options.scale or (0.02 if options.quick else 1)
     options.rounds = options.rounds or (2 if options.quick else 5)
-    options.engines = options.engines or (QUICK if options.quick else default_engines())
     results: dict[str, Any] = {
         "machine": machine(), "scale": options.scale, "rounds": options.rounds, "data": {}, "singles": {},
+        "left_out": {},
     }  # fmt: skip
     began = time.monotonic()
     name = options.out / ("quick" if options.quick else "results")
@@ -125,6 +152,8 @@ def main() -> None:
             name.with_suffix(".svg").write_text(bars(results))
     print_table(results["goals"])
     print(f"{results['seconds']} s; written to {name}.json and .svg")
+    if options.publish:
+        print("published:", *(str(path.relative_to(HERE.parent)) for path in publish(results)))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ cheaper. Works with a star open the table each time, "cold" after its files have
 
 from __future__ import annotations
 
-import gc
-import os
 import shutil
 from dataclasses import dataclass
 from functools import partial
@@ -17,21 +15,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from data import DATA_SETS, load
 from engines import ENGINES, READS, Questions, questions
-from measure import Spent, bytes_on_disk, compare, peak_memory
+from measure import Spent, able, bytes_on_disk, compare_warm, forget, peak_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
 OPENED = ("scan", "take 1", "take 100", "head")
 """Works that are also measured with the table just opened."""
 
-COUNTED = ("2 columns", "head", "take 1", "take 100")
+COUNTED = ("scan", "2 columns", "head", "take 1", "take 100")
 """Works whose requests are counted, first cold, then warm."""
 
 WRITES = ("write", "append 1k")
 MEMORY = ("peak stream", "peak scan", "peak write")
 COLD = "take 100 cold"
+_MOST_THAT_STAYS = 0.01
 WORKS = (*WRITES, "open", *READS, *(f"{name}*" for name in OPENED), COLD, "requests", *MEMORY)
 
 
@@ -64,12 +63,8 @@ def calls_of(
         return {name: partial(ENGINES[name].append or print, rows, str(copies[name])) for name in able}
     if work == "open":
         return {name: partial(ENGINES[name].open, str(folder)) for name, folder in folders.items()}
-    if work == COLD:
-        questions_ = {name: READS["take 100"](ENGINES[name], asked) for name in folders}
-        copies = {name: _copy(folder) for name, folder in folders.items()}
-        return {name: partial(_cold, name, copies[name], call) for name, call in questions_.items()}
-    made = {name: READS[work.rstrip("*")](ENGINES[name], asked) for name in folders}
-    if work.endswith("*"):
+    made = {name: READS[work.rstrip("*").removesuffix(" cold")](ENGINES[name], asked) for name in folders}
+    if work.endswith(("*", " cold")):
         return {name: partial(_opened, name, str(folders[name]), call) for name, call in made.items()}
     return {name: partial(call, handles[name]) for name, call in made.items()}
 
@@ -78,26 +73,6 @@ def _write(name: str, table: pa.Table, folder: Path) -> None:
     target = folder.with_name(f"{folder.name}-again")
     shutil.rmtree(target, ignore_errors=True)
     ENGINES[name].write(table, str(target))
-
-
-def _copy(folder: Path) -> Path:
-    """A copy that nobody has open, on disk."""
-    target = folder.with_name(f"{folder.name}-cold")
-    shutil.copytree(folder, target)
-    for path in target.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-    return target
-
-
-def _cold(name: str, folder: Path, call: Callable[[Any], Any]) -> None:
-    gc.collect()  # what is mapped stays in memory
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    call(ENGINES[name].open(str(folder)))
 
 
 def _opened(name: str, folder: str, call: Callable[[Any], Any]) -> None:
@@ -111,36 +86,43 @@ def print_row(work: str, names: list[str], cells: dict[str, str], anchor: str) -
 
 def time_row(work: str, names: list[str], spent: dict[str, Spent], anchor: str) -> None:
     """Ratios of CPU and wall time."""
+    if not spent:
+        return
     base = spent.get(anchor) or next(iter(spent.values()))
     cells = {name: f"{one.cpu / base.cpu:.2f} ({one.wall / base.wall:.2f})" for name, one in spent.items()}
     print_row(work, names, cells, f"{base.cpu * 1e3:.2f} ms")
 
 
-def request_rows(names: list[str], folders: dict[str, Path], asked: Questions, kept: dict[str, Any]) -> None:
-    """Requests and KiB of some works: the table just opened, and asked for the second time."""
+def request_rows(folders: dict[str, Path], names: list[str], asked: Questions) -> dict[str, Any]:
+    """Requests and bytes of some works: the table just opened, and asked for the second time."""
+    kept: dict[str, Any] = {}
     for work in COUNTED:
-        cells: dict[str, str] = {}
+        counts: dict[str, list[int]] = {}
         for name, folder in folders.items():
             count = ENGINES[name].count_io
             if count is None:
                 continue
             call = READS[work](ENGINES[name], asked)
-            cold, warm = count(str(folder), lambda handle: handle, call), count(str(folder), call, call)
-            cells[name] = f"{cold[0]} {cold[1] / 1024:.0f}K, {warm[0]} {warm[1] / 1024:.0f}K"
-            kept[f"requests {work} {name}"] = [*cold, *warm]
-        print_row(f"IO {work}", names, cells, "cold, warm")
+            counts[name] = [*count(str(folder), lambda handle: handle, call), *count(str(folder), call, call)]
+        cells = {
+            name: f"{first} {size / 1024:.0f}K, {again} {more / 1024:.0f}K"
+            for name, (first, size, again, more) in counts.items()
+        }
+        print_row(f"IO {work}", names, cells, "first, again")
+        kept[work] = counts
+    return kept
 
 
-def memory_of(work: str, names: list[str], folders: dict[str, Path], table: pa.Table) -> dict[str, tuple[float, float]]:
+def memory_of(work: str, folders: dict[str, Path], table: pa.Table) -> dict[str, tuple[float, float]]:
     """Memory of a work, by engine: see `peak_memory`."""
     if work != "write":
-        return {one: peak_memory(one, folders[one], work) for one in names}
-    root = folders[names[0]].parent
+        return {one: peak_memory(one, folder, work) for one, folder in folders.items()}
+    root = next(iter(folders.values())).parent
     source = root / "source.arrow"
     with pa.ipc.new_file(str(source), table.schema) as writer:
         writer.write_table(table, max_chunksize=1 << 16)
     found: dict[str, tuple[float, float]] = {}
-    for one in names:
+    for one in folders:
         if "<" not in one:
             target = root / f"written by {one}"
             found[one] = peak_memory(one, target, work, source)
@@ -149,17 +131,19 @@ def memory_of(work: str, names: list[str], folders: dict[str, Path], table: pa.T
     return found
 
 
-def able(calls: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
-    """The calls that work; whatever an engine says about what it cannot do is printed."""
-    found: dict[str, Callable[[], Any]] = {}
-    for name, call in calls.items():
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001 - of any engine
-            print(f"  {name} cannot do this: {str(error).splitlines()[0][:100]}")
-        else:
-            found[name] = call
-    return found
+def time_cold(
+    calls: dict[str, Callable[[], Any]], folders: dict[str, Path], handles: dict[str, Any], rounds: int
+) -> dict[str, Spent]:
+    """Calls that find nothing of their files in memory; none where files cannot be forgotten.
+
+    A handle may have its file mapped, and what is mapped stays: all are given up before, and made anew by who asks.
+    """
+    handles.clear()
+    stays = max(forget(folders[name]) for name in calls)
+    if stays > _MOST_THAT_STAYS:
+        print(f"  files stay in memory ({stays:.0%}): is this folder on a disk?")
+        return {}
+    return compare_warm(calls, able(calls), rounds, before=lambda name: forget(folders[name]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,46 +151,58 @@ class Plan:
     """What is measured.
 
     Attributes:
-        engines: Names of engines.
-        works: Names of works.
+        works: For each work the names of engines.
         scale: Share of the real sizes.
         rounds: Rounds of each work.
     """
 
-    engines: list[str]
-    works: list[str]
+    works: Mapping[str, Collection[str]]
     scale: float
     rounds: int
+
+    @property
+    def engines(self) -> list[str]:
+        """All engines, in the order in which they are shown."""
+        return [name for name in ENGINES if any(name in engines for engines in self.works.values())]
 
 
 def run_data_set(name: str, plan: Plan, root: Path) -> dict[str, Any]:
     """All works on one data set.
 
     Returns:
-        For each work, what each engine needed: (CPU seconds, wall seconds), or bytes, or MiB.
+        For each work, what each engine needed: (CPU seconds, wall seconds), or bytes, or MiB, or numbers of requests.
     """
     table = load(name, plan.scale)
     asked = questions(DATA_SETS[name], table)
     print(f"\n{name}: {table.num_rows:,} rows x {table.num_columns} columns, {table.nbytes / 1e6:.0f} MB")
-    folders = write_all(plan.engines, table, root)
-    names = [one for one in plan.engines if one in folders]
+    all_folders = write_all(plan.engines, table, root)
+    names = list(all_folders)
     anchor = next((one for one in names if one.startswith("pylance-")), names[0])
     print(f"{'':12}" + "".join(f"{one:>19}" for one in names) + f"   1 = {anchor}")
-    handles = {one: ENGINES[one].open(str(folder)) for one, folder in folders.items()}
+    handles: dict[str, Any] = {}
     kept: dict[str, Any] = {"rows": table.num_rows, "source_bytes": table.nbytes}
-    sizes = {one: bytes_on_disk(folder) for one, folder in folders.items()}
+    sizes = {one: bytes_on_disk(folder) for one, folder in all_folders.items()}
     kept["bytes"] = sizes
     base = sizes[anchor]
     print_row("bytes", names, {one: f"{size / base:.2f}" for one, size in sizes.items()}, f"{base / 1e6:.1f} MB")
-    for work in plan.works:
+    for work, engines in plan.works.items():
+        folders = {one: folder for one, folder in all_folders.items() if one in engines}
         if work == "requests":
-            request_rows(names, folders, asked, kept)
+            kept[work] = request_rows(folders, names, asked)
         elif work in MEMORY:
-            kept[work] = memory_of(work.split()[1], names, folders, table)
+            kept[work] = memory_of(work.split()[1], folders, table)
             cells = {one: f"+{peak:.0f} (+{anonymous:.0f})" for one, (peak, anonymous) in kept[work].items()}
             print_row(work, names, cells, "MiB (own)")
-        else:
-            spent = compare(able(calls_of(work, folders, table, asked, handles)), plan.rounds)
+        elif work != "bytes":
+            for one in folders.keys() - handles.keys():
+                handles[one] = ENGINES[one].open(str(folders[one]))
+            calls = calls_of(work, folders, table, asked, handles)
+            cold = work.endswith("cold")
+            spent = (
+                time_cold(calls, folders, handles, plan.rounds)
+                if cold
+                else compare_warm(calls, able(calls), plan.rounds)
+            )
             time_row(work, names, spent, anchor)
             kept[work] = {one: (value.cpu, value.wall) for one, value in spent.items()}
     return kept

@@ -1,0 +1,148 @@
+"""What was asked and what was reached, as text; and the parts of the READMEs that are made of the published results.
+
+    python benchmarks/report.py                  benchmarks/published/results.json into the READMEs, once more
+
+No figure is typed by hand: between a pair of marks a README holds what is made here, and a test compares.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goals import table
+from picture import ROWS, bars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+HERE = Path(__file__).parent
+PUBLISHED = HERE / "published"
+README = {HERE.parent / "README.md": "summary", HERE / "README.md": "goals"}
+"""Files, and which of the parts below each has."""
+PICTURE = "benchmarks/published/bars.svg"
+_MORE = "What each means, and why: [benchmarks/README.md](benchmarks/README.md)."
+MARKS = "<!-- figures, written by benchmarks/run.py --publish -->", "<!-- end of figures -->"
+
+
+def verdicts(rows: list[dict[str, Any]]) -> str:
+    """How many goals became what."""
+    order = ("aim", "must", "in the slack", "MISSED", "exact test", "not measured")
+    counts = {name: sum(one["verdict"] == name for one in rows) for name in order}
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """Asked and reached."""
+    print(f"\n{'':>3} {'work':40}{'must':>6}{'aim':>6}{'CPU':>8}{'wall':>8}  {'':13} 1 is")
+    for one in rows:
+        cells = _cells(one)
+        told = f"{one['verdict']:13} {one['anchor']}"
+        print(f"{cells[0]:>3} {cells[1]:40}{cells[2]:>6}{cells[3]:>6}{cells[4]:>8}{cells[5]:>8}  {told}")
+    print(verdicts(rows))
+
+
+def _cells(one: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        str(one["row"] or ""),
+        one["work"],
+        *("" if one[name] is None else f"{one[name]:g}" for name in ("must", "aim")),
+        "" if one["found"] is None else _short(one["found"]) + (f" {one['unit']}" if one["unit"] else ""),
+        "" if one["wall"] is None else _short(one["wall"]),
+    )
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}"
+
+
+def _where(results: Mapping[str, Any]) -> str:
+    machine = results["machine"]
+    peers = ", ".join(f"{name} {machine[name]}" for name in ("pylance", "pyarrow", "numpy") if name in machine)
+    return (
+        f"Python {machine['python']}, {peers}; {machine['cores']} cores, load {machine['load']:.1f} at the start; "
+        f"{results['seconds'] // 60} minutes."
+    )
+
+
+def goals_text(results: Mapping[str, Any]) -> str:
+    """All goals, with what was reached."""
+    rows = results["goals"]
+    sizes = ", ".join(f"{name} {kept['rows']:,}" for name, kept in results["data"].items())
+    lines = [
+        f"{verdicts(rows)}.",
+        "",
+        f"Rows: {sizes}. {_where(results)}",
+        "",
+        "| | work | must | aim | CPU | wall | | 1 is |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for one in rows:
+        verdict = f"**{one['verdict']}**" if one["verdict"] == "MISSED" else one["verdict"]
+        lines.append("| " + " | ".join([*_cells(one), verdict, one["anchor"]]) + " |")
+    return "\n".join(lines)
+
+
+def summary_text(results: Mapping[str, Any]) -> str:
+    """The picture, and the same as a short table."""
+    rows = results["goals"]
+    missed = [one["work"] for one in rows if one["verdict"] == "MISSED"]
+    beyond = f" Missed: {', '.join(missed)}." if missed else ""
+    lines = [
+        f"![CPU time and bytes beside pylance and Parquet]({PICTURE})",
+        "",
+        f"Of {sum(one['row'] > 0 for one in rows)} figures that were asked: {verdicts(rows)}.{beyond} {_MORE}",
+        "",
+        "| CPU time or bytes, pylance = 1 | lance_core | Parquet |",
+        "|---|---|---|",
+    ]
+    for title, works in ROWS.items():
+        found = [(name, find(results), parquet and parquet(results)) for name, find, parquet in works]
+        found = [(name, figure, other) for name, figure, other in found if figure]
+        if found:
+            ours = ", ".join(f"{name} {_short(figure.value)}" for name, figure, _ in found)
+            theirs = ", ".join(_short(other.value) for _, _, other in found if other)
+            lines.append(f"| {title} | {ours} | {theirs} |")
+    return "\n".join(lines)
+
+
+PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {"summary": summary_text, "goals": goals_text}
+
+
+def parts_of(text: str) -> list[str]:
+    """What stands between the marks of a README."""
+    first, last = (re.escape(mark) for mark in MARKS)
+    return re.findall(f"{first}\n(.*?)\n{last}", text, re.DOTALL)
+
+
+def publish(results: Mapping[str, Any]) -> list[Path]:
+    """Write results, picture and the parts of the READMEs; which files."""
+    PUBLISHED.mkdir(exist_ok=True)
+    kept, drawn = PUBLISHED / "results.json", PUBLISHED / "bars.svg"
+    kept.write_text(json.dumps(results, indent=1) + "\n")
+    drawn.write_text(bars(results))
+    written = [kept, drawn]
+    first, last = MARKS
+    for path, part in README.items():
+        before = path.read_text() if path.exists() else ""
+        made = PARTS[part](results)
+        pattern = f"{re.escape(first)}\n.*?{re.escape(last)}"
+        after = re.sub(pattern, lambda _, made=made: f"{first}\n{made}\n{last}", before, flags=re.DOTALL)
+        if after != before:
+            path.write_text(after)
+            written.append(path)
+    return written
+
+
+def main() -> None:
+    """Publish again what was published, after a change of goals, picture or text."""
+    results = json.loads((PUBLISHED / "results.json").read_text())
+    results["goals"] = table(results)
+    for path in publish(results):
+        print(path.relative_to(HERE.parent))
+
+
+if __name__ == "__main__":
+    main()

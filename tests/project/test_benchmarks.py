@@ -1,0 +1,65 @@
+"""Figures in the READMEs are those of the published results; nobody types them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parents[2] / "benchmarks"
+NUM_ROWS = 34
+
+
+@pytest.fixture(name="report")
+def load_report(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    import report  # noqa: PLC0415 - found from here only
+
+    yield report
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(str(HERE)):
+            del sys.modules[name]
+
+
+@pytest.mark.usefixtures("report")
+def test_every_goal_has_a_figure():
+    rows = [goal.row for goal in sys.modules["goals"].GOALS if goal.row]
+    assert sorted(set(rows)) == list(range(1, NUM_ROWS + 1))
+    assert rows == sorted(rows)
+
+
+def results_of(values):
+    """As a run leaves them; the bytes of taxi stand for all works."""
+    measured = {"rows": 7, "bytes": values}
+    machine = {"python": "3", "cores": 2, "load": 0.0}
+    return {"machine": machine, "seconds": 60, "data": {"taxi": measured}, "singles": {}}
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(20, "aim"), (40, "must"), (57, "in the slack"), (58, "MISSED")])
+def test_verdicts(report, ours, verdict):
+    found = report.table(results_of({"core-2.2": ours, "pylance-2.1": 100}))
+    (row,) = [one for one in found if one["row"] == 13]
+    assert (row["verdict"], row["found"]) == (verdict, ours / 100)
+    others = {one["verdict"] for one in found if one["row"] != 13}
+    assert others == {"not measured", "exact test"}
+    assert all(one["anchor"] for one in found)
+
+
+def test_publishing_replaces_what_is_between_the_marks(report, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "PUBLISHED", tmp_path / "published")
+    monkeypatch.setattr(report, "README", {tmp_path / "R.md": "goals", tmp_path / "none.md": "summary"})
+    first, last = report.MARKS
+    (tmp_path / "R.md").write_text(f"before\n{first}\nstale figures\n{last}\nafter\n")
+    (tmp_path / "none.md").write_text("no marks")
+    results = results_of({"core-2.2": 40, "pylance-2.1": 100})
+    results["goals"] = report.table(results)
+    for _ in range(2):
+        report.publish(results)
+        text = (tmp_path / "R.md").read_text()
+        assert text.startswith(f"before\n{first}\n")
+        assert text.endswith(f"\n{last}\nafter\n")
+        assert report.parts_of(text) == [report.goals_text(results)]
+        assert "| 0.4 |" in text
+        assert "stale" not in text
+    assert (tmp_path / "none.md").read_text() == "no marks"
+    assert json.loads((tmp_path / "published" / "results.json").read_text()) == json.loads(json.dumps(results))
