@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -72,7 +72,7 @@ class WriteOptions:
     data_storage_version: str | None = None
     enable_stable_row_ids: bool = False
     table_config: Mapping[str, str] | None = None
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.mode not in (None, "create"):
@@ -207,7 +207,8 @@ def _parse(key: str, text: str) -> Any:
     try:
         return parser(text)
     except (ValueError, KeyError):
-        raise InvalidInputError(f"The option {key} must be {expected}, got {text!r}.") from None
+        got = "something else (not shown: it may hold keys)" if key == "storage_options" else repr(text)
+        raise InvalidInputError(f"The option {key} must be {expected}, got {got}.") from None
 
 
 def format_options(options: ReadOptions | WriteOptions) -> dict[str, str]:

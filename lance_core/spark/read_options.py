@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
@@ -82,7 +82,7 @@ class ReadOptions:
     with_row_versions: bool = False
     blob_handling: str | None = None
     truncate_nanoseconds: bool = False
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     read_change_feed: bool = False
     starting_version: str | None = None
     ending_version: int | None = None

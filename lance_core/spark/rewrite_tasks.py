@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lance_core.dataset import dataset as open_dataset
@@ -29,7 +29,7 @@ class RewriteJob:
     """
 
     uri: str
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
     job: uuid.UUID
 
     def __call__(self, text: str) -> str:

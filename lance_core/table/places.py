@@ -39,8 +39,8 @@ class PlaceSettings:
         base_store_params: Settings of single places, by their address as the manifest spells it.
     """
 
-    storage_options: Mapping[str, str] = field(default_factory=dict)
-    base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
 
     def open(self, path: str) -> Store:
         """Open a place by its address.

@@ -49,6 +49,17 @@ def test_wrong_options_are_named(kind, options, message):
         parse_options(kind, options)
 
 
+@pytest.mark.parametrize("kind", [ReadOptions, WriteOptions])
+def test_keys_of_the_store_are_not_shown(kind):
+    text = '{"aws_secret_access_key": "hidden"}'
+    options = parse_options(kind, {"path": "p", "storage_options": text})
+    assert options.storage_options == {"aws_secret_access_key": "hidden"}
+    assert "hidden" not in repr(options)
+    with pytest.raises(InvalidInputError, match="storage_options") as error:
+        parse_options(kind, {"path": "p", "storage_options": text[:-1]})
+    assert "hidden" not in str(error.value)
+
+
 def test_what_spark_adds_for_its_catalog_is_ignored():
     given = {"path": "p", "provider": "lance", "owner": "me", "location": "p", "option.path": "p"}
     assert parse_options(ReadOptions, given) == ReadOptions(path="p")
