@@ -49,7 +49,9 @@ _BOTH = (
 READABLE = int(_BOTH | Feature.TAGGED_FRAGMENT_REUSE)
 WRITABLE = int(_BOTH)
 
-_PAIRED = Feature.MIXED_FILE_VERSIONS | Feature.TAGGED_FRAGMENT_REUSE | Feature.MANAGED_BLOBS | Feature.ZONE_WRITE_SEEDS
+_PAIRED = int(
+    Feature.MIXED_FILE_VERSIONS | Feature.TAGGED_FRAGMENT_REUSE | Feature.MANAGED_BLOBS | Feature.ZONE_WRITE_SEEDS
+)
 """Set for readers and writers alike."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -111,6 +112,22 @@ class Fragment:
         return self.physical_rows - self.num_deleted_rows
 
 
+class FragmentTotals(NamedTuple):
+    """Numbers that are summed over fragments.
+
+    Attributes:
+        physical_rows: Rows in the data files.
+        num_deleted_rows: Those of them that are deleted.
+        num_data_files: Data files.
+        num_bytes: Bytes in the data files, as far as writers recorded them.
+    """
+
+    physical_rows: int
+    num_deleted_rows: int
+    num_data_files: int
+    num_bytes: int
+
+
 # --------------------------------------------------------------------------------------------------- values <-> bytes
 
 
@@ -125,6 +142,13 @@ def decode_fragment(record: bytes) -> Fragment:
         return from_proto(table_pb2.DataFragment.FromString(record))
     except DecodeError as error:
         raise CorruptDataError(f"a fragment record cannot be decoded: {error}") from error
+
+
+def decode_totals(record: bytes) -> FragmentTotals:
+    """The numbers in one ``DataFragment`` message; errors are those of `decode_fragment`."""
+    fragment = decode_fragment(record)
+    num_bytes = sum(file.file_size_bytes for file in fragment.files)
+    return FragmentTotals(fragment.physical_rows, fragment.num_deleted_rows, len(fragment.files), num_bytes)
 
 
 def encode_fragment(fragment: Fragment) -> bytes:

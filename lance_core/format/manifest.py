@@ -268,7 +268,7 @@ def decode_manifest_files(data: bytes, *, version: int | None = None, path: str 
         writer_feature_flags=pb.writer_feature_flags,
         fragments=pb.fragments,
         transaction_file=pb.transaction_file,
-        base_paths=tuple(base_paths_format.from_proto(base) for base in pb.base_paths),
+        base_paths=tuple([base_paths_format.from_proto(base) for base in pb.base_paths]),
         indices=indices,
     )
 

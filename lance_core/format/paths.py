@@ -109,6 +109,11 @@ def split_v2_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return v2, others
 
 
+def v2_versions(names: Sequence[str]) -> tuple[int, ...]:
+    """Numbers of the versions whose manifests have these names, which `split_v2_names` found; ascending."""
+    return tuple([_MAX_VERSION - int(name[:_V2_DIGITS]) for name in sorted(names, reverse=True)])
+
+
 def parse_version(name: str) -> int:
     """Number of an attached version, from the name of its manifest.
 

@@ -9,24 +9,26 @@ from lance_core.operations import Transaction, from_inner
 from lance_core.table.commit import commit
 from lance_core.table.migrate import migrate_manifest_paths_v2 as migrate
 from lance_core.table.redo import new_transaction
-from lance_core.table.snapshot import list_versions, load_manifests, open_snapshot
+from lance_core.table.snapshot import list_versions, open_snapshot
 from lance_core.table.snapshot import read_transaction as load_transaction
 from lance_core.table.statistics import version_summary
+from lance_core.table.version_list import VersionList
 
 if TYPE_CHECKING:
     from lance_core.dataset import LanceDataset
     from lance_core.table.refs import Reference
 
 
-def versions(dataset: LanceDataset) -> list[dict[str, Any]]:
+def versions(dataset: LanceDataset) -> VersionList:
     """All versions of this line, ascending.
 
-    Each manifest is read; `version_refs` only lists them.
+    Where pylance has a list, this is a sequence: the versions are listed now, and the manifest of each is read when
+    its entry is looked at.
 
     Returns:
         Dicts with ``version``, ``timestamp`` (UTC) and ``metadata`` (numbers as text).
     """
-    return [version_summary(manifest) for manifest in load_manifests(dataset.snapshot.store)]
+    return VersionList(dataset.snapshot.store)
 
 
 def version_refs(dataset: LanceDataset) -> list[dict[str, int]]:

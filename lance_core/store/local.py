@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _TEMPORARY_PREFIX = ".tmp_"
 _BUFFER_SIZE = 1 << 20
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NEAR = 1 << 15
 """Ranges with less between them are announced to the kernel as one."""
 
@@ -48,6 +49,7 @@ class LocalStore:
 
     def __init__(self, root: str, *, durable: bool = False) -> None:
         self._root = root
+        self._prefix = os.path.join(root, "")
         self._disk = _Disk() if durable else None
 
     def __repr__(self) -> str:
@@ -66,8 +68,7 @@ class LocalStore:
         """Read a whole file."""
         file = self._path(path)
         try:
-            with open(file, "rb", buffering=0) as stream:
-                return stream.readall()
+            return _read_file(file)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFoundError("there is no such file", path=file) from error
 
@@ -133,8 +134,7 @@ class LocalStore:
             folder = os.stat(os.path.dirname(file))
             if os.stat(file).st_ctime_ns < folder.st_mtime_ns:
                 return None
-            with open(file, "rb", buffering=0) as stream:
-                return stream.readall()
+            return _read_file(file)
         except OSError:
             return None
 
@@ -174,7 +174,23 @@ class LocalStore:
 
     def _path(self, path: str) -> str:
         check_path(path)
-        return os.path.join(self._root, path)
+        return self._prefix + path
+
+
+def _read_file(path: str) -> bytes:
+    """The content of a file; Python's own file objects take twice as long for a small one."""
+    descriptor = os.open(path, _READ_ONLY)
+    try:
+        wanted = os.fstat(descriptor).st_size + 1  # one more, so that the end is seen
+        data = os.read(descriptor, wanted)
+        if len(data) == wanted - 1:
+            return data
+        parts = [data]  # it grew meanwhile, or is larger than what one call reads
+        while parts[-1]:
+            parts.append(os.read(descriptor, _BUFFER_SIZE))
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def _will_need(descriptor: int, start: int, size: int) -> None:

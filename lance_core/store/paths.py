@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from lance_core.errors import InvalidInputError
+
+_LEADS_OUT = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|[\\\0]")
 
 
 def check_path(path: str) -> None:
@@ -11,5 +15,5 @@ def check_path(path: str) -> None:
     Raises:
         InvalidInputError: The path is absolute or empty, or has an empty, ``.`` or ``..`` part, a backslash or a NUL.
     """
-    if "\\" in path or "\0" in path or any(part in {"", ".", ".."} for part in path.split("/")):
+    if _LEADS_OUT.search(path):
         raise InvalidInputError(f"{path!r} is not a path below the dataset", path=path)

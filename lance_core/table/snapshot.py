@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from lance_core.format.paths import (
     parse_version,
     split_v2_names,
     transaction_path,
+    v2_versions,
 )
 from lance_core.format.transaction import decode_transaction
 from lance_core.table.places import exists, first_names, settled, with_bases
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
 
 _FIRST_NAMES = 16
-_READERS = 8
+READERS = 8
+"""Manifests that are read at the same time."""
 _READ_AHEAD = 64
 
 
@@ -79,6 +80,8 @@ class Versions:
     @property
     def numbers(self) -> tuple[int, ...]:
         """All numbers, ascending."""
+        if self.naming is ManifestNaming.V2:
+            return v2_versions(self.names)
         return tuple(sorted(map(parse_version, self.names)))
 
 
@@ -207,7 +210,7 @@ def load_manifests(store: Store) -> Iterator[Manifest]:
             return None
 
     numbers = versions.numbers
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(numbers), _READ_AHEAD):
             for manifest in pool.map(load, numbers[start : start + _READ_AHEAD]):
                 if manifest is not None:
@@ -233,8 +236,10 @@ def load_manifest_file(store: Store, version: int, *, naming: ManifestNaming | N
     """The content of a manifest, and its address; arguments and errors are those of `load_manifest`."""
     for candidate in _candidates(version, naming):
         path = manifest_path(version, candidate)
-        with suppress(NotFoundError):
+        try:
             return store.get(path), f"{store.uri}/{path}"
+        except NotFoundError:
+            continue
     raise VersionNotFoundError(f"there is no version {version}; it may have been cleaned up", path=store.uri)
 
 

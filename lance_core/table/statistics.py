@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lance_core.format.fragment import FragmentTotals
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from lance_core.format.manifest import Manifest
 
 SMALL_FRAGMENT_ROWS = 1024 * 1024
@@ -34,16 +39,36 @@ def table_statistics(manifest: Manifest) -> dict[str, int]:
 def version_summary(manifest: Manifest) -> dict[str, Any]:
     """An entry of the history: version, timestamp (UTC) and the numbers as text, by the names pylance uses."""
     numbers = table_statistics(manifest)
+    totals = FragmentTotals(
+        numbers["num_rows"] + numbers["num_deleted_rows"],
+        numbers["num_deleted_rows"],
+        numbers["num_data_files"],
+        numbers["num_bytes"],
+    )
+    num_fragments, num_deletion_files = numbers["num_fragments"], numbers["num_deletion_files"]
+    return _entry(manifest.version, manifest.timestamp, totals, num_fragments, num_deletion_files)
+
+
+def version_entry(version: int, timestamp: datetime | None, fragments: Sequence[FragmentTotals]) -> dict[str, Any]:
+    """As `version_summary`, from the numbers of each fragment."""
+    totals = FragmentTotals(*map(sum, zip(*fragments, strict=True))) if fragments else FragmentTotals(0, 0, 0, 0)
+    return _entry(version, timestamp, totals, len(fragments), sum(one.num_deleted_rows > 0 for one in fragments))
+
+
+def _entry(
+    version: int, timestamp: datetime | None, totals: FragmentTotals, num_fragments: int, num_deletion_files: int
+) -> dict[str, Any]:
+    physical_rows, num_deleted_rows, num_data_files, num_bytes = totals
     return {
-        "version": manifest.version,
-        "timestamp": manifest.timestamp,
+        "version": version,
+        "timestamp": timestamp,
         "metadata": {
-            "total_data_file_rows": str(numbers["num_rows"] + numbers["num_deleted_rows"]),
-            "total_data_files": str(numbers["num_data_files"]),
-            "total_deletion_file_rows": str(numbers["num_deleted_rows"]),
-            "total_deletion_files": str(numbers["num_deletion_files"]),
-            "total_files_size": str(numbers["num_bytes"]),
-            "total_fragments": str(numbers["num_fragments"]),
-            "total_rows": str(numbers["num_rows"]),
+            "total_data_file_rows": str(physical_rows),
+            "total_data_files": str(num_data_files),
+            "total_deletion_file_rows": str(num_deleted_rows),
+            "total_deletion_files": str(num_deletion_files),
+            "total_files_size": str(num_bytes),
+            "total_fragments": str(num_fragments),
+            "total_rows": str(physical_rows - num_deleted_rows),
         },
     }
