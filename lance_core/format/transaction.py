@@ -87,14 +87,20 @@ class Transaction:
         return f"{self.read_version}-{self.uuid}.txn"
 
 
-def decode_transaction(data: bytes, *, path: str | None = None) -> Transaction:
+def decode_transaction(data: bytes, *, path: str | None = None, has_checksum: bool = False) -> Transaction:
     """Decode a ``Transaction`` message.
 
+    Args:
+        data: The message, or the content of a transaction's file.
+        path: Where it is from, for errors.
+        has_checksum: It was made by `encode_transaction_file`, so a missing checksum is damage.
+
     Raises:
-        CorruptDataError: Not a transaction.
+        CorruptDataError: Not a transaction, or not the one that was written.
     """
     check_limit("max_transaction_bytes", len(data), "bytes of a transaction", path=path)
-    check_section(data, len(data) - SECTION_SIZE, path=path)
+    if not check_section(data, len(data) - SECTION_SIZE, path=path) and has_checksum:
+        raise CorruptDataError("the file is damaged: its checksum is missing", path=path)
     try:
         pb = transaction_pb2.Transaction.FromString(data)
     except DecodeError as error:

@@ -31,7 +31,7 @@ from lance_core.spark.stream_plan import WITHOUT_ROWS
 from lance_core.spark.types import arrow_schema, check_readable
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.open_files import OpenFiles
-from lance_core.table.open_table import open_line
+from lance_core.table.open_table import LineAddress
 from lance_core.table.places import at_places
 from lance_core.table.row_changes import ChangedRows, ChangeType, all_rows, compare_rows
 from lance_core.table.scan import scan_fragment
@@ -89,12 +89,12 @@ class ChangePartition(InputPartition):
 
     Attributes:
         changes: What to read.
-        uri: Address of the line of versions.
+        line: The line of versions.
         branch: Branch that the versions are on; None for the main line.
     """
 
     changes: tuple[Change, ...]
-    uri: str
+    line: LineAddress
     branch: str | None
 
 
@@ -137,7 +137,8 @@ class LanceChangeReader(DataSourceReader):
         )
         branch = open_snapshot(line, end).manifest.branch
         groups = [tuple(_cut(changes[piece.index], piece) for piece in part) for part in parts]
-        return [ChangePartition(changes=group, uri=line.uri, branch=branch) for group in groups or [()]]
+        address = LineAddress.of(line, self.options.storage_options)
+        return [ChangePartition(changes=group, line=address, branch=branch) for group in groups or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the changes of one partition."""
@@ -145,7 +146,7 @@ class LanceChangeReader(DataSourceReader):
         return cast_batches(batches, arrow_schema(self.schema), truncate_nanoseconds=self.options.truncate_nanoseconds)
 
     def _read(self, partition: ChangePartition) -> Iterator[pa.RecordBatch]:
-        line, plan = open_line(partition.uri, self.options.storage_options), self._plan()
+        line, plan = partition.line.open(), self._plan()
         files: OpenFiles | None = None
         places: tuple[BasePath, ...] = ()
         for change in partition.changes:

@@ -2,7 +2,8 @@
 
 Spark's own functions return nothing, and its commit step runs in a process of its own. So what the tasks have staged
 is written down as a transaction beside those of the table, read once by the caller, and removed. Nobody else looks at
-it, and clean-up removes it if the caller was killed in between.
+it, and clean-up removes it if the caller was killed in between. Its checksum must be there: half of a file would decode
+as fewer rows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ import pyarrow as pa
 
 from lance_core.errors import CorruptDataError
 from lance_core.format.paths import transaction_path
-from lance_core.format.transaction import Transaction, decode_transaction, encode_transaction
+from lance_core.format.transaction import (
+    Transaction,
+    decode_transaction,
+    encode_transaction,
+    encode_transaction_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +51,7 @@ def hand_over(
     transaction = Transaction(
         read_version=0, uuid=_name(job), operation=operation, transaction_properties={**given, **texts}
     )
-    store.put(transaction_path(transaction.file_name), encode_transaction(transaction))
+    store.put(transaction_path(transaction.file_name), encode_transaction_file(encode_transaction(transaction)))
 
 
 def take_over(store: Store, job: uuid.UUID) -> Transaction:
@@ -53,9 +59,10 @@ def take_over(store: Store, job: uuid.UUID) -> Transaction:
 
     Raises:
         NotFoundError: Nothing was.
+        CorruptDataError: It is not what was written; it stays, as do the staged files, for clean-up.
     """
     path = transaction_path(f"0-{_name(job)}.txn")
-    transaction = decode_transaction(store.get(path), path=f"{store.uri}/{path}")
+    transaction = decode_transaction(store.get(path), path=f"{store.uri}/{path}", has_checksum=True)
     store.delete([path])
     return transaction
 

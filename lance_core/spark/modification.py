@@ -13,7 +13,7 @@ from lance_core.spark.result import CommitResult, Stopwatch, log_result, written
 from lance_core.spark.session import register
 from lance_core.spark.sink import Place
 from lance_core.table.idempotency import find_commit, with_key
-from lance_core.table.open_table import open_line, open_version
+from lance_core.table.open_table import LineAddress, open_line, open_version
 from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, commit_options, commit_work
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Modification:
     @property
     def place(self) -> Place:
         """Where the tasks write."""
-        return Place(uri=self.snapshot.store.uri, storage_options=self.storage_options, job=uuid.uuid4())
+        return Place(line=LineAddress.of(self.snapshot.store, self.storage_options), job=uuid.uuid4())
 
     def spark_work(
         self,

@@ -17,7 +17,7 @@ from lance_core.spark.types import check_readable, spark_schema
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.open_files import OpenFiles
-from lance_core.table.open_table import find_version_as_of, open_line, open_version
+from lance_core.table.open_table import LineAddress, find_version_as_of, open_line, open_version
 from lance_core.table.refs import other_line
 from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, plan_scan
 from lance_core.table.zone_maps import with_zone_maps
@@ -52,14 +52,14 @@ class LancePartition(InputPartition):
 
     Attributes:
         ranges: What to read, in the order of the table.
-        uri: Address of the line of versions.
+        line: The line of versions.
         base_paths: Other places that files may lie in.
         branch: Branch that the version is on; None for the main line.
         limit: Rows at most.
     """
 
     ranges: tuple[RowRange, ...]
-    uri: str
+    line: LineAddress
     base_paths: tuple[BasePath, ...] = ()
     branch: str | None = None
     limit: int | None = None
@@ -183,11 +183,11 @@ def plan_tasks(snapshot: Snapshot, ranges: Sequence[RowRange], options: ReadOpti
             min_partitions=options.min_partitions,
         )
         groups = [tuple(_cut(ranges[piece.index], piece) for piece in part) for part in parts]
-    manifest = snapshot.manifest
+    manifest, line = snapshot.manifest, LineAddress.of(snapshot.store, options.storage_options)
     return [
         LancePartition(
             ranges=group,
-            uri=snapshot.store.uri,
+            line=line,
             base_paths=manifest.base_paths,
             branch=manifest.branch,
             limit=options.limit,

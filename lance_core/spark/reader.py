@@ -15,12 +15,11 @@ from lance_core.spark.read_plan import LancePartition, checked_plan, find_versio
 from lance_core.spark.types import arrow_schema
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.open_files import OpenFiles
-from lance_core.table.open_table import open_line
 from lance_core.table.places import at_places
 from lance_core.table.scan import scan_fragment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -56,16 +55,13 @@ class LanceReader(DataSourceReader):
         if not isinstance(partition, LancePartition):
             return iter(())
         plan = checked_plan(self.fields, self.options, self.schema)
-        batches = scan_partition(partition, plan, self.options.storage_options)
+        batches = scan_partition(partition, plan)
         return cast_batches(batches, arrow_schema(self.schema), truncate_nanoseconds=self.options.truncate_nanoseconds)
 
 
-def scan_partition(
-    partition: LancePartition, plan: ScanPlan, storage_options: Mapping[str, str] | None
-) -> Iterator[pa.RecordBatch]:
+def scan_partition(partition: LancePartition, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Read the rows of a partition, in order."""
-    line = open_line(partition.uri, storage_options)
-    files = OpenFiles(at_places(line, partition.base_paths, partition.branch))
+    files = OpenFiles(at_places(partition.line.open(), partition.base_paths, partition.branch))
     left = partition.limit
     for one in partition.ranges:
         for batch in scan_fragment(FragmentReader(files, one.fragment), plan, start=one.start, end=one.end):

@@ -28,5 +28,5 @@ def rows_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bo
         InvalidInputError: The DataFrame does not fit the table; no task has run yet.
     """
     plan = plan_write(parse_options(WriteOptions, options), schema, overwrite=overwrite)
-    place = Place(uri=plan.uri, storage_options=plan.storage_options, job=uuid.uuid4())
+    place = Place(line=plan.line, job=uuid.uuid4())
     return LanceWriter(RowsJob(place=place, plan=plan, publishes=True))

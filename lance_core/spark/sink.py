@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from lance_core.spark.task_names import MAX_ATTEMPTS, names_here, remove_data_files
-from lance_core.table.open_table import open_line
 from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
     from lance_core.format.fragment import Fragment
     from lance_core.spark.task_names import TaskNames
     from lance_core.store.base import Store
+    from lance_core.table.open_table import LineAddress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +37,16 @@ class Place:
     """Where a job writes.
 
     Attributes:
-        uri: Address of the line of versions.
-        storage_options: Options of the store.
+        line: The line of versions.
         job: Identity of the job; the names of its files follow from it.
     """
 
-    uri: str
-    storage_options: Mapping[str, str] | None
+    line: LineAddress
     job: uuid.UUID
 
     def open(self) -> Store:
         """The store, opened in this process."""
-        return open_line(self.uri, self.storage_options)
+        return self.line.open()
 
 
 class StagedPart(Protocol):

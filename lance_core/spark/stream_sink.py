@@ -87,7 +87,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         if query_id is None or batch_id is None:
             raise InvalidInputError("Spark does not tell which query and micro-batch this is; it must be a stream.")
         plan = self._plan
-        place = Place(uri=plan.uri, storage_options=plan.storage_options, job=uuid.uuid5(self._job, batch_id))
+        place = Place(line=plan.line, job=uuid.uuid5(self._job, batch_id))
         job = RowsJob(place=place, plan=plan, publishes=True)
         inner = LanceWriter(job).write(iterator)
         return StreamCommitMessage(inner=inner, job=job, query_id=query_id)

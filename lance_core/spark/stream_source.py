@@ -85,7 +85,7 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, LancePartition):
             return iter(())
         plan = checked_plan(self.fields, self.options, self.schema)
-        batches = scan_partition(partition, plan, self.options.storage_options)
+        batches = scan_partition(partition, plan)
         return cast_batches(batches, arrow_schema(self.schema), truncate_nanoseconds=self.options.truncate_nanoseconds)
 
     def _plan(self) -> StreamPlan:

@@ -123,7 +123,7 @@ def write_lance(
 
 
 def _write(df: DataFrame, plan: WritePlan, watch: Stopwatch) -> CommitResult:
-    place = Place(uri=plan.uri, storage_options=plan.storage_options, job=uuid.uuid4())
+    place = Place(line=plan.line, job=uuid.uuid4())
     staged = run_staging(df, RowsJob(place=place, plan=plan, publishes=False))
     partitions = join_partitions(decode_tables(staged, "partitions."))
     done = publish(plan, new_fragments(staged.operation), partitions)

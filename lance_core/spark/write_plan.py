@@ -17,7 +17,7 @@ from lance_core.format.transaction import COMMIT_MESSAGE_KEY
 from lance_core.spark.types import find_misfits, lance_schema
 from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.ingest import new_schema
-from lance_core.table.open_table import open_line, open_version
+from lance_core.table.open_table import LineAddress, open_line, open_version
 from lance_core.table.predicate import make_predicate
 from lance_core.table.snapshot import find_snapshot
 
@@ -38,8 +38,8 @@ class WritePlan:
     """What a write will do.
 
     Attributes:
-        uri: Address of the line of versions.
-        storage_options: Options of the store.
+        uri: Address of the line of versions, for people.
+        line: The line of versions.
         kind: Which change to commit.
         read_version: Version the plan was made for; 0 if there was no dataset, which the commit then creates.
         fields: What the data files hold, with the ids of the table.
@@ -59,7 +59,7 @@ class WritePlan:
     """
 
     uri: str
-    storage_options: Mapping[str, str] | None
+    line: LineAddress
     kind: WriteKind
     read_version: int
     fields: Schema
@@ -78,7 +78,7 @@ class WritePlan:
 
     def open(self) -> Store:
         """The line of versions, opened in this process."""
-        return open_line(self.uri, self.storage_options)
+        return self.line.open()
 
 
 def open_target(options: WriteOptions) -> Store:
@@ -127,7 +127,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     message = {} if options.commit_message is None else {COMMIT_MESSAGE_KEY: options.commit_message}
     return WritePlan(
         uri=store.uri,
-        storage_options=options.storage_options,
+        line=LineAddress.of(store, options.storage_options),
         kind=kind,
         read_version=0 if snapshot is None else snapshot.version,
         fields=fields,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lance_core.errors import DatasetNotFoundError, VersionNotFoundError
@@ -23,6 +24,32 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 _MARK = f"/{BRANCH_FILES_FOLDER}/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineAddress:
+    """Where a line of versions is: enough for other processes to open it without reading anything.
+
+    Attributes:
+        root: Address of the dataset.
+        branch: The branch that the line is of; None for the main line.
+        storage_options: Settings of the storage service.
+    """
+
+    root: str
+    branch: str | None
+    storage_options: Mapping[str, str] | None = field(repr=False)
+
+    @staticmethod
+    def of(store: Store, storage_options: Mapping[str, str] | None) -> LineAddress:
+        """The address of a line that is open."""
+        root, branch = line_of(store)
+        return LineAddress(root=root.uri, branch=branch, storage_options=storage_options)
+
+    def open(self) -> Store:
+        """The line, opened in this process."""
+        line = branch_store(open_store(self.root, self.storage_options), self.branch)
+        return with_settings(line, PlaceSettings(storage_options=self.storage_options or {}))
 
 
 def open_line(

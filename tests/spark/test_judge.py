@@ -30,6 +30,11 @@ COLUMNS = {
     "vector": (pa.list_(pa.float32(), 3), [[1.0, 2.0, 3.0], [0.0, -1.0, 4.5], None]),
     "array": (pa.list_(pa.int64()), [[1, None, 3], [], None]),
     "struct": (pa.struct({"a": pa.int64(), "b": pa.string()}), [{"a": 1, "b": None}, {"a": None, "b": "x"}, None]),
+    "decimal": (pa.decimal128(10, 2), [decimal.Decimal("12345678.90"), decimal.Decimal("-0.01"), None]),
+    "large decimal": (pa.decimal128(38, 0), [decimal.Decimal(10**38 - 1), decimal.Decimal(-1), None]),
+    "time": (pa.time64("us"), [dt.time(23, 59, 59, 999999), dt.time(0), None]),
+    "interval": (pa.duration("us"), [dt.timedelta(days=-3, microseconds=1), dt.timedelta(0), None]),
+    "map": (pa.map_(pa.string(), pa.int64()), [[("a", 1), ("b", None)], [], None]),
     "nested": (
         pa.list_(pa.struct({"k": pa.string(), "v": pa.list_(pa.float64())})),
         [[{"k": "a", "v": [1.0]}, {"k": None, "v": None}], [], None],
@@ -43,6 +48,12 @@ FOREIGN = pa.table(
         "uint64": pa.array([0, 2**64 - 1, None], pa.uint64()),
         "large_string": pa.array(["x", "", None], pa.large_string()),
         "seconds": pa.array([0, 10**9, None], pa.timestamp("s")),
+        "fixed": pa.array([b"ab", None, b"\0\0"], pa.binary(2)),
+        "large_binary": pa.array([b"x", b"", None], pa.large_binary()),
+        "large_list": pa.array([[1, None], [], None], pa.large_list(pa.int64())),
+        "date64": pa.array([DAY, None, DAY], pa.date64()),
+        "time32": pa.array([dt.time(1, 2, 3), None, dt.time(0)], pa.time32("s")),
+        "vectors": pa.array([[[1.0, 2.0]], [], None], pa.list_(pa.list_(pa.float32(), 2))),
         "tokyo": pa.array([NOON, None, NOON], pa.timestamp("us", "Asia/Tokyo")),
     }
 )

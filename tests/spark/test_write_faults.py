@@ -1,12 +1,15 @@
 """Where a write is cut off: rows are in the table once or not at all, and a second run with its key mends it."""
 
 import uuid
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.errors import CommitOutcomeUnknownError
-from lance_core.spark import handover, rows_job, write_lance
+from lance_core.errors import CommitOutcomeUnknownError, CorruptDataError, DatasetNotFoundError
+from lance_core.format.operations import Append
+from lance_core.spark import handover, rows_job, staging, write_lance
 from lance_core.spark import write as write_module
 from lance_core.spark.options import WriteOptions
 from lance_core.spark.rows_job import RowsJob
@@ -26,13 +29,11 @@ def numbers(spark):
 def job(numbers, uri):
     """A job as the tasks get it."""
     plan = plan_write(WriteOptions(path=uri), numbers.schema, overwrite=False)
-    place = Place(uri=plan.uri, storage_options=None, job=uuid.uuid4())
+    place = Place(line=plan.line, job=uuid.uuid4())
     return RowsJob(place=place, plan=plan, publishes=True)
 
 
 def batches():
-    import pyarrow as pa  # noqa: PLC0415 only here
-
     yield pa.record_batch({"id": [1, 2, 3]})
 
 
@@ -79,8 +80,6 @@ def test_what_was_staged_but_cannot_be_found_is_told(numbers, uri, monkeypatch):
         handover.take_over(store, job)
         return handover.take_over(store, job)
 
-    from lance_core.spark import staging  # noqa: PLC0415 only here
-
     monkeypatch.setattr(staging, "take_over", lost)
     with pytest.raises(CommitOutcomeUnknownError, match="cannot be found"):
         write_lance(numbers, uri)
@@ -118,7 +117,38 @@ def test_a_handover_that_fails_removes_what_was_staged(job, data_files, monkeypa
 
 
 def test_nothing_is_left_of_a_handover(numbers, uri):
-    from pathlib import Path  # noqa: PLC0415 only here
-
     write_lance(numbers, uri)
     assert len(list(Path(uri, "_transactions").iterdir())) == 1
+
+
+def test_each_damage_of_a_handover_is_noticed(job):
+    """Also where it is cut short: fewer rows would be committed than were staged."""
+    store, path = job.place.open(), Path(job.plan.uri, "_transactions")
+    fragments = staged(job, 0, 0).part.fragments
+    handover.hand_over(store, job.place.job, Append(fragments=fragments), {"partitions.0": pa.table({"x": [1]})})
+    (file,) = path.iterdir()
+    whole = file.read_bytes()
+    flips = [whole[:at] + bytes([whole[at] ^ (1 << at % 8)]) + whole[at + 1 :] for at in range(len(whole))]
+    for damaged in [*flips, *(whole[:size] for size in range(len(whole)))]:
+        file.write_bytes(damaged)
+        with pytest.raises(CorruptDataError) as caught:
+            handover.take_over(store, job.place.job)
+        assert caught.value.path == str(file)
+    file.write_bytes(whole)
+    assert handover.take_over(store, job.place.job).operation == Append(fragments=fragments)
+    assert not file.exists()
+
+
+def test_a_damaged_handover_commits_nothing(numbers, uri, monkeypatch):
+    def damaged(store, job):
+        (file,) = Path(uri, "_transactions").iterdir()
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 4
+        file.write_bytes(data)
+        return handover.take_over(store, job)
+
+    monkeypatch.setattr(staging, "take_over", damaged)
+    with pytest.raises(CorruptDataError, match="damaged"):
+        write_lance(numbers, uri)
+    with pytest.raises(DatasetNotFoundError):
+        lance_core.dataset(uri)

@@ -1,0 +1,149 @@
+"""What Spark's tasks and the one commit ask of the store: counted, so that it cannot grow unseen."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import lance_core
+from lance_core.spark import register, staging, write_lance
+from lance_core.spark import write as write_module
+from lance_core.spark.reader import LanceReader
+from lance_core.spark.sink import LanceWriter
+from lance_core.spark.source import LanceDataSource
+
+pytestmark = pytest.mark.spark
+
+NUM_TASKS = 4
+
+
+@pytest.fixture
+def numbers(spark):
+    return spark.range(0, 100, numPartitions=NUM_TASKS)
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Makes a method write down, for each of its calls, what it asks of the store; also in other processes.
+
+    Classes made here are sent to Spark's processes by value.
+    """
+    folder = tmp_path / "calls"
+    folder.mkdir()
+
+    def recorded(what, method):
+        def recording(*arguments):
+            import uuid  # noqa: PLC0415 it runs in other processes
+
+            from lance_core.store.local import LocalStore  # noqa: PLC0415 likewise
+
+            calls = []
+
+            def noting(name, inner):
+                def noted(store, *given):
+                    calls.append([name, given[0] if isinstance(given[0], str) else list(given[0])])
+                    return inner(store, *given)
+
+                return noted
+
+            kept = {name: one for name, one in vars(LocalStore).items() if name[0] != "_" and callable(one)}
+            for name, one in kept.items():
+                setattr(LocalStore, name, noting(name, one))
+            try:
+                return method(*arguments)
+            finally:
+                for name, one in kept.items():
+                    setattr(LocalStore, name, one)
+                (folder / f"{what} {uuid.uuid4()}").write_text(json.dumps(calls))
+
+        return recording
+
+    recorded.calls = lambda what: [json.loads(file.read_text()) for file in folder.glob(f"{what} *")]
+    return recorded
+
+
+@pytest.fixture
+def recording(spark, recorded, monkeypatch):
+    """Tasks and commit steps write down their calls: those of the format whose name this is, and of `write_lance`."""
+
+    class RecordingWriter(LanceWriter):
+        write = recorded("task", LanceWriter.write)
+        commit = recorded("commit", LanceWriter.commit)
+
+    class RecordingReader(LanceReader):
+        read = recorded("read", lambda *arguments: iter(list(LanceReader.read(*arguments))))
+
+    class Source(LanceDataSource):
+        @classmethod
+        def name(cls):
+            return "lance_recording"
+
+        def writer(self, schema, overwrite):
+            made = super().writer(schema, overwrite)
+            made.__class__ = RecordingWriter
+            return made
+
+        def reader(self, schema):
+            made = super().reader(schema)
+            made.__class__ = RecordingReader
+            return made
+
+    class Staging(staging.StagingSource):
+        def writer(self, schema, overwrite):
+            made = super().writer(schema, overwrite)
+            made.__class__ = RecordingWriter
+            return made
+
+    register(spark)
+    spark.dataSource.register(Source)
+    monkeypatch.setattr(staging, "StagingSource", Staging)
+    monkeypatch.setattr(write_module, "publish", recorded("publish", write_module.publish))
+    return "lance_recording"
+
+
+@pytest.fixture(params=[None, "trial"])
+def table(request, spark, uri):
+    """A table of two fragments, or a branch of it."""
+    write_lance(spark.range(0, 10, numPartitions=2), uri)
+    table = lance_core.dataset(uri)
+    return table if request.param is None else table.create_branch(request.param)
+
+
+def data_files(table):
+    return {file.path for one in table.get_fragments() for file in one.data_files()}
+
+
+def check(recorded, table, commit):
+    """Each task begins one file and asks for nothing else; one manifest is written, by one commit."""
+    now = lance_core.dataset(table.uri)
+    assert now.version == table.version + 1
+    tasks = recorded.calls("task")
+    assert [len(calls) for calls in tasks] == [1] * NUM_TASKS
+    new_files = data_files(now) - data_files(table)
+    assert {name for ((name, _),) in tasks} == {"writer"}
+    assert {Path(path).name for ((_, path),) in tasks} == new_files
+    (calls,) = recorded.calls(commit)
+    assert len([path for name, path in calls if name.startswith("put") and path.endswith(".manifest")]) == 1
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_tasks_of_the_format_write_their_files_and_nothing_else(numbers, table, recording, recorded, mode):
+    numbers.write.format(recording).mode(mode).save(table.uri)
+    check(recorded, table, "commit")
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.usefixtures("recording")
+def test_tasks_of_write_lance_write_their_files_and_nothing_else(numbers, table, recorded, mode):
+    write_lance(numbers, table.uri, mode=mode)
+    check(recorded, table, "publish")
+    (handover,) = recorded.calls("commit")
+    assert [(name, path.split("/")[-2]) for name, path in handover] == [("put", "_transactions")]
+
+
+def test_tasks_that_read_open_their_files_and_nothing_else(spark, table, recording, recorded):
+    found = spark.read.format(recording).option("min_partitions", 2).load(table.uri)
+    assert found.count() == 10
+    calls = [call for task in recorded.calls("read") for call in task]
+    assert {name for name, _ in calls} == {"reader"}
+    assert {Path(path).name for _, path in calls} == data_files(table)
