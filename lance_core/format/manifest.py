@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from lance_core.format.checksums import SECTION_SIZE, check_section, crc32, enco
 from lance_core.format.fragment_list import FRAGMENTS_FIELD, FragmentList
 from lance_core.format.index_metadata import IndexMetadata, decode_index_section, encode_index_section
 from lance_core.format.legacy_dictionaries import LegacyDictionary, decode_dictionaries, place_dictionaries
-from lance_core.format.schema import Schema, decode_fields, encode_fields
+from lance_core.format.schema import Field, Schema, decode_fields, encode_fields
 from lance_core.format.transaction import (
     Transaction,
     decode_transaction,
@@ -48,6 +49,8 @@ LEGACY_FILE_VERSION = "0.1"
 MAX_INLINE_TRANSACTION_SIZE = 20 << 20
 """Larger transactions are only in their own file, as pylance has it."""
 
+_FIELDS_FIELD = 1
+_MANY_HEADS, _LARGE_HEAD = 16, 1 << 20
 _FILE_FORMAT = "lance"
 _MAGIC = b"LANC"
 _FOOTER = struct.Struct("<qHH4s")
@@ -181,11 +184,11 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
     """
     bounds, end = _message_bounds(data, path)
     try:
-        pb, fragments = _decode_message(memoryview(data)[slice(*bounds)])
+        pb, fields, fragments = _decode_message(memoryview(data)[slice(*bounds)])
     except DecodeError as error:
         raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=bounds[0]) from error
-    _check(pb, len(fragments), version, path)
-    manifest = _from_proto(pb, fragments, data, end, path)
+    _check(pb, len(fields), len(fragments), version, path)
+    manifest = _from_proto(pb, Schema(fields, dict(pb.schema_metadata)), fragments, data, end, path)
     if pb.reader_feature_flags & feature_flags.Feature.MANAGED_BLOBS and any(
         field.is_blob for field in manifest.schema.walk()
     ):
@@ -208,13 +211,14 @@ def _message_bounds(data: bytes, path: str | None) -> tuple[tuple[int, int], int
     return bounds, end
 
 
-def _check(pb: table_pb2.Manifest, num_fragments: int, version: int | None, path: str | None) -> None:
+def _check(
+    pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version: int | None, path: str | None
+) -> None:
     if version is not None and pb.version != version:
         raise CorruptDataError(f"the manifest of version {version} says it is version {pb.version}", path=path)
     feature_flags.check_readable(pb.reader_feature_flags, pb.writer_feature_flags, path=path)
-    check_limit("max_fields", len(pb.fields), "fields", path=path)
     check_limit("max_base_paths", len(pb.base_paths), "base paths", path=path)
-    if not pb.fields:
+    if not num_fields:
         raise CorruptDataError("the manifest has no fields", path=path)
     if pb.HasField("fragment_tree") and not num_fragments:
         raise UnsupportedError("the fragments are not in the manifest (fragment_tree)", path=path)
@@ -260,7 +264,8 @@ def decode_manifest_files(data: bytes, *, version: int | None = None, path: str 
         pb = table_pb2.Manifest.FromString(data[slice(*bounds)])
     except DecodeError as error:
         raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=bounds[0]) from error
-    _check(pb, len(pb.fragments), version, path)
+    check_limit("max_fields", len(pb.fields), "fields", path=path)
+    _check(pb, len(pb.fields), len(pb.fragments), version, path)
     index_position = _optional(pb, "index_section")
     indices = () if index_position is None else decode_index_section(_section(data, index_position, end, path))
     return ManifestFiles(
@@ -290,8 +295,11 @@ def index_section_of(indices: tuple[IndexMetadata, ...]) -> bytes | None:
     return encode_index_section(indices) if indices else None
 
 
-def _decode_message(message: memoryview) -> tuple[table_pb2.Manifest, FragmentList]:
+def _decode_message(message: memoryview) -> tuple[table_pb2.Manifest, tuple[Field, ...], FragmentList]:
     """Decode the message, whose records of fragments stay where they are.
+
+    Returns:
+        Perhaps without fields and fragments; the top-level fields; the fragments.
 
     Raises:
         DecodeError: Not a manifest.
@@ -303,12 +311,23 @@ def _decode_message(message: memoryview) -> tuple[table_pb2.Manifest, FragmentLi
         check_limit("max_fragments", len(bounds) - 1, "fragments")
         first, behind = int(bounds[0]), int(bounds[-1])
         check_limit("max_metadata_bytes", len(message) - (behind - first), "bytes of a manifest besides its fragments")
-        pb = table_pb2.Manifest.FromString(bytes(message[:first]) + bytes(message[behind:]))
-        if not pb.fragments:
-            return pb, FragmentList.framed((message[first:behind],), bounds - first)
+        decode_head = _decode_head if first < _LARGE_HEAD else _decode_head.__wrapped__
+        fields, pb = decode_head(bytes(message[:first])), table_pb2.Manifest.FromString(bytes(message[behind:]))
+        if fields is not None and not pb.fragments and not pb.fields:
+            return pb, fields, FragmentList.framed((message[first:behind],), bounds - first)
     pb = table_pb2.Manifest.FromString(bytes(message))
     check_limit("max_fragments", len(pb.fragments), "fragments")
-    return pb, FragmentList(pb.fragments)
+    check_limit("max_fields", len(pb.fields), "fields")
+    return pb, decode_fields(pb.fields, {}).fields, FragmentList(pb.fragments)
+
+
+@lru_cache(maxsize=_MANY_HEADS)
+def _decode_head(encoded: bytes) -> tuple[Field, ...] | None:
+    """The fields that lie before the fragments, the same in most versions; None if there is something else."""
+    pb = table_pb2.Manifest.FromString(encoded)
+    check_limit("max_fields", len(pb.fields), "fields")
+    is_alone = [one.number for one, _ in pb.ListFields()] == [_FIELDS_FIELD]
+    return decode_fields(pb.fields, {}).fields if is_alone else None
 
 
 def _section(data: bytes, position: int, end: int, path: str | None) -> bytes:
@@ -326,8 +345,9 @@ def _bounds(data: bytes, position: int, end: int, path: str | None) -> tuple[int
     return start, start + size
 
 
-def _from_proto(pb: table_pb2.Manifest, fragments: FragmentList, data: bytes, end: int, path: str | None) -> Manifest:
-    schema = decode_fields(pb.fields, dict(pb.schema_metadata))
+def _from_proto(
+    pb: table_pb2.Manifest, schema: Schema, fragments: FragmentList, data: bytes, end: int, path: str | None
+) -> Manifest:
     data_storage_version = _data_storage_version(pb, fragments, path)
     is_legacy = data_storage_version == LEGACY_FILE_VERSION
     transaction_position = _optional(pb, "transaction_section")
@@ -347,7 +367,7 @@ def _from_proto(pb: table_pb2.Manifest, fragments: FragmentList, data: bytes, en
         writer_feature_flags=pb.writer_feature_flags,
         config=dict(pb.config),
         table_metadata=dict(pb.table_metadata),
-        base_paths=tuple(base_paths_format.from_proto(base) for base in pb.base_paths),
+        base_paths=tuple([base_paths_format.from_proto(base) for base in pb.base_paths]),
         branch=pb.branch if pb.HasField("branch") else None,
         tag=pb.tag,
         transaction_file=pb.transaction_file,

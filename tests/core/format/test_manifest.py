@@ -9,9 +9,10 @@ import pytest
 
 from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
+from lance_core.format import manifest as manifest_module
 from lance_core.format.base_path import BasePath
 from lance_core.format.feature_flags import Feature
-from lance_core.format.fragment import DataFile, Fragment
+from lance_core.format.fragment import DataFile, Fragment, encode_fragment
 from lance_core.format.fragment_list import FragmentList
 from lance_core.format.legacy_dictionaries import LegacyDictionary
 from lance_core.format.manifest import (
@@ -23,7 +24,7 @@ from lance_core.format.manifest import (
     with_transaction,
 )
 from lance_core.format.operations import Append, Delete
-from lance_core.format.schema import Schema
+from lance_core.format.schema import Schema, decode_fields
 from lance_core.format.transaction import Transaction
 
 SCHEMA = Schema.from_arrow(pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.list_(pa.string()))], {"k": "v"}))
@@ -247,3 +248,38 @@ def test_fragments_may_lie_anywhere_in_the_message_and_have_any_size():
         assert manifest.fragments.records == expected
         assert manifest.fragments.ids.tolist() == list(range(len(expected)))
         assert decode_manifest_file(encode_manifest_file(manifest)) == manifest
+
+
+def test_fields_may_lie_before_and_behind_the_fragments_and_beside_other_things():
+    def field(number):
+        return table_pb2.Manifest(
+            fields=[{"name": f"f{number}", "logical_type": "int64", "id": number, "parent_id": -1}]
+        )
+
+    fragment = table_pb2.Manifest(fragments=[encode_fragment(Fragment(id=0, files=(FILE,), physical_rows=10))])
+    metadata = table_pb2.Manifest(schema_metadata={"k": b"v"})
+    rest = table_pb2.Manifest(version=3)
+    for parts in (
+        [field(1), fragment, field(2), rest],
+        [field(1), field(2), metadata, fragment, rest],
+        [metadata, field(1), fragment, rest, field(2)],
+        [fragment, field(1), field(2), metadata, rest],
+        [field(1), field(2), fragment, metadata, rest],
+    ):
+        message = b"".join(part.SerializeToString() for part in parts)
+        for _ in range(2):  # the second time, what lies before the fragments is known
+            data = struct.pack("<I", len(message)) + message + struct.pack("<qHH4s", 0, 0, 2, b"LANC")
+            manifest = decode_manifest_file(data, version=3)
+            assert [one.name for one in manifest.schema.fields] == ["f1", "f2"]
+            assert dict(manifest.schema.metadata) == ({"k": b"v"} if metadata in parts else {})
+            assert len(manifest.fragments) == 1
+
+
+def test_what_lies_before_the_fragments_is_decoded_once(monkeypatch):
+    calls = []
+    monkeypatch.setattr(manifest_module, "decode_fields", lambda *given: calls.append(1) or decode_fields(*given))
+    schema = Schema.from_arrow(pa.schema([(f"only here {number}", pa.int64()) for number in range(300)]))
+    for version in range(3, 8):
+        written = replace(MANIFEST, version=version, schema=schema, config={"version": str(version)})
+        assert decode_manifest_file(encode_manifest_file(written), version=version) == written
+    assert len(calls) == 1
