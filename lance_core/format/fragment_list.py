@@ -67,11 +67,10 @@ class FragmentList:
             bounds: Where the first begins (0) and each ends, shape (n + 1,).
             numbers: What a scan would find, side by side, if it is known.
         """
-        fragments = cls.__new__(cls)
+        fragments = cls()
         pieces = tuple(parts)
         fragments._parts = (b"".join(pieces),) if len(pieces) > _MOST_PARTS else pieces
         fragments._bounds, fragments._numbers = bounds, numbers
-        fragments._data = fragments._starts = None
         return fragments
 
     def __len__(self) -> int:

@@ -188,7 +188,7 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
     except DecodeError as error:
         raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=bounds[0]) from error
     _check(pb, len(fields), len(fragments), version, path)
-    manifest = _from_proto(pb, Schema(fields, dict(pb.schema_metadata)), fragments, data, end, path)
+    manifest = _from_proto(pb, Schema(fields, dict(pb.schema_metadata)), fragments, data, end, path=path)
     if pb.reader_feature_flags & feature_flags.Feature.MANAGED_BLOBS and any(
         field.is_blob for field in manifest.schema.walk()
     ):
@@ -211,9 +211,7 @@ def _message_bounds(data: bytes, path: str | None) -> tuple[tuple[int, int], int
     return bounds, end
 
 
-def _check(
-    pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version: int | None, path: str | None
-) -> None:
+def _check(pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version: int | None, path: str | None) -> None:
     if version is not None and pb.version != version:
         raise CorruptDataError(f"the manifest of version {version} says it is version {pb.version}", path=path)
     feature_flags.check_readable(pb.reader_feature_flags, pb.writer_feature_flags, path=path)
@@ -346,7 +344,7 @@ def _bounds(data: bytes, position: int, end: int, path: str | None) -> tuple[int
 
 
 def _from_proto(
-    pb: table_pb2.Manifest, schema: Schema, fragments: FragmentList, data: bytes, end: int, path: str | None
+    pb: table_pb2.Manifest, schema: Schema, fragments: FragmentList, data: bytes, end: int, *, path: str | None
 ) -> Manifest:
     data_storage_version = _data_storage_version(pb, fragments, path)
     is_legacy = data_storage_version == LEGACY_FILE_VERSION

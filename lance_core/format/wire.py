@@ -48,6 +48,8 @@ def frame(messages: Sequence[bytes], number: int) -> tuple[bytes, Ints]:
     Returns:
         The bytes, and where the first and the message behind each begin, shape (n + 1,).
     """
+    if not messages:
+        return b"", np.zeros(1, np.int64)
     key = bytes([number << 3 | _BYTES])
     parts = [part for message in messages for part in (key + _varint(len(message)), message)]
     sizes = np.fromiter(map(len, parts), np.int64, len(parts)).reshape(-1, 2).sum(axis=1)
