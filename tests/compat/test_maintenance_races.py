@@ -1,5 +1,9 @@
-"""Maintenance assets run beside writers of other processes, ours and pylance's: no row is lost, none comes back."""
+"""Maintenance assets run beside writers of other processes, ours and pylance's: no row is lost, none comes back.
 
+LANCE_TESTS=deep lets them work for five minutes.
+"""
+
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -12,14 +16,15 @@ import pytest
 import lance_core
 from lance_dagster import CleanupPolicy, CompactionPolicy, DeletionPolicy, LanceResource, build_maintenance_assets
 
-TIMES = 4
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
+TIMES, PAUSE_S = (100, 3) if IS_DEEP else (4, 0)
 
 WRITER = """
 import sys, time
 import lance, pyarrow as pa
 import lance_core
 
-uri, kind, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+uri, kind, times, pause_s = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 
 def rows(ids, part, value):
     ids = pa.array(ids, pa.int64())
@@ -44,6 +49,7 @@ def step(number):
         lance_core.dataset(uri).replace_where("part = 'overwrite'", replacement)
 
 for number in range(times):
+    time.sleep(pause_s)
     for attempt in range(300):
         try:
             step(number)
@@ -70,6 +76,7 @@ def expected():
     return found | {4000 + TIMES - 1: TIMES - 1}
 
 
+@pytest.mark.timeout(0 if IS_DEEP else 300)
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 def test_maintenance_beside_writers(tmp_path, stable):
@@ -90,12 +97,20 @@ def test_maintenance_beside_writers(tmp_path, stable):
         cleanup=CleanupPolicy(older_than=now, retain_versions=1, grace_period=timedelta(seconds=20)),
         max_attempts=100,
     )
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, uri, kind, str(TIMES)]) for kind in KINDS]
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, uri, kind, str(TIMES), str(PAUSE_S)]) for kind in KINDS]
     rounds = 0
     with dg.DagsterInstance.ephemeral() as instance:
-        while rounds < 2 or any(writer.poll() is None for writer in writers):
+
+        def maintain():
             dg.materialize(assets, instance=instance, resources={"lance": LanceResource(root=str(tmp_path))})
+
+        while rounds < 2 or any(writer.poll() is None for writer in writers):
+            maintain()
             rounds += 1
+        maintain()
+        settled = lance_core.dataset(uri).version
+        maintain()
+    assert lance_core.dataset(uri).version == settled, "nothing is left to do"
     assert [writer.wait() for writer in writers] == [0] * len(KINDS)
     for engine in (lance, lance_core):
         table = engine.dataset(uri).to_table()
