@@ -3,13 +3,16 @@
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
 import uuid
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 from urllib.request import Request, urlopen
 
 import pytest
@@ -170,6 +173,32 @@ def objects(object_server):
     return object_server
 
 
+@pytest.fixture(scope="session")
+def azurite_service():
+    """Microsoft's own emulator of Azure, where it is installed: `npm install -g azurite`."""
+    program = shutil.which("azurite-blob")
+    if program is None:
+        pytest.skip("azurite-blob is not installed")
+    command = [program, "--blobPort", "0", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]
+    environment = {**os.environ, "AZURITE_ACCOUNTS": f"{AzuriteContainer.account}:{AzuriteContainer.key}"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        endpoint = next(line.split()[-1] for line in process.stdout if "successfully listens" in line)
+        threading.Thread(target=process.stdout.read, daemon=True).start()  # it must not wait for a reader
+        yield endpoint
+        process.terminate()
+
+
+@pytest.fixture
+def azurite(azurite_service):
+    """The emulator with a new, empty container: `azurite.uri`."""
+    from azure.storage.blob import ContainerClient  # noqa: PLC0415 only here
+
+    found = AzuriteContainer(endpoint=azurite_service, name=f"container-{uuid.uuid4().hex}")
+    with ContainerClient(found.address, found.name, credential=found.key) as client:
+        client.create_container()
+    return found
+
+
 @pytest.fixture
 def dynamo(s3):
     """The service with a new bucket and a new DynamoDB table: `dynamo.at("folder/t.lance")` is an address."""
@@ -188,6 +217,27 @@ def dynamo(s3):
     )
     s3.requests()
     return DynamoBucket(endpoint=s3.endpoint, uri=s3.uri, table=table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AzuriteContainer:
+    endpoint: str
+    name: str
+    account: ClassVar[str] = "account"
+    key: ClassVar[str] = "a2V5a2V5a2V5a2V5"
+
+    @property
+    def uri(self):
+        return f"az://{self.name}"
+
+    @property
+    def address(self):
+        return f"{self.endpoint}/{self.account}"
+
+    @property
+    def storage_options(self):
+        names = {"azure_storage_account_name": self.account, "azure_storage_account_key": self.key}
+        return {**names, "azure_endpoint": self.address, "allow_http": "true"}
 
 
 @dataclass(frozen=True, kw_only=True)

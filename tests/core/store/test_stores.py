@@ -1,5 +1,6 @@
 """Every store keeps the same promises."""
 
+import os
 import threading
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
 from lance_core.table.places import BasedStore, FolderStore, PlaceSettings, create
 
+IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
+
 
 def cloud_options(service, endpoint):
     if service == "google":
@@ -19,7 +22,7 @@ def cloud_options(service, endpoint):
     return "az", {**azure, "azure_endpoint": f"{endpoint}/account", "allow_http": "true"}
 
 
-@pytest.fixture(params=["local", "memory", "s3", "s3+ddb", "s3+sqlite", "fsspec+sqlite", "azure", "google"])
+@pytest.fixture(params=["local", "memory", "s3", "s3+ddb", "s3+sqlite", "fsspec+sqlite", "azure", "google", "azurite"])
 def store(request, tmp_path):
     sqlite = {"manifest_store": f"sqlite://{tmp_path}/versions.db"}
     match request.param:
@@ -36,6 +39,9 @@ def store(request, tmp_path):
             objects = request.getfixturevalue("objects")
             scheme, options = cloud_options(request.param, objects.endpoint)
             return open_store(f"{scheme}://bucket/data set ü", options)
+        case "azurite":
+            azurite = request.getfixturevalue("azurite")
+            return open_store(f"{azurite.uri}/data set ü", azurite.storage_options)
         case "fsspec+sqlite":
             return open_store(f"local://{tmp_path}/data set ü", sqlite)
     return LocalStore(str(tmp_path / "data set ü")) if request.param == "local" else MemoryStore()
@@ -79,7 +85,7 @@ def test_create_from_pieces(store):
 
 def test_exactly_one_of_many_wins(store):
     wins = []
-    keys = 50 if isinstance(store, (LocalStore, MemoryStore)) else 15
+    keys = 200 if IS_DEEP else 50 if isinstance(store, (LocalStore, MemoryStore)) else 15
     barrier = threading.Barrier(8)
 
     def race(writer):
