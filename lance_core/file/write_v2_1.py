@@ -11,7 +11,7 @@ from lance_core.encoding.options import page_options
 from lance_core.encoding.pages import encode_blobs, encode_leaf, encode_shredded
 from lance_core.file.blob_files import check_blobs, place_blobs, put_blobs
 from lance_core.format.blobs import is_second_version
-from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, encode_column
+from lance_core.format.file_metadata import Page, encode_column
 from lance_core.format.page_layout import encode_layout
 from lance_core.format.schema import arrow_type_of
 from lance_core.format.type_support import check_writable_type
@@ -84,17 +84,7 @@ class FieldWriterV21:
 
     def write_page(self, page: EncodedPage, num_rows: int, put: Put) -> None:
         """Write a page of a field that is one leaf, encoded elsewhere."""
-        pieces: list[bytes] = []
-        ranges: list[tuple[int, int]] = []
-        at = 0
-        for buffer in page.buffers:  # written at once, as far apart as if one after the other
-            padding = PAD_BYTE * (-at % PAGE_ALIGNMENT)
-            pieces += (padding, buffer.tobytes())
-            at += len(padding)
-            ranges.append((at, len(buffer)))
-            at += len(buffer)
-        position, _ = put(b"".join(pieces))
-        buffers = tuple([(position + start, size) for start, size in ranges])
+        buffers = tuple([put(buffer) for buffer in page.buffers])
         layout = encode_layout(page.layout)
         self._pages[0].append(Page(buffers=buffers, num_rows=num_rows, first_row=self._num_rows, layout=layout))
         self._num_rows += num_rows

@@ -22,7 +22,8 @@ from lance_core.format.checksums import RunningSums, align, encode_sums, sums_si
 from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, encode_descriptor
 from lance_core.format.file_version import check_writable, resolve_version
 from lance_core.format.footer import ENTRY_SIZE, FOOTER_SIZE, Footer, encode_footer, encode_table
-from lance_core.format.type_support import check_writable_together
+from lance_core.format.schema import Schema
+from lance_core.format.type_support import check_writable_together, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from lance_core.file.blob_files import BlobPlaces
     from lance_core.file.field_writer import FieldWriter
     from lance_core.format.file_version import FileVersion
-    from lance_core.format.schema import Field, Schema
+    from lance_core.format.schema import Field
     from lance_core.store.base import ObjectWriter
 
 PAGE_BYTES = 8 << 20
@@ -44,6 +45,9 @@ _VECTOR_BYTES, _MAX_VECTOR_BYTES = 1 << 8, 1 << 20
 
 _SMALL_BUFFER = 1 << 14
 """Up to so many bytes a copy costs less than another call."""
+
+_MANY_BYTES = 1 << 17
+"""Small buffers that go to the sink together."""
 
 _PADDING = PAD_BYTE * PAGE_ALIGNMENT
 
@@ -91,6 +95,9 @@ def check_schema(schema: Schema, *, version: str | None) -> None:
     """
     resolved = resolve_version(version)
     check_writable(resolved)
+    if resolved.name != "2.0":
+        check_writable_together(schema, resolved.name)
+        schema = Schema(tuple([one for one in schema.fields if not is_plain(one)]))
     _field_writers(schema, resolved, BlobFiles(None))
 
 
@@ -141,6 +148,8 @@ class DataFileWriter:
         self._blobs = BlobFiles(blob_places)
         self._columns = [_Collected(one) for one in _field_writers(schema, self._version, self._blobs)]
         self._position = 0
+        self._waiting: list[bytes] = []
+        self._num_waiting = 0
         self._num_rows = 0
         self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes
         self._global_buffers: list[tuple[int, int]] = []
@@ -153,7 +162,7 @@ class DataFileWriter:
 
     @property
     def bytes_written(self) -> int:
-        """Bytes handed to the sink."""
+        """Bytes of the file so far."""
         return self._position
 
     @property
@@ -230,6 +239,7 @@ class DataFileWriter:
         self._blobs.finish()
         columns = [data for column in self._columns for data in column.writer.finish()]
         self._write_metadata(encode_descriptor(file_schema(self._schema), self._num_rows), columns)
+        self._write_waiting()
         self._sink.commit()
         field_ids = tuple(identity for column in self._columns for identity in column.writer.field_ids)
         return WrittenDataFile(
@@ -247,6 +257,7 @@ class DataFileWriter:
         if self._sums is None:
             self._write(self._tail(self._position, None, descriptor, columns))
             return
+        self._write_waiting()
         start, sums = self._position, self._sums.all()
         num_globals = 2 + len(self._global_buffers)
         tail_size = len(descriptor) + sum(map(len, columns)) + ENTRY_SIZE * (len(columns) + num_globals) + FOOTER_SIZE
@@ -316,21 +327,41 @@ class DataFileWriter:
     def _put(self, data: bytes | Bytes) -> tuple[int, int]:
         """Write a buffer where one may begin; its position and size."""
         padding = -self._position % PAGE_ALIGNMENT
-        position = self._position + padding
-        if len(data) <= _SMALL_BUFFER:
-            self._write(_PADDING[:padding] + (data if isinstance(data, bytes) else data.tobytes()))
-        else:
+        if padding:
             self._write(_PADDING[:padding])
-            self._write(data if isinstance(data, bytes) else data.data)
+        position = self._position
+        if isinstance(data, bytes):
+            self._write(data)
+        elif len(data) <= _SMALL_BUFFER:
+            self._write(data.tobytes())
+        else:
+            self._write(data.data)
         return position, self._position - position
 
     def _write(self, data: bytes | memoryview) -> None:
-        size = len(data) if isinstance(data, bytes) else data.nbytes
-        if size:
-            self._sink.write(data)
-            if self._sums is not None:
-                self._sums.add(data)
-            self._position += size
+        """Write bytes; small ones wait until there are many, because each call of the sink costs as much as a copy."""
+        if isinstance(data, bytes) and len(data) <= _SMALL_BUFFER:
+            self._position += len(data)
+            self._num_waiting += len(data)
+            self._waiting.append(data)
+            if self._num_waiting >= _MANY_BYTES:
+                self._write_waiting()
+            return
+        self._write_waiting()
+        self._position += len(data) if isinstance(data, bytes) else data.nbytes
+        self._hand_over(data)
+
+    def _write_waiting(self) -> None:
+        if self._waiting:
+            data = b"".join(self._waiting)
+            self._waiting, self._num_waiting = [], 0
+            self._hand_over(data)
+
+    def _hand_over(self, data: bytes | memoryview) -> None:
+        """Give bytes to the sink."""
+        self._sink.write(data)
+        if self._sums is not None:
+            self._sums.add(data)
 
 
 def _rows_of_vectors(array: pa.Array) -> int | None:

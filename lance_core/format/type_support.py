@@ -22,6 +22,11 @@ _DICTIONARY_ITEMS = (
 )
 
 
+def is_plain(field: Field) -> bool:
+    """True for fields of simple types of which nothing more is said: files since version 2.1 hold them."""
+    return not field.children and not field.metadata and not field.extension_name and is_simple(field.logical_type)
+
+
 def check_writable_type(field: Field, version: str) -> None:
     """Refuse a field that files of a version cannot hold.
 
@@ -32,9 +37,8 @@ def check_writable_type(field: Field, version: str) -> None:
     Raises:
         UnsupportedError: Names the field, what is wrong with it, and what to do.
     """
-    if not field.children and not field.metadata and not field.extension_name and is_simple(field.logical_type):
-        return
-    _check(field, version, field.name, ())
+    if not is_plain(field):
+        _check(field, version, field.name, ())
 
 
 def check_writable_together(schema: Schema, version: str) -> None:

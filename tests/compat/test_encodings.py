@@ -212,6 +212,25 @@ def test_dictionaries_of_many_words(place, version):
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("size", [1, 2, 99, 100, 1000, 1024, 1025, 4096, 5000])
+def test_columns_of_one_or_two_values(place, version, size):
+    """Packed to no bits, or to places in a dictionary of one item."""
+    rng = np.random.default_rng(size)
+    third = np.arange(size) % 3 == 1
+    constants = [np.zeros(size, np.int64), np.zeros(size, np.int32), np.full(size, 1.5), np.full(size, 1 << 60)]
+    arrays = [pa.array(one, mask=mask) for one in constants for mask in (None, third)]
+    arrays += [
+        pa.array(np.where(rng.random(size) < 0.05, 6.94, 0.0)),
+        pa.array(rng.integers(0, 4, size)),
+        pa.array(np.where(np.arange(size) < 1024, 0, rng.integers(0, 4, size))),
+        pa.array([[0.0] * (one % 3) for one in range(size)]),
+    ]
+    table = pa.table({str(number): one for number, one in enumerate(arrays)})
+    place.write(table, version)
+    place.check(table)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
 def test_lengths_that_differ_wildly(place, version):
     """Chunks of file version 2.1 end at 32 KiB, whatever the mean length says."""
     rng = np.random.default_rng(5)

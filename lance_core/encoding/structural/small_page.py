@@ -48,7 +48,11 @@ _MAX_CHUNK = 1 << 15
 
 PACKED_PAYS = 0.85
 _DICTIONARY_PAYS = 0.8
+PACKED_WELL = 0.125
+"""Of the flat bytes: nothing saves much on values packed so well."""
 RUNS_PAY = 0.75
+_FEW_BYTES = 512
+"""Runs that take less than this are not worth the time, if there is a dictionary of that size."""
 DICTIONARY_WIDTH = 8
 """Bytes of words for which a dictionary is tried; one of anything shorter saves little."""
 _LEAST_FOR_DICTIONARY = 100
@@ -137,7 +141,9 @@ def _encode_words(values: FixedValues) -> _Values | None:
     width = data.dtype.itemsize
     blocks, widths = _blocks(data)
     best = min(data.nbytes, sum(widths) * (BLOCK // 8) + len(widths) * width)
-    run_bytes = (1 + int(np.count_nonzero(data[1:] != data[:-1]))) * (width + 1)
+    if best <= data.nbytes * PACKED_WELL:
+        return _packed(blocks, widths, len(data))
+    run_bytes = max(_FEW_BYTES, (1 + int(np.count_nonzero(data[1:] != data[:-1]))) * (width + 1))
     if width == DICTIONARY_WIDTH and repeats(data[None])[0]:
         built = _with_dictionary(values, min(best, run_bytes))
         if built is not None:

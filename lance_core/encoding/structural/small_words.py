@@ -57,9 +57,11 @@ def _encode(data: npt.NDArray[Any], *, is_large: bool) -> list[EncodedPage | Non
     packed_bytes = bits.reshape(num_columns, -1).sum(axis=1) * (BLOCK // 8) + num_blocks * width
     changes = np.count_nonzero(data[:, 1:] != data[:, :-1], axis=1)
     best = np.minimum(packed_bytes, count * width)
-    is_other = (changes == 0) | ((1 + changes) * (width + 1) <= best * small_page.RUNS_PAY)
+    is_other = (1 + changes) * (width + 1) <= best * small_page.RUNS_PAY
     if width == small_page.DICTIONARY_WIDTH:
         is_other |= small_page.repeats(data)
+    is_other &= best > count * width * small_page.PACKED_WELL
+    is_other |= changes == 0
     is_packed = best <= count * width * small_page.PACKED_PAYS
     packed = _pack(blocks, np.where(np.repeat(is_packed & ~is_other, num_blocks), bits, 0))
     even = small_page.words_per_chunk(width)

@@ -5,6 +5,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lance_core.file.writer import DataFileWriter
+from lance_core.format.schema import Schema
+
 SIZES = (1, 2, 99, 100, 1023, 1024, 1025, 2048, 3000, 4095, 4096, 4097)
 RNG = np.random.default_rng(9)
 
@@ -69,3 +72,42 @@ def test_same_bytes_each_time(data_file):
 def test_sizes(data_file, name, limit):
     """Packed, flat, as a dictionary of few, as one of strings, as bits; the rest is metadata."""
     assert data_file.write(pa.table({"c": WORDS[name](1000)})).size < limit
+
+
+class _Sink:
+    """Keeps each piece that it gets."""
+
+    def __init__(self):
+        self.pieces = []
+
+    def write(self, data):
+        self.pieces.append(bytes(data))
+
+    def commit(self):
+        pass
+
+
+def test_small_buffers_go_to_the_store_together(data_file):
+    names = [f"c{number}" for number in range(300)]
+    table = pa.table({name: WORDS[("narrow", "few", "words")[at % 3]](1000) for at, name in enumerate(names)})
+    table = table.append_column("large", WORDS["wide"](40_000).slice(0, 1000)).append_column(
+        "long", WORDS["long"](1000)
+    )
+    sink = _Sink()
+    writer = DataFileWriter(sink, Schema.from_arrow(table.schema))
+    for batch in table.to_batches():
+        writer.write(batch)
+    writer.finish()
+    data_file.write(table)
+    assert b"".join(sink.pieces) == data_file.bytes()
+    assert len(sink.pieces) <= 6 + 2 * len(b"".join(sink.pieces)) // (1 << 17)
+
+
+def test_runs_that_take_little_anyway_are_not_searched_for(data_file, monkeypatch):
+    """One value, two values, few bits: they take the short way."""
+    monkeypatch.setattr("lance_core.encoding.structural.mini_block.encode", None)
+    constant, seldom = np.full(1000, 1.5), np.where(np.arange(1000) % 90 == 0, 6.94, 0.0)
+    columns = {"constant": constant, "seldom": seldom, "few bits": np.arange(1000) // 100, "flags": np.arange(1000) % 3}
+    table = pa.table({name: pa.array(values, mask=np.arange(1000) % 7 == 0) for name, values in columns.items()})
+    data_file.write(table)
+    assert data_file.read() == table
