@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 PARTS = ("data", "scale", "changes", "dagster")
 PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
 EVERY = ["core-2.2", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet", "ipc"]
-SELDOM = {"head", "head*", "scan*", "peak scan"}
+SELDOM = {"head", "head*", "scan*", "count all", "peak scan"}
 """Engines and works of data sets that no goal names."""
 BOTH = ("core-2.2", "pylance-2.2")
 ALSO = {"requests": ("taxi", "text", "nested", "wide"), "peak stream": ("taxi", "text", "embeddings")}

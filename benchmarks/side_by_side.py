@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-OPENED = ("scan", "take 1", "take 100", "head")
+OPENED = ("scan", "count all", "take 1", "take 100", "head")
 """Works that are also measured with the table just opened."""
 
 COUNTED = ("scan", "2 columns", "head", "take 1", "take 100")

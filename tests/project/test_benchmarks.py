@@ -63,3 +63,13 @@ def test_publishing_replaces_what_is_between_the_marks(report, tmp_path, monkeyp
         assert "stale" not in text
     assert (tmp_path / "none.md").read_text() == "no marks"
     assert json.loads((tmp_path / "published" / "results.json").read_text()) == json.loads(json.dumps(results))
+
+
+def test_what_is_published_is_what_was_measured(report):
+    results = json.loads((report.PUBLISHED / "results.json").read_text())
+    assert results["goals"] == report.table(results)
+    assert (report.PUBLISHED / "bars.svg").read_text() == report.bars(results)
+    found = {path: report.parts_of(path.read_text()) for path in report.README}
+    assert len(found[HERE / "README.md"]) == 1
+    for path, part in report.README.items():
+        assert all(text == report.PARTS[part](results) for text in found[path])
