@@ -3,11 +3,16 @@
 CPU is that of this process and all below it: the JVM and the Python workers, also those that have ended. Rounds are
 interleaved and their order rotates. The first ones are not counted: until the JVM has compiled what runs often, both
 sides are several times as slow. Figures are medians over the rounds; ratios are made within each round.
+Python keeps what it compiled, as it does wherever it may write beside the modules.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
 import statistics
+import tempfile
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -53,6 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def start_spark(cores: int) -> SparkSession:
     """A local session without a web page."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if "PYTHONPYCACHEPREFIX" not in os.environ:
+        os.environ["PYTHONPYCACHEPREFIX"] = folder = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     ensure_java()
     builder: Any = SparkSession.builder.master(f"local[{cores}]").appName("benchmark")
     conf = {
