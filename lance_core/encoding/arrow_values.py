@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lance_core.encoding.jsonb import encode_text
 from lance_core.encoding.jsonb_arrays import decode_texts
-from lance_core.encoding.physical.memory import gather, starts_of
+from lance_core.encoding.physical.memory import gather, numbers_array, starts_of
 from lance_core.encoding.physical.packed_struct import split_rows
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError
@@ -58,6 +58,11 @@ def unpack_bits(buffer: pa.Buffer, offset: int, length: int) -> Mask:
 def pack_bits(mask: Mask) -> pa.Buffer:
     """A bitmap in Arrow's bit order."""
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
+
+
+def mask_array(mask: Mask) -> pa.BooleanArray:
+    """A mask as an Arrow array; see `numbers_array`."""
+    return pa.BooleanArray.from_buffers(pa.bool_(), len(mask), [None, pack_bits(mask)])
 
 
 def null_mask(array: pa.Array) -> Mask | None:
@@ -359,7 +364,7 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
             return VariableValues(bounds, gather(data, starts, sizes))
         case VariableValues(offsets, _):
             kind = pa.binary() if offsets.dtype == np.int32 else pa.large_binary()
-            taken = _strings_from_values(values, kind, None).take(pa.array(indices))
+            taken = _strings_from_values(values, kind, None).take(numbers_array(indices))
             return to_values(taken)
         case FixedListValues(dimension, items, validity):
             places = (indices[:, None] * np.int64(dimension) + np.arange(dimension)).reshape(-1)

@@ -21,7 +21,7 @@ from lance_core.encoding.arrow_values import (
     pack_bits,
     unpack_bits,
 )
-from lance_core.encoding.physical.memory import aranges
+from lance_core.encoding.physical.memory import aranges, numbers_array
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.errors import InvalidInputError
 
@@ -148,7 +148,7 @@ def list_items(array: pa.Array, is_null: Mask | None) -> tuple[npt.NDArray[np.in
     child = _list_child(array)
     if is_null is not None and sizes[is_null].any():
         kept = ~is_null
-        child = child.take(pa.array(aranges(offsets[:-1][kept].astype(np.int64), sizes[kept])))
+        child = child.take(numbers_array(aranges(offsets[:-1][kept].astype(np.int64), sizes[kept])))
         return np.where(is_null, 0, sizes), child
     return sizes, child.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import needs_settling, settled
-from lance_core.encoding.structural.page import rows_array
+from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
 from lance_core.file.fields_legacy import ContentLegacy
@@ -180,7 +180,7 @@ class DataFileReader:
             dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
             arrays = [_slice(one, 0, len(rows)) for one in self._read(wanted, dense, is_scan=is_range)]
             if places is not None:
-                arrays = [array.take(rows_array(places)) for array in arrays]
+                arrays = [array.take(numbers_array(places)) for array in arrays]
             return _batch(arrays, schema, len(offsets))
 
     def _scan(

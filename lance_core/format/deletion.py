@@ -111,11 +111,13 @@ def _decode_arrow(data: bytes, physical_rows: int, path: str | None) -> BitMap:
         is_only = _is_at_end(source)
     except (pa.ArrowException, OSError, EOFError, ValueError, struct.error) as error:
         raise CorruptDataError(f"the deletion file cannot be decoded: {error}", path=path) from error
-    if not is_only or not schema.equals(_SCHEMA) or data[-len(_MAGIC) :] != _MAGIC:
+    if not is_only or not schema.equals(_SCHEMA) or batch.column(0).null_count or data[-len(_MAGIC) :] != _MAGIC:
         raise CorruptDataError(
             "not an Arrow file with one batch of the single column row_id: uint32 not null", path=path
         )
-    return bitmap_from_numpy(batch.column(0).to_numpy(zero_copy_only=False))
+    column = batch.column(0)  # whose `to_numpy` would import pandas
+    offsets = np.frombuffer(column.buffers()[1], np.uint32) if len(column) else np.empty(0, np.uint32)
+    return bitmap_from_numpy(offsets[column.offset :][: len(column)])
 
 
 def _is_at_end(source: pa.NativeFile) -> bool:

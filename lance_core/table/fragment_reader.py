@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import CorruptDataError
 from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.paths import data_file_path
@@ -94,13 +95,13 @@ class FragmentReader:
 
     def row_addresses(self, offsets: npt.NDArray[np.integer]) -> pa.Array:
         """Row addresses as uint64, for row offsets."""
-        return pa.array(offsets.astype(np.uint64) + np.uint64(self.fragment.id << _ADDRESS_SHIFT))
+        return numbers_array(offsets.astype(np.uint64) + np.uint64(self.fragment.id << _ADDRESS_SHIFT))
 
     def row_ids(self, offsets: npt.NDArray[np.integer]) -> pa.Array:
         """Row ids as uint64: the stable ones if the table has them, else the addresses."""
         if self.fragment.row_id_sequence is None:
             return self.row_addresses(offsets)
-        return pa.array(self.stable_row_ids[offsets])
+        return numbers_array(self.stable_row_ids[offsets])
 
     def scan(self, projection: Schema, *, start: int, end: int, batch_size: int) -> Iterator[Rows]:
         """Read rows [start, end) in order, deleted ones included, at most ``batch_size`` at a time."""

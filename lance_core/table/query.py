@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.table.expression import Expression, make_expression
 from lance_core.table.fragment_reader import FragmentReader
@@ -271,7 +272,7 @@ def _fetched(files: OpenFiles, fragments: Sequence[Fragment], addresses: np.ndar
         take_offsets(FragmentReader(files, by_id[owner]), plan, offsets[owners == owner])
         for owner in np.unique(owners).tolist()
     ]
-    return pa.Table.from_batches(found, schema=plan.schema).take(pa.array(order))
+    return pa.Table.from_batches(found, schema=plan.schema).take(numbers_array(order))
 
 
 def _made(batch: pa.RecordBatch, query: Query) -> pa.RecordBatch:

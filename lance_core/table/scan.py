@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import settled
+from lance_core.encoding.arrow_values import mask_array, settled, unpack_bits
+from lance_core.encoding.physical.memory import numbers_array
 from lance_core.format.schema import Schema
 from lance_core.table.candidates import candidate_ranges
 from lance_core.table.fragment_reader import FragmentReader, Rows
@@ -132,7 +133,8 @@ def _matches(
     for low, high in candidate_ranges(reader, plan, start, end):
         for rows in reader.scan(plan.filter_projection, start=low, end=high, batch_size=plan.batch_size):
             batch = _predicate_batch(reader, plan, rows)
-            mask = plan.predicate.mask(batch).to_numpy(zero_copy_only=False)
+            answer = plan.predicate.mask(batch)
+            mask = unpack_bits(answer.buffers()[1], answer.offset, len(answer))
             live = reader.live_mask(rows.start, rows.start + rows.num_rows)
             yield rows, mask if live is None else mask & live
 
@@ -208,7 +210,7 @@ def _dense(reader: FragmentReader, plan: ScanPlan, rows: Rows, mask: npt.NDArray
 def _filtered(columns: Sequence[pa.Array], schema: Schema, keep: npt.NDArray[np.bool_]) -> list[pa.Array]:
     if not columns:
         return []
-    mask = pa.array(keep)
+    mask = mask_array(keep)
     return list(pa.RecordBatch.from_arrays(list(map(settled, columns)), schema=schema.to_arrow()).filter(mask).columns)
 
 
@@ -223,7 +225,7 @@ def _system_column(reader: FragmentReader, name: str, offsets: npt.NDArray[np.in
         return reader.row_ids(offsets)
     if name == ROW_ADDRESS:
         return reader.row_addresses(offsets)
-    return pa.array((reader.created_versions if name == ROW_CREATED_AT else reader.updated_versions)[offsets])
+    return numbers_array((reader.created_versions if name == ROW_CREATED_AT else reader.updated_versions)[offsets])
 
 
 def _output(

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.scan import take_offsets
@@ -51,7 +52,7 @@ def _ascending(places: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.
 def _in_order(batches: list[pa.RecordBatch], order: npt.NDArray[np.int64] | None, plan: ScanPlan) -> pa.Table:
     """Unique rows, arranged as they were asked for."""
     table = pa.Table.from_batches(batches, schema=plan.schema)
-    return table if order is None else table.take(pa.array(order))
+    return table if order is None else table.take(numbers_array(order))
 
 
 def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64], plan: ScanPlan) -> pa.Table:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
 from lance_core.encoding.arrow_values import binary_to_json, from_values, is_fieldless, slice_leaf
 from lance_core.encoding.leaves import path_array
+from lance_core.encoding.physical.memory import numbers_array
 from lance_core.encoding.repdef import Levels, Slots, check_levels, unravel
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.schema import JSON
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.structural.shared_levels import SharedLevels
     from lance_core.encoding.values import Bytes, Int64s, LeafValues
@@ -99,9 +99,4 @@ def pick(array: pa.Array, rows: range | Int64s) -> pa.Array:
     """Some rows of an array: a view for a range, a copy otherwise."""
     if isinstance(rows, range):
         return array if len(rows) == len(array) else array.slice(rows.start, len(rows))
-    return array.take(rows_array(rows))
-
-
-def rows_array(rows: Int64s) -> pa.Array:
-    """Row numbers as an Arrow array without a copy."""
-    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int64))])
+    return array.take(numbers_array(rows))
