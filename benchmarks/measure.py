@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SAMPLE_S = 0.002
 _LEAST_S = 0.02
 """Short calls are repeated until they take so long together."""
-_LEAST_ROUNDS, _MOST_S = 3, 12
+_LEAST_ROUNDS, _MOST_S = 3, 8
 """Rounds that there are in any case, and seconds after which there are no more."""
 
 
@@ -52,7 +52,7 @@ def _spend(call: Callable[[], Any], times: int) -> Spent:
 def compare(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Spent]:
     """Medians of each call over interleaved rounds, the order of which rotates; one more round warms up.
 
-    Long rounds are not repeated for ever: after twelve seconds three are enough.
+    Long rounds are not repeated for ever: after eight seconds three are enough.
     """
     return compare_warm(calls, {name: _spend(call, 1).wall for name, call in calls.items()}, rounds)
 

@@ -41,9 +41,9 @@ _LEFT, _RIGHT, _TOP, _LINE, _GAP = 250, 740, 58, 17, 12
 _LEAST, _MOST = 0.01, 100.0
 _STYLE = """<style>
 text { font: 12px sans-serif; fill: #24292f } .dim { fill: #57606a; font-size: 11px } .group { font-weight: bold }
-.ours { fill: #1f6feb } .parquet { fill: #9a6700 } .line { stroke: #d0d7de } .one { stroke: #57606a }
+.ours { fill: #1f6feb } .parquet { fill: #9a6700; stroke: #fff } .line { stroke: #d0d7de } .one { stroke: #57606a }
 @media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 } .dim { fill: #9198a1 } .ours { fill: #58a6ff } .parquet { fill: #d29922 }
+text { fill: #e6edf3 } .dim { fill: #9198a1 } .ours { fill: #58a6ff } .parquet { fill: #d29922; stroke: #0d1117 }
 .line { stroke: #3d444d } .one { stroke: #9198a1 }
 }
 </style>"""
@@ -94,7 +94,8 @@ def _bar(name: str, ratio: float, parquet: float | None, at: float) -> list[str]
         parts.append(f'<circle class="parquet" cx="{_x(parquet):.1f}" cy="{at + 8}" r="4"/>')
         if parquet > _MOST:
             parts.append(f'<text class="dim" x="{_x(parquet) + 7:.1f}" y="{at + 12}">{parquet:,.0f}</text>')
-        if abs(_x(parquet) - place) < 30 and (_x(parquet) < place) == (anchor == "end"):  # beyond the mark
-            place = _x(parquet) + (-8 if anchor == "end" else 8)
+        way = -1 if anchor == "end" else 1
+        if -8 < way * (_x(parquet) - place) < 34:  # the dot is where the text would be
+            place = _x(parquet) + way * 8
     parts.append(f'<text class="dim" x="{place:.1f}" y="{at + 12}" text-anchor="{anchor}">{ratio:.2g}</text>')
     return parts

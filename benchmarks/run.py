@@ -110,7 +110,7 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         rounds = min(options.rounds, 5)
         singles |= changes.deletions(root, options.scale, rounds)
         yield
-        singles |= changes.compactions(root, options.scale, rounds)
+        singles |= changes.compactions(root, options.scale, min(rounds, 3))
         yield
         singles |= changes.cleanups(root, number, rounds)
         results["same_bytes"] = changes.same_bytes(root, min(options.scale, 0.05))
