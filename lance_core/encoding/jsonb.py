@@ -23,12 +23,15 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _SCALAR, _OBJECT, _ARRAY = 1, 2, 4
 _NULL, _STRING, _NUMBER, _FALSE, _TRUE, _CONTAINER = range(6)
@@ -41,8 +44,13 @@ _OFFSET_FLAG = 1 << 31
 _WORD_BYTES = [next(size for size in (1, 2, 4, 8) if bits <= 8 * size) for bits in range(65)]
 """Bytes of the smallest word that has so many bits."""
 
-_STRING_ENTRY = _STRING << _TYPE_SHIFT
+_NULL_ENTRY, _STRING_ENTRY, _NUMBER_ENTRY, _FALSE_ENTRY, _TRUE_ENTRY, _CONTAINER_ENTRY = (
+    kind << _TYPE_SHIFT for kind in range(6)
+)
 _FLOAT = struct.Struct(">Bd")
+_TOO_LARGE = "a string or an object of more than 256 MiB"
+_MOST_KEPT_SHAPES, _MOST_KEPT_KEYS = 256, 64
+_LONG_TEXT = 1 << 16
 
 
 def encode_text(text: str) -> bytes:
@@ -52,78 +60,116 @@ def encode_text(text: str) -> bytes:
         InvalidInputError: Not JSON, an object with a key twice, more nesting or longer strings than can be kept.
     """
     try:
-        value = _DECODER.decode(text)
-        if isinstance(value, (dict, list)):
-            return _encode(cast("Any", value), 0)
-        entry, data = _element(value)
-        return struct.pack(">II", _SCALAR << _KIND_SHIFT, entry << _TYPE_SHIFT | _checked(len(data))) + data
+        value = _parse(text)
+        if type(value) is list:
+            value = _array(cast("list[Any]", value))
+        if type(value) is tuple:
+            return cast("_Container", value)[0]
+        words, parts, _ = _elements((value,))
+        return struct.pack(">II", _SCALAR << _KIND_SHIFT, words[0]) + b"".join(parts)
     except (ValueError, RecursionError) as error:
         shown = text if len(text) <= 40 else f"{text[:40]}..."
         raise InvalidInputError(f"{shown!r} is no JSON: {error}") from error
+    finally:
+        if len(text) > _LONG_TEXT:
+            _shape.cache_clear()  # its keys may be long
 
 
-def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _parse(text: str) -> Any:
+    """The value of a text; a parser that also looks for spaces around it takes its time."""
+    if text[:1] in ("{", "["):
+        value, end = _DECODER.raw_decode(text)
+        if end == len(text):
+            return value
+    return _DECODER.decode(text)
+
+
+_Container: TypeAlias = tuple[bytes, int]
+"""JSONB of an array or object, and how deep it is nested. No value of the parser is a tuple."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> _Container:
+    """Called by the parser for each object, the innermost first."""
+    if not pairs:
+        return _EMPTY_OBJECT, 0
+    keys, values = zip(*pairs, strict=True)
+    shape = _shape(keys) if len(keys) <= _MOST_KEPT_KEYS else _new_shape(keys)
+    words, parts, depth = _elements(values if shape.order is None else shape.order(values))
+    return b"".join((shape.head, shape.words.pack(*words), shape.keys, *parts)), depth
+
+
+def _array(values: list[Any]) -> _Container:
+    words, parts, depth = _elements(values)
+    head = struct.pack(f">{len(words) + 1}I", _ARRAY << _KIND_SHIFT | len(words), *words)
+    return b"".join((head, *parts)), depth
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What objects with the same keys in the same order have in common.
+
+    Attributes:
+        order: Puts their values into the order of the sorted keys; None if they are.
+        head: Header and entries of the keys.
+        words: Packs the entries of the values.
+        keys: The keys.
+    """
+
+    order: Callable[[Sequence[Any]], tuple[Any, ...]] | None
+    head: bytes
+    words: struct.Struct
+    keys: bytes
+
+
+def _new_shape(keys: tuple[str, ...]) -> _Shape:
+    places = sorted(range(len(keys)), key=keys.__getitem__)
+    if len(set(keys)) < len(keys):
         raise ValueError("an object has a key twice")
-    return found
+    parts = [keys[place].encode() for place in places]
+    if max(map(len, parts)) > _SIZE_MASK:
+        raise ValueError(_TOO_LARGE)
+    words = (_OBJECT << _KIND_SHIFT | len(keys), *[_STRING_ENTRY | len(data) for data in parts])
+    return _Shape(
+        None if places == list(range(len(keys))) else itemgetter(*places),
+        struct.pack(f">{len(words)}I", *words),
+        struct.Struct(f">{len(keys)}I"),
+        b"".join(parts),
+    )
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
+_shape = lru_cache(_MOST_KEPT_SHAPES)(_new_shape)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)
-
-
-def _encode(value: Any, depth: int) -> bytes:
-    """An array or object."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"nested more than {MAX_DEPTH} deep")
-    if type(value) is dict:
-        keys = sorted(cast("dict[str, Any]", value))
-        parts = [key.encode() for key in keys]
-        words = [_OBJECT << _KIND_SHIFT | len(keys), *[_STRING_ENTRY | len(data) for data in parts]]
-        values = [value[key] for key in keys]
-    else:
-        parts, words, values = [], [_ARRAY << _KIND_SHIFT | len(value)], value
+def _elements(values: Sequence[Any]) -> tuple[list[int], list[bytes], int]:
+    """Entries and data of the elements of an array or object, and how deep it is nested."""
+    words: list[int] = []
+    parts: list[bytes] = []
+    depth = 0
     for one in values:
-        if type(one) is str:  # the most frequent
+        kind: type[Any] = type(one)
+        if kind is str:
             data = one.encode()
             words.append(_STRING_ENTRY | len(data))
+        elif kind is int or kind is float:
+            data = _number(one)
+            words.append(_NUMBER_ENTRY | len(data))
+        elif kind is tuple or kind is list:
+            data, inner = one if kind is tuple else _array(one)
+            words.append(_CONTAINER_ENTRY | len(data))
+            depth = max(depth, inner + 1)
         else:
-            entry, data = _element(one, depth)
-            words.append(entry << _TYPE_SHIFT | len(data))
+            words.append(_NULL_ENTRY if one is None else _TRUE_ENTRY if one else _FALSE_ENTRY)
+            continue
         parts.append(data)
-    joined = b"".join(parts)
-    if len(joined) > _SIZE_MASK:
-        for data in parts:
-            _checked(len(data))
-    return struct.pack(f">{len(words)}I", *words) + joined
-
-
-def _checked(size: int) -> int:
-    if size > _SIZE_MASK:
-        raise ValueError("a string or an object of more than 256 MiB")
-    return size
-
-
-def _element(value: Any, depth: int = 0) -> tuple[int, bytes]:
-    """Type and data of an element; the most frequent types first."""
-    kind: type[Any] = type(value)
-    if kind is str:
-        return _STRING, value.encode()
-    if kind is float or kind is int:
-        return _NUMBER, _number(value)
-    if value is None:
-        return _NULL, b""
-    if kind is bool:
-        return (_TRUE if value else _FALSE), b""
-    return _CONTAINER, _encode(value, depth + 1)
+        if len(data) > _SIZE_MASK:
+            raise ValueError(_TOO_LARGE)
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    return words, parts, depth
 
 
 def _number(value: float) -> bytes:
-    if isinstance(value, int) and -_MAX_INT64 <= value < _MAX_UINT64:
+    if type(value) is int and -_MAX_INT64 <= value < _MAX_UINT64:
         if value > 0:
             return b"\x50" + value.to_bytes(_WORD_BYTES[value.bit_length()], "big")
         if value < 0:
@@ -133,6 +179,14 @@ def _number(value: float) -> bytes:
     if number in (float("inf"), float("-inf")):
         return b"\x20" if number > 0 else b"\x30"
     return _FLOAT.pack(0x60, number)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
+_EMPTY_OBJECT = struct.pack(">I", _OBJECT << _KIND_SHIFT)
 
 
 def decode_text(data: bytes) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_LEAST_BYTES = 1 << 19
-"""A thread is not worth its start for less: a tenth of a millisecond."""
+_LEAST_BYTES = 1 << 21
+"""About two milliseconds of work: with less a hundred single values would pay for threads."""
 _MOST_THREADS = 16
 
 

@@ -92,3 +92,39 @@ def test_damage_and_unknown_types_are_told_apart():
         deep = (0x80000001).to_bytes(4, "big") + (0x50000000 | len(deep)).to_bytes(4, "big") + deep
     with pytest.raises(CorruptDataError, match="deep"):
         decode_text(deep)
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "{", '{"a":', "[1,", '{"a":1}x', "[1] 2", " [1", '{"a":1,"a":2}', '[{"a":1,"a":1}]']
+)
+def test_what_only_begins_like_json(text):
+    with pytest.raises(InvalidInputError, match="is no JSON"):
+        encode_text(text)
+
+
+def test_spaces_around_mean_nothing():
+    assert encode_text(' \n{"a": [ 1 , 2 ]}\t') == encode_text('{"a":[1,2]}')
+
+
+@given(st.permutations(["b", "a", "aa", "\u00e9", "z"]))
+def test_the_order_of_keys_means_nothing(keys):
+    """Objects with the same keys share what they have in common, but not with those that have them in another order."""
+    first = json.dumps({key: keys.index(key) for key in sorted(keys)}, ensure_ascii=False)
+    assert encode_text(json.dumps({key: keys.index(key) for key in keys}, ensure_ascii=False)) == encode_text(first)
+    assert json.loads(decode_text(encode_text(first))) == json.loads(first)
+
+
+def test_long_keys_are_not_kept():
+    shape = encode_text.__globals__["_shape"]
+    encode_text('{"short":1}')
+    assert shape.cache_info().currsize >= 1
+    encode_text(json.dumps({"k" * 100_000: 1}))
+    assert shape.cache_info().currsize == 0
+
+
+def test_as_deep_as_allowed_and_one_deeper():
+    for opening, closing in (("[", "]"), ('{"a":', "}")):
+        deepest = opening * 200 + "[]" + closing * 200
+        assert decode_text(encode_text(deepest)) == deepest
+        with pytest.raises(InvalidInputError, match="nested more than 200 deep"):
+            encode_text(opening + deepest + closing)
