@@ -12,14 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import words_of
 from lance_core.encoding.distinct import distinct
-from lance_core.errors import UnsupportedError
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.table.number_index import NumberIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     Places = npt.NDArray[np.int64]
 
+_WORD_BITS = (8, 16, 32, 64)
 _FLOAT_BITS = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 
@@ -59,13 +62,13 @@ class KeyJoin:
     """
 
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
-        self._sets: list[pa.Array] = []
+        self._sets: list[_Numbers | _Values] = []
         self._steps: list[Places] = []
         codes: Places | None = None
         for column in columns:
-            values = _comparable(column)
-            self._sets.append(values.drop_null().unique())
-            codes = self._combine(codes, _index_in(values, self._sets[-1]))
+            known, found = _known(_comparable(column))
+            self._sets.append(known)
+            codes = self._combine(codes, found)
         codes = np.empty(0, np.int64) if codes is None else codes
         order = np.argsort(codes, kind="stable")
         self._rows = order[np.searchsorted(codes[order], 0) :]
@@ -75,10 +78,14 @@ class KeyJoin:
         self._is_unique = bool((counts <= 1).all())
 
     def match(self, columns: Sequence[pa.ChunkedArray | pa.Array]) -> Pairs:
-        """Pairs of target rows, whose keys these are, and source rows."""
+        """Pairs of target rows, whose keys these are, and source rows.
+
+        Raises:
+            InvalidInputError: Keys of another type.
+        """
         codes: Places | None = None
         for number, (column, known) in enumerate(zip(columns, self._sets, strict=True)):
-            found = _index_in(_comparable(column), known)
+            found = known.find(_comparable(column))
             codes = found if codes is None else self._step(codes, found, number - 1)
         codes = np.empty(0, np.int64) if codes is None else codes
         target = np.flatnonzero(codes >= 0)
@@ -127,10 +134,68 @@ def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)
 
 
-def _index_in(values: pa.ChunkedArray | pa.Array, known: pa.Array) -> Places:
-    """Place of each value among the known ones; -1 for others and for null."""
-    import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Distinct values of any type."""
 
-    functions: Any = pc  # they are made when the module is imported, type checkers do not see them
-    places = functions.index_in(values, value_set=known)
-    return functions.fill_null(places, -1).to_numpy().astype(np.int64)
+    values: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def find(self, column: pa.ChunkedArray | pa.Array) -> Places:
+        """Place of each value among the known ones; -1 for others and for null."""
+        import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
+
+        functions: Any = pc  # they are made when the module is imported, type checkers do not see them
+        places = functions.index_in(column, value_set=self.values)
+        return functions.fill_null(places, -1).to_numpy().astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Values that are words of up to 64 bits, without nulls."""
+
+    index: NumberIndex
+    kind: pa.DataType
+
+    def __len__(self) -> int:
+        return len(self.index.codes)
+
+    def find(self, column: pa.ChunkedArray | pa.Array) -> Places:
+        """As `_Values.find`, with a place of an equal value in the column that this was made from.
+
+        Raises:
+            InvalidInputError: Values of another type.
+        """
+        if column.type != self.kind:
+            raise InvalidInputError(f"keys of type {column.type} beside keys of type {self.kind}")
+        numbers, is_null = _numbers_of(column)
+        codes = self.index.find(numbers)
+        if is_null is not None:
+            codes[is_null] = -1
+        return codes
+
+
+def _known(column: pa.ChunkedArray) -> tuple[_Numbers | _Values, Places]:
+    """The values of a column ready to be looked up, and the place of each of its own."""
+    kind = column.type
+    if len(column) and not column.null_count and _is_word(kind):
+        index = NumberIndex(_numbers_of(column)[0])
+        if index.is_complete:
+            return _Numbers(index, kind), index.codes
+    known = _Values(column.drop_null().unique())
+    return known, known.find(column)
+
+
+def _is_word(kind: pa.DataType) -> bool:
+    return pa.types.is_primitive(kind) and kind.bit_width in _WORD_BITS
+
+
+def _numbers_of(column: pa.ChunkedArray | pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+    """Words as numbers, equal where the words are; and which are null."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    words = [words_of(chunk) for chunk in chunks]
+    numbers = [one.view(one.dtype.str.replace("u", "i")).astype(np.int64, copy=False) for one in words]
+    is_null = np.asarray(column.is_null()) if column.null_count else None
+    return numbers[0] if len(numbers) == 1 else np.concatenate([np.empty(0, np.int64), *numbers]), is_null

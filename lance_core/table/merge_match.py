@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.encoding.distinct import distinct
 from lance_core.errors import InvalidInputError
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.key_join import KeyJoin, Pairs
@@ -91,13 +90,14 @@ class Matcher:
                 f"the table has a row with {self._key(int(source[0]))} already; nothing was written"
             )
         others = self._others(reader, target)
-        hits = distinct(source)
+        is_hit = np.zeros(self.source.num_rows, np.bool_)
+        is_hit[source] = True
         if matched is WhenMatched.KEEP:
             pairs = pairs.where(np.zeros(len(pairs), np.bool_))
         elif self.plan.condition is not None:
             pairs = pairs.where(self._meets(reader, pairs))
         self._check_unambiguous(pairs)
-        return Found(fragment=reader.fragment, pairs=pairs, others=others, hits=hits)
+        return Found(fragment=reader.fragment, pairs=pairs, others=others, hits=np.flatnonzero(is_hit))
 
     def _matches(self, reader: FragmentReader) -> Iterator[Pairs]:
         """Row offsets and source rows with the same key; deleted rows are left out."""
@@ -109,7 +109,7 @@ class Matcher:
         near = None if plan.within is None else self._within(reader)
         if near is not None and not near.any():
             return
-        # The hash tables of the source are built for each batch.
+        # Arrow builds hash tables of text in the source for each batch.
         wanted = max(default_batch_size(plan.on.to_arrow()), self.source.num_rows)
         for rows in reader.scan(plan.on, start=0, end=end, batch_size=min(wanted, _MAX_BATCH_ROWS)):
             pairs = self._join.match(rows.columns)

@@ -1,0 +1,94 @@
+"""Where numbers stand in a source: looked up in a table by value if they lie close together, else in one by hash.
+
+Arrow builds its hash table anew for each batch that is looked up, and needs a few times as long.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    Numbers = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+    Places = npt.NDArray[np.int64]
+    Slots = npt.NDArray[Any]
+
+_NEAR = 8
+_SMALL_TABLE = 1 << 16
+"""A table by value may have so many slots, or `_NEAR` times as many as there are numbers."""
+_SPARE_BITS = 2
+_MAX_ROUNDS = 64
+"""Numbers that meet so many others on the way to their slot have been chosen to do so."""
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+class NumberIndex:
+    """Numbers with the place of each.
+
+    Args:
+        numbers: At least one.
+
+    Attributes:
+        codes: Shape as ``numbers``: for each the place of one that is equal, the same for all that are equal.
+    """
+
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers = numbers
+        self._low, high = int(numbers.min()), int(numbers.max())
+        self._span = high - self._low + 1
+        self._is_near = self._span <= max(_SMALL_TABLE, _NEAR * len(numbers))
+        self._bits = len(numbers).bit_length() + _SPARE_BITS
+        self._is_complete = True
+        size = self._span if self._is_near else 1 << self._bits
+        self._slots: Slots = np.full(size, -1, np.int32 if len(numbers) < 1 << 31 else np.int64)
+        if self._is_near:
+            self._slots[numbers - self._low] = np.arange(len(numbers), dtype=self._slots.dtype)
+        else:
+            self._fill()
+        self.codes = self.find(numbers) if self._is_complete else np.empty(0, np.int64)
+
+    @property
+    def is_complete(self) -> bool:
+        """False if there are so many collisions that something else must do the work."""
+        return self._is_complete
+
+    def find(self, numbers: Numbers) -> Places:
+        """For each number the code of an equal one; -1 where there is none."""
+        if self._is_near:
+            # what lies below wraps around to above
+            offsets = numbers.view(np.uint64) - np.uint64(self._low % (1 << 64))
+            is_inside = offsets < self._span
+            return np.where(is_inside, self._slots[np.where(is_inside, offsets, 0)], -1).astype(np.int64)
+        at = self._home(numbers)
+        codes: Slots = self._slots[at]
+        left = np.flatnonzero((codes >= 0) & (self._numbers[codes] != numbers))
+        at = at[left]
+        while len(left):
+            at = self._next(at)
+            others = self._slots[at]
+            codes[left] = others
+            is_other = (others >= 0) & (self._numbers[others] != numbers[left])
+            left, at = left[is_other], at[is_other]
+        return codes.astype(np.int64)
+
+    def _fill(self) -> None:
+        """Put each number into the first slot from its home on that is free or has an equal one."""
+        left: Slots = np.arange(len(self._numbers), dtype=self._slots.dtype)
+        at = self._home(self._numbers)
+        for _ in range(_MAX_ROUNDS):
+            is_free = self._slots[at] < 0
+            self._slots[at[is_free]] = left[is_free]
+            has_lost = self._numbers[self._slots[at]] != self._numbers[left]
+            left, at = left[has_lost], self._next(at[has_lost])
+            if not len(left):
+                return
+        self._is_complete = False
+
+    def _home(self, numbers: Numbers) -> Places:
+        return (numbers.view(np.uint64) * _FACTOR >> np.uint64(64 - self._bits)).astype(np.int64)
+
+    def _next(self, at: Places) -> Places:
+        return (at + 1) & ((1 << self._bits) - 1)
