@@ -44,6 +44,9 @@ TAIL_SIZE = 1 << 16
 _PART_BYTES = 1 << 25
 _SPARSE = 64
 
+_FEW_RANGES, _FEW_BLOCKS = 8, 16
+"""So few are looked at one by one: each step with an array costs as much as a checksum."""
+
 _RUN = 16
 _MANY = 8 * _RUN
 """From so many blocks on, runs of them are held against what their checksums make together: one call goes through 256
@@ -122,9 +125,13 @@ class BlockChecks:
         Raises:
             CorruptDataError: A block is not what was written, or a range lies elsewhere.
         """
+        if len(starts) <= _FEW_RANGES:
+            few = self._touched(starts.tolist(), ends.tolist())
+            if len(few) <= _FEW_BLOCKS:
+                for block in few:
+                    self._check_block(block, data, at)
+                return
         place = self._place
-        if not len(starts):
-            return
         if int(ends.max()) > place.start:  # of the tail, or of the checksums themselves
             is_tail, is_sums = starts >= place.tail_start, (starts >= place.start) & (ends <= place.tail_start)
             limits = np.where(is_tail, self._size, place.start)
@@ -141,6 +148,31 @@ class BlockChecks:
         if len(blocks):
             self._check_blocks(blocks, data, at)
             self._is_good[blocks] = True
+
+    def _touched(self, starts: list[int], ends: list[int]) -> list[int]:
+        """Blocks that a few ranges touch and that are not known to be good; those of the whole are too many."""
+        place, width = self._place, self._place.block_size
+        blocks: list[int] = []
+        for start, end in zip(starts, ends, strict=True):
+            shift, limit = (self._shift, self._size) if start >= place.tail_start else (0, place.start)
+            if end > limit:
+                if start >= place.start and end <= place.tail_start:
+                    continue  # the checksums themselves
+                raise self._not_covered(start)
+            if start < end:
+                last = -(-(end - shift) // width)
+                blocks += range((start - shift) // width, last)
+            if len(blocks) > _FEW_BLOCKS:
+                break
+        return [block for block in blocks if not self._is_good[block]] if len(blocks) <= _FEW_BLOCKS else blocks
+
+    def _check_block(self, block: int, data: memoryview, at: int) -> None:
+        place = self._place
+        begin = block * place.block_size + (0 if block < place.num_blocks else self._shift)
+        end = min(begin + place.block_size, place.start if begin < place.start else self._size)
+        if crc32(data[begin - at : end - at]) != int(self._sums_of(np.array([block]))[0]):
+            raise _damaged(begin)
+        self._is_good[block] = True
 
     def _check_blocks(self, blocks: Int64s, data: memoryview, at: int) -> None:
         place, width = self._place, self._place.block_size
@@ -159,10 +191,7 @@ class BlockChecks:
         limits = np.where(begins < place.start, place.start, self._size)
         is_wrong = _sums_in(data, begins - at, np.minimum(begins + width, limits) - at) != sums
         if is_wrong.any():
-            begin = int(begins[is_wrong][0])
-            raise CorruptDataError(
-                f"the file is damaged: bytes {begin} and on do not match their checksum", offset=begin
-            )
+            raise _damaged(int(begins[is_wrong][0]))
 
     def _sums_of(self, blocks: Int64s) -> npt.NDArray[np.uint32]:
         num_blocks = self._place.num_blocks
@@ -175,6 +204,10 @@ class BlockChecks:
 
     def _not_covered(self, start: int) -> CorruptDataError:
         return CorruptDataError("a part of the file lies across its checksums, or behind its end", offset=start)
+
+
+def _damaged(begin: int) -> CorruptDataError:
+    return CorruptDataError(f"the file is damaged: bytes {begin} and on do not match their checksum", offset=begin)
 
 
 def _sums_in(data: memoryview, starts: Int64s, ends: Int64s) -> npt.NDArray[np.uint32]:

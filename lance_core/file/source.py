@@ -9,7 +9,7 @@ import numpy as np
 from lance_core.encoding.plans import Found, Spots, found_in, spot_ranges
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
-from lance_core.store.base import MappedReader
+from lance_core.store.base import MappedReader, offers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,11 +34,11 @@ class FileBytes:
         self._source = source
         self._tail_start = max(0, source.size - TAIL_SIZE)
         self.tail: pa.Buffer = source.read_ranges([(self._tail_start, source.size)])[0]
-        self._mapped = source if isinstance(source, MappedReader) else None
         self._checking = checking()
         self._checks: BlockChecks | None = None
         if self._checking is not Checking.OFF:
             self._checks = open_checks(memoryview(self.tail), source.size, self._fetch_one)
+        self._mapped = source if offers(source, MappedReader, "mapped") else None
 
     @property
     def size(self) -> int:

@@ -172,7 +172,7 @@ class ObjectSizes(Protocol):
 
 
 def offers(store: object, extra: type[_Extra], method: str) -> TypeGuard[_Extra]:  # noqa: ARG001 for the type checker
-    """Whether a store offers something besides, by the name of one of its methods.
+    """Whether a store or a reader offers something besides, by the name of one of its methods.
 
     ``isinstance`` says the same, but asks for all names that a protocol has, which takes as long as to look at a file.
     """

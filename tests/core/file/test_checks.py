@@ -132,3 +132,38 @@ def test_ranges_across_checksums_are_refused(content):
         with pytest.raises(CorruptDataError, match="across"):
             checks.widened(low, high)
     checks.check(data, np.array([start, 0, tail]), np.array([tail, 0, size]))
+
+
+def test_few_ranges_are_judged_as_many_are(content, monkeypatch):
+    size, rng = len(content.bytes()), np.random.default_rng(3)
+    data = bytearray(content.bytes())
+    for at in (3 * BLOCK_SIZE + 5, 40 * BLOCK_SIZE, size - 1):
+        data[at] ^= 4
+    place = content.open()._file.checks._place
+    edges = [0, place.start, place.tail_start, size, *(block * BLOCK_SIZE for block in (1, 3, 4, 39, 40, 41))]
+
+    def judged(few):
+        monkeypatch.setattr(integrity, "_FEW_RANGES", few)
+        checks = content.open()._file.checks
+        checks._is_good[:] = False
+        found = []
+        for starts, ends in asked:
+            try:
+                checks.check(memoryview(data), starts, ends)
+                found.append(np.flatnonzero(checks._is_good).tolist())
+            except CorruptDataError as error:
+                found.append((error.message, error.offset))
+        return found
+
+    asked = []
+    for _ in range(300):
+        count = int(rng.integers(1, 9))
+        starts = np.clip(rng.choice(edges, count) + rng.integers(-2, 3, count), 0, size)
+        ends = starts + rng.choice([0, 1, 5, BLOCK_SIZE, 3 * BLOCK_SIZE, 30 * BLOCK_SIZE], count)
+        asked.append((starts, ends))
+    few, many = judged(8), judged(0)
+    verdicts = [[one if isinstance(one, list) else one[0] for one in all_] for all_ in (few, many)]
+    assert [isinstance(one, list) for one in few] == [isinstance(one, list) for one in many]
+    assert sum(isinstance(one, list) for one in few) > 30
+    assert any("across" in str(one) for one in verdicts[0])
+    assert any("damaged" in str(one) for one in verdicts[0])
