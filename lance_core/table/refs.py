@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -107,15 +108,11 @@ def update_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYST
         VersionNotFoundError: There is no such version.
     """
     root, branch = line_of(store)
-    tag = replace(
-        get_tag(store, name),
-        version=version,
-        branch=branch,
-        manifest_size=manifest_size(store, version),
-        updated_at=runtime.now(),
-    )
-    root.put(tag_path(name), encode_tag(tag))
-    manifest_size(store, version)
+    tag = replace(get_tag(store, name), version=version, branch=branch, updated_at=runtime.now())
+    # A tag that names what a clean-up is taking cannot be put back: nobody kept what it named before.
+    with keeping(store, version, uuid=str(uuid.uuid4()), runtime=runtime):
+        tag = replace(tag, manifest_size=manifest_size(store, version))
+        root.put(tag_path(name), encode_tag(tag))
     return tag
 
 
@@ -124,10 +121,13 @@ def describe_tag(store: Store, name: str, metadata: Mapping[str, str]) -> Tag:
 
     Raises:
         RefNotFoundError: There is no such tag.
+        VersionNotFoundError: The version is gone; so somebody has just deleted the tag.
     """
     root, _ = line_of(store)
     tag = replace(get_tag(store, name), metadata=dict(metadata))
-    root.put(tag_path(name), encode_tag(tag))
+    line = root if tag.branch is None else branch_store(root, tag.branch)
+    with keeping(line, tag.version, uuid=str(uuid.uuid4()), runtime=SYSTEM_RUNTIME):
+        root.put(tag_path(name), encode_tag(tag))
     return tag
 
 

@@ -220,9 +220,10 @@ class History:
         needed = References()
         for version in versions:
             needed.add(manifest_files(open_snapshot(store, version).manifest))
-        found = {one.path for folder in ("data", "_deletions", "_transactions") for one in store.list(folder)}
-        if found - needed.paths:
-            raise AssertionError(f"nobody needs {found - needed.paths}")
+        folders = ("data", "_deletions", "_transactions", "_indices")
+        found = [one.path for folder in folders for one in store.list(folder) if one.path not in needed]
+        if found:
+            raise AssertionError(f"nobody needs {found}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,6 +385,17 @@ def _no_version(work: Callable[[LanceDataset, int], Any]) -> Callable[[Store, in
     return run
 
 
+def _move_tag(dataset: LanceDataset, _number: int) -> None:
+    dataset.tags.create("moved", dataset.version)
+    dataset.tags.update("moved", 1)
+    dataset.tags.replace_metadata("moved", {"why": "it is good"})
+
+
+def _drop_branch(dataset: LanceDataset, _number: int) -> None:
+    dataset.create_branch("b")
+    dataset.branches.delete("b")
+
+
 _FIRST = State(columns=("k", "v", "x"), rows={key: {"k": key, "v": 0, "x": key} for key in range(4)})
 
 ACTIONS: dict[str, Action] = {
@@ -442,4 +454,12 @@ ACTIONS: dict[str, Action] = {
     "tag": Action(run=_no_version(lambda dataset, _: dataset.tags.create("t", 1))),
     "branch": Action(run=_no_version(lambda dataset, _: dataset.create_branch("b"))),
     "clean-up": Action(run=_cleanup, is_clean_up=True),
+    "zone map": Action(
+        run=_change(
+            lambda dataset, _: dataset.create_scalar_index("k", "ZONEMAP", transaction_properties=_properties())
+        ),
+        effect=lambda state, _: state,
+    ),
+    "moved tag": Action(run=_no_version(_move_tag)),
+    "dropped branch": Action(run=_no_version(_drop_branch)),
 }

@@ -444,6 +444,11 @@ MUTATIONS = {
         always(1),
         lambda: walk("tag", "clean-up", preemptions=2),
     ),
+    "tags move to what nobody keeps": (
+        f"{TABLE}.refs.keeping",
+        lambda _original: lambda *_, **__: nullcontext(),
+        lambda: walk("moved tag", "clean-up"),
+    ),
     "a missing deletion file is no deletions": (
         f"{TABLE}.rebase.load_deletions",
         no_deletions,
