@@ -148,8 +148,12 @@ class _Values:
         import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
 
         functions: Any = pc  # they are made when the module is imported, type checkers do not see them
-        places = functions.index_in(column, value_set=self.values)
-        return functions.fill_null(places, -1).to_numpy().astype(np.int64)
+        return _filled(functions.index_in(column, value_set=self.values))
+
+
+def _filled(places: pa.ChunkedArray | pa.Array) -> Places:
+    """Places as numbers, -1 where there is none."""
+    return places.fill_null(-1).to_numpy().astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +188,10 @@ def _known(column: pa.ChunkedArray) -> tuple[_Numbers | _Values, Places]:
         index = NumberIndex(_numbers_of(column)[0])
         if index.is_complete:
             return _Numbers(index, kind), index.codes
-    known = _Values(column.drop_null().unique())
-    return known, known.find(column)
+    chunks = column.dictionary_encode().chunks  # with one dictionary for all
+    if not chunks:
+        return _Values(pa.array([], kind)), np.empty(0, np.int64)
+    return _Values(chunks[-1].dictionary), np.concatenate([_filled(one.indices) for one in chunks])
 
 
 def _is_word(kind: pa.DataType) -> bool:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Places = npt.NDArray[np.int64]
 
 _MAX_BATCH_ROWS = 1 << 20
+_FEW_TABLES = 4
+"""Rows to look up for each row of the source that a hash table is built of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ class Matcher:
         if near is not None and not near.any():
             return
         # Arrow builds hash tables of text in the source for each batch.
-        wanted = max(default_batch_size(plan.on.to_arrow()), self.source.num_rows)
+        wanted = max(default_batch_size(plan.on.to_arrow()), _FEW_TABLES * self.source.num_rows)
         for rows in reader.scan(plan.on, start=0, end=end, batch_size=min(wanted, _MAX_BATCH_ROWS)):
             pairs = self._join.match(rows.columns)
             live = reader.live_mask(rows.start, rows.start + rows.num_rows)

@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -67,3 +69,21 @@ def test_words_are_not_looked_up_by_arrow(monkeypatch):
         [pa.array([3, None, 2], pa.date32()), pa.array([2.5, 0.5, 1.5])]
     )
     assert list(zip(pairs.target.tolist(), pairs.source.tolist(), strict=True)) == [(0, 2), (2, 1), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "no", "yes"),
+    [
+        (pa.string(), "no", "yes"),
+        (pa.large_binary(), b"", b"x"),
+        (pa.decimal128(9, 2), Decimal("1.50"), Decimal("-2.00")),
+        (pa.bool_(), False, True),
+        (pa.int16(), -1, 1),
+    ],
+)
+def test_values_in_many_chunks(kind, no, yes):
+    chunks = [[yes, None], [], [no, yes], [no]]
+    column = pa.chunked_array([pa.array(one, kind) for one in chunks], kind)
+    pairs = KeyJoin([column]).match([pa.chunked_array([column.chunk(2)])])
+    assert list(zip(pairs.target.tolist(), pairs.source.tolist(), strict=True)) == [(0, 2), (0, 4), (1, 0), (1, 3)]
+    assert len(KeyJoin([pa.chunked_array([], kind)]).match([column])) == 0
