@@ -22,7 +22,7 @@ from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
-from lance_core.table.branches import create_branch
+from lance_core.table.branches import create_branch, list_branches
 from lance_core.table.commit import commit
 from lance_core.table.refs import create_tag, other_line
 from lance_core.table.runtime import Runtime
@@ -243,6 +243,72 @@ def unknown_flags_stop_writers():
         commit(store, append(store, [10], read_version=1, uuid="a"))
 
 
+def with_something_before(store, method, folder, work):
+    """The store, in which something else happens before the first call of a kind."""
+    calls = iter([work])
+
+    def on_call(called, path):
+        if called == method and path.startswith(folder):
+            next(calls, no)()
+
+    return FaultyStore(inner=store, on_call=on_call)
+
+
+def made_meanwhile():
+    """A version that is made while a clean-up of everything is going on is whole."""
+    store = base().copied()
+    other = with_something_before(store, "delete", "_versions", lambda: ACTIONS["append"].run(store, 0))
+    cleanup_old_versions(other, delete_unverified=True, **NOTHING)
+    assert list_versions(store)[-1] == 3
+    assert 100 in read_state(open_snapshot(store)).rows
+
+
+def branch_of_what_goes():
+    store = base().copied()
+    ACTIONS["overwrite"].run(store, 0)
+    clean = {**NOTHING, "runtime": SYSTEM_LATER}
+    other = with_something_before(
+        store, "put_if_absent", "_refs/branches", lambda: cleanup_old_versions(store, **clean)
+    )
+    with suppress(LanceError):
+        create_branch(open_snapshot(other, 1), "b", uuid=str(uuid.uuid4()))
+    for branch in list_branches(store):
+        read_state(open_snapshot(other_line(store, branch.name)))
+
+
+def old_versions_stay(cleaner=timedelta(days=3650), writer=timedelta(0)):
+    """Two weeks are two weeks, whatever the clock of the clean-up or of a writer says."""
+    store = base().copied()
+    for key in (100, 101):
+        ours = append(store, [key], read_version=list_versions(store)[-1], uuid=str(uuid.uuid4()))
+        commit(store, ours, runtime=Runtime(now=lambda: EPOCH - writer))
+    cleanup_old_versions(store, older_than=timedelta(days=14), runtime=Runtime(now=lambda: EPOCH + cleaner))
+    assert list_versions(store) == [1, 2, 3, 4]
+
+
+def flipped(folder, work=lambda _store: None, step=11):
+    """A bit of a file of ours is changed: an error, never something else."""
+
+    def gate():
+        store = base().copied()
+        work(store)
+        (info,) = [*store.list(folder)][-1:]
+        data = store.get(info.path)
+        expected = read_state(open_snapshot(store)).plain()
+        for bit in range(0, 8 * len(data), step):
+            changed = bytearray(data)
+            changed[bit >> 3] ^= 1 << (bit & 7)
+            store.put(info.path, bytes(changed))
+            with suppress(LanceError):
+                assert read_state(open_snapshot(store)).plain() == expected
+
+    return gate
+
+
+def delete_in(store):
+    ACTIONS["delete"].run(store, 0)
+
+
 def deletion_file_is_missing():
     store = base().copied()
     ACTIONS["delete"].run(store, 0)
@@ -319,6 +385,19 @@ def no_deletions(original):
         return BitMap()
 
     return load
+
+
+def by_the_manifest(original):
+    def dated(*arguments):
+        return (replace(one, committed=one.manifest.timestamp) for one in original(*arguments))
+
+    return dated
+
+
+def looked_up_once(original):
+    """What a look found is believed from then on."""
+    found = {}
+    return lambda store, *more: found.setdefault(id(store), original(store, *more))
 
 
 def always(value):
@@ -439,6 +518,46 @@ MUTATIONS = {
         always(datetime.max.replace(tzinfo=UTC)),
         young_files_stay,
     ),
+    "clean-up: its own clock says how old versions are": (
+        f"{UPKEEP}._clock_of",
+        always(datetime.max.replace(tzinfo=UTC)),
+        old_versions_stay,
+    ),
+    "clean-up: writers' clocks are believed": (
+        f"{UPKEEP}._dated",
+        by_the_manifest,
+        lambda: old_versions_stay(timedelta(0), timedelta(days=3650)),
+    ),
+    "clean-up: tags are not looked at again": (
+        f"{UPKEEP}._protected",
+        looked_up_once,
+        lambda: walk("tag", "clean-up", preemptions=2),
+    ),
+    "clean-up: versions made meanwhile are not looked at": (
+        f"{UPKEEP}.find_versions",
+        always(Versions(names=(), naming=ManifestNaming.V2)),
+        made_meanwhile,
+    ),
+    "branches do not look whether their version stays": (
+        f"{TABLE}.branches._check_source",
+        lambda _original: no,
+        branch_of_what_goes,
+    ),
+    "sums of data files are not compared": (
+        "lance_core.file.integrity.BlockChecks._check_block",
+        lambda _original: no,
+        flipped("data"),
+    ),
+    "sums of manifests are not compared": (
+        "lance_core.format.manifest.check_section",
+        always(value=True),
+        flipped("_versions"),
+    ),
+    "sums of deletion files are not compared": (
+        "lance_core.format.deletion.check_section",
+        always(value=True),
+        flipped("_deletions", delete_in, step=1),
+    ),
     "tags do not look whether their version stays": (
         f"{TABLE}.refs.manifest_size",
         always(1),
@@ -486,4 +605,4 @@ def test_a_gate_notices(name, tmp_path, monkeypatch):
 
 
 def test_there_are_enough():
-    assert len(MUTATIONS) >= 25
+    assert len(MUTATIONS) >= 44
