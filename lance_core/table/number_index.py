@@ -42,7 +42,7 @@ class NumberIndex:
         self._is_near = self._span <= max(_SMALL_TABLE, _NEAR * len(numbers))
         self._bits = len(numbers).bit_length() + _SPARE_BITS
         self._is_complete = True
-        size = self._span if self._is_near else 1 << self._bits
+        size = self._span + 1 if self._is_near else 1 << self._bits
         self._slots: Slots = np.full(size, -1, np.int32 if len(numbers) < 1 << 31 else np.int64)
         if self._is_near:
             self._slots[numbers - self._low] = np.arange(len(numbers), dtype=self._slots.dtype)
@@ -58,10 +58,10 @@ class NumberIndex:
     def find(self, numbers: Numbers) -> Places:
         """For each number the code of an equal one; -1 where there is none."""
         if self._is_near:
-            # what lies below wraps around to above
+            # What lies below wraps around to above, and all that is above shares the last slot.
             offsets = numbers.view(np.uint64) - np.uint64(self._low % (1 << 64))
-            is_inside = offsets < self._span
-            return np.where(is_inside, self._slots[np.where(is_inside, offsets, 0)], -1).astype(np.int64)
+            np.minimum(offsets, np.uint64(self._span), out=offsets)
+            return self._slots.take(offsets.view(np.int64)).astype(np.int64)
         at = self._home(numbers)
         codes: Slots = self._slots[at]
         left = np.flatnonzero((codes >= 0) & (self._numbers[codes] != numbers))
