@@ -1,6 +1,7 @@
 """Figures in the READMEs are those of the published results; nobody types them."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -63,6 +64,21 @@ def test_publishing_replaces_what_is_between_the_marks(report, tmp_path, monkeyp
         assert "stale" not in text
     assert (tmp_path / "none.md").read_text() == "no marks"
     assert json.loads((tmp_path / "published" / "results.json").read_text()) == json.loads(json.dumps(results))
+
+
+def test_a_small_run(tmp_path):
+    command = [sys.executable, str(HERE / "run.py"), "--scale", "0.001", "--rounds", "1", "--parts", "data"]
+    command += ["--data", "nested", "--engines", "core-2.2", "pylance-2.2", "--works", "write", "scan", "requests"]
+    done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "results.json").read_text())
+    measured = {one["work"]: one for one in found["goals"] if one["verdict"] not in {"not measured", "exact test"}}
+    assert set(measured) == {"bytes of nested", "requests beside pylance, worst"}
+    sizes = found["data"]["nested"]["bytes"]
+    assert measured["bytes of nested"]["found"] == pytest.approx(sizes["core-2.2"] / sizes["pylance-2.2"], abs=1e-4)
+    for engine in ("core-2.2", "pylance-2.2"):
+        assert all(seconds > 0 for seconds in found["data"]["nested"]["scan"][engine])
+    assert (tmp_path / "results.svg").read_text().startswith("<svg")
 
 
 def test_what_is_published_is_what_was_measured(report):
