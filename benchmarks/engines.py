@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -129,8 +128,6 @@ def _open_delta(path: str) -> Any:
 
     return deltalake.DeltaTable(path).to_pyarrow_dataset()
 
-
-HAS_DELTA = importlib.util.find_spec("deltalake") is not None
 
 ENGINES = {
     **{f"core-{version}": _lance_core(version) for version in ("2.0", "2.1", "2.2")},
