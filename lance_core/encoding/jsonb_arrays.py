@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FEW = 16
 """Up to so many values are faster one by one."""
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 19
 """Bytes of values that are walked together: enough to spread the cost of a step, few enough for the cache."""
 
 _SCALAR, _OBJECT, _ARRAY = 1, 2, 4
