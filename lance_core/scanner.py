@@ -72,7 +72,9 @@ class LanceScanner:
 
     def to_table(self) -> pa.Table:
         """The rows, in memory."""
-        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
+        query = replace(self._query, plan=replace(self._query.plan, is_kept=True))
+        batches = batches_with_types(query.schema, run_query(self._files, self._fragments, query))
+        return pa.Table.from_batches(batches, schema=self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows, as a stream that other libraries take."""

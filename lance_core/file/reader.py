@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
 
-WINDOW_BYTES = 1 << 26
+WINDOW_BYTES = 1 << 25
 """Decoded bytes of all columns together that a scan holds, unless one batch needs more."""
 
 COLUMN_WINDOW_BYTES = 1 << 24
 """Decoded bytes of one column that a scan holds, unless one batch needs more."""
+
+_KEPT_WINDOWS = 2
+"""So many windows at once are decoded for those who keep all rows: larger steps are cheaper."""
 
 _FEW_ROWS = 64
 """Up to so many consecutive rows are picked one by one: the chunks that hold them hold many more."""
@@ -121,7 +124,14 @@ class DataFileReader:
             return self._content.batch_offsets, self._content.statistics(fields)
 
     def scan(
-        self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int
+        self,
+        projection: Schema,
+        columns: Mapping[int, int],
+        *,
+        start: int,
+        end: int,
+        batch_size: int,
+        is_kept: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Read consecutive rows in order.
 
@@ -132,6 +142,7 @@ class DataFileReader:
             start: First row.
             end: Row behind the last one.
             batch_size: Rows of each batch but the last.
+            is_kept: All batches will be in memory together, so that memory for the way there is no matter.
 
         Returns:
             Batches of exactly the projection's Arrow schema.
@@ -147,7 +158,9 @@ class DataFileReader:
             # What a scan learns about pages is of no use to anyone once it has passed.
             wanted = [one.fresh() for one in self._content.fields(projection, columns)]
             self._check_end(wanted, end)
-        return self._scan(projection.to_arrow(), wanted, start, end, batch_size=batch_size)
+        windows = _KEPT_WINDOWS if is_kept else 1
+        window = _window_rows(wanted, batch_size, windows * WINDOW_BYTES, windows * COLUMN_WINDOW_BYTES)
+        return self._scan(projection.to_arrow(), wanted, start, end, batch_size=batch_size, window=window)
 
     def take(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> pa.RecordBatch:
         """Read single rows.
@@ -184,9 +197,8 @@ class DataFileReader:
             return _batch(arrays, schema, len(offsets))
 
     def _scan(
-        self, schema: pa.Schema, wanted: list[FieldReader], start: int, end: int, *, batch_size: int
+        self, schema: pa.Schema, wanted: list[FieldReader], start: int, end: int, *, batch_size: int, window: int
     ) -> Iterator[pa.RecordBatch]:
-        window = _window_rows(wanted, batch_size)
         for low in range(start, end, window):
             high = min(low + window, end)
             with self._blaming_file():
@@ -246,12 +258,12 @@ def _open(version: FileVersion, file: FileBytes) -> Content:
             return ContentV21(Container(file))
 
 
-def _window_rows(wanted: list[FieldReader], batch_size: int) -> int:
-    """Rows that a scan decodes at once: whole batches."""
+def _window_rows(wanted: list[FieldReader], batch_size: int, num_bytes: int, column_bytes: int) -> int:
+    """Rows that a scan decodes at once: whole batches of all columns, and of each."""
     widths = [width for one in wanted for width in one.widths]
     if not widths:
         return batch_size
-    rows = min(WINDOW_BYTES / sum(widths), COLUMN_WINDOW_BYTES / max(widths))
+    rows = min(num_bytes / sum(widths), column_bytes / max(widths))
     return max(1, int(rows) // batch_size) * batch_size
 
 

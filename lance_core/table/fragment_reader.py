@@ -103,10 +103,16 @@ class FragmentReader:
             return self.row_addresses(offsets)
         return numbers_array(self.stable_row_ids[offsets])
 
-    def scan(self, projection: Schema, *, start: int, end: int, batch_size: int) -> Iterator[Rows]:
-        """Read rows [start, end) in order, deleted ones included, at most ``batch_size`` at a time."""
+    def scan(
+        self, projection: Schema, *, start: int, end: int, batch_size: int, is_kept: bool = False
+    ) -> Iterator[Rows]:
+        """Read rows [start, end) in order, deleted ones included, at most ``batch_size`` at a time.
+
+        Who will keep all of them in memory says so with ``is_kept``.
+        """
         parts = self._parts(projection)
-        streams = [self._scan_part(part, start=start, end=end, batch_size=batch_size) for part in parts]
+        options = {"start": start, "end": end, "batch_size": batch_size}
+        streams = [self._scan_part(part, options, is_kept=is_kept) for part in parts]
         if not streams:
             yield from self._scan_nothing(projection, start, end, batch_size)
             return
@@ -147,9 +153,9 @@ class FragmentReader:
             last = self._last_parts = (projection, split_projection(projection, self.fragment.files))
         return last[1]
 
-    def _scan_part(self, part: FilePart, *, start: int, end: int, batch_size: int) -> Iterator[pa.RecordBatch]:
+    def _scan_part(self, part: FilePart, rows: Mapping[str, int], *, is_kept: bool) -> Iterator[pa.RecordBatch]:
         stored = view_schema(part.schema, BlobView.DESCRIPTIONS)
-        batches = self._open(part).scan(stored, part.columns, start=start, end=end, batch_size=batch_size)
+        batches = self._open(part).scan(stored, part.columns, **rows, is_kept=is_kept)
         return fill_batches(part.schema, batches, self._blobs(part)) if needs_bytes(part.schema) else batches
 
     def _take_part(self, part: FilePart, offsets: npt.NDArray[np.int64]) -> pa.RecordBatch:

@@ -101,7 +101,8 @@ def scan_fragment(
     if plan.predicate is not None:
         yield from _scan_filtered(reader, plan, start, end)
         return
-    for rows in reader.scan(plan.projection, start=start, end=end, batch_size=plan.batch_size):
+    batches = reader.scan(plan.projection, start=start, end=end, batch_size=plan.batch_size, is_kept=plan.is_kept)
+    for rows in batches:
         keep = reader.live_mask(rows.start, rows.start + rows.num_rows)
         offsets = _kept_offsets(rows, keep)
         columns = list(rows.columns) if keep is None else _filtered(rows.columns, plan.projection, keep)

@@ -42,6 +42,7 @@ class ScanPlan:
         projection: Fields that the output needs.
         schema: Arrow schema of the output.
         batch_size: Rows read at a time.
+        is_kept: All rows of the result will be in memory together.
         predicate: Rows to keep; None for all.
         filter_projection: Fields that the predicate needs.
         rest: Fields of the projection that the predicate does not bring along.
@@ -52,6 +53,7 @@ class ScanPlan:
     projection: Schema
     schema: pa.Schema
     batch_size: int
+    is_kept: bool = False
     predicate: Predicate | None = None
     filter_projection: Schema = field(default_factory=lambda: Schema(()))
     rest: Schema = field(default_factory=lambda: Schema(()))

@@ -42,3 +42,24 @@ def test_a_scan_holds_a_window(tmp_path, monkeypatch, options):
     assert (small[1], large[1]) == (50_000, 200_000)
     assert large[0] < 4 * WINDOW
     assert large[0] < 1.5 * small[0] + WINDOW
+
+
+def test_what_is_kept_anyway_is_read_in_larger_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
+    write(tmp_path / "t", 50_000)
+    steps = []
+    read = reader.DataFileReader._read
+
+    def counted(self, wanted, rows, **options):
+        steps.append(len(rows))
+        return read(self, wanted, rows, **options)
+
+    monkeypatch.setattr(reader.DataFileReader, "_read", counted)
+    table = lance_core.dataset(tmp_path / "t")
+    assert sum(one.num_rows for one in table.to_batches(batch_size=1024)) == 50_000
+    streamed = steps.copy()
+    steps.clear()
+    assert table.scanner(batch_size=1024).to_table().num_rows == 50_000
+    assert sum(streamed) == sum(steps) == 50_000
+    assert max(streamed) * 1.5 < max(steps) <= max(streamed) * 2.5
