@@ -12,29 +12,29 @@ from lance_core.format.fragment import DataFile, DeletionFile
 from lance_core.fragment import FragmentMetadata, LanceFragment
 from lance_core.index_entries import Index, IndexFile
 from lance_core.indices import IndexDescription, IndexSegmentDescription
-from lance_core.merge_insert import MergeInsertBuilder
 from lance_core.operations import LanceOperation, Transaction
-from lance_core.optimize import (
-    Compaction,
-    CompactionMetrics,
-    CompactionOptions,
-    CompactionPlan,
-    CompactionTask,
-    RewriteResult,
-)
 from lance_core.scanner import LanceScanner, ScannerBuilder
 from lance_core.stats import DataStatistics, FieldStatistics, LanceStats
 from lance_core.table.idempotency import IDEMPOTENCY_KEY
 from lance_core.table.ordering import ColumnOrdering
 from lance_core.tags import Tags
 from lance_core.udf import BatchUDF, batch_udf
-from lance_core.verification import VerifyProblem, VerifyReport, verify
 from lance_core.write import write_dataset, write_fragments
 
 if TYPE_CHECKING:
     from lance_core.expression import Expression, make_expression
     from lance_core.maintenance.cleanup import CleanupExplanation, CleanupStats
     from lance_core.maintenance.cleanup_plan import CandidateFile as CleanupCandidateFile
+    from lance_core.merge_insert import MergeInsertBuilder
+    from lance_core.optimize import (
+        Compaction,
+        CompactionMetrics,
+        CompactionOptions,
+        CompactionPlan,
+        CompactionTask,
+        RewriteResult,
+    )
+    from lance_core.verification import VerifyProblem, VerifyReport, verify
 
     __version__: str
 
@@ -95,8 +95,18 @@ _LATE = {
     "CleanupCandidateFile": ("lance_core.maintenance.cleanup_plan", "CandidateFile"),
     "CleanupExplanation": ("lance_core.maintenance.cleanup", "CleanupExplanation"),
     "CleanupStats": ("lance_core.maintenance.cleanup", "CleanupStats"),
+    "Compaction": ("lance_core.optimize", "Compaction"),
+    "CompactionMetrics": ("lance_core.optimize", "CompactionMetrics"),
+    "CompactionOptions": ("lance_core.optimize", "CompactionOptions"),
+    "CompactionPlan": ("lance_core.optimize", "CompactionPlan"),
+    "CompactionTask": ("lance_core.optimize", "CompactionTask"),
     "Expression": ("lance_core.expression", "Expression"),
+    "MergeInsertBuilder": ("lance_core.merge_insert", "MergeInsertBuilder"),
+    "RewriteResult": ("lance_core.optimize", "RewriteResult"),
+    "VerifyProblem": ("lance_core.verification", "VerifyProblem"),
+    "VerifyReport": ("lance_core.verification", "VerifyReport"),
     "make_expression": ("lance_core.expression", "make_expression"),
+    "verify": ("lance_core.verification", "verify"),
 }
 
 

@@ -22,7 +22,6 @@ from lance_core.methods import (
     settings,
     tracking,
 )
-from lance_core.optimize import DatasetOptimizer
 from lance_core.stats import LanceStats
 from lance_core.table.evolution import next_field_id
 from lance_core.table.open_files import OpenFiles
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.format.schema import Schema
+    from lance_core.optimize import DatasetOptimizer
     from lance_core.table.refs import Reference
     from lance_core.table.row_index import RowIndex
 
@@ -328,6 +328,8 @@ class LanceDataset:
     @property
     def optimize(self) -> DatasetOptimizer:
         """Compaction."""
+        from lance_core.optimize import DatasetOptimizer  # noqa: PLC0415 much, for those who maintain tables
+
         return DatasetOptimizer(self)
 
     cleanup_old_versions = maintaining.cleanup_old_versions

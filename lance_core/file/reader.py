@@ -16,8 +16,6 @@ from lance_core.encoding.arrow_values import needs_settling, settled
 from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
-from lance_core.file.fields_legacy import ContentLegacy
-from lance_core.file.fields_v2_0 import ContentV20
 from lance_core.file.fields_v2_1 import ContentV21
 from lance_core.file.source import FileBytes
 from lance_core.format.file_version import decode_footer_version
@@ -119,9 +117,12 @@ class DataFileReader:
             CorruptDataError: The file is damaged.
         """
         with self._blaming_file():
-            if not isinstance(self._content, ContentLegacy):
-                return np.array([0, self._described()[1]], np.int64), {}
-            return self._content.batch_offsets, self._content.statistics(fields)
+            if self._version.name == "0.1":
+                from lance_core.file.fields_legacy import ContentLegacy  # noqa: PLC0415 rarely needed
+
+                if isinstance(self._content, ContentLegacy):
+                    return self._content.batch_offsets, self._content.statistics(fields)
+            return np.array([0, self._described()[1]], np.int64), {}
 
     def scan(
         self,
@@ -251,8 +252,12 @@ class DataFileReader:
 def _open(version: FileVersion, file: FileBytes) -> Content:
     match version.name:
         case "0.1":
+            from lance_core.file.fields_legacy import ContentLegacy  # noqa: PLC0415 rarely needed
+
             return ContentLegacy(file)
         case "2.0":
+            from lance_core.file.fields_v2_0 import ContentV20  # noqa: PLC0415 rarely needed
+
             return ContentV20(Container(file))
         case _:
             return ContentV21(Container(file))

@@ -15,7 +15,6 @@ import pyarrow as pa
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.blob_files import BlobFiles
 from lance_core.file.write_together import encode_together
-from lance_core.file.write_v2_0 import FieldWriterV20
 from lance_core.file.write_v2_1 import FieldWriterV21
 from lance_core.format.blobs import file_schema
 from lance_core.format.checksums import RunningSums, align, encode_sums, sums_size
@@ -110,6 +109,8 @@ def _field_writers(schema: Schema, version: FileVersion, blobs: BlobFiles) -> li
 def _field_writer(top: Field, version: FileVersion, blobs: BlobFiles) -> FieldWriter:
     match version.name:
         case "2.0":
+            from lance_core.file.write_v2_0 import FieldWriterV20  # noqa: PLC0415 rarely needed
+
             return FieldWriterV20(top)
         case _:
             return FieldWriterV21(top, version=version.name, blobs=blobs)

@@ -13,7 +13,6 @@ from lance_core.arguments import (
     file_version,
 )
 from lance_core.fragment import FragmentMetadata, from_metadata
-from lance_core.merge_insert import MergeInsertBuilder
 from lance_core.methods.reading import make_plan
 from lance_core.table.change import delete_rows, removing_staged, replace_rows
 from lance_core.table.naming import naming
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from lance_core.dataset import LanceDataset
     from lance_core.format.fragment import Fragment
+    from lance_core.merge_insert import MergeInsertBuilder
 
 
 def delete(
@@ -128,6 +128,8 @@ def merge_insert(dataset: LanceDataset, on: str | Iterable[str] | None = None) -
     Raises:
         InvalidInputError: No key, or unknown columns.
     """
+    from lance_core.merge_insert import MergeInsertBuilder  # noqa: PLC0415 much, for those who merge
+
     return MergeInsertBuilder(dataset, on)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -122,6 +121,8 @@ def _check_names(names: Sequence[str], schema: Schema) -> None:
     there = set(known)
     for name in names:
         if name not in there and not any(name.startswith(f"{top}.") for top in known):
+            import difflib  # noqa: PLC0415 rarely needed
+
             near = difflib.get_close_matches(name, known, n=3) or known[:20]
             raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(near)}?")
 
