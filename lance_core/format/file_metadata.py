@@ -8,6 +8,7 @@ them).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -25,6 +26,7 @@ PAD_BYTE = b"H"
 _COLUMN_ENCODING = b"\x0a\x1f/lance.encodings.ColumnEncoding\x12\x02\x0a\x00"
 # Likewise with ColumnEncoding{blob: Blob{inner: ColumnEncoding{values: Empty}}}.
 _BLOB_ENCODING = b"\x0a\x1f/lance.encodings.ColumnEncoding\x12\x06\x1a\x04\x0a\x02\x0a\x00"
+_MANY_LAYOUTS = 256
 MAX_ROWS = 2**48
 """More rows in one file are taken for damage."""
 
@@ -46,6 +48,12 @@ class Page:
     layout: bytes
 
 
+@lru_cache(maxsize=_MANY_LAYOUTS)
+def _direct(encoding: bytes) -> file2_pb2.Encoding:
+    """An encoding as message, which nobody may change; the columns of a wide table have few different ones."""
+    return file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=encoding))
+
+
 def encode_column(pages: list[Page], *, is_blob: bool = False) -> bytes:
     """The ColumnMetadata of a column.
 
@@ -55,13 +63,13 @@ def encode_column(pages: list[Page], *, is_blob: bool = False) -> bytes:
     """
     encoding = _BLOB_ENCODING if is_blob else _COLUMN_ENCODING
     message = file2_pb2.ColumnMetadata(
-        encoding=file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=encoding)),
+        encoding=_direct(encoding),
         pages=[
             file2_pb2.ColumnMetadata.Page(
                 buffer_offsets=[position for position, _ in page.buffers],
                 buffer_sizes=[size for _, size in page.buffers],
                 length=page.num_rows,
-                encoding=file2_pb2.Encoding(direct=file2_pb2.DirectEncoding(encoding=page.layout)),
+                encoding=_direct(page.layout),
                 priority=page.first_row,
             )
             for page in pages

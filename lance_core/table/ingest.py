@@ -17,6 +17,7 @@ from lance_core.encoding.arrow_values import binary_to_json
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.blobs import is_second_version
 from lance_core.format.schema import JSON, Schema
+from lance_core.format.type_support import is_plain
 from lance_core.table.fit_blobs import fit_blobs, takes_blobs
 
 if TYPE_CHECKING:
@@ -245,6 +246,8 @@ def fit_batch(batch: pa.RecordBatch, fields: Schema) -> pa.RecordBatch:
         InvalidInputError: Null in a field that is not nullable.
     """
     target = fields.to_arrow()
+    if batch.schema.equals(target) and all(field.nullable and is_plain(field) for field in fields.fields):
+        return batch
     columns = [fit_array(batch.column(field.name), field, field.name) for field in fields.fields]
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
