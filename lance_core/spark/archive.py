@@ -19,8 +19,9 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)  # a ZIP archive knows no time before that
 def archive_lance_core(path: str | os.PathLike[str]) -> str:
     """Pack lance_core, which is pure Python, into an archive for ``spark-submit --py-files`` or ``spark.addPyFile``.
 
-    The executors still need what it depends on: numpy, pyarrow, protobuf, pyroaring, fsspec and sqlglot. The same
-    files always give the same archive.
+    The executors still need what it depends on: numpy, pyarrow, protobuf, pyroaring, fsspec and sqlglot; isal and
+    zstandard make it faster. Spark does not look for formats in archives, so ``register`` is needed before
+    ``format("lance")``. The same files always give the same archive.
 
     Args:
         path: Where to write it; the name must end in ``.zip``.

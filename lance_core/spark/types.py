@@ -175,6 +175,10 @@ def _vector(arrow: pa.DataType, column: str, size: Any) -> pa.DataType:
     return pa.list_(arrow.value_field, int(size))
 
 
+_WITHOUT_PLACE = (st.VariantType, st.GeometryType, st.GeographyType, st.UserDefinedType)
+"""Types that Spark turns into structs for Arrow, which would come back as such."""
+
+
 def _lance_type(spark: st.DataType, column: str) -> pa.DataType:
     if isinstance(spark, st.ArrayType):
         return pa.list_(pa.field("item", _lance_type(spark.elementType, column)))
@@ -183,7 +187,7 @@ def _lance_type(spark: st.DataType, column: str) -> pa.DataType:
     if isinstance(spark, st.MapType):
         value = pa.field("value", _lance_type(spark.valueType, column))
         return pa.map_(pa.field("key", _lance_type(spark.keyType, column), nullable=False), value)
-    if isinstance(spark, (st.VariantType, st.UserDefinedType)):
+    if isinstance(spark, _WITHOUT_PLACE):
         raise UnsupportedError(f"Column {column!r} has Spark type {spark.simpleString()}, which a table cannot hold.")
     try:
         return to_arrow_type(spark, timezone="UTC")

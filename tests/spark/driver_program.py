@@ -35,6 +35,7 @@ def prepare_and_die(snapshot, work, options):
 
 lance.ensure_java()
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.sql.shuffle.partitions", "2")
 spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "ERROR").getOrCreate()
 rows = spark.range(50, 150, numPartitions=2)
 commit_work = modification.commit_work

@@ -15,6 +15,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 import pytest
 
@@ -130,7 +131,7 @@ def test_two_copies_of_a_task_that_end_at_once(run, cluster, tmp_path):
 def test_a_driver_that_is_killed(spark, tmp_path, environment, what, when):
     """Killed between the tasks and the commit, or between the commit and the answer; then all is done again."""
     uri = str(tmp_path / "t")
-    write_lance(spark.range(0, 100, numPartitions=2), uri)
+    lance_core.write_dataset(pa.table({"id": range(100)}), uri, max_rows_per_file=50)
     command = [sys.executable, "-W", "ignore", str(DRIVER), uri, what, when]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=400)
     assert done.returncode == -signal.SIGKILL, done.stderr[-4000:]

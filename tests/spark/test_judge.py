@@ -32,7 +32,7 @@ COLUMNS = {
     "struct": (pa.struct({"a": pa.int64(), "b": pa.string()}), [{"a": 1, "b": None}, {"a": None, "b": "x"}, None]),
     "decimal": (pa.decimal128(10, 2), [decimal.Decimal("12345678.90"), decimal.Decimal("-0.01"), None]),
     "large decimal": (pa.decimal128(38, 0), [decimal.Decimal(10**38 - 1), decimal.Decimal(-1), None]),
-    "time": (pa.time64("us"), [dt.time(23, 59, 59, 999999), dt.time(0), None]),
+    "time": (pa.time64("ns"), [dt.time(23, 59, 59, 999999), dt.time(0), None]),
     "interval": (pa.duration("us"), [dt.timedelta(days=-3, microseconds=1), dt.timedelta(0), None]),
     "map": (pa.map_(pa.string(), pa.int64()), [[("a", 1), ("b", None)], [], None]),
     "nested": (

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lance_core
@@ -102,10 +103,9 @@ def recording(spark, recorded, monkeypatch):
 
 
 @pytest.fixture(params=[None, "trial"])
-def table(request, spark, uri):
+def table(request, uri):
     """A table of two fragments, or a branch of it."""
-    write_lance(spark.range(0, 10, numPartitions=2), uri)
-    table = lance_core.dataset(uri)
+    table = lance_core.write_dataset(pa.table({"id": range(10)}), uri, max_rows_per_file=5)
     return table if request.param is None else table.create_branch(request.param)
 
 

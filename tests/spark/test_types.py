@@ -121,10 +121,27 @@ def test_a_new_table_has_nullable_columns_and_no_marks_of_spark():
     assert made.metadata == {b"comment": b"c"}
 
 
-@pytest.mark.parametrize("kind", [st.CalendarIntervalType(), st.VariantType(), st.YearMonthIntervalType()])
+ODD = [
+    st.CalendarIntervalType(),
+    st.YearMonthIntervalType(),
+    st.VariantType(),
+    st.GeometryType(4326),
+    st.GeographyType(4326),
+]
+
+
+@pytest.mark.parametrize("kind", [*ODD, *(st.ArrayType(kind) for kind in ODD)], ids=str)
 def test_a_type_that_cannot_be_stored_is_named(kind):
     with pytest.raises(UnsupportedError, match="'odd'"):
         lance_schema(st.StructType([st.StructField("odd", kind)]))
+
+
+@pytest.mark.parametrize("kind", ODD, ids=str)
+def test_a_type_that_cannot_be_stored_fits_no_column(kind):
+    inside = pa.struct({"srid": pa.int32(), "wkb": pa.binary(), "value": pa.binary(), "metadata": pa.binary()})
+    for table in (inside, pa.struct(list(inside)[:2]), pa.struct(list(inside)[2:]), pa.duration("us"), pa.binary()):
+        (misfit,) = find_misfits(_struct(odd=kind), pa.schema({"odd": table}))
+        assert "'odd'" in misfit
 
 
 def test_a_type_that_spark_does_not_have_is_named():

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -177,3 +178,41 @@ def test_options_of_partitions_travel_as_text(numbers, uri):
     assert (made.config()["a"], made.data_storage_version) == ("b", "2.0")
     assert made.read_transaction(1).transaction_properties["__lance_commit_message"] == "hello"
     assert pa.types.is_int32(made.schema.field("p").type)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("parse_json('1')", "variant"),
+        ("make_interval(1)", "(CalendarInterval|INTERVAL)"),
+        ("INTERVAL '1' YEAR", "YearMonthInterval"),
+        ("st_geomfromwkb(X'0101000000000000000000F03F0000000000000040')", "geometry"),
+    ],
+)
+def test_types_without_a_place_are_refused_by_name(spark, uri, value, kind):
+    frame = spark.sql(f"SELECT 1 id, {value} odd")
+    with pytest.raises(UnsupportedError, match=f"'odd'.*{kind}"):
+        write_lance(frame, uri)
+    with pytest.raises(AnalysisException, match=kind):
+        frame.write.format("lance").mode("append").save(uri)
+    assert not Path(uri).exists()
+
+
+def test_texts_of_fixed_length_and_comments(spark, uri, tmp_path):
+    """They come as other sources of Spark have them: CHAR is padded, both are strings in the table."""
+    spark.sql("DROP TABLE IF EXISTS padded")
+    spark.sql(
+        f"CREATE TABLE padded (c CHAR(5), v VARCHAR(3) COMMENT 'short') USING parquet LOCATION '{tmp_path / 'p'}'"
+    )
+    try:
+        spark.sql("INSERT INTO padded VALUES ('ab', 'cd')")
+        write_lance(spark.table("padded"), uri)
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW lance_padded USING lance OPTIONS (path '{uri}')")
+        spark.sql("INSERT INTO lance_padded SELECT * FROM padded")
+    finally:
+        spark.sql("DROP TABLE padded")
+    table = lance_core.dataset(uri)
+    assert table.schema.equals(pa.schema({"c": pa.string(), "v": pa.string()}))
+    assert [field.metadata for field in table.schema] == [None, {b"comment": b"short"}]
+    assert table.to_table().to_pylist() == [{"c": "ab   ", "v": "cd"}] * 2
+    assert [row["comment"] for row in spark.sql("DESCRIBE lance_padded").collect()] == [None, "short"]
