@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
 from lance_core.format.feature_flags import check_writable
 from lance_core.format.manifest import decode_manifest_files
-from lance_core.format.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name, parse_version
+from lance_core.format.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name
 from lance_core.maintenance.cleanup_plan import (
     SWEPT_FOLDERS,
     UNVERIFIED_MIN_AGE,
@@ -135,7 +135,7 @@ def _delete_versions(store: Store, survey: _Survey) -> list[CandidateFile]:
     Whoever makes a tag looks for its version afterwards, and we look for tags after deleting versions. If both are so
     close that each saw the old state first, the version is put back: nothing that it needs is deleted yet.
     """
-    deleted: list[CandidateFile] = []
+    deleted: dict[int, CandidateFile] = {}
     for candidates in _batches(survey.going):
         protected = _protected(store)
         batch = [version for version in candidates if version not in protected]
@@ -147,10 +147,10 @@ def _delete_versions(store: Store, survey: _Survey) -> list[CandidateFile]:
             if version in protected and content is not None:
                 store.put_if_absent(survey.going[version].path, content)
             else:
-                deleted.append(survey.going[version])
-    for version in survey.going.keys() - {_version(file) for file in deleted}:
+                deleted[version] = survey.going[version]
+    for version in survey.going.keys() - deleted.keys():
         survey.kept.add(_load(store, version))
-    return deleted
+    return list(deleted.values())
 
 
 def _batches(going: Mapping[int, CandidateFile]) -> Iterator[list[int]]:
@@ -177,10 +177,6 @@ def _get(store: Store, path: str) -> bytes | None:
         return store.get(path)
     except NotFoundError:  # another clean-up was here
         return None
-
-
-def _version(manifest: CandidateFile) -> int:
-    return parse_version(manifest.path.rpartition("/")[2])
 
 
 @dataclass(slots=True, kw_only=True)
