@@ -135,3 +135,42 @@ class FileBytes:
         if checks is not None:
             checks.check(memoryview(source.mapped), starts, ends)
         return Found(np.frombuffer(source.mapped, np.uint8))
+
+
+class CheckedReader:
+    """A data file of which others want ranges, such as blobs; see `lance_core.store.base.ObjectReader`.
+
+    Ranges are held against the checksums of the file, if it has some.
+
+    Args:
+        source: The file.
+        path: Its name, for error messages.
+    """
+
+    def __init__(self, source: ObjectReader, *, path: str) -> None:
+        self._source = source
+        self._path = path
+        self._file = FileBytes(source) if checking() is Checking.ALL else None
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._source.size
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
+        """Half-open ranges of the file.
+
+        Raises:
+            CorruptDataError: They are not what was written.
+        """
+        if self._file is None:
+            return self._source.read_ranges(ranges)
+        try:
+            return self._file.read(list(ranges))
+        except CorruptDataError as error:
+            error.path = error.path or self._path
+            raise
+
+    def close(self) -> None:
+        """Release the file."""
+        self._source.close()

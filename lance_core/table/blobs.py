@@ -12,6 +12,7 @@ from lance_core.encoding.arrow_values import null_mask, pack_bits
 from lance_core.encoding.physical.memory import empty, gather, starts_of
 from lance_core.encoding.plans import bridge, join
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.file.source import CheckedReader
 from lance_core.format.blobs import BlobKind, blob_file_path, is_described, is_second_version
 from lance_core.format.paths import base_prefix, data_file_path
 from lance_core.store.open import open_store
@@ -138,7 +139,7 @@ class BlobSources:
     def _open(self, place: BlobPlace) -> ObjectReader:
         match place.kind:
             case BlobKind.INLINE:
-                return self._store.reader(self._path)
+                return CheckedReader(self._store.reader(self._path), path=self._path)
             case BlobKind.PACKED | BlobKind.DEDICATED:
                 return self._store.reader(blob_file_path(self._path, place.blob_id))
             case BlobKind.EXTERNAL if place.blob_id:

@@ -103,3 +103,29 @@ def test_thresholds_are_numbers():
         lance_core.blob_field("b", dedicated_size_threshold=0)
     with pytest.raises(InvalidInputError, match="not int"):
         lance_core.blob_array([1])
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+@pytest.mark.parametrize("checks", ["all", "off"])
+def test_damaged_blobs_in_data_files_are_told(tmp_path, monkeypatch, version, checks):
+    blob = b"not like any other bytes" * 50
+    if version == "2.2":
+        table = pa.table([lance_core.blob_array([blob])], schema=pa.schema([lance_core.blob_field("b")]))
+    else:
+        field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+        table = pa.table([pa.array([blob], pa.large_binary())], schema=pa.schema([field]))
+    dataset = lance_core.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    (path,) = (tmp_path / "t" / "data").glob("*.lance")
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"like any other", b"like any OTHER", 1))
+    assert path.read_bytes() != data
+    monkeypatch.setenv("LANCE_CORE_CHECKSUMS", checks)
+    opened = lance_core.dataset(dataset.uri)
+    if checks == "off":
+        assert opened.take_blobs("b", indices=[0])[0].read() != blob
+        return
+    with pytest.raises(CorruptDataError, match="checksum") as error:
+        opened.take_blobs("b", indices=[0])[0].read()
+    assert error.value.path is not None
+    with pytest.raises(CorruptDataError, match="checksum"):
+        opened.to_table(blob_handling="all_binary")
