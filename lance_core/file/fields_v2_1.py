@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -156,7 +156,7 @@ class _LeavesReader:
         return [join_leaves(self.field, self.kind, whole)]
 
     def fresh(self) -> _LeavesReader:
-        return replace(self, columns=[replace(column, indexes={}) for column in self.columns])
+        return _LeavesReader(self.field, self.kind, [column.fresh() for column in self.columns])
 
     def forget(self, row: int) -> None:
         for column in self.columns:

@@ -100,9 +100,9 @@ def columns(number):
 LIMITS = {
     "open": (400, 3),
     "append": (2500, 250),
-    "scan": (2000, 240),
-    "take": (1900, 280),
-    "filter": (2600, 320),
+    "scan": (1700, 215),
+    "take": (1600, 255),
+    "filter": (2300, 265),
     "delete": (4000, 25),
 }
 
