@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Unpack
 
-from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError
+from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError, VersionNotFoundError
 from lance_core.format.feature_flags import check_writable
 from lance_core.format.manifest import decode_manifest_files
 from lance_core.format.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name
@@ -102,7 +103,8 @@ def cleanup_old_versions(
     manifests = _delete_versions(store, survey)
     for version in find_versions(store).numbers:
         if version > survey.newest:
-            survey.kept.add(_load(store, version))
+            with suppress(VersionNotFoundError):  # another clean-up was faster
+                survey.kept.add(_load(store, version))
     files = _garbage(store, survey, made, now)
     if any(file.unverified for file in files):
         # Whether they are old is for the clock to say that dated them: ours may be wrong by years.

@@ -379,3 +379,21 @@ def test_a_newest_version_from_the_future_is_warned_about(store, clock, runtime,
     assert list_versions(store) == [5, 6]
     assert "version 6" in caplog.text
     assert "a clock is wrong" in caplog.text
+
+
+def test_another_clean_up_takes_what_was_made_meanwhile(store, clock, runtime):
+    clock.pass_time(seconds=1)
+    made = []
+
+    def on_call(method, path):
+        if method == "delete" and path.startswith("_versions") and not made:
+            made.append(commit(store, append(store, [20], read_version=5, uuid="six"), runtime=runtime).version)
+        elif method in {"get", "reader"} and path == manifest_path(6, ManifestNaming.V2) and made == [6]:
+            made.append(commit(store, append(store, [21], read_version=6, uuid="seven"), runtime=runtime).version)
+            clock.pass_time(seconds=1)
+            cleanup_old_versions(store, older_than=timedelta(0), runtime=runtime)
+
+    cleanup_old_versions(FaultyStore(inner=store, on_call=on_call), older_than=timedelta(0), runtime=runtime)
+    assert made == [6, 7]
+    assert list_versions(store) == [7]
+    assert read_rows(open_snapshot(store)) == [7, 8, 20, 21]
