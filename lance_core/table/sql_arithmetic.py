@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lance_core.table.sql_types import Datum
 
 _MAX_DIGITS = 38
+_WHOLE_DIGITS = 37
+"""Digits of a whole number whose quotients Arrow can hold."""
 _DIVISION_DIGITS = 4
 """Digits behind the point that a quotient of decimals has more than what is divided."""
 
@@ -43,7 +45,7 @@ def arithmetic(symbol: str, left: Term, right: Term, *, strict: bool) -> Term:
 
     Raises:
         InvalidInputError: A side is no number.
-        UnsupportedError: Days and times; remainders of decimals.
+        UnsupportedError: Days and times; remainders of decimals with fractions.
     """
     if _is_time(left.type) and _is_time(right.type) and symbol == "-":
         return _difference(left, right)
@@ -138,7 +140,7 @@ def _half(symbol: str, left: Term, right: Term) -> Term:
 
 def _decimal(symbol: str, left: Term, right: Term) -> Term:
     if symbol == "%":
-        raise UnsupportedError("the remainder (%) of decimals")
+        return _whole_remainder(left, right)
     if symbol != "/":
         return apply(_INTEGERS[symbol], (left, right), symbol)
     one, other = left.type, right.type
@@ -153,6 +155,21 @@ def _decimal(symbol: str, left: Term, right: Term) -> Term:
         return pc.cast(pc.divide(wide, b), options=_cutting_off(target))
 
     return apply(divide, (left, right), symbol)
+
+
+def _whole_remainder(left: Term, right: Term) -> Term:
+    """Of whole decimals: signed and unsigned integers meet as such, too."""
+    types = (left.type, right.type)
+    if any(one.scale != 0 or one.precision > _WHOLE_DIGITS for one in types):
+        raise UnsupportedError("the remainder (%) of decimals with fractions or more than 37 digits")
+    target = pa.decimal128(min(one.precision for one in types), 0)
+
+    def remainder(a: Datum, b: Datum) -> Datum:
+        wide, divisor = (pc.cast(one, pa.decimal256(_WHOLE_DIGITS, 0)) for one in (a, b))
+        whole = pc.cast(pc.divide(wide, divisor), options=_cutting_off(wide.type))
+        return pc.cast(pc.subtract(wide, pc.multiply(whole, divisor)), target)
+
+    return apply(remainder, (left, right), "%")
 
 
 def _cutting_off(target: pa.DataType) -> Any:

@@ -93,7 +93,8 @@ concat_ws('-', s, NULL) @ s || e @ s || b @ s || f @ s || d @ s || NULL @ ls || 
 -7 / 2 @ i / -2 @ d > t @ t = tz @ d = t @ s > e @ s = ls @ dec = 1 @ n = f @ b > false @ st.x in (1, 3)
 n is not null @ (i + 1) * 2 @ i + 1 + 1 @ 1 + i + 1 @ (i8 + i) + 1 @ abs(i + 1) @ lower(s) = 'x' @ (i + 1) > 1.5
 not (i + 1 > 1.5) @ i = 1 + 1 @ coalesce(i, 0) + 1 @ i + 1 in (2, 3) @ i + 1 between 1.5 and 3 @ -i8 + 1 @ (i)
-(i) + 1 @ ((i) + 1) @ cast(i as tinyint) + 1 @ h + n @ h + f @ u64 + 1 @ u64 - 3 @ u64 + i8 @ u64 / 2 @ u64 * g
+(i) + 1 @ ((i) + 1) @ cast(i as tinyint) + 1 @ h + n @ h + f @ u64 + 1 @ u64 - 3 @ u64 + i8 @ u64 % n @ n % u64
+u64 % i @ n % (u64 + 1) @ cast(n as decimal(10, 0)) % 3 @ i % cast(u64 as decimal(20, 0)) @ u64 / 2 @ u64 * g
 dec + n @ dec * n @ dec / n @ dec + i8 @ dec - u64 @ dec + g @ dec / dec @ n / dec @ dec + (n + 1) @ dec > n @ dec = n
 f = g @ u64 = n @ u64 > i8 @ cast(b as int) + 1 @ concat(s, 1.5) @ concat(s, i8, g) @ sqrt(-1) @ cast(f > 1 as int)
 upper(NULL) @ abs(NULL) @ length(NULL) @ cast(NULL as int) @ nullif(n, NULL) @ coalesce(NULL, NULL) @ g * 2 @ g * 2.5
