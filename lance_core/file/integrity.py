@@ -113,6 +113,20 @@ class BlockChecks:
             return start, end
         return first * width + shift, min(last * width + shift, limit)
 
+    def spread(self, starts: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
+        """What `check` will look at: ranges with all of the blocks that they touch, where these lie before the sums.
+
+        Args:
+            starts: Shape (n,), positions in the file.
+            ends: Shape (n,).
+        """
+        width, limit = self._place.block_size, self._place.start
+        is_before = ends <= limit
+        return (
+            np.where(is_before, starts // width * width, starts),
+            np.where(is_before, np.minimum(-(-ends // width) * width, limit), ends),
+        )
+
     def check(self, data: memoryview, starts: Int64s, ends: Int64s, *, at: int = 0) -> None:
         """Check all blocks that some ranges touch; what is known to be good is passed over.
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.plans import Ranges, Steps
+    from lance_core.encoding.values import Int64s
     from lance_core.file.integrity import BlockChecks
     from lance_core.store.base import ObjectReader
 
@@ -96,8 +97,8 @@ class FileBytes:
             return read(ranges)
         if self._mapped is not None:
             buffers = read(ranges)
-            bounds = np.array(ranges, np.int64).reshape(-1, 2)
-            checks.check(memoryview(self._mapped.mapped), bounds[:, 0], bounds[:, 1])
+            starts, ends = np.array(ranges, np.int64).reshape(-1, 2).T
+            self._check_mapped(self._mapped, checks, starts, ends)
             return buffers
         wide = [checks.widened(start, end) for start, end in ranges]
         buffers = read(wide)
@@ -131,10 +132,17 @@ class FileBytes:
         ends = spots[0].ends if len(spots) == 1 else np.concatenate([one.ends for one in spots])
         if len(starts) and (starts.min() < 0 or ends.max() > self.size or (ends < starts).any()):
             raise CorruptDataError(f"a page reaches beyond the end of the file of {self.size} bytes")
-        source.announce(starts, ends)
-        if checks is not None:
-            checks.check(memoryview(source.mapped), starts, ends)
+        if checks is None:
+            source.announce(starts, ends)
+        else:
+            self._check_mapped(source, checks, starts, ends)
         return Found(np.frombuffer(source.mapped, np.uint8))
+
+    @staticmethod
+    def _check_mapped(source: MappedReader, checks: BlockChecks, starts: Int64s, ends: Int64s) -> None:
+        # Whole blocks are looked at: what is not announced would be waited for, block after block.
+        source.announce(*checks.spread(starts, ends))
+        checks.check(memoryview(source.mapped), starts, ends)
 
 
 class CheckedReader:

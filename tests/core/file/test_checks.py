@@ -8,6 +8,7 @@ from lance_core.errors import CorruptDataError
 from lance_core.file import integrity
 from lance_core.file.reader import DataFileReader
 from lance_core.format.checksums import BLOCK_SIZE, crc32, join_sums
+from lance_core.store.local import LocalReader
 
 NUM_BLOCKS = 300
 RNG = np.random.default_rng(5)
@@ -167,3 +168,30 @@ def test_few_ranges_are_judged_as_many_are(content, monkeypatch):
     assert sum(isinstance(one, list) for one in few) > 30
     assert any("across" in str(one) for one in verdicts[0])
     assert any("damaged" in str(one) for one in verdicts[0])
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["rows", "scan"])
+def test_the_kernel_is_told_of_all_that_is_looked_at(content, monkeypatch, whole):
+    looked_at, announced = [], []
+    announce, check = LocalReader.announce, integrity.BlockChecks.check
+
+    def counted(reader, starts, ends):
+        announced.extend(zip(starts.tolist(), ends.tolist(), strict=True))
+        announce(reader, starts, ends)
+
+    def noted(checks, data, starts, ends, *, at=0):
+        (_, limit), _ = checks.parts()
+        blocks = ((start // BLOCK_SIZE, -(-end // BLOCK_SIZE)) for start, end in zip(starts, ends, strict=True))
+        looked_at.extend((low * BLOCK_SIZE, min(high * BLOCK_SIZE, limit)) for low, high in blocks)
+        check(checks, data, starts, ends, at=at)
+
+    reader = content.open()
+    monkeypatch.setattr(LocalReader, "announce", counted)
+    monkeypatch.setattr(integrity.BlockChecks, "check", noted)
+    if whole:
+        _scan(reader)
+    else:
+        reader.take(reader.schema, _columns(reader), np.array([5, 70_000, 300_001]))
+    looked_at = [one for one in looked_at if one[0] < NUM_BLOCKS * BLOCK_SIZE]  # what is behind came with the footer
+    assert len(looked_at) >= (1 if whole else 3)
+    assert not [one for one in looked_at if not any(low <= one[0] and one[1] <= high for low, high in announced)]
