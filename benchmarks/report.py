@@ -116,6 +116,28 @@ def parts_of(text: str) -> list[str]:
     return re.findall(f"{first}\n(.*?)\n{last}", text, re.DOTALL)
 
 
+def renewed(before: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
+    """Results of which some were measured anew.
+
+    Args:
+        before: What was published.
+        results: Of some parts, data sets or works.
+
+    Raises:
+        ValueError: They are of other sizes.
+    """
+    if before["scale"] != results["scale"]:
+        raise ValueError(f"published are results of {before['scale']} of the data, not of {results['scale']}")
+    data = {
+        name: {**before["data"].get(name, {}), **results["data"].get(name, {})}
+        for name in {**before["data"], **results["data"]}
+    }
+    kept = {**before, **results, "data": data, "singles": {**before["singles"], **results["singles"]}}
+    kept["seconds"] = before["seconds"] + results["seconds"]
+    kept["goals"] = table(kept)
+    return kept
+
+
 def publish(results: Mapping[str, Any]) -> list[Path]:
     """Write results, picture and the parts of the READMEs; which files."""
     PUBLISHED.mkdir(exist_ok=True)

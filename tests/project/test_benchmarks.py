@@ -66,6 +66,20 @@ def test_publishing_replaces_what_is_between_the_marks(report, tmp_path, monkeyp
     assert json.loads((tmp_path / "published" / "results.json").read_text()) == json.loads(json.dumps(results))
 
 
+def test_what_is_measured_anew_replaces_its_like_only(report):
+    before = {**results_of({"core-2.2": 40, "pylance-2.1": 100}), "seconds": 9, "scale": 1}
+    data = {"text": {"take 100": {"core-2.2": [1, 2], "pylance-2.1": [3, 4]}}, "wide": {"rows": 7}}
+    found = report.renewed(before, {**before, "data": data, "singles": {"open": {"lance_core": [1, 1]}}, "seconds": 2})
+    assert set(found["data"]) == {*before["data"], "text", "wide"}
+    for name, works in before["data"].items():
+        assert found["data"][name] == {**works, **data.get(name, {})}
+    assert found["singles"] == {**before["singles"], "open": {"lance_core": [1, 1]}}
+    assert found["seconds"] == 11
+    assert found["goals"] == report.table(found)
+    with pytest.raises(ValueError, match="of the data"):
+        report.renewed(before, {**before, "scale": before["scale"] / 2})
+
+
 def test_a_small_run(tmp_path):
     command = [sys.executable, str(HERE / "run.py"), "--scale", "0.001", "--rounds", "1", "--parts", "data"]
     command += ["--data", "nested", "--engines", "core-2.2", "pylance-2.2", "--works", "write", "scan", "requests"]
