@@ -162,8 +162,7 @@ class History:
         """What each version must hold, by who says to have made it and by the transactions that are left.
 
         A version that stands alone is left out: another one had its number before, and later versions go back to that
-        one. Its maker does not know whether it landed, or what it did is there all the same. So is one that is gone and
-        was overwritten next: nothing tells its maker that it was ever there, so the change is made once more.
+        one. Its maker does not know whether it landed, or what it did is there all the same.
         """
         makers: dict[int, set[int]] = {}
         for number, (action, outcome) in enumerate(zip(self.actions, outcomes, strict=True)):
@@ -186,8 +185,6 @@ class History:
                     raise AssertionError(f"version {version} was made by {maker}, acknowledged to {claims}")
             elif not claims and len(self._unsure(outcomes)) == 1:
                 claims = self._unsure(outcomes)
-            elif not claims and any(self.actions[one].is_overwrite for one in makers.get(version + 1, ())):
-                continue
             if not claims:
                 raise AssertionError(f"version {version} was made by nobody")
             state = self._after(state, claims)
@@ -237,13 +234,11 @@ class Action:
         run: Carries it out; returns the version it made.
         effect: What it makes of a state; None if it makes no version.
         is_clean_up: It deletes what others made.
-        is_overwrite: No row of the version before is left.
     """
 
     run: Callable[[Store, int], int | None]
     effect: Callable[[State, int], State] | None = None
     is_clean_up: bool = False
-    is_overwrite: bool = False
 
     def program(self, number: int) -> Program:
         """The action, carried out by the program of a number."""
@@ -411,7 +406,6 @@ ACTIONS: dict[str, Action] = {
     "overwrite": Action(
         run=lambda store, number: _write(store, 50 + number, overwrites=True),
         effect=lambda state, number: _overwritten(state, 50 + number),
-        is_overwrite=True,
     ),
     "delete": Action(
         run=_change(lambda dataset, number: dataset.delete(f"k = {number}", transaction_properties=_properties())),
