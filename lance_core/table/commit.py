@@ -471,13 +471,14 @@ class _Committer:
     def _is_whole(self, manifest: Manifest) -> bool:
         """Whether all files are there: a version that stands alone and lacks some is no part of the line.
 
-        Later versions say what this one says, but not who said it. So nothing is lost by doing it again.
+        Later versions say what this one says, but not who said it. So nothing is lost by doing it again. If it is gone
+        since we saw it, a clean-up took it and then its files, as it takes any old version.
         """
         paths = {data_file_path(file) for fragment in manifest.fragments for file in fragment.files}
         try:
             object_sizes(with_bases(self.store, manifest), sorted(paths))
         except NotFoundError:
-            return False
+            return manifest.version not in find_versions(self.store).numbers
         return True
 
     def _builds_on_ours(

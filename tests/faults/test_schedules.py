@@ -102,6 +102,12 @@ def seeds(part, schedules):
     return range(part * schedules // PARTS, (part + 1) * schedules // PARTS)
 
 
+@pytest.mark.parametrize("seed", [17040, 45546])
+def test_what_a_clean_up_takes_while_its_maker_looks_was_there(seed):
+    """A delete and a change of the config whose versions and files went while they were looked for."""
+    assert follow(prepared(), seed, FAST, StateReader()) >= WRITERS
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_schedules_with_a_clean_up_that_keeps_nothing(part):
     base, reader = prepared(), StateReader()
