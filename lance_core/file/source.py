@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.plans import Ranges, Steps
-    from lance_core.encoding.values import Int64s
     from lance_core.file.integrity import BlockChecks
     from lance_core.store.base import ObjectReader
 
@@ -96,10 +95,12 @@ class FileBytes:
         if checks is None:
             return read(ranges)
         if self._mapped is not None:
-            buffers = read(ranges)
             starts, ends = np.array(ranges, np.int64).reshape(-1, 2).T
-            self._check_mapped(self._mapped, checks, starts, ends)
-            return buffers
+            low, high = checks.spread(starts, ends)
+            buffers = read(list(zip(low.tolist(), high.tolist(), strict=True)))
+            checks.check(memoryview(self._mapped.mapped), starts, ends)
+            inside = zip(buffers, (starts - low).tolist(), (ends - starts).tolist(), strict=True)
+            return [buffer.slice(offset, size) for buffer, offset, size in inside]
         wide = [checks.widened(start, end) for start, end in ranges]
         buffers = read(wide)
         for (start, end), buffer in zip(wide, buffers, strict=True):
@@ -135,14 +136,10 @@ class FileBytes:
         if checks is None:
             source.announce(starts, ends)
         else:
-            self._check_mapped(source, checks, starts, ends)
+            # Whole blocks are looked at: what is not announced would be waited for, block after block.
+            source.announce(*checks.spread(starts, ends))
+            checks.check(memoryview(source.mapped), starts, ends)
         return Found(np.frombuffer(source.mapped, np.uint8))
-
-    @staticmethod
-    def _check_mapped(source: MappedReader, checks: BlockChecks, starts: Int64s, ends: Int64s) -> None:
-        # Whole blocks are looked at: what is not announced would be waited for, block after block.
-        source.announce(*checks.spread(starts, ends))
-        checks.check(memoryview(source.mapped), starts, ends)
 
 
 class CheckedReader:

@@ -155,7 +155,8 @@ def num_bytes(monkeypatch):
         return inner(self, ranges)
 
     def announce(self, starts, ends):
-        counts.append(int((ends - starts).sum()))
+        low, high = local._merged(starts, ends) if len(starts) else (starts, ends)  # as the kernel is told
+        counts.append(int((high - low).sum()))
         inner_announce(self, starts, ends)
 
     monkeypatch.setattr(local.LocalReader, "read_ranges", read_ranges)
@@ -195,7 +196,7 @@ def test_of_wide_columns_only_rows_that_match_are_read(tmp_path, num_bytes):
     size = sum(path.stat().st_size for path in Path(uri, "data").iterdir())
     num_bytes()
     assert 0 < len(Read(uri, columns='["v"]', filter="x < 0.0005").rows()) < 30
-    assert num_bytes() < size * 0.05
+    assert num_bytes() < size * 0.06  # blocks of 16 KiB, to be held against their checksums
 
 
 @pytest.mark.parametrize(
