@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
     Places = npt.NDArray[np.int64]
     Slots = npt.NDArray[Any]
 

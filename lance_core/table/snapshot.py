@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _FIRST_NAMES = 16
 READERS = 8
 """Manifests that are read at the same time."""
-_READ_AHEAD = 64
+READ_AHEAD = 64
+"""Manifests in memory on their way to who goes through a history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +212,8 @@ def load_manifests(store: Store) -> Iterator[Manifest]:
 
     numbers = versions.numbers
     with ThreadPoolExecutor(READERS) as pool:
-        for start in range(0, len(numbers), _READ_AHEAD):
-            for manifest in pool.map(load, numbers[start : start + _READ_AHEAD]):
+        for start in range(0, len(numbers), READ_AHEAD):
+            for manifest in pool.map(load, numbers[start : start + READ_AHEAD]):
                 if manifest is not None:
                     yield manifest
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from lance_core.errors import VersionNotFoundError
 from lance_core.format.fragment import FragmentTotals, decode_totals
 from lance_core.format.manifest import decode_manifest_file, decode_manifest_files
-from lance_core.table.snapshot import READERS, find_versions, load_manifest_file
+from lance_core.table.snapshot import READ_AHEAD, READERS, find_versions, load_manifest_file
 from lance_core.table.statistics import version_entry, version_summary
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _SMALL_MANIFEST = 1 << 14
 """Bytes; in larger ones, the numbers of all fragments are found together."""
 _MOST_KNOWN = 1 << 14
-_READ_AHEAD = 64
 
 
 class VersionList(Sequence[dict[str, Any]]):
@@ -78,8 +77,8 @@ class VersionList(Sequence[dict[str, Any]]):
 
     def _ahead(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         with ThreadPoolExecutor(READERS) as pool:
-            for start in range(0, len(numbers), _READ_AHEAD):
-                for entry in pool.map(self._find, numbers[start : start + _READ_AHEAD]):
+            for start in range(0, len(numbers), READ_AHEAD):
+                for entry in pool.map(self._find, numbers[start : start + READ_AHEAD]):
                     if entry is not None:
                         yield entry
 
