@@ -93,7 +93,8 @@ def cleanup_old_versions(
     drop_forgotten(store, runtime.now() - UNVERIFIED_MIN_AGE)
     now = runtime.now()
     survey = _survey(store, made, now)
-    if survey.going and made.judges_age:
+    is_agreed = bool(survey.going) and made.judges_age
+    if is_agreed:
         agreed = min(now, _clock_of(store))
         if now - agreed > _CLOCK_TOLERANCE:
             _LOGGER.warning("it is %s here, but %s at %s: clean-up goes by the latter", now, agreed, store.uri)
@@ -106,7 +107,7 @@ def cleanup_old_versions(
             with suppress(VersionNotFoundError):  # another clean-up was faster
                 survey.kept.add(_load(store, version))
     files = _garbage(store, survey, made, now)
-    if any(file.unverified for file in files):
+    if not is_agreed and any(file.unverified for file in files):
         # Whether they are old is for the clock to say that dated them: ours may be wrong by years.
         files = _garbage(store, survey, made, min(now, _clock_of(store)))
     _delete(store, files)
