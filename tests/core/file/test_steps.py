@@ -1,7 +1,5 @@
 """How many steps a column costs: what the time of small reads and writes of wide tables consists of."""
 
-import sys
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,22 +7,6 @@ import pytest
 from lance_core.encoding import registry
 
 RNG = np.random.default_rng(2)
-
-
-def _steps(work):
-    """Calls of functions, Python's and C's, by this thread."""
-    count = 0
-
-    def see(_frame, event, _argument):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(see)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def _table(num_columns, make):
@@ -38,25 +20,25 @@ MAKERS = {
 }
 
 
-def _per_column(data_file, make, work):
+def _per_column(data_file, calls_of, make, work):
     """Steps of one more column."""
     steps: list[int] = []
     for count in (20, 60):
         table = _table(count, make)
         data_file.write(table)
         work(table)  # what is learned once
-        steps.append(_steps(lambda table=table: work(table)))
+        steps.append(calls_of(lambda table=table: work(table)))
     return (steps[1] - steps[0]) / 40
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_small_pages(data_file, name):
+def test_small_pages(data_file, calls_of, name):
     make, most, _ = MAKERS[name]
-    assert _per_column(data_file, make, data_file.write) <= most
+    assert _per_column(data_file, calls_of, make, data_file.write) <= most
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_one_row_of_a_file_just_opened(data_file, name):
+def test_one_row_of_a_file_just_opened(data_file, calls_of, name):
     make, _, most = MAKERS[name]
 
     def take(table):
@@ -64,7 +46,7 @@ def test_one_row_of_a_file_just_opened(data_file, name):
         columns = {leaf.id: index for index, leaf in enumerate(reader.schema.leaves())}
         assert reader.take(reader.schema, columns, np.array([700])).num_columns == table.num_columns
 
-    assert _per_column(data_file, make, take) <= most
+    assert _per_column(data_file, calls_of, make, take) <= most
 
 
 def test_leaves_of_a_list_share_its_levels(data_file, monkeypatch):

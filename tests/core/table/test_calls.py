@@ -20,22 +20,6 @@ GROWTH = 100
 """More calls or objects for 990 more fragments: each time that a record gets longer by a byte, a stretch begins."""
 
 
-def calls_of(work):
-    """Calls of functions, Python's and C's, by this thread, and what the work answers."""
-    count = 0
-
-    def see(_frame, event, _argument):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(see)
-    try:
-        answer = work()
-    finally:
-        sys.setprofile(None)
-    return count, answer
-
-
 def blocks_of(work):
     """Blocks of memory that Python's objects hold as long as the answer lives."""
     gc.collect()
@@ -71,12 +55,12 @@ WORKS = {
 
 
 @pytest.mark.parametrize("work", WORKS)
-def test_fragments_cost_no_calls(tmp_path, work):
+def test_fragments_cost_no_calls(tmp_path, calls_of, work):
     counts = []
     for number in (FEW, MANY):
         path = with_fragments(tmp_path / f"{number}", number)
         WORKS[work](with_fragments(tmp_path / f"{number} warm", number))
-        counts.append(calls_of(lambda path=path: WORKS[work](path))[0])
+        counts.append(calls_of(lambda path=path: WORKS[work](path)))
     few, many = counts
     assert many <= few + GROWTH, (few, many)
 
@@ -124,7 +108,7 @@ def ask(work, path, table):
 
 
 @pytest.mark.parametrize("work", LIMITS)
-def test_calls_of_a_column(tmp_path, work):
+def test_calls_of_a_column(tmp_path, calls_of, work):
     counts = []
     for number in (1, 41):
         table = columns(number)
@@ -132,19 +116,19 @@ def test_calls_of_a_column(tmp_path, work):
             lance_core.write_dataset(table, tmp_path / f"{number} {name}")
         ask(work, str(tmp_path / f"{number} warm"), table)
         counts.append(
-            calls_of(lambda table=table, number=number: ask(work, str(tmp_path / f"{number} counted"), table))[0]
+            calls_of(lambda table=table, number=number: ask(work, str(tmp_path / f"{number} counted"), table))
         )
     one, each = counts[0], (counts[1] - counts[0]) / 40
     assert one <= LIMITS[work][0], one
     assert each <= LIMITS[work][1], each
 
 
-def test_calls_of_a_take_from_a_table_that_was_asked_before(tmp_path):
+def test_calls_of_a_take_from_a_table_that_was_asked_before(tmp_path, calls_of):
     counts = []
     for number in (1, 41):
         table = lance_core.write_dataset(columns(number), tmp_path / f"{number}")
         table.take([1, 500, 998])
-        counts.append(calls_of(lambda table=table: table.take([1, 500, 998]))[0])
+        counts.append(calls_of(lambda table=table: table.take([1, 500, 998])))
     one, each = counts[0], (counts[1] - counts[0]) / 40
     assert one <= 430, one
     assert each <= 145, each
