@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,10 +44,21 @@ def _storable(table: pa.Table, version: str) -> pa.Table:
     return table.drop_columns(maps) if version in {"2.0", "2.1"} else table
 
 
+def _ask_for_lz4(table: pa.Table) -> pa.Table:
+    """With LZ4 asked for in the metadata of each string column."""
+    asked = {"lance-encoding:compression": "lz4"}
+    fields = [field.with_metadata(asked) if pa.types.is_string(field.type) else field for field in table.schema]
+    return pa.table(table.columns, schema=pa.schema(fields))
+
+
 def _write_lance_core(version: str, table: pa.Table, path: str, mode: str = "create") -> None:
     import lance_core  # noqa: PLC0415 - memory and start of each engine are measured apart
 
     lance_core.write_dataset(_storable(table, version), path, mode=mode, data_storage_version=version)
+
+
+def _write_lz4(table: pa.Table, path: str, mode: str = "create") -> None:
+    _write_lance_core("2.2", _ask_for_lz4(table), path, mode)
 
 
 def _open_lance_core(path: str) -> Any:
@@ -131,6 +142,7 @@ def _open_delta(path: str) -> Any:
 
 ENGINES = {
     **{f"core-{version}": _lance_core(version) for version in ("2.0", "2.1", "2.2")},
+    "core-2.2-lz4": replace(_lance_core("2.2"), write=_write_lz4, append=partial(_write_lz4, mode="append")),
     **{f"pylance-{version}": _pylance(version) for version in ("2.0", "2.1", "2.2")},
     **{f"core<pylance-{version}": _reads(_pylance, _lance_core, version) for version in ("2.0", "2.1", "2.2")},
     **{f"pylance<core-{version}": _reads(_lance_core, _pylance, version) for version in ("2.1", "2.2")},
