@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
+from lance_core._proto import table_pb2
 from lance_core.format import fragment_numbers, wire
 from lance_core.format.fragment import Fragment, decode_fragment, encode_fragment
 
@@ -26,7 +27,8 @@ FRAGMENTS_FIELD = 2
 _MOST_PARTS = 64
 """A list of more pieces is laid together, so that a long row of appends does not become slow."""
 _BLOCK = 1 << 13
-_FEW = 4
+_FEW = 1 << 6
+"""Up to so many fragments, parsing them costs less than a look at the bytes of all at once."""
 _FILES, _SIZE = 2, 6
 
 
@@ -146,8 +148,8 @@ class FragmentList:
         """Number of data files, and their bytes as far as writers recorded them; nothing is decoded one by one."""
         few = self._few()
         if few is not None:
-            files = [file for one in few for file in one.files]
-            return len(files), sum(file.file_size_bytes for file in files)
+            sizes = [file.file_size_bytes for one in few for file in one.files]
+            return len(sizes), sum(sizes)
         data, count, size = self._bytes(), 0, 0
         for _, numbers, lengths, positions in wire.walk_fields(data, self._contents(), self._bounds[1:]):
             is_file = numbers == _FILES
@@ -286,15 +288,16 @@ class FragmentList:
             if few is None:
                 self._numbers = (fragment_numbers.scan(self._bytes(), self._bounds),)
             else:
-                numbers = [fragment_numbers.of_fragment(one) for one in few]
-                self._numbers = (np.array(numbers, np.int64).reshape(len(few), 4).T,)
+                numbers = [fragment_numbers.of_message(one) for one in few]
+                self._numbers = (np.array(numbers, np.uint64).view(np.int64).reshape(len(few), 4).T,)
         return self._numbers
 
-    def _few(self) -> list[Fragment] | None:
-        """The fragments, if they are so few that decoding them costs less than a look at all bytes at once."""
+    def _few(self) -> list[table_pb2.DataFragment] | None:
+        """The fragments as messages, if they are so few that this costs less than a look at all bytes at once."""
         if len(self) > _FEW:
             return None
         try:
-            return list(self)
+            records = table_pb2.Manifest.FromString(bytes(self._view())).fragments
+            return [table_pb2.DataFragment.FromString(one) for one in records]
         except DecodeError:
             return None

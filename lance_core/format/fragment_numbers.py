@@ -15,6 +15,7 @@ import numpy.typing as npt
 from lance_core.format import wire
 
 if TYPE_CHECKING:
+    from lance_core._proto import table_pb2
     from lance_core.format.fragment import Fragment
 
 ID, PHYSICAL_ROWS, NUM_DELETED_ROWS, HAS_DELETIONS = range(4)
@@ -34,6 +35,11 @@ _FEWEST_ALIKE = 1 << 10
 def of_fragment(fragment: Fragment) -> tuple[int, int, int, int]:
     """The numbers of a decoded fragment, in the order of the rows of `scan`."""
     return fragment.id, fragment.physical_rows, fragment.num_deleted_rows, int(fragment.deletion_file is not None)
+
+
+def of_message(pb: table_pb2.DataFragment) -> tuple[int, int, int, bool]:
+    """The numbers of a parsed fragment, in the order of the rows of `scan`."""
+    return pb.id, pb.physical_rows, pb.deletion_file.num_deleted_rows, pb.HasField("deletion_file")
 
 
 def scan(data: wire.Bytes, bounds: wire.Ints) -> npt.NDArray[np.int64]:

@@ -15,9 +15,9 @@ from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifes
 from lance_core.store.local import LocalStore
 
 ROW = pa.table({"x": pa.array([1], pa.int64())})
-FEW, MANY = 10, 1_000
+FEW, MANY = 100, 1_000
 GROWTH = 100
-"""More calls or objects for 990 more fragments: each time that a record gets longer by a byte, a stretch begins."""
+"""More calls or objects for 900 more fragments: each time that a record gets longer by a byte, a stretch begins."""
 
 
 def blocks_of(work):
@@ -63,6 +63,13 @@ def test_fragments_cost_no_calls(tmp_path, calls_of, work):
         counts.append(calls_of(lambda path=path: WORKS[work](path)))
     few, many = counts
     assert many <= few + GROWTH, (few, many)
+
+
+def test_a_handful_of_fragments_is_counted_without_a_look_at_the_bytes_of_all(tmp_path, calls_of):
+    paths = [with_fragments(tmp_path / name, 5) for name in ("warm", "counted")]
+    lance_core.dataset(paths[0]).count_rows()
+    opened = calls_of(lambda: lance_core.dataset(paths[1]))
+    assert calls_of(lambda: lance_core.dataset(paths[1]).count_rows()) <= opened + 100
 
 
 @pytest.mark.parametrize("work", ["open", "append"])
