@@ -148,6 +148,10 @@ class SettledFolder(Protocol):
         """Content of an object if nothing in its folder was created or deleted since it was put there; else None."""
         ...
 
+    def settle(self, path: str, data: bytes, /) -> None:
+        """Put an object there that is to be found `settled`; who reads it meanwhile may see parts of old and new."""
+        ...
+
     def exists(self, path: str, /) -> bool:
         """Whether there is an object."""
         ...

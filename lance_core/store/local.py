@@ -13,10 +13,11 @@ call returns. As a commit writes its manifest last, a version that somebody was 
 from __future__ import annotations
 
 import os
+import stat
 import uuid
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _TEMPORARY_PREFIX = ".tmp_"
 _BUFFER_SIZE = 1 << 20
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_REWRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _NEAR = 1 << 15
 """Ranges with less between them are announced to the kernel as one."""
 
@@ -141,6 +143,15 @@ class LocalStore:
     def exists(self, path: str, /) -> bool:
         """Whether there is a file."""
         return os.path.exists(self._path(path))
+
+    def settle(self, path: str, data: bytes, /) -> None:
+        """Write a file of a few bytes; in its place if that takes as many, which stamps the file as a rename does."""
+        if self._disk is not None or not _rewrite(self._path(path), data):
+            self.put(path, data)
+
+    def sizes(self, paths: Sequence[str], /) -> list[int]:
+        """Bytes in each file."""
+        return [_size(self._path(path)) for path in paths]
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All files below a directory; symbolic links to directories are not followed."""
@@ -287,9 +298,12 @@ class LocalWriter:
     def __init__(self, path: str, disk: _Disk | None = None) -> None:
         self._path = path
         self._disk = disk
-        os.makedirs(os.path.dirname(path), exist_ok=True)
         self._temporary = _temporary_path(path)
-        self._file = open(self._temporary, "xb", buffering=_BUFFER_SIZE)  # noqa: SIM115 - closed by commit or abort
+        try:
+            self._file = self._open()
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self._file = self._open()
         self._size = 0
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> None:
@@ -298,6 +312,9 @@ class LocalWriter:
         with self._told():
             self._file.write(view)
         self._size += len(view)
+
+    def _open(self) -> BinaryIO:
+        return open(self._temporary, "xb", buffering=_BUFFER_SIZE)
 
     @contextmanager
     def _told(self) -> Generator[None]:
@@ -381,6 +398,29 @@ def _write_file(path: str, pieces: Sequence[bytes | memoryview], disk: _Disk | N
     except OSError:
         _remove(path)
         raise
+
+
+def _rewrite(path: str, data: bytes) -> bool:
+    """Write over a file of as many bytes; False if there is none, or others may know it by another name."""
+    try:
+        descriptor = os.open(path, _REWRITE)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(descriptor)
+        return status.st_size == len(data) and status.st_nlink == 1 and os.write(descriptor, data) == len(data)
+    finally:
+        os.close(descriptor)
+
+
+def _size(path: str) -> int:
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFoundError("there is no such file", path=path) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise NotFoundError("this is no file", path=path)
+    return status.st_size
 
 
 def _temporary_path(path: str) -> str:

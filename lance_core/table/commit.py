@@ -52,7 +52,7 @@ from lance_core.table.apply import apply, common_file_version, empty_manifest, w
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
 from lance_core.table.idempotency import find_commit, key_of
-from lance_core.table.places import line_of, object_sizes, with_bases
+from lance_core.table.places import line_of, object_sizes, settle, with_bases
 from lance_core.table.publish import brought_fragments, check_files, create_manifest, outcome_unknown
 from lance_core.table.rebase import covers_deletions, rebase_deletions
 from lance_core.table.refs import keeping, list_tags_strictly
@@ -412,7 +412,7 @@ class _Committer:
         """Tell pylance where to begin looking; it does so on local file systems only, and does not rely on it."""
         if self._is_local:
             with suppress(Exception):
-                self.store.put(LATEST_VERSION_HINT, b'{"version":%d}' % version)
+                settle(self.store, LATEST_VERSION_HINT, b'{"version":%d}' % version)
 
     def _is_visible(self, manifest: Manifest, operation: Operation, naming: ManifestNaming) -> bool:
         """Whether later versions build on ours; False if ours was taken back because they do not."""

@@ -348,6 +348,17 @@ def settled(store: Store, path: str) -> bytes | None:
     return line.settled(path) if offers(line, SettledFolder, "settled") else None
 
 
+def settle(store: Store, path: str, data: bytes) -> None:
+    """Put an object that can be checked against others, so that who reads it while it is written does no harm."""
+    line = without_bases(store)
+    if isinstance(line, FolderStore):
+        settle(line.parent, f"{line.folder}/{path}", data)
+    elif offers(line, SettledFolder, "settle"):
+        line.settle(path, data)
+    else:
+        line.put(path, data)
+
+
 def exists(store: Store, path: str) -> bool:
     """Whether there is an object; for stores that have `settled` objects."""
     line = without_bases(store)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lance_core.store.local import LocalStore
 from lance_core.store.open import open_store
 
@@ -134,3 +134,38 @@ def test_other_schemes_are_named():
 def test_addresses_that_are_none(uri):
     with pytest.raises(InvalidInputError):
         open_store(uri)
+
+
+def test_a_file_of_the_same_size_is_settled_in_its_place(tmp_path):
+    store, file = LocalStore(str(tmp_path)), tmp_path / "versions/hint"
+    store.settle("versions/hint", b"17")
+    first = file.stat().st_ino
+    store.put("versions/17", b"")
+    assert store.settled("versions/hint") is None
+    store.settle("versions/hint", b"18")
+    assert store.settled("versions/hint") == b"18"
+    assert file.stat().st_ino == first
+    store.settle("versions/hint", b"123")
+    assert store.settled("versions/hint") == b"123"
+    assert [one.name for one in file.parent.iterdir() if one.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_a_file_that_others_know_is_not_written_over(tmp_path, link):
+    store, theirs = LocalStore(str(tmp_path / "ours")), tmp_path / "theirs"
+    theirs.write_bytes(b"17")
+    (tmp_path / "ours").mkdir()
+    link(theirs, tmp_path / "ours/hint")
+    store.settle("hint", b"18")
+    assert store.get("hint") == b"18"
+    assert theirs.read_bytes() == b"17"
+
+
+def test_sizes_of_files(tmp_path):
+    store = LocalStore(str(tmp_path))
+    store.put("a/one", b"12345")
+    store.put("a/two", b"")
+    assert store.sizes(["a/two", "a/one"]) == [0, 5]
+    for path in ("a/three", "a", "a/one/four"):
+        with pytest.raises(NotFoundError, match="file"):
+            store.sizes([path])
