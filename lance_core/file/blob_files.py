@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import buffer_view, null_mask, pack_bits
 from lance_core.encoding.physical.memory import gather, join_ranges, starts_of
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.blob_sums import BLOB_BLOCK_SIZE, encode_blob_sums
 from lance_core.format.blobs import (
     DEDICATED_THRESHOLD_KEY,
     DEFAULT_DEDICATED_BYTES,
@@ -22,6 +23,7 @@ from lance_core.format.blobs import (
     described,
     threshold,
 )
+from lance_core.format.checksums import RunningSums
 from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT
 
 if TYPE_CHECKING:
@@ -55,9 +57,8 @@ class BlobFiles:
 
     def __init__(self, places: BlobPlaces | None) -> None:
         self._places = places
-        self._num_files = 0
+        self._sums: list[RunningSums] = []
         self._pack: tuple[int, ObjectWriter] | None = None
-        self._pack_size = 0
 
     def locate(self, uri: str) -> tuple[int, str]:
         """See `BlobPlaces.locate`."""
@@ -65,36 +66,47 @@ class BlobFiles:
 
     def dedicate(self, data: memoryview) -> int:
         """Write a blob into a file of its own; the file's number."""
-        self._num_files += 1
-        sink = self._known_places().open(self._num_files)
-        sink.write(data)
+        number, sink = self._open()
+        self._write(number, sink, data)
         sink.commit()
-        return self._num_files
+        return number
 
     def pack(self, data: memoryview, limit: int) -> tuple[int, int]:
         """Append a blob to a shared file; the file's number, and the blob's position."""
-        if self._pack is not None and self._pack_size + len(data) > limit:
+        if self._pack is not None and self._sums[self._pack[0] - 1].size + len(data) > limit:
             self.finish()
         if self._pack is None:
-            self._num_files += 1
-            self._pack = (self._num_files, self._known_places().open(self._num_files))
+            self._pack = self._open()
         number, sink = self._pack
-        position = self._pack_size
-        sink.write(data)
-        self._pack_size += len(data)
+        position = self._sums[number - 1].size
+        self._write(number, sink, data)
         return number, position
 
     def finish(self) -> None:
         """Finish the shared file."""
         if self._pack is not None:
             self._pack[1].commit()
-        self._pack, self._pack_size = None, 0
+        self._pack = None
+
+    def checksums(self) -> bytes:
+        """Checksums of all blob files, as their data file keeps them; nothing if there are none."""
+        return encode_blob_sums(self._sums) if self._sums else b""
 
     def abort(self) -> None:
         """Give up the shared file."""
         if self._pack is not None:
             self._pack[1].abort()
         self._pack = None
+
+    def _open(self) -> tuple[int, ObjectWriter]:
+        """Begin the next file; its number."""
+        sink = self._known_places().open(len(self._sums) + 1)
+        self._sums.append(RunningSums(BLOB_BLOCK_SIZE))
+        return len(self._sums), sink
+
+    def _write(self, number: int, sink: ObjectWriter, data: memoryview) -> None:
+        sink.write(data)
+        self._sums[number - 1].add(data)
 
     def _known_places(self) -> BlobPlaces:
         if self._places is None:

@@ -78,6 +78,11 @@ class Container:
         start, size = self._global_table[number]
         return self._file.fetch([(start, start + size)])[0].to_pybytes()
 
+    def buffer_before_sums(self) -> bytes:
+        """The content of the global buffer before that of the checksums (the last one); nothing if there is none."""
+        number = len(self._global_table) - 2
+        return self.global_buffer(number) if number > 0 else b""
+
     def outline(self, encoding: Callable[[bytes], str], *, inner: bool) -> FileOutline:
         """What the file is made of.
 

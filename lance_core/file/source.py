@@ -28,13 +28,14 @@ class FileBytes:
 
     Args:
         source: The file.
+        when: When checksums are looked at; as the environment says if None.
     """
 
-    def __init__(self, source: ObjectReader) -> None:
+    def __init__(self, source: ObjectReader, *, when: Checking | None = None) -> None:
         self._source = source
         self._tail_start = max(0, source.size - TAIL_SIZE)
         self.tail: pa.Buffer = source.read_ranges([(self._tail_start, source.size)])[0]
-        self._checking = checking()
+        self._checking = checking() if when is None else when
         self._checks: BlockChecks | None = None
         if self._checking is not Checking.OFF:
             self._checks = open_checks(memoryview(self.tail), source.size, self._fetch_one)
@@ -161,6 +162,11 @@ class CheckedReader:
     def size(self) -> int:
         """Bytes in the file."""
         return self._source.size
+
+    @property
+    def file(self) -> FileBytes | None:
+        """The file with its checksums; None if nobody wants to know."""
+        return self._file
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
         """Half-open ranges of the file.

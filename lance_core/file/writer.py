@@ -238,6 +238,9 @@ class DataFileWriter:
             elif isinstance(column.writer, FieldWriterV21):
                 column.writer.write_page(page, column.num_rows, self._put)
         self._blobs.finish()
+        blob_sums = self._blobs.checksums()
+        if self._sums is not None and blob_sums:
+            self.add_global_buffer(blob_sums)
         columns = [data for column in self._columns for data in column.writer.finish()]
         self._write_metadata(encode_descriptor(file_schema(self._schema), self._num_rows), columns)
         self._write_waiting()

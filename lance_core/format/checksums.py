@@ -63,12 +63,21 @@ crc32 = _fastest()
 
 
 class RunningSums:
-    """Checksums of the blocks of a file that is being written."""
+    """Checksums of the blocks of a file that is being written.
 
-    def __init__(self) -> None:
+    Args:
+        block_size: Bytes in a block.
+    """
+
+    def __init__(self, block_size: int = BLOCK_SIZE) -> None:
         self._sums: list[int] = []
         self._sum = 0
-        self._room = BLOCK_SIZE
+        self._block_size = self._room = block_size
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return (len(self._sums) + 1) * self._block_size - self._room
 
     def add(self, data: bytes | memoryview) -> None:
         """Go on with bytes."""
@@ -77,14 +86,14 @@ class RunningSums:
         while len(view) - at >= room:
             self._sums.append(crc32(view[at : at + room], self._sum))
             at += room
-            self._sum, room = 0, BLOCK_SIZE
+            self._sum, room = 0, self._block_size
         if at < len(view):
             self._sum = crc32(view[at:] if at else view, self._sum)
         self._room = room - (len(view) - at)
 
     def all(self) -> list[int]:
         """One for each block."""
-        return [*self._sums, self._sum] if self._room < BLOCK_SIZE else list(self._sums)
+        return [*self._sums, self._sum] if self._room < self._block_size else list(self._sums)
 
 
 def join_sums(sums: npt.NDArray[np.uint32], block_size: int) -> npt.NDArray[np.uint32]:

@@ -15,7 +15,10 @@ import numpy as np
 from pyroaring import BitMap64
 
 from lance_core.errors import CorruptDataError, DatasetNotFoundError, InvalidInputError, LanceError
-from lance_core.file.integrity import check_file
+from lance_core.file.blob_checks import CheckedBlobFile, blob_sums
+from lance_core.file.integrity import Checking, check_file
+from lance_core.file.source import FileBytes
+from lance_core.format.blobs import blob_file_path, has_blobs
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID, decode_fragment
 from lance_core.format.index_metadata import index_fields
 from lance_core.format.manifest import manifest_files
@@ -96,7 +99,8 @@ def verify_table(
     Args:
         store: Where the table lies.
         level: ``quick`` looks at manifests, transactions, deletion files and at which files are there; ``full`` also
-            reads all values of the newest version, and holds all bytes of its data files against their checksums.
+            reads all values of the newest version, and holds all bytes of its data and blob files against their
+            checksums.
         progress: Is told what is being looked at, how much of it is done, and how much there is.
 
     Raises:
@@ -288,7 +292,21 @@ def _check_checksums(look: _Look, manifest: Manifest, fragment: Fragment, store:
         if path in look.missing:
             continue
         with look.noting("checksum", version=manifest.version, fragment_id=fragment.id, path=path):
-            look.report.num_checked_files += check_file(store.reader(path))
+            if check_file(store.reader(path)):
+                look.report.num_checked_files += 1
+                if has_blobs(manifest.schema):
+                    _check_blob_files(look, manifest, fragment, store, path)
+
+
+def _check_blob_files(look: _Look, manifest: Manifest, fragment: Fragment, store: Store, data_path: str) -> None:
+    sums = blob_sums(FileBytes(store.reader(data_path), when=Checking.ALL), path=data_path)
+    if sums is None:
+        return
+    for number in range(1, sums.num_files + 1):
+        path = blob_file_path(data_path, number)
+        with look.noting("checksum", version=manifest.version, fragment_id=fragment.id, path=path):
+            CheckedBlobFile(store.reader(path), sums, number, path=path).check_all()
+            look.report.num_checked_files += 1
 
 
 def _check_values(look: _Look, manifest: Manifest, reader: FragmentReader) -> None:

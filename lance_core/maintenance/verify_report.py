@@ -51,7 +51,8 @@ class VerifyReport:
         num_rows: Rows of the newest version.
         num_files: Files that the versions need.
         num_bytes_read: Bytes of Arrow data decoded; 0 unless everything is read.
-        num_checked_files: Data files of the newest version that have checksums; 0 unless everything is read.
+        num_checked_files: Data and blob files of the newest version that match their checksums; 0 unless everything
+            is read.
         num_orphans: Files that belong to no version; clean-up removes them when they are old enough.
         orphan_bytes: Bytes in these.
         num_problems: How many problems there are, also those that ``problems`` has no room for.
@@ -87,7 +88,7 @@ class VerifyReport:
         """The report in words."""
         verdict = "nothing is wrong" if self.is_ok else f"{self.num_problems:,} problems"
         version = "no version" if self.version is None else f"version {self.version}"
-        checked = f"{self.num_checked_files:,} data files match their checksums"
+        checked = f"{self.num_checked_files:,} files match their checksums"
         how = (
             f"all values were read, {checked}"
             if self.level == "full"

@@ -12,10 +12,12 @@ from lance_core.encoding.arrow_values import null_mask, pack_bits
 from lance_core.encoding.physical.memory import empty, gather, starts_of
 from lance_core.encoding.plans import bridge, join
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.file.blob_checks import CheckedBlobFile, blob_sums
 from lance_core.file.source import CheckedReader
 from lance_core.format.blobs import BlobKind, blob_file_path, is_described, is_second_version
 from lance_core.format.paths import base_prefix, data_file_path
 from lance_core.store.open import open_store
+from lance_core.table.once import once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s
+    from lance_core.format.blob_sums import BlobSums
     from lance_core.format.fragment import DataFile
     from lance_core.format.schema import Field, Schema
     from lance_core.store.base import ObjectReader, Store
@@ -139,14 +142,25 @@ class BlobSources:
     def _open(self, place: BlobPlace) -> ObjectReader:
         match place.kind:
             case BlobKind.INLINE:
-                return CheckedReader(self._store.reader(self._path), path=self._path)
+                return self._data_file
             case BlobKind.PACKED | BlobKind.DEDICATED:
-                return self._store.reader(blob_file_path(self._path, place.blob_id))
+                path = blob_file_path(self._path, place.blob_id)
+                reader, sums = self._store.reader(path), self._sums
+                return reader if sums is None else CheckedBlobFile(reader, sums, place.blob_id, path=path)
             case BlobKind.EXTERNAL if place.blob_id:
                 return self._store.reader(f"{base_prefix(place.blob_id)}{place.uri}")
             case BlobKind.EXTERNAL:
                 folder, _, name = place.uri.rpartition("/")
                 return open_store(folder, self._options).reader(name)
+
+    @once
+    def _data_file(self) -> CheckedReader:
+        return CheckedReader(self._store.reader(self._path), path=self._path)
+
+    @once
+    def _sums(self) -> BlobSums | None:
+        file = self._data_file.file
+        return None if file is None else blob_sums(file, path=self._path)
 
     def bounds(self, place: BlobPlace) -> tuple[int, int]:
         """First byte, and the one behind the last, in the object.

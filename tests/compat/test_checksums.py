@@ -99,6 +99,36 @@ def test_pylance_reads_the_file_alone(tmp_path, version):
     assert reader.metadata().schema.metadata in (None, {})
 
 
+def test_blob_files(tmp_path):
+    """Their checksums are in the data file, by the description of the format alone; pylance reads past them."""
+    field = lance_core.blob_field("b", inline_size_threshold=9, dedicated_size_threshold=100_000)
+    blobs = [b"ten bytes.", b"in line", b"z" * 99_999, b"a file of its own" * 10_000, None]
+    table = pa.table([lance_core.blob_array(blobs)], schema=pa.schema([field]))
+    path = tmp_path / "t"
+    lance_core.write_dataset(table, path)
+    (data_file,) = (path / "data").glob("*.lance")
+    data = data_file.read_bytes()
+    assert has_checksums(data_file)
+    start, size = struct.unpack("<QQ", data[-72:-56])
+    buffer = data[start : start + size]
+    width, count = struct.unpack("<II", buffer[-16:-8])
+    assert (width, count, buffer[-8:]) == (1 << 16, 2, b"LNCblobs")
+    expected, sizes = [], []
+    for number in (1, 2):
+        content = (data_file.with_suffix("") / f"{f'{number:032b}'[::-1]}.blob").read_bytes()
+        expected += [zlib.crc32(content[at : at + width]) for at in range(0, len(content), width)]
+        sizes.append(len(content))
+    assert buffer[:-16] == struct.pack(f"<{len(expected)}I", *expected) + struct.pack("<QQ", *sizes)
+    theirs = lance.dataset(str(path))
+    assert theirs.to_table(blob_handling="all_binary")["b"].to_pylist() == blobs
+    assert [one and one.read() for one in theirs.take_blobs("b", indices=range(5))] == blobs
+    theirs.delete("b is null")
+    lance.write_dataset(table.slice(0, 4), str(path), mode="append")
+    theirs = lance.dataset(str(path))
+    theirs.optimize.compact_files()
+    assert lance_core.dataset(path).to_table(blob_handling="all_binary")["b"].to_pylist() == blobs[:4] * 2
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_files_of_pylance_have_none(tmp_path, version):
     lance.write_dataset(rows(0), tmp_path / "t", data_storage_version=version)

@@ -60,11 +60,79 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     assert not _blob_files(tmp_path)
 
 
-def test_lost_bytes_are_told(dataset, tmp_path):
+@pytest.mark.parametrize(("checks", "message"), [("all", "5 bytes instead of"), ("off", "blob ends at byte")])
+def test_lost_bytes_are_told(dataset, tmp_path, monkeypatch, checks, message):
+    monkeypatch.setenv("LANCE_CORE_CHECKSUMS", checks)
     for path in (tmp_path / "t" / "data").rglob("*.blob"):
         path.write_bytes(b"short")
-    with pytest.raises(CorruptDataError, match="blob ends at byte"):
+    with pytest.raises(CorruptDataError, match=message):
         dataset.to_table(blob_handling="all_binary")
+
+
+WAYS = {
+    "scan": lambda dataset: dataset.to_table(blob_handling="all_binary")["b"].to_pylist(),
+    "take": lambda dataset: dataset.take([3, 6], columns=["b"]),
+    "whole": lambda dataset: [one and one.read() for one in dataset.take_blobs("b", indices=range(7))],
+    "together": lambda dataset: dataset.read_blobs("b", indices=[3, 6]),
+    "ranges": lambda dataset: dataset.read_blob_ranges("b", [(3, 1, 2), (6, 0, 1)], selection="indices"),
+}
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "take"])  # which reads descriptions
+@pytest.mark.parametrize("number", range(3))
+def test_damaged_blob_files_are_told(dataset, tmp_path, monkeypatch, way, number):
+    path = sorted((tmp_path / "t" / "data").rglob("*.blob"), key=lambda one: one.stat().st_size)[number]
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + b"?")
+    if (way, number) in (("together", 0), ("ranges", 0)):  # the file of another row
+        assert WAYS[way](dataset)
+    else:
+        with pytest.raises(CorruptDataError, match=path.name):
+            WAYS[way](dataset)
+    assert WAYS["take"](dataset).num_rows == 2
+    problem, values = dataset.verify(level="full").problems
+    assert (problem.kind, problem.path) == ("checksum", path.relative_to(tmp_path / "t").as_posix())
+    assert values.kind == "values"
+    monkeypatch.setenv("LANCE_CORE_CHECKSUMS", "off")
+    assert WAYS[way](dataset.reopened())
+
+
+def test_blob_files_are_not_mixed_up(tmp_path):
+    dataset = lance_core.write_dataset(_table([b"one" * 20, b"two" * 20]), tmp_path / "t")
+    one, two = (tmp_path / "t" / "data").rglob("*.blob")
+    content = one.read_bytes(), two.read_bytes()
+    one.write_bytes(content[1])
+    two.write_bytes(content[0])
+    with pytest.raises(CorruptDataError, match="checksum"):
+        dataset.read_blobs("b", indices=[1])
+    one.unlink()
+    problems = dataset.verify(level="full").problems
+    assert len({problem.path for problem in problems if problem.kind == "checksum"}) == 2
+
+
+def test_parts_of_blobs_need_only_their_blocks(tmp_path):
+    blob = bytes(range(256)) * 1200
+    dataset = lance_core.write_dataset(_table([b"x" * 30, blob, blob]), tmp_path / "t")
+    assert dataset.verify(level="full").num_checked_files == 4
+    path = max((tmp_path / "t" / "data").rglob("*.blob"))
+    data = bytearray(path.read_bytes())
+    data[200_000] ^= 4
+    path.write_bytes(data)
+    files = dataset.take_blobs("b", indices=[1, 2])
+    (bad,) = (one for one in files if _is_damaged(one.readall))
+    assert bad.read_range(190, 300) == blob[190:490]
+    assert bad.read_ranges([(262_144, 45_056), (131_000, 5)]) == [blob[262_144:], blob[131_000:131_005]]
+    assert bad.seek(0, 2) == len(blob)
+    assert bad.read_range(len(blob), 0) == b""
+    assert _is_damaged(lambda: bad.read_range(199_000, 5))
+
+
+def _is_damaged(read):
+    try:
+        read()
+    except CorruptDataError:
+        return True
+    return False
 
 
 def test_plain_bytes_fit_blob_columns(dataset):

@@ -252,6 +252,18 @@ def test_refs(kind):
     assert found["error"] > 0.8 * sum(found.values())
 
 
+def test_blob_files():
+    """Packed and dedicated files; all of their bits belong to blobs."""
+    field = lance_core.blob_field("b", inline_size_threshold=4, dedicated_size_threshold=40)
+    blobs = [bytes([65 + number]) * size for number, size in enumerate([3, 20, 30, 41, 300])]
+    uri, store = table_in_memory(pa.table([lance_core.blob_array(blobs)], schema=pa.schema([field])))
+    paths = sorted(info.path for info in store.list("data") if info.path.endswith(".blob"))
+    for path in paths:
+        read = lambda uri: lance_core.dataset(uri).to_table(blob_handling="all_binary")  # noqa: E731 - used once
+        assert outcomes_in_table(uri, store, path, read, path)["same"] == 0
+    assert len(paths) == 3
+
+
 def test_hints(tmp_path):
     for i in range(12):
         lance_core.write_dataset(pa.table({"x": [i]}), tmp_path / "t", mode="append" if i else "create")
