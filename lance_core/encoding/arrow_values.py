@@ -26,6 +26,8 @@ _WORDS: dict[int, npt.DTypeLike] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 6
 MAX_INT32 = 2**31 - 1
 _FEW_STRINGS = 1 << 8
 """Up to so many, numpy finds strings faster than Arrow."""
+_FEW_WORDS = 1 << 14
+"""Up to so many, numpy finds words faster than Arrow."""
 
 
 def is_fieldless(kind: pa.DataType) -> bool:
@@ -352,6 +354,10 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
     if len(indices) and int(indices.max()) >= len(values):
         raise CorruptDataError(f"an index points beyond {len(values)} values")
     match values:
+        case FixedValues(data) if data.ndim == 1 and data.dtype != np.bool_ and len(indices) > _FEW_WORDS:
+            # Arrow takes by indices of any width; numpy widens them to 64 bits, and its memory is new each time.
+            taken = numbers_array(data).take(numbers_array(indices))
+            return FixedValues(buffer_view(taken.buffers()[1], data.dtype)[: len(indices)])
         case FixedValues(data):
             return FixedValues(data.take(indices, axis=0))
         case VariableValues(offsets, data) if len(indices) <= _FEW_STRINGS:

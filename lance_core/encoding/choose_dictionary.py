@@ -62,7 +62,7 @@ def build_dictionary(
         options: How to write.
 
     Returns:
-        Indices (uint32) and items, or None.
+        Indices (uint8, uint16 or uint32) and items, or None.
     """
     if isinstance(values, FixedListValues) or (isinstance(values, FixedValues) and flat.bits_of(values) < _WORD_BITS):
         return None

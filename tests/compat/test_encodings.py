@@ -1,11 +1,13 @@
 """Every encoding that a field's metadata can ask for: written so, and read by pylance as a whole and by rows."""
 
+import lance
 import numpy as np
 import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader
 
 import lance_core
+from lance_core.encoding.physical import dictionary
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.reader import DataFileReader
 from lance_core.file.writer import DataFileWriter
@@ -209,6 +211,63 @@ def test_items_of_dictionaries(place, asked, dictionary, version):
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 def test_dictionaries_of_many_words(place, version):
     assert place.write(pa.table({"c": ARRAYS["prices"]}), version).num_dictionary_items > 2900
+
+
+def _repeating(num_items):
+    """Words, strings and lists, some with nulls, of so many distinct values, over several chunks."""
+    n = 20 * num_items + 6000
+    picks = np.random.default_rng(num_items).permutation(np.arange(n) % num_items)
+    words = (np.arange(1, num_items + 1) * 0x1E3779B97F4A7C15 & (1 << 60) - 1)[picks]
+    texts = pa.array([f"text {one} that is long enough for a dictionary" for one in range(num_items)])
+    mask = np.random.default_rng(1).random(n) < 0.1
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(0, n + 1, 2, dtype=np.int32)), texts.take(pa.array(picks)))
+    return {
+        "words": pa.array(words),
+        "holes": pa.array(words, mask=mask),
+        "floats": pa.array(words.astype(np.float64)),
+        "texts": texts.take(pa.array(picks)),
+        "sparse": texts.take(pa.array(picks, mask=mask)),
+        "lists": lists,
+    }
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize(("num_items", "bits"), [(2, 8), (16, 8), (200, 8), (255, 8), (257, 16), (1500, 16)])
+def test_places_in_dictionaries_are_narrow(place, num_items, bits, version):
+    for name, array in _repeating(num_items).items():
+        table = pa.table({name: array})
+        layout = place.write(table, version)
+        assert layout.dictionary is not None, name
+        assert layout.values in {InlineBitpacking(bits), Flat(bits)}, name
+        place.check(table)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("num_items", [3, 300])
+def test_wide_places_in_dictionaries_of_older_files(place, num_items, version, monkeypatch):
+    monkeypatch.setattr(dictionary, "_index_dtype", lambda _: "<u4")
+    for name, array in _repeating(num_items).items():
+        table = pa.table({name: array})
+        assert place.write(table, version).values == InlineBitpacking(32), name
+        place.check(table)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_pylance_filters_by_narrow_places(tmp_path, bits):
+    table = pa.table({name: array for name, array in _repeating(1 << bits - 2).items() if name != "lists"})
+    path = str(tmp_path / "t")
+    lance_core.write_dataset(table, path)
+    theirs, ours = lance.dataset(path), lance_core.dataset(path)
+    value = table["words"][7].as_py()
+    for condition in (
+        f"words = {value}",
+        "holes is null",
+        "texts like '%1 that%'",
+        "floats > 1e17 and sparse is not null",
+    ):
+        expected = theirs.to_table(filter=condition)
+        assert 0 < len(expected) < len(table), condition
+        assert ours.to_table(filter=condition).equals(expected), condition
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])

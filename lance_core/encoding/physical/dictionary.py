@@ -106,10 +106,19 @@ def _guess(distinct: int, count: int) -> int | None:
 def build(
     values: FixedValues | VariableValues, *, most: int
 ) -> tuple[FixedValues, FixedValues | VariableValues] | None:
-    """Indices (uint32) and items, or None if there are more than ``most`` distinct values."""
+    """Indices and items, or None if there are more than ``most`` distinct values.
+
+    Indices are as narrow as the number of items allows: words of 8 and 16 bits are unpacked five and two times as fast
+    as those of 32, and look items up without being widened. pylance 14.0.2 writes 32 bits, but reads all widths.
+    """
     encoded = to_arrow(values).dictionary_encode()
     num_items = len(encoded.dictionary)
     if num_items > min(most, MAX_ITEMS):
         return None
     indices = view_buffer(encoded.indices.buffers()[1])[: len(values) * 4].view("<u4")
-    return FixedValues(indices), _from_arrow(encoded.dictionary, values)
+    return FixedValues(indices.astype(_index_dtype(num_items), copy=False)), _from_arrow(encoded.dictionary, values)
+
+
+def _index_dtype(num_items: int) -> str:
+    """The narrowest words that number so many items."""
+    return "<u1" if num_items <= 1 << 8 else "<u2" if num_items <= 1 << 16 else "<u4"

@@ -25,7 +25,7 @@ import pyarrow as pa
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.choose_levels import encode_level_chunks
-from lance_core.encoding.physical.memory import gather
+from lance_core.encoding.physical.memory import empty, gather
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def, pick_levels
 from lance_core.encoding.structural.page import Decoded, EncodedPage
 from lance_core.encoding.values import FixedValues, VariableValues
@@ -140,7 +140,9 @@ def _repeat(value: Bytes, kind: pa.DataType, count: int) -> Values:
     if pa.types.is_boolean(kind):
         return FixedValues(np.full(count, bool(value[0])))
     if width in _WORDS:
-        return FixedValues(np.full(count, value.view(_WORDS[width])[0]))
+        words = empty(count, _WORDS[width])
+        words.fill(value.view(_WORDS[width])[0])
+        return FixedValues(words)
     return FixedValues(np.tile(value, (count, 1)))
 
 

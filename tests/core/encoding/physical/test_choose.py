@@ -152,12 +152,20 @@ def test_dictionaries_read_back(assert_same, values):
     indices, items = built
     encoding, block = choose_dictionary.encode_dictionary(items)
     assert_same(registry.decode_block(encoding, block, len(items)), items)
-    assert indices.data.dtype == np.uint32
+    assert indices.data.dtype == (np.uint8 if len(items) <= 256 else np.uint16)
     if isinstance(values, FixedValues):
         assert np.array_equal(items.data[indices.data], values.data)
     else:
         lengths = np.diff(items.offsets)[indices.data]
         assert np.array_equal(lengths, np.diff(values.offsets))
+
+
+@pytest.mark.parametrize(("num_items", "dtype"), [(256, "u1"), (257, "u2"), (65_536, "u2"), (65_537, "u4")])
+def test_places_in_dictionaries_are_as_narrow_as_they_can(num_items, dtype):
+    words = rng().permutation(num_items).astype("<u8") << 40
+    indices, items = dictionary.build(FixedValues(np.tile(words, 2)), most=num_items)
+    assert (len(items), indices.data.dtype) == (num_items, dtype)
+    assert np.array_equal(items.data[indices.data], np.tile(words, 2))
 
 
 @some
