@@ -6,7 +6,6 @@ further: with LANCE_TESTS=deep for ten minutes in all (LANCE_FUZZ_S seconds for 
 
 import os
 import random
-import sys
 import time
 from pathlib import Path
 
@@ -14,16 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import lance_core
 from lance_core.errors import LanceError
 from lance_core.file.reader import DataFileReader
+from lance_core.testing.garbage import Steps, mutate
 
 NUM_MUTATIONS = int(os.environ.get("LANCE_MUTATIONS", "2000"))
 FUZZ_S = float(os.environ.get("LANCE_FUZZ_S", "150" if os.environ.get("LANCE_TESTS") == "deep" else "0"))
-PACKAGE = str(Path(lance_core.__file__).parent)
 FOLDER = Path(__file__).parent.parent / "golden"
 VERSIONS = ("0.1", "2.0", "2.1", "2.2")
-NUMBERS = [0, 1, 2, 7, 8, 127, 128, 255, 256, 4095, 65535, 1 << 20, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, -1]
 VALUE_ERRORS = ("Invalid UTF8", "does not fit in precision", "whole number of days", "within the acceptable range")
 MAX_BYTES = 256 << 20
 """What reading a file of less than a megabyte may allocate at worst."""
@@ -58,24 +55,6 @@ class Original:
             name = next(top for top in tops if column.path == top or column.path.startswith(f"{top}."))
             buffers = [one for page in column.pages for one in page.buffers if one[1]]
             self.buffers.setdefault(name, []).extend(buffers)
-
-
-def mutate(data, at, rng):
-    kind = rng.randrange(6)
-    if kind == 0:
-        data[at] ^= 1 << rng.randrange(8)
-    elif kind == 1:
-        width = rng.choice([1, 2, 4, 8])
-        data[at : at + width] = (rng.choice(NUMBERS) & ((1 << 8 * width) - 1)).to_bytes(width, "little")
-    elif kind == 2:
-        data[at : at + rng.randrange(1, 16)] = rng.randbytes(rng.randrange(1, 16))
-    elif kind == 3:
-        del data[at : at + rng.randrange(1, 64)]
-    elif kind == 4:
-        source = rng.randrange(len(data))
-        data[at : at + 16] = data[source : source + 16]
-    else:
-        del data[max(at, 1) :]
 
 
 def check(batch):
@@ -158,33 +137,6 @@ def test_garbage(version):
         judge.read(damaged(original.data, original, names, rng), names, f"mutation {number} of version {version}")
     assert judge.outcomes["refused"] > NUM_MUTATIONS / 10
     assert judge.outcomes["read"] > NUM_MUTATIONS / 50
-
-
-class Steps:
-    """The steps from line to line of lance_core that this thread takes."""
-
-    def __init__(self):
-        self.taken = set()
-
-    def __enter__(self):
-        self.before = sys.gettrace()
-        sys.settrace(self._call)
-
-    def __exit__(self, *_):
-        sys.settrace(self.before)
-
-    def _call(self, frame, _event, _argument):
-        code, last = frame.f_code, 0
-        if not code.co_filename.startswith(PACKAGE):
-            return None
-
-        def step(frame, _event, _argument):
-            nonlocal last
-            self.taken.add((code, last, frame.f_lineno))
-            last = frame.f_lineno
-            return step
-
-        return step
 
 
 @pytest.mark.timeout(0 if FUZZ_S else 300)
