@@ -1,4 +1,4 @@
-"""Files around the data with bytes changed at random: manifests, transactions, deletion files, tags, branches, zone maps.
+"""Files around the data with bytes changed at random: manifests, transactions, deletion files, refs and zone maps.
 
 What they are read for ends with an error of ours or with arrays that hold together.
 
