@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.base_path import BasePath
+from lance_core.frozen import frozen
 from lance_core.store.open import open_store
 from lance_core.table.places import check_base_address
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatasetBasePath:
     """Another place in which a dataset keeps files: a faster or cheaper store, another bucket or region.
 

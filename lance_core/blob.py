@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import DEDICATED_THRESHOLD_KEY, INLINE_THRESHOLD_KEY, PACK_THRESHOLD_KEY
 from lance_core.format.schema import BLOB_EXTENSION
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ _STORAGE = pa.struct(
 )
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Blob:
     """One value of a blob column: bytes, or the address of an external blob.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.extensions import batches_with_types
 from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment, RowLineageColumn
 from lance_core.format.paths import deletion_file_path
+from lance_core.frozen import frozen
 from lance_core.methods import fragment_columns, fragment_rows
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
@@ -30,7 +31,7 @@ _DELETION_NAMES = {DeletionFileType.ARROW_ARRAY: "array", DeletionFileType.BITMA
 _DELETION_TYPES = {name: kind for kind, name in _DELETION_NAMES.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FragmentMetadata:
     """What a manifest knows about a fragment; picklable and convertible to JSON.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.index_metadata import IndexFields, IndexMetadata, index_fields, make_index
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexFile:
     """A file of an index.
 
@@ -29,7 +30,7 @@ class IndexFile:
     size_bytes: int
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Index:
     """An index, or one segment of it.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from lance_core.errors import NotFoundError
 from lance_core.format.index_metadata import index_fields, index_kind
+from lance_core.frozen import frozen
 from lance_core.table.zone_maps import is_zone_map, leaf_at, load_zone_table, path_of, zone_map_path
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SYSTEM_PREFIX = "__lance"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IndexSegmentDescription:
     """One part of an index, with files of its own.
 
@@ -45,7 +45,7 @@ class IndexSegmentDescription:
     covering_fields: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IndexDescription:
     """One index.
 

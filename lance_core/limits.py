@@ -6,16 +6,17 @@ Each limit has a name, which is also that of an environment variable: ``max_fiel
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from urllib.parse import unquote
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.frozen import frozen
 
 _PREFIX = "LANCE_CORE_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Limits:
     """Limits of this process; the environment is asked once.
 

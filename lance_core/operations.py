@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid as uuid_module
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from lance_core.format import operations as inner
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import Transaction as InnerTransaction
 from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
+from lance_core.frozen import frozen
 from lance_core.index_entries import Index
 from lance_core.index_entries import from_public as from_public_index
 from lance_core.index_entries import to_public as to_public_index
@@ -40,13 +41,13 @@ class LanceOperation:
 
         __slots__ = ()
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class Append(BaseOperation):
         """Add fragments."""
 
         fragments: Sequence[FragmentMetadata]
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class Delete(BaseOperation):
         """Mark rows as deleted: fragments with new deletion files, and fragments of which no row is left."""
 
@@ -54,7 +55,7 @@ class LanceOperation:
         deleted_fragment_ids: Sequence[int]
         predicate: str
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class Overwrite(BaseOperation):
         """Replace all rows and the schema, or create the dataset."""
 
@@ -62,14 +63,14 @@ class LanceOperation:
         fragments: Sequence[FragmentMetadata]
         initial_bases: Sequence[DatasetBasePath] | None = None
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class RewriteGroup:
         """Fragments and what they were rewritten into."""
 
         old_fragments: Sequence[FragmentMetadata]
         new_fragments: Sequence[FragmentMetadata]
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class RewrittenIndex:
         """An index whose files were rewritten for the new places of the rows."""
 
@@ -79,14 +80,14 @@ class LanceOperation:
         new_details_value: bytes
         new_index_version: int
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class Rewrite(BaseOperation):
         """Lay out rows anew; index files cannot be rewritten along with it."""
 
         groups: Sequence[LanceOperation.RewriteGroup]
         rewritten_indices: Sequence[LanceOperation.RewrittenIndex] = ()
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class Merge(BaseOperation):
         """Replace the list of fragments and the schema."""
 
@@ -94,13 +95,13 @@ class LanceOperation:
         schema: pa.Schema | Schema
         preserves_nullability: bool = False
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class Restore(BaseOperation):
         """Make an old version the newest again."""
 
         version: int
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class Update(BaseOperation):
         """Replace rows: new deletion files for the old ones, new fragments for the new ones."""
 
@@ -112,34 +113,34 @@ class LanceOperation:
         update_mode: str = ""
         updated_fragment_offsets: Mapping[int, bytes] | None = None
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class DataReplacementGroup:
         """A fragment and the file that its columns come from now."""
 
         fragment_id: int
         new_file: DataFile
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class DataReplacement(BaseOperation):
         """Put columns into new data files of the same rows."""
 
         replacements: Sequence[LanceOperation.DataReplacementGroup]
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class CreateIndex(BaseOperation):
         """Add and remove index entries; the files of indices are made by other tools."""
 
         new_indices: Sequence[Index]
         removed_indices: Sequence[Index]
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class UpdateMap:
         """Changes to a map: new values (None removes a key), or with ``replace`` all that it holds."""
 
         updates: Mapping[str, str | None]
         replace: bool = False
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class UpdateConfig(BaseOperation):
         """Change settings, the free text about the table, or metadata of the schema or of fields (by field id)."""
 
@@ -148,19 +149,19 @@ class LanceOperation:
         schema_metadata_updates: LanceOperation.UpdateMap | None = None
         field_metadata_updates: Mapping[int, LanceOperation.UpdateMap] | None = None
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class ReserveFragments(BaseOperation):
         """Set fragment ids aside. Not in pylance."""
 
         num_fragments: int
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class UpdateBases(BaseOperation):
         """Add base paths. Not in pylance."""
 
         new_bases: Sequence[DatasetBasePath]
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class Clone(BaseOperation):
         """First version of a branch or clone; made by `LanceDataset.create_branch` and the clones, not by commits."""
 
@@ -170,7 +171,7 @@ class LanceOperation:
         ref_path: str
         branch_name: str | None
 
-    @dataclass(frozen=True)
+    @frozen(slots=False)
     class Project(BaseOperation):
         """Change the schema without touching data."""
 
@@ -178,7 +179,7 @@ class LanceOperation:
         preserves_nullability: bool = False
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Transaction:
     """An operation and where it comes from.
 

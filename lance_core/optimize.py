@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import DEFAULT_CONFLICT_RETRIES, check_unsupported
 from lance_core.errors import InvalidInputError
 from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
+from lance_core.frozen import frozen
 from lance_core.maintenance.compact import compact
 from lance_core.maintenance.materialize import materialize_deletions
 from lance_core.maintenance.plan import CompactionOptions, RewriteTask, make_options, plan_compaction
@@ -28,7 +29,7 @@ _MAX_DEFAULT_THREADS = 4
 _AUTO_CLEANUP = "lance.auto_cleanup"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CompactionTask:
     """Fragments to rewrite together; picklable and convertible to JSON.
 
@@ -75,7 +76,7 @@ class CompactionTask:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CompactionPlan:
     """What a compaction would do.
 
@@ -92,7 +93,7 @@ class CompactionPlan:
         return len(self.tasks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RewriteResult:
     """What one task made; picklable and convertible to JSON.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lance_core.fragment import FragmentMetadata, to_metadata
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
@@ -23,7 +23,7 @@ class FragmentWriteProgress(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """Tells it in the public form of a fragment."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.frozen import frozen
 from lance_core.table.expression import make_expression
 from lance_core.table.naming import naming
 from lance_core.table.ordering import ColumnOrdering, Sorter, check_sortable
@@ -84,7 +85,7 @@ class SqlQueryBuilder:
 _ID_OPTIONS = {"_rowid": "with_row_id", "_rowaddr": "with_row_address"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SqlQuery:
     """A query that may be run as often as wanted. Made by `SqlQueryBuilder.build`.
 
@@ -133,7 +134,7 @@ def _text_of(column: Column) -> str:
 # ------------------------------------------------------------------------------------------------------ without groups
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Plain:
     """Columns ``_c0``, ... are the answer, ``_o0``, ... what it is ordered by."""
 
@@ -203,7 +204,7 @@ def _check_order(select: Select) -> None:
 # --------------------------------------------------------------------------------------------------------- with groups
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Grouped:
     """Columns ``_key0``, ... are what groups have in common, ``_a0``, ... what aggregates are worked out from."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lance_core.errors import UnsupportedError
+from lance_core.frozen import frozen
 from lance_core.indices import statistics
 from lance_core.table.open_files import OpenFiles
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FieldStatistics:
     """A field of the schema, by id, and the bytes of its pages in all data files; 0 for structs and lists."""
 
@@ -24,7 +24,7 @@ class FieldStatistics:
     bytes_on_disk: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DataStatistics:
     """One entry for each field of the schema, in its order, parents first."""
 

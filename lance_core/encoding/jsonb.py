@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,7 +104,7 @@ def _array(values: list[Any]) -> _Container:
     return b"".join((head, *parts)), depth
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shape:
     """What objects with the same keys in the same order have in common.
 

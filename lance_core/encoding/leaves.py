@@ -7,7 +7,6 @@ all its ancestors, so a parent's structure may be taken from any one of its leav
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from lance_core.encoding.arrow_values import (
 from lance_core.encoding.physical.memory import aranges, numbers_array
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.errors import InvalidInputError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LIST_TYPES = ("list", "list.struct", "large_list", "large_list.struct", "map")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeafPath:
     """The way to one leaf.
 

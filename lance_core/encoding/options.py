@@ -6,12 +6,12 @@ leaf that has the column, but for ``structural-encoding``, which is read from th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.encodings import Compression
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ _MIN_LEVEL, _MAX_LEVEL = -131072, 22
 _MAX_MINI_CHUNK = 1 << 24
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PageOptions:
     """How to write pages; None leaves the choice to the data.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedV
 from lance_core.errors import InvalidInputError
 from lance_core.format.page_layout import Layer, MiniBlockLayout
 from lance_core.format.schema import JSON
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ _MAX_CHEAP_LEVELS = 1024
 _MAX_DICTIONARY_VALUE_BYTES = 1 << 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowsPage:
     """A page and the number of its rows."""
 

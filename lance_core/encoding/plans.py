@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from lance_core.encoding.arrow_values import buffer_view
 from lance_core.encoding.physical.memory import empty, starts_of
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ Rows: TypeAlias = "range | Int64s"
 Ranges: TypeAlias = list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spots:
     """Many ranges that are wanted in one memory, answered with `Found`.
 
@@ -43,7 +43,7 @@ class Spots:
     ends: Int64s
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """Memory that holds `Spots`: the whole file if it is mapped, else what was read of it.
 

@@ -14,7 +14,6 @@ Source: sections "repetition / definition levels" of the file format; message ``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from lance_core.encoding.physical.memory import aranges
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.page_layout import Layer, Layers
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ _NUM_LEVELS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Levels:
     """Levels of some rows of one leaf.
 
@@ -59,7 +59,7 @@ class Levels:
     definition: LevelArray | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slots:
     """What one layer looks like in Arrow.
 

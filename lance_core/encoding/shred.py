@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lance_core.encoding.repdef import LevelArray, Levels, Mask, is_list, level_numbers, list_layer, max_def
 from lance_core.format.page_layout import Layer
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Int64s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Nesting:
     """One layer of nesting over the slots of the layer around it.
 
@@ -35,7 +36,7 @@ class Nesting:
     dimension: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Entries:
     """Levels under construction; ``live`` are the positions of entries that are neither null lists nor empty ones."""
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.frozen import frozen
+
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedValues:
     """Values of one width.
 
@@ -27,7 +28,7 @@ class FixedValues:
         return len(self.data)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VariableValues:
     """Byte strings laid end to end.
 
@@ -43,7 +44,7 @@ class VariableValues:
         return len(self.offsets) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedListValues:
     """Lists of one length.
 
@@ -64,7 +65,7 @@ class FixedListValues:
 Values: TypeAlias = "FixedValues | VariableValues | FixedListValues"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StructValues:
     """Structs whose fields share one column; nulls of the fields are not stored.
 
@@ -78,7 +79,7 @@ class StructValues:
         return len(self.children[0])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DictionaryValues:
     """Values as places in a dictionary, for columns whose Arrow type is one.
 
@@ -100,7 +101,7 @@ LeafValues: TypeAlias = "Values | StructValues | DictionaryValues"
 """What a page can hold; a codec holds `Values`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Chunks:
     """Value buffers of a run of mini-block chunks that share one encoding.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from lance_core.file.reader import DataFileReader
 from lance_core.file.writer import PAGE_BYTES, DataFileWriter, check_schema
 from lance_core.format.extensions import batches_with_types, with_types
 from lance_core.format.schema import Schema
+from lance_core.frozen import frozen
 from lance_core.store.open import open_store
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DEFAULT_BATCH_ROWS = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LanceBufferDescriptor:
     """Where a buffer lies.
 
@@ -40,7 +40,7 @@ class LanceBufferDescriptor:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LancePageMetadata:
     """Some consecutive rows of a column.
 
@@ -53,7 +53,7 @@ class LancePageMetadata:
     encoding: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LanceColumnMetadata:
     """One column.
 
@@ -66,7 +66,7 @@ class LanceColumnMetadata:
     pages: list[LancePageMetadata]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LanceFileMetadata:
     """What a file is made of.
 
@@ -93,7 +93,7 @@ class LanceFileMetadata:
     minor_version: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LanceColumnStatistics:
     """Size of one column.
 
@@ -106,7 +106,7 @@ class LanceColumnStatistics:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LanceFileStatistics:
     """Sizes of the columns of a file.
 

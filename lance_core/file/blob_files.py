@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from lance_core.format.blobs import (
 )
 from lance_core.format.checksums import RunningSums
 from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,7 @@ def put_blobs(array: pa.Array, put: Put) -> tuple[Int64s, Int64s]:
     return bounds[:-1] + position, sizes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Limits:
     """Up to how many bytes a blob is kept where; how large a shared blob file may become."""
 
@@ -210,7 +210,7 @@ def _lengths(array: pa.Array) -> Int64s:
     return np.diff(offsets) if len(array) else np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Columns:
     """Descriptions being made."""
 

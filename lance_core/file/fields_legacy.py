@@ -6,7 +6,6 @@ whatever was written in their place (pylance 14.0.2 does the same).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ from lance_core.format.legacy_file import (
     decode_page_table,
     decode_size,
 )
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field, Schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BatchStatistics:
     """What a file tells of the values of one field in each of its batches, as it was before nulls got lost.
 
@@ -193,7 +193,7 @@ class ContentLegacy:
         return self._file.fetch([(start, start + size)])[0].to_pybytes()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pages:
     """Pages of one field: shape (batches,), where each begins; shape (batches + 1,), its first row, and the end."""
 
@@ -209,7 +209,7 @@ class _Pages:
         return cut_rows(self.first_rows, self.positions, rows)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Values:
     """Pages of values; ``items`` are those of the one dictionary that a field has."""
 
@@ -243,7 +243,7 @@ class _Values:
         del row  # nothing is learnt of pages
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Offsets:
     """Pages of offsets of lists; ``first_items`` is the first item of each page, and the end."""
 
@@ -271,7 +271,7 @@ class _Offsets:
         return Spans(starts, ends, None, is_dense=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Opener:
     """Finds pages by field id."""
 

@@ -5,7 +5,7 @@ Not supported: strings stored as lists of bytes (no writer is known).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from lance_core.file.nodes import open_field
 from lance_core.file.outline import fields_with_columns
 from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_array_encoding
 from lance_core.format.notation import notation
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,7 @@ class _Column:
         return encoding
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Values:
     """Pages of values; ``items`` are those of the dictionaries of pages, as far as they were read."""
 
@@ -101,7 +102,7 @@ class _Values:
             del self.items[number]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Blobs:
     """Pages of positions and sizes of blobs; position 1 and size 0 stand for null."""
 
@@ -133,7 +134,7 @@ class _Blobs:
         del row  # nothing is learnt of such pages
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Offsets:
     """Pages of ends of lists."""
 
@@ -171,7 +172,7 @@ def _joined(parts: list[Spans]) -> Spans:
     return Spans(starts, ends, validity, is_dense=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Opener:
     """Finds columns by field id."""
 

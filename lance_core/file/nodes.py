@@ -5,7 +5,7 @@ What a page looks like is the business of `ValuePages` and `OffsetPages`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from lance_core.encoding.v2_0.nesting import list_array, struct_array
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.blobs import is_described
 from lance_core.format.schema import BLOB_KEY, JSON
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from lance_core.encoding.plans import Plan, Rows, Steps
@@ -127,7 +128,7 @@ def open_field(field: Field, opener: Opener) -> _Node:
     return _Leaf(kind, opener.values(field, kind))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Leaf:
     """A field whose values are in its column."""
 
@@ -161,7 +162,7 @@ class _Leaf:
         self.pages.forget(row)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Struct:
     """A struct; nothing of it is stored but its fields. These versions have no null structs."""
 
@@ -188,7 +189,7 @@ class _Struct:
             child.forget(row)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _EmptyStruct:
     """A struct without fields, of which only the number is known."""
 
@@ -212,7 +213,7 @@ class _EmptyStruct:
         del row  # nothing is known of pages
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _List:
     """Lists; the column holds where they end, the items are a field of their own."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field, Schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PageOutline:
     """Some consecutive rows of one column.
 
@@ -31,7 +32,7 @@ class PageOutline:
         return sum(size for _, size in self.buffers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ColumnOutline:
     """One column of a file.
 
@@ -51,7 +52,7 @@ class ColumnOutline:
         return sum(page.num_bytes for page in self.pages)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FileOutline:
     """A whole file.
 

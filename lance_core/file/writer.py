@@ -23,6 +23,7 @@ from lance_core.format.file_version import check_writable, resolve_version
 from lance_core.format.footer import ENTRY_SIZE, FOOTER_SIZE, Footer, encode_footer, encode_table
 from lance_core.format.schema import Schema
 from lance_core.format.type_support import check_writable_together, is_plain
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +52,7 @@ _MANY_BYTES = 1 << 17
 _PADDING = PAD_BYTE * PAGE_ALIGNMENT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WrittenDataFile:
     """A finished data file, as a manifest describes it.
 

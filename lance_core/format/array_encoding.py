@@ -8,7 +8,6 @@ Not supported: buffers of columns and of the file (no writer is known).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -17,6 +16,7 @@ from google.protobuf.message import DecodeError
 from lance_core._proto import encodings_v2_0_pb2 as pb
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import Compression
+from lance_core.frozen import frozen
 
 _TYPE_NAME = "lance.encodings.ArrayEncoding"
 _MAX_DEPTH = 16
@@ -29,7 +29,7 @@ _SCHEME_NAMES = {Compression.LZ4: "lz4", Compression.ZSTD: "zstd"}
 _WORDS = (8, 16, 32, 64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flat:
     """Little-endian values of ``bits`` each; 1 for a bitmap."""
 
@@ -38,12 +38,12 @@ class Flat:
     compression: Compression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AllNulls:
     """Nothing but nulls."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SomeNulls:
     """Values, and a bitmap that has 1 for each one that is there."""
 
@@ -51,7 +51,7 @@ class SomeNulls:
     values: ArrayEncoding
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedSizeList:
     """``dimension`` items per value."""
 
@@ -59,7 +59,7 @@ class FixedSizeList:
     items: ArrayEncoding
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListOffsets:
     """Ends of lists, counted from the page's first item; those of null lists have ``null_adjustment`` added."""
 
@@ -68,12 +68,12 @@ class ListOffsets:
     num_items: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StructHeader:
     """A struct, which has nothing of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Binary:
     """Ends of strings, counted from the page's first byte; those of null strings have ``null_adjustment`` added."""
 
@@ -82,7 +82,7 @@ class Binary:
     null_adjustment: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dictionary:
     """Indices and items. For columns that are no dictionaries, index 0 is null and 1 the first item."""
 
@@ -91,7 +91,7 @@ class Dictionary:
     num_items: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fsst:
     """Strings as codes of a symbol table of 2312 bytes."""
 
@@ -99,7 +99,7 @@ class Fsst:
     values: Binary
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PackedStruct:
     """The fields of a struct, row by row; how each is encoded follows from its type, ``inner`` is only written."""
 
@@ -107,7 +107,7 @@ class PackedStruct:
     inner: tuple[Flat, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bitpacked:
     """Values of ``bits`` packed to ``packed_bits`` in one stream."""
 
@@ -117,7 +117,7 @@ class Bitpacked:
     is_signed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FastLanes:
     """Values of ``bits`` packed to ``packed_bits`` in blocks of 1024 (``BitpackedForNonNeg``)."""
 
@@ -126,7 +126,7 @@ class FastLanes:
     buffer: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedSizeBinary:
     """Strings of ``width`` bytes, none of which is null."""
 

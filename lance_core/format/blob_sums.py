@@ -15,13 +15,13 @@ data file without blob files has none.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lance_core.errors import CorruptDataError
 from lance_core.format.checksums import crc32
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def encode_blob_sums(files: Sequence[RunningSums]) -> bytes:
     return b"".join([*sums, sizes, _TRAILER.pack(BLOB_BLOCK_SIZE, len(files), _MAGIC)])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlobSums:
     """Checksums of the blob files of one data file.
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import importlib
 import struct
 import zlib
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ import numpy.typing as npt
 from lance_core.errors import CorruptDataError
 from lance_core.format.file_metadata import PAGE_ALIGNMENT
 from lance_core.format.footer import FOOTER_SIZE
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,7 +154,7 @@ def encode_sums(sums: Sequence[int], tail: bytes) -> bytes:
     return b"".join([first, second, struct.pack("<II", crc32(first), crc32(end, crc32(second))), end])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SumsBuffer:
     """Where the checksums of a data file are.
 

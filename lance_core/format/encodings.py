@@ -6,12 +6,12 @@ everything else works on the values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from lance_core._proto import encodings_v2_1_pb2 as pb
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -24,35 +24,35 @@ class Compression(IntEnum):
     ZSTD = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flat:
     """Fixed-width little-endian values, ``bits`` each (1 = bit-packed booleans)."""
 
     bits: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variable:
     """Offsets of ``offset_bits`` (32 or 64), then the bytes."""
 
     offset_bits: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant:
     """One value for all; None means null."""
 
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InlineBitpacking:
     """1024 values of ``bits`` packed to a width that stands in front of them."""
 
     bits: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutOfLineBitpacking:
     """Values of ``bits`` packed to ``packed_bits`` for the whole page."""
 
@@ -60,21 +60,21 @@ class OutOfLineBitpacking:
     packed_bits: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rle:
     """Run values of ``bits`` and run lengths of 8 bits."""
 
     bits: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ByteStreamSplit:
     """Byte planes of values of ``bits`` (32 or 64)."""
 
     bits: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fsst:
     """Strings as codes of a symbol table of 2312 bytes."""
 
@@ -82,7 +82,7 @@ class Fsst:
     values: Variable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class General:
     """``values`` with its first buffer compressed."""
 
@@ -91,7 +91,7 @@ class General:
     level: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FixedSizeList:
     """``dimension`` items per value, with or without a validity bitmap for the items."""
 
@@ -100,7 +100,7 @@ class FixedSizeList:
     values: Encoding
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PackedStruct:
     """Structs as rows of bytes: fields of ``bits`` each, stored as one value."""
 
@@ -108,7 +108,7 @@ class PackedStruct:
     values: Flat
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PackedField:
     """One field of `VariablePackedStruct`.
 
@@ -123,7 +123,7 @@ class PackedField:
     bits_per_length: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VariablePackedStruct:
     """Structs as rows of bytes, with fields of fixed and of variable width."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,7 +90,7 @@ def table_with_types(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches(batches_with_types(table.schema, table.to_batches()), with_types(table.schema))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Schema:
     """Hands over a schema, so that it is imported anew."""
 
@@ -99,7 +100,7 @@ class _Schema:
         return self.schema.__arrow_c_schema__()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Batch:
     """Hands over a batch, so that it is imported anew."""
 

@@ -7,7 +7,6 @@ them).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from google.protobuf.message import DecodeError
@@ -15,6 +14,7 @@ from google.protobuf.message import DecodeError
 from lance_core._proto import file2_pb2, file_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.schema import Schema, decode_fields, encode_fields
+from lance_core.frozen import frozen
 from lance_core.limits import check_limit
 
 PAGE_ALIGNMENT = 64
@@ -31,7 +31,7 @@ MAX_ROWS = 2**48
 """More rows in one file are taken for damage."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Page:
     """Some consecutive rows of one column.
 

@@ -11,14 +11,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lance_core.frozen import frozen
 
 DEFAULT_VERSION = "2.2"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileVersion:
     """One version of the data file format.
 

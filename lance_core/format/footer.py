@@ -21,12 +21,12 @@ The tables follow one another and end where the footer begins.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
 
 MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")
@@ -36,7 +36,7 @@ ENTRY_SIZE = 16
 """Bytes of an entry of a table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Footer:
     """Where the parts of a data file lie (absolute positions)."""
 

@@ -7,7 +7,6 @@ survive in fragments that a commit does not touch and are dropped from those it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.frozen import frozen
 
 TOMBSTONE_FIELD_ID = -2
 """Stands in ``DataFile.fields`` for a column that a newer file replaces."""
@@ -27,7 +27,7 @@ class DeletionFileType(IntEnum):
     BITMAP = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DataFile:
     """One data file of a fragment (message ``DataFile``).
 
@@ -55,7 +55,7 @@ class DataFile:
         return list(self.fields)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DeletionFile:
     """The file that lists a fragment's deleted rows (message ``DeletionFile``).
 
@@ -74,12 +74,12 @@ class DeletionFile:
     base_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowLineageColumn:
     """Marker: a sequence is stored as a column of a data file, not in the manifest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Fragment:
     """A range of rows that share data files (message ``DataFragment``).
 

@@ -6,13 +6,13 @@ each other, they are a matrix, and a number is a few of its columns. All others 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from lance_core.format import wire
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from lance_core._proto import table_pb2
@@ -78,7 +78,7 @@ def _runs(sizes: wire.Ints) -> list[tuple[int, int]]:
     return list(zip(edges[long].tolist(), edges[long + 1].tolist(), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shape:
     """What records must have in common to be read as columns, eight bytes at a time.
 

@@ -8,7 +8,6 @@ Source: message ``IndexMetadata`` of package ``lance.table``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -16,12 +15,13 @@ from pyroaring import BitMap
 
 from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IndexMetadata:
     """One index, or one segment of it.
 
@@ -69,7 +69,7 @@ class IndexMetadata:
         return pb.base_id if pb.HasField("base_id") else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IndexFields:
     """What an index entry says, field by field.
 

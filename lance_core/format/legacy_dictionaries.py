@@ -9,7 +9,7 @@ Source: message ``Dictionary`` of package ``lance.file`` and tables written by p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, LanceError
 from lance_core.format.schema import Schema
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _STRINGS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LegacyDictionary:
     """The values of one field.
 

@@ -17,7 +17,6 @@ each batch.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ from google.protobuf.message import DecodeError
 from lance_core._proto import file_pb2, table_pb2
 from lance_core.errors import CorruptDataError
 from lance_core.format.schema import Schema, decode_fields
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ _ENTRY_BYTES = 16
 _STATISTICS = ("null_count", "min_value", "max_value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LegacyStatistics:
     """Where the statistics of a file lie (message ``Metadata.StatisticsMetadata``).
 
@@ -59,7 +59,7 @@ class LegacyStatistics:
         return start, start + _ENTRY_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LegacyMetadata:
     """Where the parts of a file lie (message ``Metadata``).
 

@@ -14,7 +14,7 @@ Little endian. Source: message ``Manifest`` of package ``lance.table``. Not supp
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from lance_core.format.transaction import (
     encode_transaction,
     encode_transaction_file,
 )
+from lance_core.frozen import frozen
 from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ _WRITER_LIBRARY, _WRITER_VERSION = "lance-dagster", "0.1.0"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Manifest:
     """A version of a table (message ``Manifest``).
 
@@ -222,7 +223,7 @@ def _check(pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version:
         raise UnsupportedError("the fragments are not in the manifest (fragment_tree)", path=path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ManifestFiles:
     """Which files a version needs; what clean-up has to know of it, at a fraction of the price of a `Manifest`.
 

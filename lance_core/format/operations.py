@@ -6,9 +6,11 @@ written by lance_core and kept only as far as judging conflicts needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
+
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,14 +28,14 @@ class UpdateMode(IntEnum):
     REWRITE_COLUMNS = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Append:
     """Add fragments (ids 0; the commit assigns them)."""
 
     fragments: tuple[Fragment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Delete:
     """Mark rows as deleted.
 
@@ -48,7 +50,7 @@ class Delete:
     predicate: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Overwrite:
     """Replace all rows and the schema; the first version of a table is one, too.
 
@@ -65,7 +67,7 @@ class Overwrite:
     initial_bases: tuple[BasePath, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CreateIndex:
     """Remove index entries (known by their uuids), then add others."""
 
@@ -73,7 +75,7 @@ class CreateIndex:
     removed_indices: tuple[IndexMetadata, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RewriteGroup:
     """Fragments that were rewritten into others with the same rows (new ids 0: the commit assigns them)."""
 
@@ -81,7 +83,7 @@ class RewriteGroup:
     new_fragments: tuple[Fragment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RewrittenIndex:
     """An index whose files were rewritten for the new row addresses.
 
@@ -102,7 +104,7 @@ class RewrittenIndex:
     files: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rewrite:
     """Lay out rows anew without changing them: compaction, materialized deletions.
 
@@ -115,7 +117,7 @@ class Rewrite:
     rewritten_indices: tuple[RewrittenIndex, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Merge:
     """Replace the list of fragments and the schema: columns were added or cast.
 
@@ -130,21 +132,21 @@ class Merge:
     preserves_nullability: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Restore:
     """Make an old version the newest again."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ReserveFragments:
     """Set fragment ids aside for a rewrite."""
 
     num_fragments: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class InsertedKeys:
     """Keys of rows that an update inserted because nobody had them: what two writers must not both do.
 
@@ -159,7 +161,7 @@ class InsertedKeys:
     record: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Update:
     """Replace rows or columns.
 
@@ -185,7 +187,7 @@ class Update:
     inserted_rows: InsertedKeys | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Project:
     """Change the schema without touching data: drop, rename, reorder columns.
 
@@ -198,7 +200,7 @@ class Project:
     preserves_nullability: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UpdateMap:
     """Changes to a map.
 
@@ -211,7 +213,7 @@ class UpdateMap:
     replace: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UpdateConfig:
     """Change config, table metadata, schema metadata or field metadata; None leaves a map alone."""
 
@@ -221,7 +223,7 @@ class UpdateConfig:
     field_metadata_updates: Mapping[int, UpdateMap] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DataReplacement:
     """Put columns into new data files of the same rows.
 
@@ -232,12 +234,12 @@ class DataReplacement:
     replacements: tuple[tuple[int, DataFile], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UpdateMemWalState:
     """Bookkeeping of a write-ahead log (decoded only, without content)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Clone:
     """First version of a branch or clone.
 
@@ -256,21 +258,21 @@ class Clone:
     branch_name: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UpdateBases:
     """Add base paths; one with id 0 gets an id when it is committed."""
 
     new_bases: tuple[BasePath, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DataOverlay:
     """Lay values over fragments (decoded only): the fragments' ids."""
 
     fragment_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UnknownOperation:
     """An operation that this version of lance_core has never heard of; it conflicts with everything."""
 

@@ -8,7 +8,7 @@ Not supported: the planar and sparse layouts of file version 2.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from lance_core._proto import encodings_v2_1_pb2 as pb
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import Encoding, decode_encoding, encode_encoding
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +50,7 @@ _LAYERS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MiniBlockLayout:
     """Small values in chunks that are decoded as a whole.
 
@@ -80,7 +81,7 @@ class MiniBlockLayout:
     blob_layers: Layers | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FullZipLayout:
     """Large values, each behind its control word.
 
@@ -105,7 +106,7 @@ class FullZipLayout:
     layers: Layers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ConstantLayout:
     """All values are null, or all are the same.
 

@@ -17,13 +17,13 @@ Names that come out of a manifest are one path segment; anything else could lead
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from lance_core.errors import CorruptDataError
 from lance_core.format.fragment import DeletionFileType
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ class ManifestNaming(Enum):
     V2 = "V2"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ManifestName:
     """What the name of a manifest file says.
 

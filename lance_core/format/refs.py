@@ -15,12 +15,13 @@ In files of ours ``checksum`` comes last: the CRC-32 of the same object without 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.checksums import crc32
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,7 @@ _TABLE_FOLDERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Tag:
     """A name for a version.
 
@@ -56,7 +57,7 @@ class Tag:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Branch:
     """A line of versions of its own.
 

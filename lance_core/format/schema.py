@@ -10,7 +10,7 @@ fixed-size lists of strings or lists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 from lance_core._proto import file_pb2
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.extensions import EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, extension_metadata
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,7 +78,7 @@ _BFLOAT16_ITEM = pa.field("item", pa.binary(2), metadata={EXTENSION_NAME_KEY: _B
 """The only items of fixed-size lists that have an extension type."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Field:
     """One field of a schema.
 
@@ -161,7 +162,7 @@ class Field:
         return pa.field(self.name, arrow_type_of(self), nullable=self.nullable, metadata=metadata or None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Schema:
     """The fields of a dataset or data file.
 

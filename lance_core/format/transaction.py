@@ -10,7 +10,7 @@ field that no reader knows, with a section of checksums (`lance_core.format.chec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
@@ -49,6 +49,7 @@ from lance_core.format.operations import (
     operation_name,
 )
 from lance_core.format.schema import Schema, decode_fields, encode_fields
+from lance_core.frozen import frozen
 from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ COMMIT_MESSAGE_KEY = "__lance_commit_message"
 """Transaction property that holds the commit message."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Transaction:
     """An operation and where it comes from.
 

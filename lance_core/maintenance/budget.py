@@ -6,10 +6,10 @@ of each column that wait for their page to be full.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ _MANY_ROWS = 1 << 13
 """Where so many rows fit, the scan chooses the batches."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Budget:
     """Sizes that keep one task within its memory.
 

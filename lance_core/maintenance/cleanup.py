@@ -18,6 +18,7 @@ from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundE
 from lance_core.format.feature_flags import check_writable
 from lance_core.format.manifest import decode_manifest_files
 from lance_core.format.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name
+from lance_core.frozen import frozen
 from lance_core.maintenance.cleanup_plan import (
     SWEPT_FOLDERS,
     UNVERIFIED_MIN_AGE,
@@ -54,7 +55,7 @@ _CLOCK_TOLERANCE = timedelta(seconds=10)
 """Stores date files to the second or two, and take a while to answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CleanupExplanation:
     """What a clean-up would delete.
 
@@ -250,7 +251,7 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
     return survey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Version:
     """A version that was read; ``committed`` is when it was committed, as far as that can be believed."""
 

@@ -26,6 +26,7 @@ from lance_core.format.paths import (
     split_base_path,
     transaction_path,
 )
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -85,7 +86,7 @@ def make_rules(given: RuleArguments) -> CleanupRules:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CleanupRules:
     """Which versions may go; all that are given must allow it.
 
@@ -198,7 +199,7 @@ class References:
         return (data_path_of_blobs(path) if path.endswith(BLOB_SUFFIX) else path) in self.paths
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CandidateFile:
     """A file that clean-up deletes.
 
@@ -215,7 +216,7 @@ class CandidateFile:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CleanupStats:
     """What clean-up deleted.
 

@@ -8,10 +8,10 @@ size. Fragments never move past one that stays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
+from lance_core.frozen import frozen
 from lance_core.maintenance.budget import DEFAULT_MEMORY, LEAST_MEMORY
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CONFIG_PREFIX = "lance.compaction."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CompactionOptions:
     """How to compact; field names as in pylance.
 
@@ -56,7 +56,7 @@ class CompactionOptions:
     max_memory_bytes: int = DEFAULT_MEMORY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RewriteTask:
     """Fragments to rewrite together.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from lance_core.format.blobs import BlobView
 from lance_core.format.operations import Rewrite, RewriteGroup
 from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.format.transaction import Transaction
+from lance_core.frozen import frozen
 from lance_core.maintenance.budget import LEAST_MEMORY, make_budget
 from lance_core.maintenance.live_rows import read_live_rows
 from lance_core.maintenance.verbatim import MIN_PAGE_BYTES, can_copy, stage_copy
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RewriteMetrics:
     """What a rewriting changed; names as in pylance.
 
@@ -59,7 +60,7 @@ class RewriteMetrics:
     files_added: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RewriteResult:
     """What one task made.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from lance_core.frozen import frozen
+
 MAX_PROBLEMS = 1000
 """Problems that a report holds; more are only counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class VerifyProblem:
     """Something that is wrong with a table.
 

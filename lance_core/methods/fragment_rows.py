@@ -6,7 +6,7 @@ Nothing is committed: what they answer goes into `LanceDataset.commit`, in ``Lan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.fragment import Fragment
 from lance_core.format.paths import data_file_path
+from lance_core.frozen import frozen
 from lance_core.methods import fragment_columns
 from lance_core.table.column_files import data_file_of
 from lance_core.table.fragment_reader import FragmentReader
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _NO_LIMIT = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FragmentSession:
     """Reads rows of the same columns of one fragment again and again. Made by `LanceFragment.open_session`."""
 

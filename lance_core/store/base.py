@@ -7,8 +7,9 @@ of several writers win, and a listing shows every object whose creation has fini
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeGuard, TypeVar, runtime_checkable
+
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _Extra = TypeVar("_Extra")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ObjectInfo:
     """One object in a listing.
 

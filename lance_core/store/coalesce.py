@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ DEFAULT_MAX_REQUEST = 8 << 20
 """Bytes of one request; more is fetched by several at a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Span:
     """Consecutive bytes that hold one or more ranges.
 
@@ -33,7 +34,7 @@ class Span:
     requests: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ReadPlan:
     """How ranges are fetched.
 

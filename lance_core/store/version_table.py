@@ -13,11 +13,12 @@ Source: section "External Manifest Store" of the table format.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from lance_core.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen(kw_only=True)
 class VersionRow:
     """One version of one dataset.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_file_path
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _FILE = "file://"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExternalBlobs:
     """Which addresses of external blobs are taken.
 
@@ -50,7 +51,7 @@ class ExternalBlobs:
         return 0, uri
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StagedBlobs:
     """Blob files beside one data file.
 

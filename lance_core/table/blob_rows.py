@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.blobs import BlobView, view_schema
+from lance_core.frozen import frozen
 from lance_core.table.blobs import BlobPlace, BlobSources, Descriptions
 from lance_core.table.fragment_reader import FragmentReader
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ADDRESS_SHIFT = np.uint64(32)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlobRow:
     """The blob of one row.
 

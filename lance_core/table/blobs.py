@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from lance_core.file.blob_checks import CheckedBlobFile, blob_sums
 from lance_core.file.source import CheckedReader
 from lance_core.format.blobs import BlobKind, blob_file_path, is_described, is_second_version
 from lance_core.format.paths import base_prefix, data_file_path
+from lance_core.frozen import frozen
 from lance_core.store.open import open_store
 from lance_core.table.once import once
 
@@ -34,7 +35,7 @@ BATCH_BYTES = 64 << 20
 """Bytes of blobs in one batch, unless a row has more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlobPlace:
     """Where one blob is.
 
@@ -58,7 +59,7 @@ class BlobPlace:
         return self.kind is BlobKind.EXTERNAL and self.size == 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Descriptions:
     """Descriptions of many blobs, column by column.
 

@@ -16,6 +16,7 @@ from lance_core.errors import CommitOutcomeUnknownError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.operations import Delete, Update
 from lance_core.format.paths import deletion_file_path
+from lance_core.frozen import frozen
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MarkedRows:
     """Deletions that were worked out on one version.
 
@@ -56,7 +57,7 @@ class MarkedRows:
     num_rows: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Mark:
     """What a condition means for one fragment: ``after`` is None if no row is left of it."""
 

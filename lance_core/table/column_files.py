@@ -19,6 +19,7 @@ from lance_core.file.reader import DataFileReader
 from lance_core.format.file_version import resolve_version
 from lance_core.format.fragment import DataFile
 from lance_core.format.paths import DATA_FOLDER
+from lance_core.frozen import frozen
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
@@ -41,7 +42,7 @@ _WITHOUT_LIMIT = FileLimits(max_rows_per_file=2**62, max_bytes_per_file=2**62)
 _OFFSET_MASK = np.uint64(0xFFFF_FFFF)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Transform:
     """How the values of new columns are made.
 

@@ -6,13 +6,14 @@ struct may lie in different files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.schema import Schema
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FilePart:
     """What one data file contributes.
 

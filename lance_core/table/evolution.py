@@ -6,13 +6,14 @@ place. Source: section "Schema Evolution" of the table format, and what pylance 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import Field, Schema
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -177,7 +178,7 @@ def _had_children(schema: Schema, field_id: int) -> bool:
 # ------------------------------------------------------------------------------------------------------- altering
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Cast:
     """A column to be written anew in another type.
 
@@ -194,7 +195,7 @@ class Cast:
     field: Field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Altered:
     """What alterations make of a schema.
 

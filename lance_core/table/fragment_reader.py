@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import CorruptDataError
 from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.paths import data_file_path
+from lance_core.frozen import frozen
 from lance_core.table import lineage
 from lance_core.table.blobs import BlobSources, fill_batches, needs_bytes
 from lance_core.table.columns import is_legacy, join_columns, split_projection
@@ -37,7 +37,7 @@ _MOST_DELETED = 1 << 17
 """Fragments that are kept open, and deleted rows of one of them: 64 MiB at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rows:
     """Consecutive rows of a fragment, deleted ones included.
 
@@ -52,6 +52,13 @@ class Rows:
     columns: Sequence[pa.Array]
 
 
+class _Stored(NamedTuple):
+    """What to ask a file for, and whether its blobs are to be fetched behind that."""
+
+    schema: Schema
+    lacks_bytes: bool
+
+
 class FragmentReader:
     """One fragment, opened for reading; files are opened when their columns are needed.
 
@@ -64,6 +71,7 @@ class FragmentReader:
         self.fragment = fragment
         self._files = files
         self._last_parts: tuple[Schema, Sequence[FilePart]] | None = None
+        self._last_stored: tuple[Sequence[FilePart], list[_Stored]] | None = None
 
     @once
     def deleted(self) -> Offsets:
@@ -143,7 +151,9 @@ class FragmentReader:
             offsets: Row offsets, ascending, without duplicates.
         """
         parts = self._parts(projection)
-        batches = [self._take_part(part, offsets) for part in parts]
+        batches = [
+            self._take_part(part, stored, offsets) for part, stored in zip(parts, self._stored(parts), strict=True)
+        ]
         return list(self._rows(projection, parts, batches, 0, len(offsets)).columns)
 
     def _parts(self, projection: Schema) -> Sequence[FilePart]:
@@ -153,15 +163,24 @@ class FragmentReader:
             last = self._last_parts = (projection, split_projection(projection, self.fragment.files))
         return last[1]
 
+    def _stored(self, parts: Sequence[FilePart]) -> list[_Stored]:
+        """What to ask files for; many calls in a row ask for the same."""
+        last = self._last_stored
+        if last is None or last[0] is not parts:
+            stored = [
+                _Stored(view_schema(part.schema, BlobView.DESCRIPTIONS), needs_bytes(part.schema)) for part in parts
+            ]
+            last = self._last_stored = (parts, stored)
+        return last[1]
+
     def _scan_part(self, part: FilePart, rows: Mapping[str, int], *, is_kept: bool) -> Iterator[pa.RecordBatch]:
         stored = view_schema(part.schema, BlobView.DESCRIPTIONS)
         batches = self._open(part).scan(stored, part.columns, **rows, is_kept=is_kept)
         return fill_batches(part.schema, batches, self._blobs(part)) if needs_bytes(part.schema) else batches
 
-    def _take_part(self, part: FilePart, offsets: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        stored = view_schema(part.schema, BlobView.DESCRIPTIONS)
-        batch = self._open(part).take(stored, part.columns, offsets)
-        if not needs_bytes(part.schema):
+    def _take_part(self, part: FilePart, stored: _Stored, offsets: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        batch = self._open(part).take(stored.schema, part.columns, offsets)
+        if not stored.lacks_bytes:
             return batch
         pieces = list(fill_batches(part.schema, iter([batch]), self._blobs(part)))
         return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)

@@ -6,7 +6,6 @@ Nothing here imports pandas, Polars or pyarrow.dataset: what an object can do de
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.blobs import is_second_version
 from lance_core.format.schema import JSON, Schema
 from lance_core.format.type_support import is_plain
+from lance_core.frozen import frozen
 from lance_core.table.fit_blobs import fit_blobs, takes_blobs
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ACCEPTED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RecordStream:
     """Record batches to be read once.
 

@@ -5,7 +5,6 @@ Keys are compared as pylance compares them: null equals nothing, floating-point 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import words_of
 from lance_core.encoding.distinct import distinct
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.frozen import frozen
 from lance_core.table.number_index import NumberIndex
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _WORD_BITS = (8, 16, 32, 64)
 _FLOAT_BITS = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Pairs:
     """Rows with the same key.
 
@@ -134,7 +134,7 @@ def _viewed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.view(bits) for chunk in column.chunks], bits)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Values:
     """Distinct values of any type."""
 
@@ -156,7 +156,7 @@ def _filled(places: pa.ChunkedArray | pa.Array) -> Places:
     return places.fill_null(-1).to_numpy().astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Numbers:
     """Values that are words of up to 64 bits, without nulls."""
 

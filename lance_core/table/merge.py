@@ -16,6 +16,7 @@ import numpy as np
 from lance_core.errors import UnsupportedError
 from lance_core.format.bitmap import encode_bitmap
 from lance_core.format.operations import Update, UpdateMode
+from lance_core.frozen import frozen
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.ingest import fit_batch
 from lance_core.table.merge_match import Matcher
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     Places = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MergeStats:
     """How many rows a merge inserted, updated and deleted."""
 
@@ -159,7 +160,7 @@ class MergeWork:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Staged:
     """What was written for a merge, and for which rows."""
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
+from lance_core.frozen import frozen
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.key_join import KeyJoin, Pairs
 from lance_core.table.merge_plan import SOURCE, TARGET, WhenMatched
@@ -31,7 +32,7 @@ _FEW_TABLES = 4
 """Rows to look up for each row of the source that a hash table is built of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Found:
     """What a merge means for one fragment.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import Schema
+from lance_core.frozen import frozen
 from lance_core.table.ingest import fit_schema
 from lance_core.table.predicate import make_predicate
 from lance_core.table.scan_plan import plan_filter
@@ -42,7 +42,7 @@ class WriteMode(Enum):
     REWRITE_COLUMNS = "rewrite_columns"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MergeOptions:
     """What to do with which rows.
 
@@ -67,7 +67,7 @@ class MergeOptions:
     within: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MergePlan:
     """A merge that fits a table and a source.
 

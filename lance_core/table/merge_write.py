@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID, RowLineageColumn
 from lance_core.format.row_ids import encode_row_versions
 from lance_core.format.schema import Schema
+from lance_core.frozen import frozen
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.pick import pick_rows
 from lance_core.table.scan_plan import default_batch_size
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _ONE_FILE = FileLimits(max_rows_per_file=1 << 62, max_bytes_per_file=1 << 62)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rewriter:
     """Makes new rows of old ones and those of the source.
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.paths import deletion_file_path
 from lance_core.format.row_ids import encode_row_ids, encode_row_versions
+from lance_core.frozen import frozen
 from lance_core.table.lineage import has_spilled_lineage
 from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.rebase import write_deletions
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     Offsets = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Departure:
     """What the fragments that rows left look like afterwards.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lance_core.frozen import frozen
 from lance_core.table.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def _random_u63(_fragment_id: int) -> int:
     return SYSTEM_RUNTIME.random_u63()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NewIds:
     """Makes names that nobody else uses; a task of a cluster passes names by which its files can be found again.
 

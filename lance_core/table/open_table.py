@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from lance_core.errors import DatasetNotFoundError, VersionNotFoundError
 from lance_core.format.paths import BRANCH_FILES_FOLDER
 from lance_core.format.refs import is_branch_name
+from lance_core.frozen import frozen
 from lance_core.store.open import open_store
 from lance_core.table.branches import get_branch
 from lance_core.table.places import PlaceSettings, branch_store, line_of, with_settings
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _MARK = f"/{BRANCH_FILES_FOLDER}/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LineAddress:
     """Where a line of versions is: enough for other processes to open it without reading anything.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_core.errors import UnsupportedError
+from lance_core.frozen import frozen
 from lance_core.table.kernels import pc
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _SLACK_ROWS = 1 << 16
 """Rows beyond those wanted that are collected before they are sorted again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnOrdering:
     """One column to order by; as in pylance.
 

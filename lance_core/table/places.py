@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
 from lance_core.format.paths import BASE_PREFIX, DATA_FOLDER, branch_folder, split_base_path
 from lance_core.format.refs import is_branch_name
+from lance_core.frozen import frozen
 from lance_core.limits import check_base_path
 from lance_core.store.base import ObjectSizes, OrderedFolder, PieceSink, SettledFolder, offers
 from lance_core.store.open import open_store
@@ -30,7 +31,7 @@ _UNTRUSTED_SCHEMES = frozenset({"http", "https", "ftp", "sftp", "ssh"})
 """Not read because a manifest says so: whoever can write a manifest could make its readers call any address."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PlaceSettings:
     """How other places are opened.
 
@@ -55,7 +56,7 @@ class PlaceSettings:
 # ------------------------------------------------------------------------------------------------------------ branches
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FolderStore:
     """A folder of a store, as a store.
 

@@ -6,12 +6,12 @@ null do not match, as in a SQL ``WHERE``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lance_core.table.pruning import Condition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Predicate:
     """A boolean question about each row.
 

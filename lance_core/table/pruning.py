@@ -7,7 +7,6 @@ towards reading too much. Among floats NaN equals NaN and is larger than every n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from lance_core.errors import InvalidInputError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ _MAX_OPTIONS = 64
 # ------------------------------------------------------------------------------------------------- what is known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ColumnZones:
     """What is known of one column in each zone.
 
@@ -58,7 +58,7 @@ class ColumnZones:
 # -------------------------------------------------------------------------------------------------- what is asked
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """A column compared with a value of its type.
 
@@ -73,7 +73,7 @@ class Comparison:
     value: pa.Scalar
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Membership:
     """A column that is no float equals one of some values; without one, null if ``has_null``, else false."""
 
@@ -82,7 +82,7 @@ class Membership:
     has_null: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prefix:
     """Text begins with ``text``; if ``is_exact`` is not set, more is asked of it."""
 
@@ -91,21 +91,21 @@ class Prefix:
     is_exact: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IsNull:
     """A column is null."""
 
     column: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant:
     """The same answer everywhere; None is null."""
 
     value: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unknown:
     """What cannot be judged."""
 
@@ -113,14 +113,14 @@ class Unknown:
 UNKNOWN = Unknown()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Not:
     """The opposite; null stays null."""
 
     inner: Condition
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class And:
     """Both, in Kleene's logic."""
 
@@ -128,7 +128,7 @@ class And:
     right: Condition
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Or:
     """Either, in Kleene's logic."""
 
@@ -136,7 +136,7 @@ class Or:
     right: Condition
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FillNull:
     """The inner answer, or ``value`` where that is null."""
 
@@ -150,7 +150,7 @@ Condition: TypeAlias = Comparison | Membership | Prefix | IsNull | Constant | Un
 # ----------------------------------------------------------------------------------------------------- judgement
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answers:
     """Which answers a condition may give for rows of each zone; each mask of shape (zones,)."""
 

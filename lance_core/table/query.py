@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import InvalidInputError
+from lance_core.frozen import frozen
 from lance_core.table.expression import Expression, make_expression
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.ordering import Sorter, check_sortable
@@ -31,7 +32,7 @@ _OFFSET_BITS = 32
 _SORTED_BATCH_ROWS = 1 << 13
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Output:
     """One column of the result.
 
@@ -46,7 +47,7 @@ class Output:
     expression: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Query:
     """What to read and what to make of it, checked against a schema.
 

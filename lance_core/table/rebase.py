@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
@@ -12,6 +12,7 @@ from lance_core.format.deletion import decode_deletions, encode_deletions
 from lance_core.format.fragment import DeletionFile, Fragment
 from lance_core.format.operations import Delete, Update
 from lance_core.format.paths import deletion_file_path
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rebased:
     """A transaction that now builds on a newer version.
 

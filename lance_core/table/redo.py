@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +14,7 @@ from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, In
 from lance_core.format.operations import Delete, Update
 from lance_core.format.paths import deletion_file_path
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY, Transaction
+from lance_core.frozen import frozen
 from lance_core.table.commit import commit
 from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.table.snapshot import open_snapshot
@@ -47,7 +47,7 @@ class Work(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CommitOptions:
     """How a change is committed.
 

@@ -6,13 +6,13 @@ then an updated row is one deleted and one inserted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.frozen import frozen
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.open_files import OpenFiles
 
@@ -39,7 +39,7 @@ class ChangeType(StrEnum):
     UPDATE_POSTIMAGE = "update_postimage"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ChangedRows:
     """Rows of one fragment to which the same happened.
 

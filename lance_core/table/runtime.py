@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,7 @@ def _random_u63() -> int:
     return int.from_bytes(os.urandom(8), "little") >> 1  # as `secrets` does, which loads much for it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Runtime:
     """The outside world; tests pass one of their own to replay a race.
 

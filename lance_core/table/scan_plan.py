@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.schema import Schema
+from lance_core.frozen import frozen
 from lance_core.table.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.table.predicate import make_predicate
 
@@ -32,7 +33,7 @@ _MIN_BATCH_ROWS = 1 << 10
 _VARIABLE_BYTES = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScanPlan:
     """What to read, checked against a schema.
 

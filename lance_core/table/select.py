@@ -15,6 +15,7 @@ from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.frozen import frozen
 from lance_core.table.sql import LanceSql
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class _Statements(LanceSql):
         QUOTES = ["'"]  # noqa: RUF012 likewise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Column:
     """A column of the answer: its name, and the SQL that makes it; None for ``*``."""
 
@@ -66,7 +67,7 @@ class Column:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Aggregate:
     """One value of a group.
 
@@ -81,7 +82,7 @@ class Aggregate:
     is_distinct: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OrderKey:
     """What rows of the answer are ordered by."""
 
@@ -90,7 +91,7 @@ class OrderKey:
     nulls_first: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Select:
     """A query. In queries with groups, columns, ``having`` and ``order`` speak of ``_key0``, ``_value0`` and so on.
 

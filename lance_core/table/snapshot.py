@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError, DatasetNotFoundError, NotFoundError, VersionNotFoundError
@@ -22,6 +21,7 @@ from lance_core.format.paths import (
     v2_versions,
 )
 from lance_core.format.transaction import decode_transaction
+from lance_core.frozen import frozen
 from lance_core.table.places import exists, first_names, settled, with_bases
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ READ_AHEAD = 64
 """Manifests in memory on their way to who goes through a history."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Snapshot:
     """One version of a table.
 
@@ -58,7 +58,7 @@ class Snapshot:
         return self.manifest.version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Versions:
     """The versions there are, without detached ones.
 

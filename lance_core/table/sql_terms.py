@@ -6,7 +6,7 @@ column it is compared with or the comparison is refused; among floats NaN equals
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.frozen import frozen
 from lance_core.table import pruning
 from lance_core.table.pruning import UNKNOWN, Unknown
 from lance_core.table.sql_types import UTC_NAMES, coerce, comparison_type, kind_of, pc
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from lance_core.table.sql_types import Datum
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Term:
     """A value for each row.
 

@@ -16,6 +16,7 @@ from lance_core.file.writer import DataFileWriter, check_schema
 from lance_core.format.blobs import blob_folder, blobs_for_version
 from lance_core.format.fragment import DataFile, Fragment
 from lance_core.format.paths import data_file_path
+from lance_core.frozen import frozen
 from lance_core.table.blob_places import ExternalBlobs, StagedBlobs
 from lance_core.table.ingest import fit_batch, fit_schema, new_schema, read_input
 from lance_core.table.naming import naming
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FileLimits:
     """When a data file is full.
 

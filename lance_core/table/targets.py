@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.paths import DATA_FOLDER, base_prefix
+from lance_core.frozen import frozen
 from lance_core.table.places import BasedStore, PlaceSettings, without_bases
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def target_store(
     return TargetStore(store, targets)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Targets:
     """Where new data files of a dataset go; arguments of `target_store`."""
 

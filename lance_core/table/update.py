@@ -11,6 +11,7 @@ import pyarrow as pa
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
 from lance_core.format.operations import Update
+from lance_core.frozen import frozen
 from lance_core.table.expression import assigned, make_expression
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.moved_rows import Departure, MovedRows
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _OFFSET_MASK = np.uint64((1 << 32) - 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UpdatePlan:
     """An update that fits a schema.
 

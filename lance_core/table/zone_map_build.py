@@ -26,6 +26,7 @@ from lance_core.format.zone_map import (
     has_zone_map,
     zone_schema,
 )
+from lance_core.frozen import frozen
 from lance_core.table.fragment_reader import FragmentReader
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _BATCH_ROWS = 1 << 16
 _FILE_VERSION = "2.1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class IndexedColumn:
     """A column to index.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from lance_core.file.reader import DataFileReader
 from lance_core.format.index_metadata import index_fields
 from lance_core.format.paths import INDICES_FOLDER, base_prefix
 from lance_core.format.zone_map import COLUMNS, FILE_NAME, INDEX_VERSION, TYPE_URL, has_zone_map, zone_schema
+from lance_core.frozen import frozen
 from lance_core.table.candidates import kept_ranges
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _MAX_FRAGMENT_ID = (1 << 31) - 1
 _ADDRESS_SHIFT = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ZoneTable:
     """Content of one zone map, sorted by fragment and place.
 
@@ -59,7 +60,7 @@ class ZoneTable:
     maximum: pa.Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ColumnZoneMap:
     """A zone map of one column of a version.
 
@@ -76,7 +77,7 @@ class ColumnZoneMap:
     table: ZoneTable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ZoneMaps:
     """What the zone maps of a version say of a filter; judged once for all fragments.
 

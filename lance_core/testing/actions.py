@@ -8,7 +8,7 @@ carries it out, so that two programs may do the same with values of their own; i
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from lance_core.errors import CommitOutcomeUnknownError, LanceError
 from lance_core.format.manifest import manifest_files
 from lance_core.format.operations import Append, Operation, Overwrite
 from lance_core.format.paths import TRANSACTIONS_FOLDER
+from lance_core.frozen import frozen
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.maintenance.cleanup_plan import References
 from lance_core.store.memory import MemoryStore
@@ -45,7 +46,7 @@ _MANY_RETRIES = 100
 _KEY: ContextVar[str | None] = ContextVar("key", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class State:
     """What a version holds.
 
@@ -107,7 +108,7 @@ class StateReader:
         return self._known[key]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class History:
     """Judges what some actions made of the prepared table.
 
@@ -226,7 +227,7 @@ class History:
             raise AssertionError(f"nobody needs {found}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Action:
     """One change.
 

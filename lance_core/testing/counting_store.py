@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lance_core.dataset import LanceDataset
+from lance_core.frozen import frozen
 from lance_core.store.coalesce import plan_reads
 from lance_core.store.open import open_store
 from lance_core.table.snapshot import open_snapshot
@@ -45,7 +46,7 @@ class ReadCounts:
             self.num_bytes += span.end - span.start
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CountingStore:
     """Passes calls on to a store and counts reads.
 
@@ -97,7 +98,7 @@ class CountingStore:
         self.inner.delete(paths)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _CountingReader:
     inner: ObjectReader
     counts: ReadCounts

@@ -7,10 +7,12 @@ free text; how the rows are spread over fragments and files is none of its busin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 KEY = "k"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Condition:
     """Which rows, for people who speak SQL and for Python.
 
@@ -32,7 +34,7 @@ class Condition:
     is_true: Callable[[Mapping[str, Any]], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ModelRow:
     """One row.
 
@@ -47,7 +49,7 @@ class ModelRow:
     updated: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TableState:
     """One version of a table.
 

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
+from lance_core.frozen import frozen
 from lance_core.table.runtime import SYSTEM_RUNTIME
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Abandoned(BaseException):
     """A schedule leads to nothing new: its programs are to end at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Program:
     """What one actor does.
 
@@ -56,7 +57,7 @@ class Program:
     sees_all: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Outcome:
     """How a program ended.
 

@@ -6,7 +6,6 @@ a field are read at one go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from lance_core.encoding.v2_0.ends import Spans
 from lance_core.encoding.v2_0.packed import bit_width, fixed_array
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Int64s
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pieces:
     """Runs of neighbouring rows of pages, in the order of the file.
 

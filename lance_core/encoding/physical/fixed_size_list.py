@@ -6,7 +6,6 @@ values the same parts stand next to each other in every value. Source: message `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from lance_core.encoding.physical.memory import MAX_VALUE_BITS, check_sizes, gat
 from lance_core.encoding.values import Chunks, FixedListValues, FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import FixedSizeList, Flat
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Int64s, Values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Level:
     """One list level: its dimension, items per outermost value, and whether it has a bitmap."""
 

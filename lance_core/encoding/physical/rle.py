@@ -6,7 +6,6 @@ u64 bytes of run values, run values, run lengths. Source: message ``Rle``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from lance_core.encoding.physical.flat import from_bytes, word_dtype
 from lance_core.encoding.physical.memory import check_sizes, gather, gather_words, join_ranges, one_buffer, starts_of
 from lance_core.encoding.values import Chunks, FixedValues
 from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -79,7 +79,7 @@ def split_blocks(blocks: Chunks) -> Chunks:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Runs:
     """Runs of equal values of adjoining sequences; no run is longer than 255 or crosses from one to the next.
 

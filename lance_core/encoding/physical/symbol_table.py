@@ -12,13 +12,13 @@ Source: message ``Fsst``; Boncz, Neumann, Leis: FSST, VLDB 2020.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lance_core.encoding.physical.memory import gather, gather_words, join_ranges, starts_of
 from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,7 @@ def encode_table(symbols: Sequence[bytes]) -> bytes:
     return (head + _MAGIC + words + bytes(map(len, symbols))).ljust(TABLE_BYTES, b"\0")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Texts:
     """Texts cut into pieces, each followed by enough zeros to read a whole word at its last byte.
 
@@ -110,7 +110,7 @@ def cut(data: Bytes, sizes: Int64s) -> Texts:
     return Texts(padded, bounds[:-1], bounds[1:] - _SYMBOL_BYTES, firsts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SymbolTable:
     """Symbols, and where to look for the one that a word of 8 bytes begins with.
 

@@ -10,7 +10,6 @@ behind the end of the last one. A chunk whose predecessor has such levels begins
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ import numpy as np
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.repdef import max_visible_def
 from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ _UNIT = 8
 _MAX_ITEMS = 2**40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ChunkTable:
     """The chunks of one page, or of several that are read together.
 
@@ -69,7 +69,7 @@ class ChunkTable:
         return self.grid[4]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ChunkSelection:
     """The chunks that some rows need.
 
@@ -86,7 +86,7 @@ class ChunkSelection:
     rows: range | Int64s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PageWords:
     """What a page says about its chunks.
 

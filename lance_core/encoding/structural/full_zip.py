@@ -14,7 +14,6 @@ Source: message ``FullZipLayout``.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +29,7 @@ from lance_core.encoding.values import FixedListValues, FixedValues, StructValue
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Flat
 from lance_core.format.page_layout import FullZipLayout
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _FEW_ROWS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Entries:
     """Entries of some rows.
 

@@ -6,7 +6,6 @@ encode their levels alike in one go; only the values that the rows hold are deco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -18,6 +17,7 @@ from lance_core.encoding.repdef import Levels, max_rep, max_visible_def
 from lance_core.encoding.structural.mini_block import read_headers
 from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ _Head: TypeAlias = "tuple[Int64s, Int64s, Int64s]"
 """Levels per chunk, and position and size of each buffer; see `read_headers`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ListRun:
     """Chunks of one column that hold wanted rows, in memory.
 
@@ -53,7 +53,7 @@ class ListRun:
     selection: ChunkSelection
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowValues:
     """Wanted rows of one column.
 

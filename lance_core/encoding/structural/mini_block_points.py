@@ -6,7 +6,6 @@ columns has few encodings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from lance_core.encoding.structural.level_points import decode_level_points
 from lance_core.encoding.structural.mini_block import read_headers
 from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lance_core.format.page_layout import MiniBlockLayout
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Points:
     """Wanted values and the chunks that hold them.
 

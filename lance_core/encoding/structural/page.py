@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_core.encoding.arrow_values import binary_to_json, from_values, is_fieldless, slice_leaf
@@ -11,6 +10,7 @@ from lance_core.encoding.physical.memory import numbers_array
 from lance_core.encoding.repdef import Levels, Slots, check_levels, unravel
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.schema import JSON
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lance_core.format.page_layout import PageLayout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Decoded:
     """Some rows of one leaf.
 
@@ -36,7 +36,7 @@ class Decoded:
     num_slots: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EncodedPage:
     """One page.
 

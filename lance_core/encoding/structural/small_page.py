@@ -8,7 +8,6 @@ well is left to `mini_block`), and their sizes are known, not guessed.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from lance_core.encoding.structural.page import EncodedPage
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.format.encodings import Flat, InlineBitpacking, OutOfLineBitpacking, Variable
 from lance_core.format.page_layout import MiniBlockLayout
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ _FREE = {version: PageOptions(version=version) for version in ("2.1", "2.2")}
 _Buffer = bytes | memoryview
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Values:
     """Encoded values: how, the values in each chunk, and the one value buffer of each chunk."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from lance_core.encoding.physical.memory import aranges, gather, gather_windows,
 from lance_core.encoding.plans import Spots
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from lance_core.encoding.plans import Rows, Steps
@@ -24,7 +24,7 @@ Buffers = tuple[tuple[int, int], ...]
 """Absolute position and size of each buffer of a page."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """Values of a page that are wanted: some for each of some rows.
 

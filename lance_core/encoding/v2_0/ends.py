@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lance_core.encoding.v2_0.buffers import read_rows
 from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from lance_core.encoding.plans import Rows, Steps
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lance_core.format.array_encoding import Flat
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spans:
     """Where things of varying length lie.
 
