@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.file.outline import fields_with_columns
 from lance_core.file.plan import Column, plan_rows
 from lance_core.file.points import plan_points
+from lance_core.file.single_rows import MOST_VALUES, FewReader, plan_few
 from lance_core.format.notation import notation
 from lance_core.format.page_layout import decode_layout
 from lance_core.format.schema import JSON, arrow_type_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.structural.single_lists import ListReader
     from lance_core.encoding.structural.single_values import SingleReader
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
@@ -54,7 +56,7 @@ class ContentV21:
         self._container = container
         self._known: dict[int, tuple[dict[int, PageLayout], dict[int, MiniBlockIndex]]] = {}
         self._kinds: dict[object, object] = {}
-        self._readers: dict[int, SingleReader | None] = {}
+        self._readers: dict[int, SingleReader | ListReader | None] = {}
         self._first_rows: dict[tuple[int, ...], Int64s] = {}
 
     def descriptor(self) -> tuple[Schema, int]:
@@ -81,39 +83,43 @@ class ContentV21:
         numbers: dict[int, int] = {}
         for _, leaves in paths:
             for path in leaves:
-                if path.leaf.id not in columns:
-                    raise InvalidInputError(f"field {path.leaf.name!r} has no column in this file")
-                numbers[path.leaf.id] = columns[path.leaf.id]
+                leaf = path.leaf
+                if leaf.id not in columns:
+                    raise InvalidInputError(f"field {leaf.name!r} has no column in this file")
+                numbers[leaf.id] = columns[leaf.id]
         pages = self._container.pages(set(numbers.values()))
         return [
-            _LeavesReader(
-                one,
-                arrow_type_of(one),
-                [self._column(path, numbers[path.leaf.id], pages) for path in leaves],
+            _leaves_reader(
+                one, arrow_type_of(one), [self._column(path, numbers[path.leaf.id], pages) for path in leaves]
             )
             for one, leaves in paths
         ]
 
     def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
         """Read at least one row of each of these fields."""
-        readers = [one for one in fields if isinstance(one, _LeavesReader)]
+        readers = cast("Sequence[_LeavesReader]", fields)
         if isinstance(rows, range) and len(rows) > _FEW_ROWS:
             return (yield from together([one.plan(rows) for one in readers]))
-        leaves = iter((yield from plan_points([column for one in readers for column in one.columns], rows)))
-        return [one.join([next(leaves) for _ in one.columns]) for one in readers]
+        if isinstance(rows, range) or len(rows) * sum([len(one.columns) for one in readers]) > MOST_VALUES:
+            return (yield from _plan_shared(readers, rows))
+        few = yield from plan_few([one.few for one in readers], rows)
+        left = [one for one, array in zip(readers, few, strict=True) if array is None]
+        others = iter((yield from _plan_shared(left, rows)) if left else [])
+        return [next(others) if array is None else [array] for array in few]
 
     def _column(self, path: LeafPath, number: int, pages: Mapping[int, tuple[Page, ...]]) -> Column:
         """A column, with what is known about its pages."""
         layouts, indexes = self._known.setdefault(number, ({}, {}))
-        is_json = path.leaf.logical_type == JSON
-        kind = pa.large_binary() if is_json else arrow_type_of(path.leaf)
+        leaf, own = path.leaf, pages[number]
+        is_json = leaf.logical_type == JSON
+        kind = pa.large_binary() if is_json else arrow_type_of(leaf)
         return Column(
             path,
             kind,
             is_dictionary=pa.types.is_dictionary(kind),
-            is_plain=not is_json and path.num_layers == 1 and path.items_per_row == 1,
-            pages=pages[number],
-            first_rows=self._bounds(tuple([page.num_rows for page in pages[number]])),
+            is_plain=not is_json and len(path.fields) == 1 and path.items_per_row == 1,
+            pages=own,
+            first_rows=self._bounds(tuple([page.num_rows for page in own])),
             layouts=layouts,
             indexes=indexes,
             kinds=self._kinds,
@@ -128,6 +134,12 @@ class ContentV21:
         return known
 
 
+def _plan_shared(readers: Sequence[_LeavesReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
+    """Rows of fields whose columns share their steps."""
+    leaves = iter((yield from plan_points([column for one in readers for column in one.columns], rows)))
+    return [one.join([next(leaves) for _ in one.columns]) for one in readers]
+
+
 @dataclass(frozen=True, slots=True)
 class _LeavesReader:
     """One top-level field of a projection, put together from its leaves."""
@@ -135,9 +147,12 @@ class _LeavesReader:
     field: Field
     kind: pa.DataType
     columns: list[Column]
+    few: FewReader
 
     @property
     def num_rows(self) -> int:
+        if len(self.columns) == 1:
+            return self.columns[0].num_rows
         return min(column.num_rows for column in self.columns)
 
     @property
@@ -156,13 +171,17 @@ class _LeavesReader:
         return [join_leaves(self.field, self.kind, whole)]
 
     def fresh(self) -> _LeavesReader:
-        return _LeavesReader(self.field, self.kind, [column.fresh() for column in self.columns])
+        return _leaves_reader(self.field, self.kind, [column.fresh() for column in self.columns])
 
     def forget(self, row: int) -> None:
         for column in self.columns:
             last = row * column.path.items_per_row
             for number in [known for known in column.indexes if column.first_rows[known + 1] <= last]:
                 del column.indexes[number]
+
+
+def _leaves_reader(field: Field, kind: pa.DataType, columns: list[Column]) -> _LeavesReader:
+    return _LeavesReader(field, kind, columns, FewReader(field, kind, columns))
 
 
 def _row_bytes(column: Column) -> float:

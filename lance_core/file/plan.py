@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Found, Plan, Ranges, Rows
     from lance_core.encoding.structural.chunk_table import ChunkSelection, ChunkTable
     from lance_core.encoding.structural.shared_levels import SharedLevels
+    from lance_core.encoding.structural.single_lists import ListReader
     from lance_core.encoding.structural.single_values import SingleReader
     from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.file.single_pages import SinglePage
     from lance_core.format.file_metadata import Page
     from lance_core.format.page_layout import PageLayout
 
@@ -123,7 +125,8 @@ class Column:
         dictionaries: Dictionaries of the groups of pages that rows were picked from last.
         tables: Likewise their chunks, and the first chunk of each page.
         kinds: What pages of the file are alike in; shared by its columns.
-        readers: How to read single values, by the identity of the layout; shared by the file's columns.
+        readers: How to read single rows, by the identity of the layout; shared by the file's columns.
+        singles: Pages of which single rows were wanted; None for those that are read otherwise.
     """
 
     path: LeafPath
@@ -138,7 +141,8 @@ class Column:
     dictionaries: dict[tuple[int, ...], Values] = field(default_factory=dict)
     tables: dict[tuple[int, ...], tuple[ChunkTable, Int64s]] = field(default_factory=dict)
     kinds: dict[object, object] = field(default_factory=dict)
-    readers: dict[int, SingleReader | None] = field(default_factory=dict)
+    readers: dict[int, SingleReader | ListReader | None] = field(default_factory=dict)
+    singles: dict[int, SinglePage | None] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:

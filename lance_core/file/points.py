@@ -20,7 +20,6 @@ from lance_core.encoding.structural.page import Decoded, to_arrow
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.file.plan import index_ranges, join_chunks, join_dictionaries, load_indexes, plan_rows
-from lance_core.file.single_rows import MOST_VALUES, decode_single, find_singles, reader_of
 from lance_core.format.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
@@ -32,14 +31,10 @@ if TYPE_CHECKING:
     from lance_core.encoding.structural.mini_block_points import Points
     from lance_core.encoding.values import Int64s, Values
     from lance_core.file.plan import Column, Part
-    from lance_core.file.single_rows import Singles
     from lance_core.format.page_layout import PageLayout
 
 _MAX_ITEMS = 1 << 14
 """Items of dictionaries of several pages that are put together."""
-
-_Single: TypeAlias = "tuple[Singles, list[pa.Array]]"
-"""Values to read one by one, and what takes them."""
 
 _NOT_YET = pa.nulls(0)
 
@@ -192,11 +187,7 @@ def _plan(wanted: Sequence[_Wanted], rows: Rows) -> Plan:
     lists: list[_Lists] = []
     plain: list[_Wanted] = []
     others: list[_Wanted] = []
-    singles: list[_Single] = []
-    is_handful = len(rows) * len(wanted) <= MOST_VALUES
     for one in wanted:
-        if is_handful and _add_singles(one, singles):
-            continue
         has_lists = [isinstance(part.layout, MiniBlockLayout) and part.layout.rep is not None for part in one.parts]
         if not any(has_lists):
             plain.append(one)
@@ -206,7 +197,7 @@ def _plan(wanted: Sequence[_Wanted], rows: Rows) -> Plan:
             others.append(one)
     batches = list(_batches(plain))
     points = [batch.points() for batch in batches]
-    pieces = _decode_pieces(batches, points, lists, singles)
+    pieces = _decode_pieces(batches, points, lists)
     rest: list[list[pa.Array]]
     _, *rest = yield from together([pieces, *[plan_rows(one.column, rows) for one in others]])
     for one, arrays in zip(others, rest, strict=True):
@@ -214,26 +205,10 @@ def _plan(wanted: Sequence[_Wanted], rows: Rows) -> Plan:
     return []
 
 
-def _add_singles(wanted: _Wanted, singles: list[_Single]) -> bool:
-    """Take the rows of a column one by one; False if that is not possible."""
-    found: list[_Single] = []
-    for part in wanted.parts:
-        layout = part.layout
-        reader = reader_of(wanted.column, layout) if isinstance(layout, MiniBlockLayout) else None
-        if not isinstance(layout, MiniBlockLayout) or reader is None:
-            return False
-        found.append((find_singles(wanted.column, part, layout, reader), wanted.arrays))
-    singles += found
-    return True
-
-
-def _decode_pieces(
-    batches: Sequence[_Batch], points: Sequence[Points], lists: Sequence[_Lists], singles: Sequence[_Single]
-) -> Plan:
+def _decode_pieces(batches: Sequence[_Batch], points: Sequence[Points], lists: Sequence[_Lists]) -> Plan:
     spots = [Spots(one.chunks[0], one.chunks[0] + one.chunks[1]) for one in points]
     groups = _sharing_levels(lists)
     spots += [_joined([one.spots for one in group]) for group in groups]
-    spots += [one.spots for one, _ in singles]
     memories = iter((yield spots))
     for batch, one in zip(batches, points, strict=True):
         _decode(batch, one, next(memories))
@@ -241,8 +216,6 @@ def _decode_pieces(
         found: Found = next(memories)
         for one, rows in zip(group, decode_rows(found.memory, [one.run(found) for one in group]), strict=True):
             one.finish(rows)
-    for one, arrays in singles:
-        arrays.append(decode_single(one, next(memories)))
     return []
 
 

@@ -7,7 +7,7 @@ generation of the format: `lance_core.file.fields_v2_1` and its likes.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,26 @@ _FEW_ROWS = 64
 """Up to so many consecutive rows are picked one by one: the chunks that hold them hold many more."""
 
 
+class _Opened(NamedTuple):
+    """Fields that were asked for.
+
+    Attributes:
+        projection: What was asked for.
+        columns: And where it is.
+        schema: Of the answer.
+        fields: The fields.
+        num_rows: Rows that all of them have.
+        is_settled: No array has to be copied before others work with it.
+    """
+
+    projection: Schema
+    columns: dict[int, int]
+    schema: pa.Schema
+    fields: list[FieldReader]
+    num_rows: int
+    is_settled: bool
+
+
 class DataFileReader:
     """One data file.
 
@@ -61,7 +81,7 @@ class DataFileReader:
     def __init__(self, source: ObjectReader, *, path: str) -> None:
         self._source = source
         self._path = path
-        self._last: tuple[Schema, dict[int, int], pa.Schema, list[FieldReader]] | None = None
+        self._last: _Opened | None = None
         with self._blaming_file():
             self._file = FileBytes(source)
             self._version = decode_footer_version(*decode_version(memoryview(self._file.tail), source.size))
@@ -158,7 +178,7 @@ class DataFileReader:
         with self._blaming_file():
             # What a scan learns about pages is of no use to anyone once it has passed.
             wanted = [one.fresh() for one in self._content.fields(projection, columns)]
-            self._check_end(wanted, end)
+            _check_end(end, self._num_rows(wanted))
         windows = _KEPT_WINDOWS if is_kept else 1
         window = _window_rows(wanted, batch_size, windows * WINDOW_BYTES, windows * COLUMN_WINDOW_BYTES)
         return self._scan(projection.to_arrow(), wanted, start, end, batch_size=batch_size, window=window)
@@ -181,7 +201,8 @@ class DataFileReader:
         """
         rows = np.asarray(offsets, np.int64)
         with self._blaming_file():
-            schema, wanted = self._remembered(projection, columns)
+            opened = self._opened(projection, columns)
+            schema = opened.schema
             if not len(rows):
                 return _batch([pa.nulls(0, one.type) for one in schema], schema, 0)
             places = None
@@ -189,10 +210,14 @@ class DataFileReader:
                 rows, places = np.unique(rows, return_inverse=True)
             if rows[0] < 0:
                 raise InvalidInputError(f"there is no row {int(rows[0])}")
-            self._check_end(wanted, int(rows[-1]) + 1)
+            _check_end(int(rows[-1]) + 1, opened.num_rows)
             is_range = int(rows[-1]) - int(rows[0]) < len(rows) and len(rows) > _FEW_ROWS
             dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
-            arrays = [_slice(one, 0, len(rows)) for one in self._read(wanted, dense, is_scan=is_range)]
+            found = self._read(opened.fields, dense, is_scan=is_range)
+            if opened.is_settled and max(map(len, found), default=1) == 1:
+                arrays = [array for (array,) in found]
+            else:
+                arrays = [_slice(one, 0, len(rows)) for one in found]
             if places is not None:
                 arrays = [array.take(numbers_array(places)) for array in arrays]
             return _batch(arrays, schema, len(offsets))
@@ -220,18 +245,18 @@ class DataFileReader:
         """For each field its rows, in one or more arrays."""
         return self._file.run(self._content.plan(wanted, rows), is_scan=is_scan)
 
-    def _remembered(self, projection: Schema, columns: Mapping[int, int]) -> tuple[pa.Schema, list[FieldReader]]:
-        """Arrow schema and columns of a projection; many calls in a row ask for the same."""
+    def _opened(self, projection: Schema, columns: Mapping[int, int]) -> _Opened:
+        """The fields of a projection; many calls in a row ask for the same."""
         last = self._last
-        if last is None or last[0] != projection or last[1] != columns:
-            fields = self._content.fields(projection, columns)
-            last = self._last = (projection, dict(columns), projection.to_arrow(), fields)
-        return last[2], last[3]
+        if last is None or last.projection != projection or last.columns != columns:
+            fields, schema = self._content.fields(projection, columns), projection.to_arrow()
+            is_settled = not any(needs_settling(one.type) for one in schema)
+            last = _Opened(projection, dict(columns), schema, fields, self._num_rows(fields), is_settled)
+            self._last = last
+        return last
 
-    def _check_end(self, wanted: list[FieldReader], end: int) -> None:
-        shortest = min(one.num_rows for one in wanted) if wanted else self.num_rows
-        if end > shortest:
-            raise InvalidInputError(f"there is no row {end - 1} in a file of {shortest} rows")
+    def _num_rows(self, wanted: list[FieldReader]) -> int:
+        return min([one.num_rows for one in wanted]) if wanted else self.num_rows
 
     def _described(self) -> tuple[Schema, int]:
         with self._blaming_file():
@@ -261,6 +286,11 @@ def _open(version: FileVersion, file: FileBytes) -> Content:
             return ContentV20(Container(file))
         case _:
             return ContentV21(Container(file))
+
+
+def _check_end(end: int, num_rows: int) -> None:
+    if end > num_rows:
+        raise InvalidInputError(f"there is no row {end - 1} in a file of {num_rows} rows")
 
 
 def _window_rows(wanted: list[FieldReader], batch_size: int, num_bytes: int, column_bytes: int) -> int:

@@ -6,132 +6,215 @@ values. Below some hundred values it is cheaper to pick them one by one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from lance_core.encoding.arrow_values import offset_dtype, take_values
 from lance_core.encoding.plans import Spots
-from lance_core.encoding.repdef import Levels
-from lance_core.encoding.structural.page import Decoded, to_arrow
-from lance_core.encoding.structural.single_values import look_up, plain_array, single_reader
-from lance_core.encoding.values import FixedValues
+from lance_core.encoding.structural.few_levels import unravel_few
+from lance_core.encoding.structural.few_values import Leaf, maker, nest_of
 from lance_core.errors import CorruptDataError
-from lance_core.file.plan import join_dictionaries
-from lance_core.format.encodings import FixedSizeList
-from lance_core.format.page_layout import Layer
+from lance_core.file.plan import Part, index_ranges, load_indexes
+from lance_core.file.single_pages import FewRows, Place, open_page, reader_of
+from lance_core.format.page_layout import MiniBlockLayout
+from lance_core.format.schema import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from lance_core.encoding.plans import Found
-    from lance_core.encoding.structural.single_values import SingleReader
-    from lance_core.encoding.values import Values
-    from lance_core.file.plan import Column, Part
-    from lance_core.format.page_layout import MiniBlockLayout
+    import pyarrow as pa
+
+    from lance_core.encoding.plans import Found, Steps
+    from lance_core.encoding.structural.few_levels import FewLayers, FewSlots
+    from lance_core.encoding.structural.few_values import Make, Nest, Shape
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.plan import Column
+    from lance_core.file.single_pages import SinglePage
+    from lance_core.format.schema import Field
 
 MOST_VALUES = 256
 
 
-class Singles(NamedTuple):
-    """Values of one page.
+class _Run(NamedTuple):
+    """Rows of one page, one after the other."""
 
-    Attributes:
-        column: The column.
-        number: The page.
-        layout: Its layout.
-        reader: How to read it.
-        chunks: For each value position in the file, bytes and number of values of its chunk.
-        inside: Which of the chunk's values it is.
-        spots: The chunks, each once.
+    page: SinglePage
+    places: list[Place]
+
+
+class FewReader:
+    """Reads a handful of rows of one top-level field.
+
+    Args:
+        field: The field.
+        kind: Its Arrow type.
+        columns: Those of its leaves.
     """
 
-    column: Column
-    number: int
-    layout: MiniBlockLayout
-    reader: SingleReader
-    chunks: list[tuple[int, int, int]]
-    inside: list[int]
-    spots: Spots
+    __slots__ = ("_field", "_kind", "_makers", "columns", "nest")
+
+    def __init__(self, field: Field, kind: pa.DataType, columns: Sequence[Column]) -> None:
+        self.columns = columns
+        self._field = field
+        self._kind = kind
+        self._makers: list[tuple[Shape, Make]] | None = None
+        self.nest: Nest | None = None
+
+    def makers(self) -> list[tuple[Shape, Make]]:
+        """What makes the array of each leaf; nothing if rows of the field are not read one by one."""
+        if self._makers is None:
+            found = [_maker_of(column) for column in self.columns]
+            self.nest = nest_of(self._field, self._kind)
+            self._makers = [one for one in found if one is not None]
+            if self.nest is None or len(self._makers) < len(found):
+                self._makers = []
+        return self._makers
 
 
-def reader_of(column: Column, layout: MiniBlockLayout) -> SingleReader | None:
-    """How to read single values of a page; None if they are read with others."""
-    readers = column.readers
-    key = id(layout)  # the column keeps the layouts of its pages
-    if key not in readers:
-        readers[key] = single_reader(layout)
-    return readers[key]
+def _maker_of(column: Column) -> tuple[Shape, Make] | None:
+    if column.is_dictionary or column.path.leaf.logical_type == JSON:
+        return None
+    return maker(column.kind)
 
 
-def find_singles(column: Column, part: Part, layout: MiniBlockLayout, reader: SingleReader) -> Singles:
-    """The chunks that hold rows of a page, whose index is known."""
-    grid = column.indexes[part.number].table.grid
-    rows = np.asarray(part.rows) + column.first_rows[part.number]
-    picked = grid[:4, grid[3].searchsorted(rows, side="right") - 1]
-    starts, sizes = picked[0], picked[1]
-    if len(rows) > 1:
-        is_first = np.append(True, starts[1:] != starts[:-1])
-        starts, sizes = starts[is_first], sizes[is_first]
-    found = picked.T.tolist()
-    chunks = [(start, size, count) for start, size, count, _ in found]
-    inside = [row - first for row, (_, _, _, first) in zip(rows.tolist(), found, strict=True)]
-    return Singles(column, part.number, layout, reader, chunks, inside, Spots(starts, starts + sizes))
+def plan_few(fields: Sequence[FewReader], rows: Int64s) -> Steps[list[pa.Array | None]]:
+    """Read a handful of rows of fields.
 
+    Args:
+        fields: The fields.
+        rows: At least one, ascending.
 
-def decode_single(one: Singles, found: Found) -> pa.Array:
-    """The values of a page.
-
-    Raises:
-        CorruptDataError: Chunks that do not fit their page.
+    Returns:
+        For each field its rows; None if they have to be read otherwise.
     """
-    places = None
-    if found.starts is not None:
-        starts = one.spots.starts
-        places = dict(zip(starts.tolist(), found.places(starts).tolist(), strict=True))
-    return _decode(one, found.memory.data, places)
-
-
-def _decode(one: Singles, memory: memoryview, places: dict[int, int] | None) -> pa.Array:
-    column, layout, read = one.column, one.layout, one.reader.read
-    pairs = [
-        read(memory, chunk if places is None else (places[chunk[0]], *chunk[1:]), inside)
-        for chunk, inside in zip(one.chunks, one.inside, strict=True)
+    pages = _pages(fields, rows)
+    missing = _missing(fields, pages)
+    if missing:
+        ranges = [index_ranges(column, part) for column, part in missing]
+        buffers = iter((yield [one for several in ranges for one in several]))
+        load_indexes(missing, [[next(buffers) for _ in several] for several in ranges])
+    numbers = rows.tolist()
+    runs = [_find_field(one, wanted, numbers) for one, wanted in zip(fields, pages, strict=True)]
+    places = [place for several in runs for own in several for run in own for place in run.places]
+    spots = sorted({(start, start + size) for start, size, *_ in places if size})
+    memory, moved = memoryview(b""), iter(places)
+    if spots:
+        found: Found
+        (found,) = yield [Spots(*np.array(spots, np.int64).T)]
+        memory, moved = found.memory.data, _moved(places, found)
+    known: dict[object, Any] = {}
+    return [
+        _decode(one, several, memory, moved, known) if several else None
+        for one, several in zip(fields, runs, strict=True)
     ]
-    values = [value for _, value in pairs]
-    width = _plain_width(one)
-    if width is not None:
-        if layout.dictionary is not None:
-            values = look_up(join_dictionaries(column, (one.number,)), values)
-        levels = None if layout.definition is None else [level for level, _ in pairs]
-        return plain_array(column.kind, width, values, levels)
-    decoded = Decoded(levels=_levels(layout, pairs), values=_values(one, values), num_slots=len(pairs))
-    return to_arrow(decoded, column.path, column.kind, len(pairs))
 
 
-def _plain_width(one: Singles) -> int | None:
-    """Bytes of a value if the Arrow array consists of just the values, 0 for strings; else None."""
-    column, layers = one.column, one.layout.layers
-    if not column.is_plain or isinstance(one.layout.values, FixedSizeList) or pa.types.is_nested(column.kind):
-        return None
-    if len(layers) != 1 or (one.layout.definition is not None and layers[0] is not Layer.NULLABLE_ITEM):
-        return None
-    try:
-        return column.kind.bit_width // 8 or None
-    except ValueError:
-        return None if offset_dtype(column.kind) is None else 0
+def _pages(fields: Sequence[FewReader], rows: Int64s) -> list[list[list[int]]]:
+    """For each field and leaf the pages of the rows; nothing for fields that are read otherwise."""
+    known: dict[int, list[int]] = {}
+    found: list[list[list[int]]] = []
+    for one in fields:
+        found.append([])
+        if not one.makers():
+            continue
+        for column in one.columns:
+            pages = known.get(id(column.first_rows))  # columns whose pages are alike share it
+            if pages is None:
+                if int(rows[-1]) >= column.first_rows[-1]:
+                    raise CorruptDataError(f"field {column.path.leaf.name!r} has {column.num_rows} rows in this file")
+                pages = (column.first_rows.searchsorted(rows, "right") - 1).tolist()
+                known[id(column.first_rows)] = pages
+            found[-1].append(pages)
+    return found
 
 
-def _levels(layout: MiniBlockLayout, pairs: Sequence[tuple[int, bytes]]) -> Levels:
-    definition = None if layout.definition is None else np.array([level for level, _ in pairs], np.uint16)
-    return Levels(layout.layers, None, definition)
+def _missing(fields: Sequence[FewReader], pages: Sequence[list[list[int]]]) -> list[tuple[Column, Part]]:
+    """Pages of which it is not known where their chunks are."""
+    missing: list[tuple[Column, Part]] = []
+    for one, wanted in zip(fields, pages, strict=True):
+        if not wanted:
+            continue
+        for column, numbers in zip(one.columns, wanted, strict=True):
+            for number in numbers if len(numbers) == 1 else dict.fromkeys(numbers):
+                if number in column.singles or number in column.indexes:
+                    continue
+                layout = column.layout(number)
+                if isinstance(layout, MiniBlockLayout) and reader_of(column, layout) is not None:
+                    missing.append((column, Part(number, column.pages[number], layout, range(0))))
+    return missing
 
 
-def _values(one: Singles, values: Sequence[bytes]) -> Values:
-    found = one.reader.join(values)
-    if one.layout.dictionary is None:
+def _find_field(one: FewReader, pages: list[list[int]], rows: list[int]) -> list[list[_Run]]:
+    """For each leaf of a field where the rows are; nothing if they are read otherwise."""
+    found: list[list[_Run]] = []
+    if not pages:
         return found
-    if not isinstance(found, FixedValues):
-        raise CorruptDataError("a dictionary page without indices")
-    return take_values(join_dictionaries(one.column, (one.number,)), found.data)
+    for column, (shape, _), numbers in zip(one.columns, one.makers(), pages, strict=True):
+        runs = _find(column, shape, numbers, rows)
+        if runs is None:
+            return []
+        found.append(runs)
+    return found
+
+
+def _find(column: Column, shape: Shape, numbers: list[int], rows: list[int]) -> list[_Run] | None:
+    runs: list[_Run] = []
+    last = -1
+    for number, row in zip(numbers, rows, strict=True):
+        if number != last:
+            page = _page(column, number, shape)
+            if page is None or (runs and not _is_alike(page, runs[0].page)):
+                return None
+            runs.append(_Run(page, []))
+            last = number
+        place = runs[-1].page.find(row)
+        if place is None:
+            return None
+        runs[-1].places.append(place)
+    return runs
+
+
+def _page(column: Column, number: int, shape: Shape) -> SinglePage | None:
+    if number not in column.singles:
+        layout = column.layout(number)
+        is_left = isinstance(layout, MiniBlockLayout) and reader_of(column, layout) is None
+        column.singles[number] = None if is_left else open_page(column, number, shape)
+    return column.singles[number]
+
+
+def _is_alike(one: SinglePage, other: SinglePage) -> bool:
+    """True if the levels of two pages have the same meaning."""
+    return one.layers == other.layers and one.has_definition == other.has_definition
+
+
+def _moved(places: Sequence[Place], found: Found) -> Iterator[Place]:
+    """Where the places lie in what was read."""
+    if found.starts is None:
+        return iter(places)
+    starts = found.places(np.array([one.start for one in places], np.int64)).tolist()
+    return (one._replace(start=start) for one, start in zip(places, starts, strict=True))
+
+
+def _decode(
+    one: FewReader, runs: list[list[_Run]], memory: memoryview, moved: Iterator[Place], known: dict[object, Any]
+) -> pa.Array:
+    leaves: list[Leaf] = []
+    for (_, make), own in zip(one.makers(), runs, strict=True):
+        page = own[0].page
+        rows = FewRows([] if page.layers.max_rep else None, [] if page.has_definition else None)
+        for run in own:
+            run.page.read(memory, [next(moved) for _ in run.places], rows, known)
+        slots = _slots(page.layers, rows, known)
+        leaves.append(Leaf(make(rows.values, slots[0].valid), slots))
+    return one.nest(leaves) if one.nest else leaves[0].array
+
+
+def _slots(layers: FewLayers, rows: FewRows, known: dict[object, Any]) -> list[FewSlots]:
+    """Validity and offsets; leaves of one field mostly have the same."""
+    if rows.rep is None:
+        return unravel_few(layers, rows.rep, rows.definition, len(rows.values))
+    key = (id(layers), tuple(rows.rep), rows.definition and tuple(rows.definition), len(rows.values))
+    slots: list[FewSlots] | None = known.get(key)
+    if slots is None:
+        slots = known[key] = unravel_few(layers, rows.rep, rows.definition, len(rows.values))
+    return slots

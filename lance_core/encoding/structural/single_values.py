@@ -7,19 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import cache
 from struct import Struct
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
-from lance_core.encoding.arrow_values import offset_dtype
-from lance_core.encoding.physical import fixed_size_list, flat
-from lance_core.encoding.physical.fastlanes import BLOCK, unpack_one
-from lance_core.encoding.values import FixedValues, VariableValues
+from lance_core.encoding.physical import flat
+from lance_core.encoding.physical.fastlanes import BLOCK, row_start, unpack_one
+from lance_core.encoding.physical.general import decompress_chunks
+from lance_core.encoding.values import Chunks, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Encoding, FixedSizeList, Flat, InlineBitpacking, OutOfLineBitpacking, Variable
+from lance_core.format.encodings import (
+    Compression,
+    Encoding,
+    FixedSizeList,
+    Flat,
+    General,
+    InlineBitpacking,
+    OutOfLineBitpacking,
+    Variable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +36,33 @@ if TYPE_CHECKING:
     from lance_core.format.page_layout import MiniBlockLayout
 
 _LEVEL_BITS = 16
+_OFFSET_32 = 4
+_WORD_CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
 
-_Read: TypeAlias = Callable[[memoryview, int, int, int, int], bytes]
+Read: TypeAlias = Callable[[memoryview, int, int, int, int], bytes]
 """From memory, position and bytes of a buffer, values in it, and which is wanted: its bytes."""
+
+
+class Opened(NamedTuple):
+    """Where the buffers of a chunk lie.
+
+    Attributes:
+        memory: Holds the values.
+        at: Where they begin.
+        size: Their bytes.
+        num_values: How many they are.
+        levels: Holds the definition levels, if there are any.
+        levels_at: Where these begin.
+        levels_size: Their bytes.
+    """
+
+    memory: memoryview
+    at: int
+    size: int
+    num_values: int
+    levels: memoryview
+    levels_at: int
+    levels_size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,74 +73,97 @@ class SingleReader:
         header: Number of levels, bytes of levels if there are any, bytes of values; the rest is padding.
         level: Reads a definition level; None if there are none.
         value: Reads a value.
-        encoding: Encoding of the values.
+        encoding: Encoding of the values, uncompressed.
+        compression: What the values of each chunk are compressed by; None if they are not.
     """
 
     header: Struct
-    level: _Read | None
-    value: _Read
+    level: Read | None
+    value: Read
     encoding: Encoding
+    compression: Compression | None = None
 
-    def read(self, memory: memoryview, chunk: tuple[int, int, int], index: int) -> tuple[int, bytes]:
-        """The definition level (0 without) and the bytes of a value.
+    def open(self, memory: memoryview, chunk: tuple[int, int, int]) -> Opened:
+        """Find the buffers of a chunk.
 
         Args:
             memory: Holds the chunk.
             chunk: Its position, bytes and number of values.
-            index: Which of its values.
 
         Raises:
-            CorruptDataError: The chunk does not hold it.
+            CorruptDataError: They do not fit it.
         """
         start, size, count = chunk
         at, end = start + self.header.size, start + size
         if at > end or end > len(memory):
             raise CorruptDataError("a chunk is too small for its header")
-        if not 0 <= index < count:
-            raise CorruptDataError("values are wanted that their chunks do not hold")
-        level = 0
+        levels_at, level_size = at, 0
         if self.level is None:
             _, value_size = self.header.unpack_from(memory, start)
         else:
             num_levels, level_size, value_size = self.header.unpack_from(memory, start)
             if num_levels != count:
                 raise CorruptDataError("a chunk without lists has another number of levels than of values")
-            if at + level_size > end:
-                raise CorruptDataError("a buffer reaches beyond the end of its chunk")
-            level = int.from_bytes(self.level(memory, at, level_size, count, index), "little")
             at += level_size + 7 & ~7
         if at + value_size > end:
             raise CorruptDataError("a buffer reaches beyond the end of its chunk")
-        return level, self.value(memory, at, value_size, count, index)
+        if self.compression is None:
+            return Opened(memory, at, value_size, count, memory, levels_at, level_size)
+        values = decompress(self.compression, memory[at : at + value_size])
+        return Opened(values, 0, len(values), count, memory, levels_at, level_size)
 
-    def join(self, values: Sequence[bytes]) -> Values:
-        """What was read, as values."""
-        data = np.frombuffer(b"".join(values), np.uint8)
-        match self.encoding:
-            case Variable(offset_bits):
-                offsets = np.fromiter(accumulate(map(len, values), initial=0), f"<i{offset_bits // 8}", len(values) + 1)
-                return VariableValues(offsets, data)
-            case FixedSizeList():
-                return fixed_size_list.decode_fixed_zip(self.encoding, data.reshape(len(values), -1))
-            case Flat(1):
-                return FixedValues(data.view(np.bool_))
-            case Flat(bits) | InlineBitpacking(bits):
-                return flat.from_bytes(data, bits)
-            case _:
-                raise ValueError(f"values in {self.encoding} are not read one by one")
+    def read(self, opened: Opened, index: int) -> tuple[int, bytes]:
+        """The definition level (0 without) and the bytes of a value.
+
+        Args:
+            opened: The chunk.
+            index: Which of its values.
+
+        Raises:
+            CorruptDataError: The chunk does not hold it.
+        """
+        memory, at, size, count, levels, levels_at, levels_size = opened
+        if not 0 <= index < count:
+            raise CorruptDataError("values are wanted that their chunks do not hold")
+        level = 0
+        if self.level is not None:
+            level = int.from_bytes(self.level(levels, levels_at, levels_size, count, index), "little")
+        return level, self.value(memory, at, size, count, index)
 
 
 def single_reader(layout: MiniBlockLayout) -> SingleReader | None:
     """How to read single values of a layout; None if that takes more than a look at a few bytes."""
-    value = _value(layout.values)
+    encoding, compression = layout.values, None
+    if isinstance(encoding, General):
+        encoding, compression = encoding.values, encoding.compression
+    value = value_reader(encoding)
     level = None if layout.definition is None else _level(layout.definition)
     if layout.rep is not None or value is None or (level is None) != (layout.definition is None):
         return None
     if layout.num_buffers != 1:
         return None
-    fields = "<H" + "H" * (level is not None) + ("I" if layout.has_large_chunk else "H")
-    padding = -Struct(fields).size % 8
-    return SingleReader(header=Struct(f"{fields}{padding}x"), level=level, value=value, encoding=layout.values)
+    return SingleReader(
+        header=chunk_header(layout), level=level, value=value, encoding=encoding, compression=compression
+    )
+
+
+def chunk_header(layout: MiniBlockLayout) -> Struct:
+    """Number of levels, bytes of each buffer of levels, bytes of the values; padded to eight bytes."""
+    num_levels = (layout.rep is not None) + (layout.definition is not None)
+    fields = "<H" + "H" * num_levels + ("I" if layout.has_large_chunk else "H")
+    return Struct(f"{fields}{-Struct(fields).size % 8}x")
+
+
+def decompress(compression: Compression, data: memoryview) -> memoryview:
+    """The values of one chunk, uncompressed.
+
+    Raises:
+        CorruptDataError: Sizes or bytes that no compressor makes.
+    """
+    sizes = np.array([len(data)])
+    start, nothing = np.zeros((1, 1), np.int64), np.zeros(1, np.int64)
+    chunk = Chunks(buffers=(np.frombuffer(data, np.uint8),), starts=start, sizes=sizes[None], counts=nothing)
+    return decompress_chunks(compression, chunk).buffers[0].data
 
 
 def look_up(items: Values, indices: Sequence[bytes]) -> list[bytes]:
@@ -118,7 +173,7 @@ def look_up(items: Values, indices: Sequence[bytes]) -> list[bytes]:
         CorruptDataError: A place beyond the dictionary.
     """
     places = [int.from_bytes(index, "little") for index in indices]
-    if max(places) >= len(items):
+    if max(places, default=-1) >= len(items):
         raise CorruptDataError(f"an index points beyond {len(items)} values")
     match items:
         case VariableValues(offsets, data):
@@ -130,33 +185,8 @@ def look_up(items: Values, indices: Sequence[bytes]) -> list[bytes]:
             raise CorruptDataError("a dictionary of values that are neither words nor strings")
 
 
-def plain_array(kind: pa.DataType, width: int, values: Sequence[bytes], levels: Sequence[int] | None) -> pa.Array:
-    """Words or strings without nesting as an Arrow array.
-
-    Args:
-        kind: Its type.
-        width: Bytes of each value of that type, if they are words; 0 for strings.
-        values: The values.
-        levels: For each 1 if it is null and 0 if not; None if none is.
-
-    Raises:
-        CorruptDataError: A level that means nothing, or values that are not of that type.
-    """
-    count, bitmap = len(values), None
-    if levels is not None and any(levels):
-        if max(levels) > 1:
-            raise CorruptDataError("a definition level is larger than the layers allow")
-        bitmap = pa.py_buffer(np.packbits([level == 0 for level in levels], bitorder="little"))
-    data = b"".join(values)
-    if width:
-        if len(data) != width * count or len(values[0]) != width:
-            raise CorruptDataError(f"a page has values of {len(values[0])} bytes for {kind}")
-        return pa.Array.from_buffers(kind, count, [bitmap, pa.py_buffer(data)])
-    offsets = np.fromiter(accumulate(map(len, values), initial=0), offset_dtype(kind), count + 1)
-    return pa.Array.from_buffers(kind, count, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-def _value(encoding: Encoding) -> _Read | None:
+def value_reader(encoding: Encoding) -> Read | None:
+    """What reads single values; None if that takes more than a look at a few bytes."""
     match encoding:
         case Flat(1):
             return _bit
@@ -172,7 +202,7 @@ def _value(encoding: Encoding) -> _Read | None:
             return None
 
 
-def _level(encoding: Encoding) -> _Read | None:
+def _level(encoding: Encoding) -> Read | None:
     match encoding:
         case Flat(bits) if bits == _LEVEL_BITS:
             return _flat(2)
@@ -188,7 +218,7 @@ def _bit(memory: memoryview, start: int, size: int, count: int, index: int) -> b
     return b"\1" if memory[start + index // 8] >> index % 8 & 1 else b"\0"
 
 
-def _flat(width: int) -> _Read:
+def _flat(width: int) -> Read:
     def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
         if size < count * width:
             raise CorruptDataError(f"Flat: a chunk has {size} bytes where {count * width} are needed")
@@ -198,21 +228,40 @@ def _flat(width: int) -> _Read:
     return read
 
 
-def _packed_inline(bits: int) -> _Read:
-    word_bytes = bits // 8
+@cache
+def _rows_of_values(bits: int) -> list[int]:
+    """The row that holds each value of a block, for words of so many bits."""
+    rows = [0] * BLOCK
+    for row in range(bits):
+        rows[row_start(row) : row_start(row) + BLOCK // bits] = [row] * (BLOCK // bits)
+    return rows
+
+
+def _packed_inline(bits: int) -> Read:
+    word = Struct(_WORD_CODES[bits])
+    word_bytes, row_bytes, rows, lanes = bits // 8, BLOCK // 8, _rows_of_values(bits), BLOCK // bits - 1
+    zero = bytes(word_bytes)
 
     def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
         if size < word_bytes or count > BLOCK:
             raise CorruptDataError(f"bit-packed chunk of {count} values in {size} bytes")
-        width = int.from_bytes(memory[start : start + word_bytes], "little")
-        if width > bits or size < word_bytes + width * (BLOCK // 8):
+        (width,) = word.unpack_from(memory, start)
+        if width > bits or size < word_bytes + width * row_bytes:
             raise CorruptDataError(f"bit-packed chunk of width {width} in {size} bytes, for values of {bits} bits")
-        return unpack_one(memory, start + word_bytes, width, index, bits).to_bytes(word_bytes, "little")
+        if not width:
+            return zero
+        number, shift = divmod(rows[index] * width, bits)
+        at = start + word_bytes + number * row_bytes + (index & lanes) * word_bytes
+        (value,) = word.unpack_from(memory, at)
+        value >>= shift
+        if shift + width > bits:
+            value |= word.unpack_from(memory, at + row_bytes)[0] << bits - shift
+        return word.pack(value & (1 << width) - 1)
 
     return read
 
 
-def _packed_levels(width: int) -> _Read:
+def _packed_levels(width: int) -> Read:
     block_size = width * (BLOCK // 8)
 
     def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
@@ -229,14 +278,14 @@ def _packed_levels(width: int) -> _Read:
     return read
 
 
-def _variable(width: int) -> _Read:
+def _variable(width: int) -> Read:
+    pair = Struct("<2I" if width == _OFFSET_32 else "<2Q")
+
     def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
         needed = (count + 1) * width
-        at = start + index * width
         if size < needed:
             raise CorruptDataError(f"Variable: a chunk has {size} bytes where {needed} are needed")
-        begin = int.from_bytes(memory[at : at + width], "little")
-        end = int.from_bytes(memory[at + width : at + 2 * width], "little")
+        begin, end = pair.unpack_from(memory, start + index * width)
         if not needed <= begin <= end <= size:
             raise CorruptDataError("Variable: offsets of a chunk point outside of its bytes")
         return bytes(memory[start + begin : start + end])

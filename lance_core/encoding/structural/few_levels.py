@@ -1,0 +1,163 @@
+"""Levels of a handful of entries as validity and offsets, in plain numbers.
+
+What `lance_core.encoding.repdef.unravel` does with arrays; for a few entries each of its steps costs more than all of
+these together.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from lance_core.encoding.repdef import is_list, level_numbers, max_def, max_rep
+from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.format.page_layout import Layers
+
+_MANY_LAYERS = 256
+
+
+class FewSlots(NamedTuple):
+    """What one layer looks like in Arrow.
+
+    Attributes:
+        length: Slots of the layer.
+        valid: For each whether it is valid; None if all are.
+        offsets: Length + 1 numbers for a list layer, None for an item layer.
+    """
+
+    length: int
+    valid: list[bool] | None
+    offsets: list[int] | None
+
+
+class _Layer(NamedTuple):
+    """What definition levels mean to one layer.
+
+    Attributes:
+        is_list: Whether it is one of lists.
+        consumed: The largest level that belongs to a layer inside of it.
+        null: Level of its nulls, 0 if there are none.
+        empty: Level of its empty lists, 0 if there are none.
+        upper: The largest level that belongs to this layer or to one inside of it.
+        with_slot: The largest level of an entry that has a slot in it.
+    """
+
+    is_list: bool
+    consumed: int
+    null: int
+    empty: int
+    upper: int
+    with_slot: int
+
+
+class FewLayers(NamedTuple):
+    """What levels mean to some layers.
+
+    Attributes:
+        layers: From the leaf outwards.
+        max_rep: Repetition level of a new row: the number of list layers.
+        max_def: The largest definition level that can occur.
+    """
+
+    layers: tuple[_Layer, ...]
+    max_rep: int
+    max_def: int
+
+
+@lru_cache(maxsize=_MANY_LAYERS)
+def few_layers(layers: Layers) -> FewLayers:
+    """What levels mean to layers; the same object for the same layers, as long as they are remembered."""
+    uppers = [max_def(layers[: index + 1]) for index in range(len(layers))]
+    found: list[_Layer] = []
+    for index, (layer, (null, empty), upper) in enumerate(zip(layers, level_numbers(layers), uppers, strict=True)):
+        # Levels grow outwards; those of a list around this layer tell of entries that have no slot here.
+        lists_around = [outer for outer in range(index + 1, len(layers)) if is_list(layers[outer])]
+        with_slot = uppers[lists_around[0] - 1] if lists_around else uppers[-1]
+        consumed = uppers[index - 1] if index else 0
+        found.append(_Layer(is_list(layer), consumed, null, empty, upper, with_slot))
+    return FewLayers(tuple(found), max_rep(layers), max_def(layers))
+
+
+def unravel_few(
+    layers: FewLayers, rep: Sequence[int] | None, definition: Sequence[int] | None, num_slots: int
+) -> list[FewSlots]:
+    """Turn levels into validity and offsets.
+
+    Args:
+        layers: What the levels mean.
+        rep: Repetition levels of whole rows, None without lists.
+        definition: As many definition levels, None if nothing is null or empty.
+        num_slots: Value slots.
+
+    Returns:
+        One entry for each layer, from the leaf outwards.
+
+    Raises:
+        CorruptDataError: Levels that the layers do not allow, that contradict each other or the number of slots.
+    """
+    if definition is None and len(layers.layers) == 1:
+        return [FewSlots(num_slots, None, None)]
+    _check(layers, rep, definition)
+    slots: list[FewSlots] = []
+    for one in layers.layers:
+        if one.is_list:
+            if rep is None:
+                raise CorruptDataError("a page with lists has no repetition levels")
+            found, rep, definition = _unravel_list(one, rep, definition)
+            slots.append(found)
+        elif definition is None:
+            slots.append(FewSlots(num_slots if rep is None else len(rep), None, None))
+        else:
+            here = [level for level in definition if level <= one.with_slot]
+            valid = [level <= one.consumed for level in here] if one.null else None
+            slots.append(FewSlots(len(here), _unless_all(valid), None))
+    for inner, outer in pairwise(slots):
+        if (outer.length if outer.offsets is None else outer.offsets[-1]) != inner.length:
+            raise CorruptDataError("the levels of a column contradict each other")
+    if slots[0].length != num_slots:
+        raise CorruptDataError(f"levels call for {slots[0].length} values, but there are {num_slots}")
+    return slots
+
+
+def _check(layers: FewLayers, rep: Sequence[int] | None, definition: Sequence[int] | None) -> None:
+    if rep is not None:
+        if rep[0] != layers.max_rep:
+            raise CorruptDataError("repetition levels do not begin with a new row")
+        if max(rep) > layers.max_rep:
+            raise CorruptDataError("a repetition level is larger than the nesting allows")
+        if definition is not None and len(rep) != len(definition):
+            raise CorruptDataError("there are not as many repetition as definition levels")
+    if definition is not None and max(definition) > layers.max_def:
+        raise CorruptDataError("a definition level is larger than the layers allow")
+
+
+def _unless_all(valid: list[bool] | None) -> list[bool] | None:
+    return None if valid is None or all(valid) else valid
+
+
+def _unravel_list(
+    layer: _Layer, rep: Sequence[int], definition: Sequence[int] | None
+) -> tuple[FewSlots, list[int], list[int] | None]:
+    """The lists of a layer, and the levels of what is around it."""
+    starts = [at for at, level in enumerate(rep) if level]
+    outer_rep = [rep[at] - 1 for at in starts]
+    if definition is None:
+        return FewSlots(len(starts), None, [*starts, len(rep)]), outer_rep, None
+    offsets: list[int] = []
+    valid: list[bool] = []
+    num_special = 0
+    outer = [definition[at] for at in starts]
+    for at, level in zip(starts, outer, strict=True):
+        # A null list, one without a slot at all, and an empty one have an entry, but no item.
+        is_null = level > layer.upper or (layer.null > 0 and level == layer.null)
+        if level <= layer.with_slot:
+            offsets.append(at - num_special)
+            valid.append(not is_null)
+        num_special += is_null or (layer.empty > 0 and level == layer.empty)
+    offsets.append(len(rep) - num_special)
+    return FewSlots(len(valid), _unless_all(valid), offsets), outer_rep, outer

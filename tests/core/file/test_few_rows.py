@@ -1,0 +1,117 @@
+"""A handful of rows, read one by one, are those that others are read with; nested ones and damaged files included."""
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lance_core.errors import LanceError
+from lance_core.file import fields_v2_1
+
+RNG = np.random.default_rng(12)
+ROWS = 5000
+
+
+def _often(make, share=0.15):
+    return [None if RNG.random() < share else make(row) for row in range(ROWS)]
+
+
+def _items(row, make, most=5):
+    return [None if RNG.random() < 0.1 else make(row * 7 + one) for one in range(RNG.integers(0, most))]
+
+
+def _point(row):
+    return {"x": row / 3 if row % 5 else None, "name": f"p{row % 17}", "tags": [str(row % 3)] * (row % 4)}
+
+
+POINT = pa.struct([("x", pa.float64()), ("name", pa.string()), ("tags", pa.list_(pa.string()))])
+COLUMNS = {
+    "bools": pa.array(_often(lambda row: row % 3 == 0)),
+    "small": pa.array(_often(lambda row: row % 200), pa.uint8()),
+    "numbers": pa.array(_often(lambda row: row * row)),
+    "times": pa.array(_often(lambda row: datetime(2026, 1, 1 + row % 28)), pa.timestamp("us")),
+    "days": pa.array(_often(lambda row: date(2026, 1, 1 + row % 28))),
+    "decimals": pa.array(_often(lambda row: Decimal(row) / 100), pa.decimal128(20, 2)),
+    "halves": pa.array(RNG.random(ROWS).astype(np.float16)),
+    "words": pa.array(_often(lambda row: f"word {row % 40}")),
+    "texts": pa.array(_often(lambda row: json.dumps([row, "text"] * 20)), pa.large_string()),
+    "bytes": pa.array(_often(lambda row: bytes([row % 256]) * (row % 9))),
+    "fixed": pa.array(_often(lambda row: bytes([row % 256]) * 3), pa.binary(3)),
+    "vectors": pa.array(_often(lambda row: [row, 1.5, -row]), pa.list_(pa.float32(), 3)),
+    "wide vectors": pa.FixedSizeListArray.from_arrays(pa.array(RNG.random(ROWS * 300), pa.float32()), 300),
+    "one value": pa.array([2.5] * ROWS),
+    "one word": pa.array(["same"] * ROWS),
+    "nothing": pa.nulls(ROWS, pa.int32()),
+    "no type": pa.nulls(ROWS),
+    "categories": pa.array(_often(lambda row: "abc"[row % 3])).dictionary_encode(),
+    "structs": pa.array(_often(_point), POINT),
+    "lists": pa.array(_often(lambda row: _items(row, lambda one: one))),
+    "long lists": pa.array([_items(row, str, 60) for row in range(ROWS)]),
+    "very long lists": pa.array([_items(row, float, 3000) if row % 100 == 0 else [] for row in range(ROWS)]),
+    "lists of vectors": pa.array(
+        _often(lambda row: [[one, row] for one in range(row % 30)]), pa.list_(pa.list_(pa.int16(), 2))
+    ),
+    "lists of structs": pa.array(_often(lambda row: _items(row, _point)), pa.large_list(POINT)),
+    "lists of lists": pa.array(_often(lambda row: [_items(row, str) for _ in range(row % 3)])),
+    "maps": pa.array(
+        _often(lambda row: [(f"k{one}", row) for one in range(row % 4)]), pa.map_(pa.string(), pa.int64())
+    ),
+    "vectors of structs": pa.array(
+        _often(lambda row: [{"a": row}, {"a": None}]), pa.list_(pa.struct([("a", pa.int32())]), 2)
+    ),
+}
+VERSIONS = ("2.1", "2.2")
+SETS = ([0], [ROWS - 1], [2047, 2048], [100, 101, 102, 103], [7, 1023, 1024, 2500, 4998])
+
+
+def _columns(reader):
+    return {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+
+
+def _take(reader, rows):
+    return reader.take(reader.schema, _columns(reader), np.array(rows))
+
+
+@pytest.mark.parametrize("max_chunksize", [None, 1100])
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", COLUMNS)
+def test_same_rows(data_file, name, version, max_chunksize):
+    if version == "2.1" and name in {"maps", "vectors of structs"}:
+        pytest.skip("files of version 2.1 hold no such columns")
+    table = pa.table({"c": COLUMNS[name]})
+    data_file.write(table, max_chunksize=max_chunksize, version=version)
+    for reader in (data_file.open(), data_file.open(counting=True)):
+        for rows in SETS:
+            assert _take(reader, rows).to_pylist() == table.take(rows).to_pylist()
+            _take(reader, rows).validate(full=True)
+
+
+@pytest.mark.parametrize("name", ["numbers", "times", "words", "wide vectors", "one value", "structs",
+                                  "lists", "lists of structs", "lists of lists", "maps"])  # fmt: skip
+def test_these_are_read_one_by_one(data_file, monkeypatch, name):
+    table = pa.table({"c": COLUMNS[name]})
+    data_file.write(table)
+    monkeypatch.setattr(fields_v2_1, "plan_points", None)
+    rows = [3, 77, 4000]
+    assert _take(data_file.open(), rows).to_pylist() == table.take(rows).to_pylist()
+
+
+@pytest.mark.parametrize("name", ["numbers", "words", "texts", "structs", "lists", "lists of structs", "maps"])
+def test_damage_is_named(data_file, monkeypatch, name):
+    """Without checksums: the right rows, others, or an error that says so; never anything else."""
+    monkeypatch.setenv("LANCE_CORE_CHECKSUMS", "off")
+    data_file.write(pa.table({"c": COLUMNS[name].slice(0, 1500)}))
+    whole = data_file.bytes()
+    refused = 0
+    for position in RNG.integers(0, len(whole), 150).tolist():
+        damaged = bytearray(whole)
+        damaged[position] ^= 0xFF
+        data_file.store.put("x.lance", bytes(damaged))
+        try:
+            _take(data_file.open(), [0, 700, 1499])
+        except LanceError:
+            refused += 1
+    assert refused
