@@ -139,6 +139,15 @@ def test_small_chunks_of_words_take_small_tables():
     assert max(small, large) < len(package.compressor(1, 1 << 14)(data)) * 0.98
 
 
+@pytest.mark.parametrize("level", [1, WORDS_LEVEL])
+def test_small_tables_leave_as_little_as_large_ones(level):
+    data = text(1 << 13)
+    package = PackageZstd(zstandard)
+    small = package.compressor(level, len(data))(data)
+    assert package.compressor(level, 1 << 20).__self__ is not package.compressor(level, len(data)).__self__
+    assert len(small) <= len(zstandard.ZstdCompressor(level=level).compress(data)) * 1.03
+
+
 @pytest.mark.parametrize("codec", [Compression.ZSTD, Compression.LZ4])
 @pytest.mark.usefixtures("zstd")
 def test_threads_make_the_same_bytes(threads, monkeypatch, codec):
