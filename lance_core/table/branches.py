@@ -8,6 +8,7 @@ deleted.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,9 +30,9 @@ from lance_core.format.paths import (
 from lance_core.format.refs import MAIN_BRANCH, Branch, check_branch_name, decode_branch, encode_branch
 from lance_core.table.clones import clone_manifest, publish_clone, take_back
 from lance_core.table.places import line_of
-from lance_core.table.refs import list_tags_strictly, manifest_size, other_line, ref_names
+from lance_core.table.refs import keeping, list_tags_strictly, manifest_size, other_line, ref_names
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
-from lance_core.table.snapshot import Snapshot, list_versions
+from lance_core.table.snapshot import Snapshot, find_newest, list_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,11 +145,19 @@ def describe_branch(store: Store, name: str, metadata: Mapping[str, str]) -> Bra
     """Replace the free text of a branch.
 
     Raises:
-        RefNotFoundError: There is no such branch.
+        RefNotFoundError: There is no such branch, or it is being made or deleted.
+        VersionNotFoundError: Its newest version is gone; so somebody has just deleted the branch.
     """
     root, _ = line_of(store)
-    branch = replace(get_branch(store, name), metadata=dict(metadata))
-    root.put(branch_path(name), encode_branch(branch))
+    line = other_line(store, name)
+    get_branch(store, name)
+    version = find_newest(line).newest
+    if version is None:
+        raise RefNotFoundError(f"branch {name!r} has no version; it is being made or deleted", path=root.uri)
+    # Who deletes a branch looks for tags on it after its file is gone. So either we see that it is, or they see ours.
+    with keeping(line, version, uuid=str(uuid.uuid4()), runtime=SYSTEM_RUNTIME):
+        branch = replace(get_branch(store, name), metadata=dict(metadata))
+        root.put(branch_path(name), encode_branch(branch))
     return branch
 
 

@@ -16,7 +16,7 @@ from lance_core.errors import (
 )
 from lance_core.format.paths import DETACHED_BIT, TAGS_FOLDER, ManifestNaming, manifest_path, parse_ref_path, tag_path
 from lance_core.format.refs import MAIN_BRANCH, Tag, check_tag_name, decode_tag, encode_tag, is_branch_name
-from lance_core.table.places import branch_store, line_of, same_line
+from lance_core.table.places import branch_store, line_of, object_sizes, same_line
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import load_manifest
 
@@ -236,12 +236,7 @@ def manifest_size(store: Store, version: int) -> int:
         VersionNotFoundError: There is no such version.
     """
     for naming in ManifestNaming:
-        try:
-            reader = store.reader(manifest_path(version, naming))
-        except NotFoundError:
-            continue
-        size = reader.size
-        reader.close()
-        return size
+        with suppress(NotFoundError):
+            return object_sizes(store, [manifest_path(version, naming)])[0]
     load_manifest(store, version)  # raises the error that names the version
     return 0

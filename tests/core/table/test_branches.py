@@ -204,6 +204,51 @@ def test_child_that_is_born_while_its_parent_is_deleted(store):
     assert read_rows(open_version(store, ("b", None))) == list(range(11))
 
 
+RIVALS = {
+    "describe": lambda store: describe_branch(store, "feat", {"why": "test"}),
+    "delete": lambda store: delete_branch(store, "feat"),
+}
+
+
+def race(outer, inner, at):
+    """One of both runs before a call of the other: the store, and what became of each that ran."""
+    store, results = MemoryStore("memory://root"), {}
+    commit(store, create(store, range(10)))
+    branch(store, "feat")
+
+    def run(name, at_store):
+        try:
+            RIVALS[name](at_store)
+        except (InvalidInputError, RefNotFoundError, VersionNotFoundError) as error:
+            results[name] = type(error)
+        else:
+            results[name] = None
+
+    faulty = FaultyStore(inner=store)
+    faulty.on_call = lambda *_: run(inner, store) if len(faulty.calls) == at else None
+    run(outer, faulty)
+    return store, results
+
+
+@pytest.mark.parametrize("outer", RIVALS)
+def test_a_branch_that_is_described_while_it_is_deleted(outer):
+    """Whichever call of the one the other comes before: a branch that is gone stays so, with all its files."""
+    (inner,) = RIVALS.keys() - {outer}
+    outcomes = []
+    while not outcomes or inner in outcomes[-1]:
+        store, results = race(outer, inner, len(outcomes) + 1)
+        outcomes.append(results)
+        assert list(store.list("_refs/tags")) == []
+        if results.get("delete", "not run") is None:
+            assert list(store.list("tree")) == []
+            assert list_branches(store) == []
+        else:
+            assert read_rows(open_version(store, ("feat", None))) == list(range(10))
+            assert get_branch(store, "feat").metadata == ({} if results["describe"] else {"why": "test"})
+    assert {RefNotFoundError} < {one.get("describe") for one in outcomes}
+    assert (InvalidInputError in {one.get("delete") for one in outcomes}) == (outer == "describe")
+
+
 def test_two_writers_of_one_name(store):
     def other(method, path):
         if method == "put_if_absent" and path == branch_path("a"):
