@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, UnsupportedError
-from lance_core.format.fragment_list import FragmentList
 from lance_core.format.operations import CreateIndex, DataReplacement, Delete, Operation, Update
 from lance_core.format.paths import INDICES_FOLDER, deletion_file_path
 from lance_core.spark.distribute import run_pickled
@@ -22,7 +22,7 @@ from lance_core.spark.task_names import (
     remove_data_files,
     remove_deletion_files,
 )
-from lance_core.table.open_table import open_version
+from lance_core.spark.task_version import TaskVersion
 from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
-    from lance_core.spark.sink import Place
     from lance_core.store.base import Store
     from lance_core.table.new_ids import NewIds
+    from lance_core.table.open_table import LineAddress
     from lance_core.table.snapshot import Snapshot
 
 _ROWS_PER_TASK = 1 << 20
@@ -91,12 +91,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What the tasks have in common; it is sent to them once."""
+
+    id: uuid.UUID
+    version: TaskVersion
+    make: Callable[[Snapshot, NewIds], DividedWork]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    place: Place
-    version: int
     number: int
     fragments: tuple[Fragment, ...]
-    make: Callable[[Snapshot, NewIds], DividedWork]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +111,7 @@ class SparkWork:
 
     Attributes:
         spark: The session.
-        place: Where; its job is not used, since each attempt has its own.
+        line: Where.
         plan: Checks a version and answers what makes the work of a task.
         join: Makes one operation of those of all tasks.
         num_tasks: Tasks to aim at.
@@ -116,7 +122,7 @@ class SparkWork:
     """
 
     spark: SparkSession
-    place: Place
+    line: LineAddress
     plan: Callable[[Snapshot], Callable[[Snapshot, NewIds], DividedWork]]
     join: Callable[[Snapshot, Sequence[Part]], Operation]
     num_tasks: int
@@ -143,31 +149,28 @@ class SparkWork:
         groups = [(one,) for one in rest] if self.one_each else group_fragments(rest, self.num_tasks)
         if not groups and not self.parts:
             groups = [()]  # a table without fragments still tells what is to be done
-        place, make = replace(self.place, job=uuid.uuid4()), self.plan(snapshot)
-        tasks = [
-            _Task(place=place, version=snapshot.version, number=number, fragments=group, make=make)
-            for number, group in enumerate(groups)
-        ]
+        job = _Job(id=uuid.uuid4(), version=TaskVersion.of(self.line, snapshot), make=self.plan(snapshot))
+        tasks = [_Task(number=number, fragments=group) for number, group in enumerate(groups)]
         try:
-            answers = run_pickled(self.spark, _run, tasks)
+            answers = run_pickled(self.spark, partial(_run, job), tasks)
         except BaseException:
-            self._remove_unknown(tasks, {})
+            self._remove_unknown(job, tasks, {})
             raise
         done = [one for one in answers if isinstance(one, Part)]
         errors = [one for one in answers if isinstance(one, LanceError)]
         if errors:
-            self._remove_unknown(tasks, {part.task: part for part in done})
+            self._remove_unknown(job, tasks, {part.task: part for part in done})
             raise errors[0]
         self.parts += done
-        store = self.place.open()
+        store = self.line.open()
         for part in done:
             if part.attempt:
-                _remove_attempts(store, tasks[part.task], range(part.attempt))
+                _remove_attempts(store, job, tasks[part.task], range(part.attempt))
         return self.join(snapshot, self.parts)
 
     def forget(self) -> None:
         """Remove the files written so far."""
-        store = self.place.open()
+        store = self.line.open()
         for part in self.parts:
             part.remove_files(store)
         self.parts = []
@@ -178,7 +181,7 @@ class SparkWork:
             self.forget()
         self._schema = snapshot.manifest.schema
         now = {one.id: one for one in snapshot.manifest.fragments}
-        store, kept = self.place.open(), list[Part]()
+        store, kept = self.line.open(), list[Part]()
         for part in self.parts:
             if all(now.get(one.id) == one for one in part.fragments):
                 kept.append(part)
@@ -188,23 +191,21 @@ class SparkWork:
         done = {one.id for part in kept for one in part.fragments}
         return [one for number, one in now.items() if number not in done]
 
-    def _remove_unknown(self, tasks: Sequence[_Task], known: dict[int, Part]) -> None:
-        store = self.place.open()
+    def _remove_unknown(self, job: _Job, tasks: Sequence[_Task], known: dict[int, Part]) -> None:
+        store = self.line.open()
         for task in tasks:
             if task.number in known:
                 known[task.number].remove_files(store)
             else:
-                _remove_attempts(store, task, range(MAX_ATTEMPTS))
+                _remove_attempts(store, job, task, range(MAX_ATTEMPTS))
 
 
-def _run(task: _Task) -> Part | LanceError:
+def _run(job: _Job, task: _Task) -> Part | LanceError:
     """The work of one task, in an executor."""
-    names = names_here(task.place.job, task.number)
+    names = names_here(job.id, task.number)
     try:
-        snapshot = open_version(task.place.open(), task.version)
-        manifest = replace(snapshot.manifest, fragments=FragmentList.of(task.fragments))
-        part = replace(snapshot, manifest=manifest)
-        work = task.make(part, names.ids)
+        part = job.version.open(task.fragments)
+        work = job.make(part, names.ids)
         try:
             operation = work.prepare(part)
         except BaseException:
@@ -221,13 +222,12 @@ def _run(task: _Task) -> Part | LanceError:
     )
 
 
-def _remove_attempts(store: Store, task: _Task, attempts: range) -> None:
+def _remove_attempts(store: Store, job: _Job, task: _Task, attempts: range) -> None:
     """Remove the files of attempts whose answers never arrived."""
-    job = task.place.job
-    names = [TaskNames(job=job, task=task.number, attempt=attempt) for attempt in attempts]
-    remove_data_files(store, job, task.number, attempts)
+    names = [TaskNames(job=job.id, task=task.number, attempt=attempt) for attempt in attempts]
+    remove_data_files(store, job.id, task.number, attempts)
     ids = [one.id for one in task.fragments]
-    remove_deletion_files(store, names, fragment_ids=ids, read_version=task.version)
+    remove_deletion_files(store, names, fragment_ids=ids, read_version=job.version.manifest.version)
     for one in names:
         folder = f"{INDICES_FOLDER}/{uuid.UUID(bytes=next(one.data_files()))}"
         store.delete([f"{folder}/{name}" for name in store.names(folder)])

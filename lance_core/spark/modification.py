@@ -85,7 +85,12 @@ class Modification:
     @property
     def place(self) -> Place:
         """Where the tasks write."""
-        return Place(line=LineAddress.of(self.snapshot.store, self.storage_options), job=uuid.uuid4())
+        return Place(line=self.line, job=uuid.uuid4())
+
+    @property
+    def line(self) -> LineAddress:
+        """The line of versions that is changed."""
+        return LineAddress.of(self.snapshot.store, self.storage_options)
 
     def spark_work(
         self,
@@ -97,7 +102,7 @@ class Modification:
         """Work for tasks."""
         return SparkWork(
             spark=self.spark,
-            place=self.place,
+            line=self.line,
             plan=plan,
             join=join,
             num_tasks=parallelism(self.spark),

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lance_core.dataset import dataset as open_dataset
+from lance_core.dataset import LanceDataset
 from lance_core.optimize import CompactionTask, RewriteResult
 from lance_core.spark.task_names import MAX_ATTEMPTS, names_here, remove_data_files
+from lance_core.spark.task_version import TaskVersion
+from lance_core.table.open_table import LineAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lance_core.dataset import LanceDataset
     from lance_core.optimize import CompactionPlan
 
 
@@ -23,13 +24,11 @@ class RewriteJob:
     """What each task needs to know; it is pickled to them.
 
     Attributes:
-        uri: Address of the dataset.
-        storage_options: Options of the store.
+        version: The version that the plan is for.
         job: Identity of the job; the names of its files follow from it.
     """
 
-    uri: str
-    storage_options: Mapping[str, str] = field(repr=False)
+    version: TaskVersion
     job: uuid.UUID
 
     def __call__(self, text: str) -> str:
@@ -37,7 +36,8 @@ class RewriteJob:
         order = json.loads(text)
         task = CompactionTask.from_json(order["task"])
         names = names_here(self.job, order["number"])
-        dataset = open_dataset(self.uri, version=task.read_version, storage_options=dict(self.storage_options))
+        snapshot, options = self.version.open(()), self.version.line.storage_options  # the task has its fragments
+        dataset = LanceDataset(snapshot.store.uri, storage_options=options, snapshot=snapshot)
         result = task.execute(dataset, new_uuid=names.ids.data_file)
         return json.dumps({"result": result.json(), "attempt": names.attempt})
 
@@ -60,7 +60,10 @@ def execute_plan(
     Raises:
         Exception: A task failed for good; the files of all tasks are removed, but for those of tasks that still run.
     """
-    job = RewriteJob(uri=dataset.uri, storage_options=dict(storage_options or {}), job=uuid.uuid4())
+    if dataset.version != plan.read_version:
+        dataset = dataset.checkout_version(plan.read_version)
+    line = LineAddress.of(dataset.snapshot.store, storage_options)
+    job = RewriteJob(version=TaskVersion.of(line, dataset.snapshot), job=uuid.uuid4())
     orders = [json.dumps({"task": task.json(), "number": number}) for number, task in enumerate(plan.tasks)]
     store = dataset.snapshot.store
     try:

@@ -3,6 +3,9 @@ from pathlib import Path
 import pytest
 
 from lance_core.spark import register
+from lance_core.spark.reader import LanceReader
+from lance_core.spark.sink import LanceWriter
+from lance_core.spark.source import LanceDataSource
 
 
 @pytest.fixture(scope="session")
@@ -11,6 +14,38 @@ def spark(new_session):
     session = new_session(**{"shuffle.partitions": "2", "session.timeZone": "America/St_Johns"})
     register(session)
     return session
+
+
+@pytest.fixture(scope="session")
+def swapped():
+    """Makes a data source some methods of whose writers and readers are others.
+
+    Classes made here are sent to Spark's processes by value.
+    """
+
+    def make(source=LanceDataSource, *, name=None, writer=(), reader=()):
+        known = name or source.name()
+        writer_class = type("Writer", (LanceWriter,), dict(writer))
+        reader_class = type("Reader", (LanceReader,), dict(reader))
+
+        class Swapped(source):
+            @classmethod
+            def name(cls):
+                return known
+
+            def writer(self, schema, overwrite):
+                made = super().writer(schema, overwrite)
+                made.__class__ = writer_class
+                return made
+
+            def reader(self, schema):
+                made = super().reader(schema)
+                made.__class__ = reader_class
+                return made
+
+        return Swapped
+
+    return make
 
 
 @pytest.fixture

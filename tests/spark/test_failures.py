@@ -13,7 +13,6 @@ from lance_core.errors import CommitOutcomeUnknownError
 from lance_core.spark import commit as commit_module
 from lance_core.spark import read_lance, write_lance
 from lance_core.spark.sink import LanceWriter
-from lance_core.spark.source import LanceDataSource
 
 pytestmark = pytest.mark.spark
 
@@ -24,23 +23,11 @@ def numbers(spark):
 
 
 @pytest.fixture
-def save_with(spark):
-    """Write with a writer some methods of which misbehave; local classes are sent to the workers by value."""
+def save_with(spark, swapped):
+    """Write with a writer some methods of which misbehave."""
 
-    def save(frame, uri, overwrite_methods, mode="append"):
-        writer = type("Faulty", (LanceWriter,), overwrite_methods)
-
-        class Source(LanceDataSource):
-            @classmethod
-            def name(cls):
-                return "lance_with_faults"
-
-            def writer(self, schema, overwrite):
-                made = super().writer(schema, overwrite)
-                made.__class__ = writer
-                return made
-
-        spark.dataSource.register(Source)
+    def save(frame, uri, methods, mode="append"):
+        spark.dataSource.register(swapped(name="lance_with_faults", writer=methods))
         frame.write.format("lance_with_faults").mode(mode).save(uri)
 
     return save

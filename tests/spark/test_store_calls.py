@@ -7,11 +7,18 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.spark import register, staging, write_lance
+from lance_core.spark import (
+    compact_lance,
+    delete_lance,
+    distribute,
+    register,
+    staging,
+    update_lance,
+    write_lance,
+)
 from lance_core.spark import write as write_module
 from lance_core.spark.reader import LanceReader
 from lance_core.spark.sink import LanceWriter
-from lance_core.spark.source import LanceDataSource
 
 pytestmark = pytest.mark.spark
 
@@ -64,40 +71,13 @@ def recorded(tmp_path):
 
 
 @pytest.fixture
-def recording(spark, recorded, monkeypatch):
+def recording(spark, recorded, swapped, monkeypatch):
     """Tasks and commit steps write down their calls: those of the format whose name this is, and of `write_lance`."""
-
-    class RecordingWriter(LanceWriter):
-        write = recorded("task", LanceWriter.write)
-        commit = recorded("commit", LanceWriter.commit)
-
-    class RecordingReader(LanceReader):
-        read = recorded("read", lambda *arguments: iter(list(LanceReader.read(*arguments))))
-
-    class Source(LanceDataSource):
-        @classmethod
-        def name(cls):
-            return "lance_recording"
-
-        def writer(self, schema, overwrite):
-            made = super().writer(schema, overwrite)
-            made.__class__ = RecordingWriter
-            return made
-
-        def reader(self, schema):
-            made = super().reader(schema)
-            made.__class__ = RecordingReader
-            return made
-
-    class Staging(staging.StagingSource):
-        def writer(self, schema, overwrite):
-            made = super().writer(schema, overwrite)
-            made.__class__ = RecordingWriter
-            return made
-
+    writer = {"write": recorded("task", LanceWriter.write), "commit": recorded("commit", LanceWriter.commit)}
+    reader = {"read": recorded("read", lambda *arguments: iter(list(LanceReader.read(*arguments))))}
     register(spark)
-    spark.dataSource.register(Source)
-    monkeypatch.setattr(staging, "StagingSource", Staging)
+    spark.dataSource.register(swapped(name="lance_recording", writer=writer, reader=reader))
+    monkeypatch.setattr(staging, "StagingSource", swapped(staging.StagingSource, writer=writer))
     monkeypatch.setattr(write_module, "publish", recorded("publish", write_module.publish))
     return "lance_recording"
 
@@ -147,3 +127,33 @@ def test_tasks_that_read_open_their_files_and_nothing_else(spark, table, recordi
     calls = [call for task in recorded.calls("read") for call in task]
     assert {name for name, _ in calls} == {"reader"}
     assert {Path(path).name for _, path in calls} == data_files(table)
+
+
+CHANGES = {
+    "delete": (
+        lambda spark, uri: delete_lance(spark, uri, "id in (2, 7)"),
+        {("reader", "data"), ("put", "_deletions")},
+    ),
+    "update": (
+        lambda spark, uri: update_lance(spark, uri, {"id": "-id"}, "id in (2, 7)"),
+        {("reader", "data"), ("writer", "data"), ("put", "_deletions")},
+    ),
+    "compact": (compact_lance, {("reader", "data"), ("writer", "data")}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_tasks_that_change_a_table_get_their_fragments_and_read_no_manifest(
+    spark, table, recorded, monkeypatch, change
+):
+    run_tasks = distribute.run_tasks
+    monkeypatch.setattr(
+        distribute, "run_tasks", lambda spark, run, tasks: run_tasks(spark, recorded("change", run), tasks)
+    )
+    work, expected = CHANGES[change]
+    before = data_files(table)
+    work(spark, table.uri)
+    assert lance_core.dataset(table.uri).version == table.version + 1
+    calls = [(name, what) for task in recorded.calls("change") for name, what in task if what]  # [] is nothing to do
+    assert {(name, Path(path).parent.name) for name, path in calls} == expected
+    assert sorted(Path(path).name for name, path in calls if name == "reader") == sorted(before)
