@@ -43,7 +43,6 @@ from lance_core.format.paths import (
     DETACHED_BIT,
     LATEST_VERSION_HINT,
     ManifestNaming,
-    data_file_path,
     deletion_file_path,
     manifest_path,
     transaction_path,
@@ -52,8 +51,8 @@ from lance_core.table.apply import apply, common_file_version, empty_manifest, w
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
 from lance_core.table.idempotency import find_commit, key_of
-from lance_core.table.places import line_of, object_sizes, settle, with_bases
-from lance_core.table.publish import brought_fragments, check_files, create_manifest, outcome_unknown
+from lance_core.table.places import line_of, settle, with_bases
+from lance_core.table.publish import brought_fragments, check_files, create_manifest, is_whole, outcome_unknown
 from lance_core.table.rebase import covers_deletions, rebase_deletions
 from lance_core.table.refs import keeping, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
@@ -431,7 +430,7 @@ class _Committer:
             is_descendant = self._builds_on_ours(child, manifest, operation, numbers)
             if is_descendant and self._is_no_proof(child, operation):
                 is_alone = manifest.version in numbers and manifest.version - 1 not in numbers
-                is_descendant = not is_alone or self._is_whole(manifest)
+                is_descendant = not is_alone or is_whole(self.store, manifest, self.transaction.uuid)
         except Exception as error:
             raise self._unknown(manifest.version) from error
         if is_descendant is None:
@@ -467,19 +466,6 @@ class _Committer:
             return True
         theirs = load_transaction(self.store, child)
         return theirs is not None and isinstance(theirs.operation, Overwrite | Restore)
-
-    def _is_whole(self, manifest: Manifest) -> bool:
-        """Whether all files are there: a version that stands alone and lacks some is no part of the line.
-
-        Later versions say what this one says, but not who said it. So nothing is lost by doing it again. If it is gone
-        since we saw it, a clean-up took it and then its files, as it takes any old version.
-        """
-        paths = {data_file_path(file) for fragment in manifest.fragments for file in fragment.files}
-        try:
-            object_sizes(with_bases(self.store, manifest), sorted(paths))
-        except NotFoundError:
-            return manifest.version not in find_versions(self.store).numbers
-        return True
 
     def _builds_on_ours(
         self, child: Manifest, manifest: Manifest, operation: Operation, numbers: tuple[int, ...]

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lance_core.errors import CommitOutcomeUnknownError, CorruptDataError, UnsafeStoreError, VersionNotFoundError
+from lance_core.errors import (
+    CommitOutcomeUnknownError,
+    CorruptDataError,
+    NotFoundError,
+    UnsafeStoreError,
+    VersionNotFoundError,
+)
 from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.operations import Append, DataReplacement, Operation, Overwrite, Rewrite
 from lance_core.format.paths import ManifestNaming, data_file_path, deletion_file_path, manifest_path
@@ -88,6 +94,30 @@ def check_files(store: Store, operation: Operation, base: Manifest) -> None:
     for (path, size), found in zip(files, sizes, strict=True):
         if size and found != size:
             raise CorruptDataError(f"the transaction says {size} bytes, the file has {found}", path=path)
+
+
+def is_whole(store: Store, manifest: Manifest, uuid: str) -> bool:
+    """Whether all files of a version are there that stands alone: one that lacks some is no part of the line.
+
+    Later versions say what this one says, but not who said it. So nothing is lost by doing it again. If it is gone
+    since it was made, a clean-up took it and then its files, as it takes any old version; somebody else, who still
+    believed the number to be free, may have taken that since.
+
+    Args:
+        store: The line of versions.
+        manifest: The version, which was there.
+        uuid: The transaction that made it.
+    """
+    paths = {data_file_path(file) for fragment in manifest.fragments for file in fragment.files}
+    try:
+        object_sizes(with_bases(store, manifest), sorted(paths))
+    except NotFoundError:
+        try:
+            there = load_transaction(store, load_manifest(store, manifest.version))
+        except VersionNotFoundError:
+            return True
+        return there is not None and there.uuid != uuid
+    return True
 
 
 def brought_fragments(operation: Operation) -> Iterator[Fragment]:
