@@ -3,6 +3,7 @@
 import lance
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from lance.file import LanceFileReader
 
@@ -250,6 +251,43 @@ def test_wide_places_in_dictionaries_of_older_files(place, num_items, version, m
         table = pa.table({name: array})
         assert place.write(table, version).values == InlineBitpacking(32), name
         place.check(table)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+def test_words_that_hardly_pack_stand_one_by_one(place, dtype, version):
+    rng = np.random.default_rng(6)
+    noise = rng.random(N).astype(dtype) if dtype != "i8" else rng.integers(0, 1 << 51, N)
+    table = pa.table({"c": noise})
+    assert isinstance(place.write(table, version), FullZipLayout)
+    place.check(table)
+    asked = _asking({"structural-encoding": "miniblock"}, c=pa.array(noise))
+    assert isinstance(place.write(asked, version), MiniBlockLayout)
+    holes = pa.table({"c": pa.array(noise, mask=np.arange(N) % 7 == 0)})
+    assert isinstance(place.write(holes, version).values, Flat)
+    place.check(holes)
+    struct = pa.table({"c": pa.StructArray.from_arrays([noise, np.arange(N)], ["x", "y"])})
+    assert isinstance(place.write(struct, version), FullZipLayout)
+    place.check(struct)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_columns_whose_pages_differ_in_layout(tmp_path, dtype):
+    noise = np.random.default_rng(6).random(6000).astype(dtype)
+    path = str(tmp_path / "t")
+    kind = pa.from_numpy_dtype(noise.dtype)
+    parts = [pa.array(noise), pa.nulls(5000, kind), pa.array(noise, mask=noise < 0.1), pa.array(noise[:100])]
+    tables = [pa.table({"c": part, "s": pa.StructArray.from_arrays([part], ["x"])}) for part in parts]
+    for table in tables:
+        lance_core.write_dataset(table, path, mode="append")
+    lance_core.dataset(path).optimize.compact_files()
+    whole = pa.concat_tables(tables)
+    for dataset in (lance.dataset(path), lance_core.dataset(path)):
+        assert len(dataset.get_fragments()) == 1
+        assert dataset.to_table().equals(whole.combine_chunks())
+        assert dataset.to_table(filter="c < 0.5").equals(whole.filter(pc.less(whole["c"], 0.5)).combine_chunks())
+        rows = [0, 5999, 6000, 11_000, 11_001, 16_999, 17_000, 17_050]
+        assert dataset.take(rows).equals(whole.take(rows).combine_chunks())
 
 
 @pytest.mark.parametrize("bits", [8, 16])
