@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import settled
+from lance_core.encoding.physical.memory import numbers_array
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
-
     from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.values import Int64s
     from lance_core.file.outline import FileOutline
     from lance_core.format.schema import Schema
 
@@ -56,6 +60,16 @@ class Content(Protocol):
         """Read at least one row of each of these fields; see `FieldReader.plan`."""
         ...
 
+    def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s, /) -> Steps[list[list[pa.Array]]]:
+        """Read consecutive rows, and leave out most or some of them.
+
+        Args:
+            fields: The fields.
+            rows: What is read.
+            kept: Shape (n,), at least one: which of them are wanted, counted from the first, ascending.
+        """
+        ...
+
     def column_numbers(self) -> dict[int, int]:
         """For each field of the file that has a column, by field id, its number."""
         ...
@@ -63,3 +77,13 @@ class Content(Protocol):
     def outline(self) -> FileOutline:
         """What the file is made of."""
         ...
+
+
+def kept_rows(steps: Steps[list[list[pa.Array]]], kept: Int64s) -> Steps[list[list[pa.Array]]]:
+    """Some rows of each field, counted from the first one that was read."""
+    places = numbers_array(kept)
+    return [[_joined(arrays).take(places)] for arrays in (yield from steps)]
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    return settled(arrays[0]) if len(arrays) == 1 else pa.concat_arrays(arrays)

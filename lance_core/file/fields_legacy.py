@@ -18,6 +18,7 @@ from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.arrays import dictionary_array
 from lance_core.encoding.v2_0.ends import Spans
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lance_core.file.field_reader import kept_rows
 from lance_core.file.nodes import LIST_TYPES, open_field
 from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
 from lance_core.format.legacy_file import (
@@ -124,6 +125,10 @@ class ContentLegacy:
     def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
         """Read at least one row of each of these fields."""
         return together([one.plan(rows) for one in fields])
+
+    def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s) -> Steps[list[list[pa.Array]]]:
+        """Read some of consecutive rows."""
+        return kept_rows(self.plan(fields, rows), kept)
 
     def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
         """Open the fields of a projection.

@@ -19,6 +19,7 @@ from lance_core.encoding.v2_0.arrays import read_array, read_dictionary, read_it
 from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import Spans, read_ends
 from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.file.field_reader import kept_rows
 from lance_core.file.nodes import open_field
 from lance_core.file.outline import fields_with_columns
 from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_array_encoding
@@ -227,6 +228,10 @@ class ContentV20:
     def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
         """Read at least one row of each of these fields."""
         return together([one.plan(rows) for one in fields])
+
+    def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s) -> Steps[list[list[pa.Array]]]:
+        """Read some of consecutive rows."""
+        return kept_rows(self.plan(fields, rows), kept)
 
     def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
         """Open the fields of a projection.

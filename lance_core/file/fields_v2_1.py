@@ -13,6 +13,7 @@ from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
 from lance_core.encoding.structural.shared_levels import SharedLevels
 from lance_core.errors import InvalidInputError
+from lance_core.file.field_reader import kept_rows
 from lance_core.file.outline import fields_with_columns
 from lance_core.file.plan import Column, plan_rows
 from lance_core.file.points import plan_points
@@ -107,6 +108,12 @@ class ContentV21:
         others = iter((yield from _plan_shared(left, rows)) if left else [])
         return [next(others) if array is None else [array] for array in few]
 
+    def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s) -> Steps[list[list[pa.Array]]]:
+        """Read some of consecutive rows."""
+        if len(rows) <= _FEW_ROWS:
+            return kept_rows(self.plan(fields, rows), kept)
+        return together([one.plan(rows, kept) for one in fields if isinstance(one, _LeavesReader)])
+
     def _column(self, path: LeafPath, number: int, pages: Mapping[int, tuple[Page, ...]]) -> Column:
         """A column, with what is known about its pages."""
         layouts, indexes = self._known.setdefault(number, ({}, {}))
@@ -159,9 +166,9 @@ class _LeavesReader:
     def widths(self) -> list[float]:
         return [_row_bytes(column) for column in self.columns]
 
-    def plan(self, rows: Rows) -> Plan:
+    def plan(self, rows: Rows, kept: Int64s | None = None) -> Plan:
         shared = SharedLevels() if len(self.columns) > 1 else None
-        return self.join((yield from together([plan_rows(column, rows, shared) for column in self.columns])))
+        return self.join((yield from together([plan_rows(column, rows, shared, kept) for column in self.columns])))
 
     def join(self, leaves: list[list[pa.Array]]) -> list[pa.Array]:
         """The field, from the arrays of its leaves."""

@@ -7,11 +7,12 @@ the data.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from lance_core.encoding.arrow_values import buffer_view, join_values
+from lance_core.encoding.arrow_values import buffer_view, join_values, settled
 from lance_core.encoding.physical.memory import aranges, gather_windows, starts_of
 from lance_core.encoding.plans import Spots, split_rows
 from lance_core.encoding.structural import chunk_table, constant, full_zip, mini_block
@@ -216,6 +217,10 @@ def _check_page(page: Page, layout: PageLayout) -> None:
         raise CorruptDataError(f"a page has {count} buffers, which does not fit its layout")
 
 
+@overload
+def _items(rows: Int64s, per_row: int) -> Int64s: ...
+@overload
+def _items(rows: Rows, per_row: int) -> Rows: ...
 def _items(rows: Rows, per_row: int) -> Rows:
     """The items of fixed-size lists, for rows."""
     if per_row == 1:
@@ -225,13 +230,15 @@ def _items(rows: Rows, per_row: int) -> Rows:
     return aranges(rows * per_row, np.full(len(rows), per_row))
 
 
-def plan_rows(column: Column, rows: Rows, shared: SharedLevels | None = None) -> Plan:
+def plan_rows(column: Column, rows: Rows, shared: SharedLevels | None = None, kept: Int64s | None = None) -> Plan:
     """Read some rows of a column.
 
     Args:
         column: The column; indexes that are read are kept in it.
         rows: At least one row.
         shared: Knows the levels of other leaves of the same field.
+        kept: Places among consecutive rows, ascending; the others are read, but left out of the result as early as
+            that is cheap. None for all of them.
 
     Returns:
         Arrays (`page.to_arrow`) that hold the rows one after the other.
@@ -245,7 +252,21 @@ def plan_rows(column: Column, rows: Rows, shared: SharedLevels | None = None) ->
     load_indexes([(column, parts[number]) for number in missing], [indexes[number] for number in missing])
     groups = list(_merged(_group(column, parts, indexes)))
     memories = yield [group.spots for group in groups]
-    return [group.decode(found, shared) for group, found in zip(groups, memories, strict=True)]
+    if kept is None:
+        return [group.decode(found, shared) for group, found in zip(groups, memories, strict=True)]
+    places = _items(kept, column.path.items_per_row)
+    bounds = starts_of(np.array([group.count for group in groups]))
+    inside = (
+        places[low:high] - first
+        for first, (low, high) in zip(bounds, pairwise(places.searchsorted(bounds)), strict=False)
+    )
+    return [_decode_some(*one, shared) for one in zip(groups, memories, inside, strict=True)]
+
+
+def _decode_some(group: _Group, found: Found, kept: Int64s, shared: SharedLevels | None) -> pa.Array:
+    if isinstance(group, _MiniBlockGroup) and group.index.layouts[0].rep is None and len(kept):
+        return group.decode_some(found, kept)
+    return pick(settled(group.decode(found, shared)), kept)
 
 
 def index_ranges(column: Column, part: Part) -> Ranges:
@@ -277,18 +298,20 @@ class _MiniBlockGroup:
     selection: ChunkSelection
     spots: Spots
 
-    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
-        index, selection = self.index, self.selection
-        table, chunks, rows = index.table, selection.chunks, selection.rows
-        run = mini_block.ChunkRun(
-            layouts=index.layouts,
-            bounds=np.searchsorted(chunks, index.bounds),
-            starts=found.places(table.starts[chunks]),
-            sizes=table.sizes[chunks],
-            counts=table.counts[chunks],
-            is_cut=selection.is_cut,
-            dictionary=index.dictionary,
+    @property
+    def count(self) -> int:
+        return len(self.selection.rows)
+
+    def decode_some(self, found: Found, kept: Int64s) -> pa.Array:
+        """Some of consecutive rows of a leaf without lists; values in dictionaries are looked up for these only."""
+        rows = kept + self.selection.rows[0]
+        decoded = mini_block.decode(
+            found.memory, self._run(found), rows=rows, keeps_dictionary=self.column.is_dictionary
         )
+        return to_arrow(decoded, self.column.path, self.column.kind, len(kept))
+
+    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+        selection, rows, run = self.selection, self.selection.rows, self._run(found)
         keeps_dictionary = self.column.is_dictionary
         if not isinstance(rows, range) or len(rows) * _SPARSE < selection.num_rows:
             decoded = mini_block.decode(found.memory, run, rows=np.asarray(rows), keeps_dictionary=keeps_dictionary)
@@ -298,6 +321,18 @@ class _MiniBlockGroup:
             decoded = cut(decoded, rows)
             return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
         return pick(to_arrow(decoded, self.column.path, self.column.kind, selection.num_rows, shared), rows)
+
+    def _run(self, found: Found) -> mini_block.ChunkRun:
+        index, chunks = self.index, self.selection.chunks
+        return mini_block.ChunkRun(
+            layouts=index.layouts,
+            bounds=np.searchsorted(chunks, index.bounds),
+            starts=found.places(index.table.starts[chunks]),
+            sizes=index.table.sizes[chunks],
+            counts=index.table.counts[chunks],
+            is_cut=self.selection.is_cut,
+            dictionary=index.dictionary,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +372,10 @@ class _ConstantGroup:
     layout: ConstantLayout
     buffers: list[Bytes]
     spots: Spots
+
+    @property
+    def count(self) -> int:
+        return len(self.part.rows)
 
     def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
         del found, shared  # there is no data beyond the index

@@ -22,7 +22,7 @@ from lance_core.format.file_version import decode_footer_version
 from lance_core.format.footer import decode_version
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterator, Mapping
+    from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 
     from lance_core.encoding.plans import Rows
     from lance_core.encoding.values import Int64s
@@ -182,6 +182,40 @@ class DataFileReader:
         windows = _KEPT_WINDOWS if is_kept else 1
         window = _window_rows(wanted, batch_size, windows * WINDOW_BYTES, windows * COLUMN_WINDOW_BYTES)
         return self._scan(projection.to_arrow(), wanted, start, end, batch_size=batch_size, window=window)
+
+    def passage(
+        self, projection: Schema, columns: Mapping[int, int], *, end: int
+    ) -> Callable[[range, Int64s | None], pa.RecordBatch]:
+        """Read ranges of rows, each behind the one before; what is learnt of pages is kept in between.
+
+        Args:
+            projection: Fields to read.
+            columns: As in `scan`.
+            end: Row behind the last one that will be asked for.
+
+        Returns:
+            Reads a range, or those rows of it that are wanted: at least one, counted from its first row, ascending. It
+            raises what `scan` raises.
+
+        Raises:
+            InvalidInputError: Rows that are not there, an unknown column.
+        """
+        with self._blaming_file():
+            wanted = [one.fresh() for one in self._content.fields(projection, columns)]
+            _check_end(end, self._num_rows(wanted))
+        schema = projection.to_arrow()
+
+        def read(rows: range, kept: Int64s | None) -> pa.RecordBatch:
+            with self._blaming_file():
+                content = self._content
+                steps = content.plan(wanted, rows) if kept is None else content.plan_some(wanted, rows, kept)
+                arrays = self._file.run(steps)
+                for one in wanted:
+                    one.forget(rows.stop)
+                count = len(rows) if kept is None else len(kept)
+                return _batch([_slice(one, 0, count) for one in arrays], schema, count)
+
+        return read
 
     def take(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> pa.RecordBatch:
         """Read single rows.

@@ -20,7 +20,7 @@ from lance_core.table.deletions import Offsets, live_mask, load_deletions, offse
 from lance_core.table.once import once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lance_core.file.fields_legacy import BatchStatistics
     from lance_core.file.reader import DataFileReader
@@ -133,6 +133,30 @@ class FragmentReader:
             path = data_file_path(parts[0].file)
             raise CorruptDataError(f"the data file has {position} rows, its fragment needs {end}", path=path)
 
+    def passage(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
+        """Read ranges of rows, each behind the one before, or only some rows of them.
+
+        Args:
+            projection: Fields to read.
+            end: Offset behind the last row that will be asked for.
+
+        Returns:
+            Reads a range, deleted rows included, or those rows of it that are wanted: at least one, counted from its
+            first row, ascending.
+        """
+        parts = self._parts(projection)
+        files = [
+            (part, stored, self._open(part).passage(stored.schema, part.columns, end=end))
+            for part, stored in zip(parts, self._stored(parts), strict=True)
+        ]
+
+        def read(rows: range, kept: Offsets | None) -> list[pa.Array]:
+            batches = [self._with_bytes(part, stored, read_file(rows, kept)) for part, stored, read_file in files]
+            count = len(rows) if kept is None else len(kept)
+            return list(self._rows(projection, parts, batches, rows.start, count).columns)
+
+        return read
+
     def batch_statistics(self, projection: Schema) -> list[tuple[npt.NDArray[np.int64], Mapping[int, BatchStatistics]]]:
         """For each data file that tells something of the values of a projection: its batches, and what it tells.
 
@@ -179,7 +203,10 @@ class FragmentReader:
         return fill_batches(part.schema, batches, self._blobs(part)) if needs_bytes(part.schema) else batches
 
     def _take_part(self, part: FilePart, stored: _Stored, offsets: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        batch = self._open(part).take(stored.schema, part.columns, offsets)
+        return self._with_bytes(part, stored, self._open(part).take(stored.schema, part.columns, offsets))
+
+    def _with_bytes(self, part: FilePart, stored: _Stored, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """With the bytes of blobs, if they are wanted."""
         if not stored.lacks_bytes:
             return batch
         pieces = list(fill_batches(part.schema, iter([batch]), self._blobs(part)))

@@ -22,7 +22,7 @@ from lance_core.table.lineage import ROW_CREATED_AT
 from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, ScanPlan, path_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lance_core.format.fragment import Fragment
     from lance_core.table.open_files import OpenFiles
@@ -136,7 +136,7 @@ def _matches(
 ) -> Iterator[tuple[Rows, npt.NDArray[np.bool_]]]:
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     for low, high in candidate_ranges(reader, plan, start, end):
-        for rows in reader.scan(plan.filter_projection, start=low, end=high, batch_size=plan.batch_size):
+        for rows in reader.scan(plan.filter_projection, start=low, end=high, batch_size=plan.step):
             batch = _predicate_batch(reader, plan, rows)
             answer = plan.predicate.mask(batch)
             mask = unpack_bits(answer.buffers()[1], answer.offset, len(answer))
@@ -183,11 +183,24 @@ def _both(plan: ScanPlan) -> Schema:
 
 
 def _scan_filtered(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    sparse = _Sparse()
-    for rows, mask in _matches(reader, plan, start, end):
-        offsets = np.flatnonzero(mask) + rows.start
-        if not len(offsets):
+    for batch in _found(reader, plan, start, end):
+        if batch.num_rows <= plan.batch_size:
+            yield batch
             continue
+        for at in range(0, batch.num_rows, plan.batch_size):
+            columns = [settled(one) for one in batch.slice(at, plan.batch_size).columns]
+            yield pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _found(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Matching rows; batches may be larger than the plan's."""
+    sparse = _Sparse()
+    read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
+    for rows, mask in _matches(reader, plan, start, end):
+        places = np.flatnonzero(mask)
+        if not len(places):
+            continue
+        offsets = places + rows.start
         columns = _filtered(rows.columns, plan.filter_projection, mask)
         if not plan.rest.fields:
             yield _output(reader, plan, plan.filter_projection, columns, offsets)
@@ -197,19 +210,14 @@ def _scan_filtered(reader: FragmentReader, plan: ScanPlan, start: int, end: int)
                 yield from sparse.fetch(reader, plan)
         else:
             yield from sparse.fetch(reader, plan)
-            rest = _dense(reader, plan, rows, mask)
+            read = read or reader.passage(plan.rest, end=end)
+            here = range(rows.start, rows.start + rows.num_rows)
+            if len(places) > rows.num_rows * _MASKED_SHARE:
+                rest = _filtered(read(here, None), plan.rest, mask)
+            else:
+                rest = read(here, places)
             yield _output(reader, plan, _both(plan), [*columns, *rest], offsets)
     yield from sparse.fetch(reader, plan)
-
-
-def _dense(reader: FragmentReader, plan: ScanPlan, rows: Rows, mask: npt.NDArray[np.bool_]) -> list[pa.Array]:
-    """The other columns of a range, decoded whole and filtered."""
-    parts: list[list[pa.Array]] = []
-    end = rows.start + rows.num_rows
-    for more in reader.scan(plan.rest, start=rows.start, end=end, batch_size=rows.num_rows):
-        first = more.start - rows.start
-        parts.append(_filtered(more.columns, plan.rest, mask[first : first + more.num_rows]))
-    return parts[0] if len(parts) == 1 else [pa.concat_arrays(list(column)) for column in zip(*parts, strict=True)]
 
 
 def _filtered(columns: Sequence[pa.Array], schema: Schema, keep: npt.NDArray[np.bool_]) -> list[pa.Array]:

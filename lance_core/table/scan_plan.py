@@ -41,7 +41,7 @@ class ScanPlan:
         columns: Output columns: top-level names, dotted paths, or system columns.
         projection: Fields that the output needs.
         schema: Arrow schema of the output.
-        batch_size: Rows read at a time.
+        batch_size: Rows of a batch at most.
         is_kept: All rows of the result will be in memory together.
         predicate: Rows to keep; None for all.
         filter_projection: Fields that the predicate needs.
@@ -58,6 +58,11 @@ class ScanPlan:
     filter_projection: Schema = field(default_factory=lambda: Schema(()))
     rest: Schema = field(default_factory=lambda: Schema(()))
     zone_maps: ZoneMaps | None = None
+
+    @property
+    def step(self) -> int:
+        """Rows that are looked at together: where all of the result is kept, larger steps are cheaper."""
+        return max(self.batch_size, min(2 * self.batch_size, _MAX_BATCH_ROWS)) if self.is_kept else self.batch_size
 
 
 def plan_scan(

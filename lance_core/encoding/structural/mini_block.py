@@ -56,6 +56,9 @@ _MAX_SMALL_CHUNK = 1 << 15
 _LEAST_VALUES = 2
 _PLAIN_WORDS = (Flat(32), Flat(64))
 
+_DENSE_SHARE = 1 / 8
+"""From this share of the values on, decoding all of them is cheaper than finding single ones."""
+
 
 @frozen(kw_only=True)
 class ChunkRun:
@@ -177,6 +180,8 @@ def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
     bounds = starts_of(chunks.counts)
     if len(positions) and int(np.maximum.reduce(positions)) >= bounds[-1]:
         raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")
+    if len(positions) > bounds[-1] * _DENSE_SHARE:
+        return take_values(registry.decode_chunks(layout.values, chunks), positions)
     chunk_of = bounds.searchsorted(positions, side="right") - 1
     points = registry.decode_points(layout.values, chunks, chunk_of, positions - bounds[chunk_of])
     return take_values(registry.decode_chunks(layout.values, chunks), positions) if points is None else points
@@ -190,18 +195,20 @@ def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> Dictio
         return DictionaryValues(indices, run.dictionary)
     bounds = starts_of(run.counts)[run.bounds]
     num_items = np.array([one.num_dictionary_items for one in run.layouts], np.int64)
-    if positions is None:
-        moved = _move_indices(indices, bounds, num_items)
-        return DictionaryValues(FixedValues(moved), run.dictionary, may_repeat=True)
-    page_of = bounds.searchsorted(positions, side="right") - 1
-    items: Int64s = indices.data.astype(np.int64)
-    if (items >= num_items[page_of]).any() or (items < 0).any():
-        raise CorruptDataError("an index points beyond the dictionary of its page")
-    return DictionaryValues(FixedValues(items + starts_of(num_items)[page_of]), run.dictionary, may_repeat=True)
+    if positions is not None:  # they ascend
+        bounds = positions.searchsorted(bounds)
+    moved = _move_indices(indices, bounds, num_items)
+    return DictionaryValues(FixedValues(moved), run.dictionary, may_repeat=True)
 
 
 def _move_indices(indices: FixedValues, bounds: Int64s, num_items: Int64s) -> npt.NDArray[Any]:
-    """Indices into the dictionaries of pages laid end to end, for all values of the pages."""
+    """Indices into the dictionaries of pages laid end to end.
+
+    Args:
+        indices: Those of each page, one after the other.
+        bounds: Shape (pages + 1,): where those of each page begin, and the end.
+        num_items: Shape (pages,): items of each dictionary.
+    """
     data: npt.NDArray[Any] = indices.data
     moved = empty(len(data), np.uint32 if int(num_items.sum()) < 1 << 32 else np.int64)
     firsts = starts_of(num_items).tolist()

@@ -1,0 +1,134 @@
+"""Scans with a condition give what a plain scan gives, filtered; and they do no more than they need."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.encoding.structural import mini_block
+from lance_core.file import fields_v2_1, plan, writer
+
+N = 8_000
+
+
+def masked(values, rng, kind=None):
+    return pa.array(values, kind, mask=rng.random(len(values)) < 0.1)
+
+
+def every_kind(rng, num_rows=N):
+    """Columns that are stored in different ways: packed, by dictionary, flat, constant, in lists, as vectors."""
+    words = [f"word-{number}" for number in range(300)]
+    few = rng.choice([0.5, -0.0, 0.0, float("nan"), float("inf"), 2.5], num_rows)
+    sizes = rng.integers(0, 4, num_rows)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+    numbers = pa.array(rng.integers(0, 50, int(sizes.sum())))
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.random(num_rows * 64, np.float32)), 64)
+    pairs = pa.FixedSizeListArray.from_arrays(masked(rng.integers(0, 9, num_rows * 2), rng), 2)
+    return pa.table(
+        {
+            "pick": rng.random(num_rows),
+            "small": rng.integers(0, 7, num_rows, np.int16),
+            "small_null": masked(rng.integers(0, 1000, num_rows), rng),
+            "few": few,
+            "few_null": masked(rng.choice([1.25, 2.5, 99.0], num_rows), rng),
+            "random": masked(rng.random(num_rows), rng),
+            "flag": masked(rng.random(num_rows) < 0.3, rng),
+            "constant": np.full(num_rows, 7),
+            "empty": pa.nulls(num_rows, pa.int32()),
+            "word": pa.array(words).take(pa.array(rng.integers(0, 300, num_rows))),
+            "word_null": masked(rng.choice(words, num_rows), rng, pa.string()),
+            "text": [f"{number} of {rng.bytes(3).hex()}" for number in range(num_rows)],
+            "dictionary": masked(rng.choice(words[:9], num_rows), rng, pa.string()).dictionary_encode(),
+            "list": pa.ListArray.from_arrays(offsets, numbers),
+            "struct": pa.StructArray.from_arrays(
+                [
+                    masked(rng.integers(0, 9, num_rows), rng),
+                    pa.array(words).take(pa.array(rng.integers(0, 9, num_rows))),
+                ],
+                ["a", "b"],
+                mask=pa.array(rng.random(num_rows) < 0.1),
+            ),
+            "vector": vectors,
+            "pair": pairs,
+        }
+    )
+
+
+def kept(table, wanted):
+    return table.filter(pa.array(wanted))
+
+
+def same(ours, theirs):
+    """Equal, NaN and the sign of zeros included."""
+    assert ours.schema == theirs.schema
+    for name in ours.column_names:
+        left, right = ours[name].combine_chunks(), theirs[name].combine_chunks()
+        if pa.types.is_dictionary(left.type):
+            left, right = left.cast(pa.string()), right.cast(pa.string())
+        if pa.types.is_floating(left.type):
+            left, right = left.view(pa.int64()), right.view(pa.int64())
+        assert left.equals(right), name
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+@pytest.mark.parametrize("share", [0, 0.001, 0.04, 0.5, 0.93, 1])
+@pytest.mark.parametrize("deleted", [0, 20, 500])
+def test_a_filtered_scan_is_a_scan_filtered(tmp_path, monkeypatch, version, share, deleted):
+    monkeypatch.setattr(fields_v2_1, "_FEW_ROWS", 100)
+    monkeypatch.setattr(writer, "PAGE_BYTES", 1 << 14)
+    rng = np.random.default_rng(int(share * 1000 + deleted))
+    table = every_kind(rng)
+    if version == "2.0":
+        table = table.drop_columns(["struct"])
+    lance_core.write_dataset(table.slice(0, N // 2), tmp_path / "t", data_storage_version=version)
+    lance_core.write_dataset(table.slice(N // 2), tmp_path / "t", mode="append", data_storage_version=version)
+    made = lance_core.dataset(tmp_path / "t")
+    if deleted:
+        made.delete(f"small_null < {deleted}")
+    whole = made.to_table()
+    wanted = whole["pick"].to_numpy() < share
+    for options in ({}, {"batch_size": 700}):
+        same(made.to_table(filter=f"pick < {share}", **options), kept(whole, wanted))
+        assert made.count_rows(filter=f"pick < {share}") == wanted.sum()
+    found, everything = (
+        made.scanner(filter=one, columns=["word", "vector"], with_row_id=True).to_table()
+        for one in (f"pick < {share}", None)
+    )
+    same(found, kept(everything, wanted))
+
+
+def test_items_of_dictionaries_are_looked_up_for_the_rows_that_are_kept(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    count = 100_000
+    words = pa.array([f"word-{number}" for number in range(300)]).take(pa.array(rng.integers(0, 300, count)))
+    table = pa.table({"pick": np.arange(count) % 10, "word": words, "few": rng.choice([1.5, 2.5, 99.75], count)})
+    made = lance_core.write_dataset(table, tmp_path / "t")
+    looked_up = []
+
+    def counted(items, indices):
+        looked_up.append(len(indices))
+        return take_values(items, indices)
+
+    take_values = mini_block.take_values
+    monkeypatch.setattr(mini_block, "take_values", counted)
+    found = made.to_table(filter="pick < 2")
+    assert found.equals(kept(table, table["pick"].to_numpy() < 2))
+    # The condition's column, and for each other one the places that are kept and the items at these.
+    assert sum(looked_up) <= count + 2 * 2 * count // 5
+
+
+def test_what_is_known_of_pages_is_kept_from_batch_to_batch(tmp_path, monkeypatch):
+    count = 200_000
+    table = pa.table({"pick": np.arange(count) % 2, "other": np.arange(count) % 1000, "more": np.arange(count) % 99})
+    made = lance_core.write_dataset(table, tmp_path / "t")
+    loaded = []
+
+    def counted(missing, buffers):
+        loaded.extend(part.number for _, part in missing)
+        load_indexes(missing, buffers)
+
+    load_indexes = plan.load_indexes
+    monkeypatch.setattr(plan, "load_indexes", counted)
+    batches = list(made.to_batches(filter="pick = 1", batch_size=40_000))
+    assert len(batches) == 5
+    assert loaded == [0, 0, 0]
