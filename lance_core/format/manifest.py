@@ -216,7 +216,8 @@ def _check(pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version:
     if version is not None and pb.version != version:
         raise CorruptDataError(f"the manifest of version {version} says it is version {pb.version}", path=path)
     feature_flags.check_readable(pb.reader_feature_flags, pb.writer_feature_flags, path=path)
-    check_limit("max_base_paths", len(pb.base_paths), "base paths", path=path)
+    if pb.base_paths:
+        check_limit("max_base_paths", len(pb.base_paths), "base paths", path=path)
     if not num_fields:
         raise CorruptDataError("the manifest has no fields", path=path)
     if pb.HasField("fragment_tree") and not num_fragments:
@@ -272,7 +273,7 @@ def decode_manifest_files(data: bytes, *, version: int | None = None, path: str 
         writer_feature_flags=pb.writer_feature_flags,
         fragments=pb.fragments,
         transaction_file=pb.transaction_file,
-        base_paths=tuple([base_paths_format.from_proto(base) for base in pb.base_paths]),
+        base_paths=tuple(map(base_paths_format.from_proto, pb.base_paths)),
         indices=indices,
     )
 

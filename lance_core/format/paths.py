@@ -191,6 +191,6 @@ def parse_ref_path(path: str) -> str | None:
 
 
 def _segment(name: str, what: str) -> str:
-    if name in {"", ".", ".."} or any(character in name for character in "/\\\0"):
+    if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
         raise CorruptDataError(f"{name!r} is not the name of a {what}")
     return name

@@ -251,7 +251,7 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
     return survey
 
 
-@frozen(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Version:
     """A version that was read; ``committed`` is when it was committed, as far as that can be believed."""
 

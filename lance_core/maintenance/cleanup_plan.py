@@ -7,6 +7,7 @@ a file that belongs to no version at all may be the work of a writer that has no
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
@@ -29,7 +30,7 @@ from lance_core.format.paths import (
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lance_core.format.base_path import BasePath
     from lance_core.format.manifest import ManifestFiles
@@ -163,19 +164,23 @@ class References:
 
     def add(self, manifest: ManifestFiles) -> None:
         """Add what a version needs; fragments that another version has, too, cost a look-up only."""
-        inside = {base.id: folder for base in manifest.base_paths if (folder := self._inside(base)) is not None}
-        unseen = set(manifest.fragments) - self._records
-        if not manifest.base_paths:  # numbers of base paths may mean something else in another version
-            self._records |= unseen
-        for record in unseen:
+        if not self._records.issuperset(manifest.fragments):
+            self._add_fragments(set(manifest.fragments) - self._records, manifest.base_paths)
+        if manifest.transaction_file:
+            self.paths.add(transaction_path(manifest.transaction_file))
+        # An index at a base path keeps a folder of the same name here, which does no harm.
+        for index in manifest.indices:
+            self.paths.add(f"{INDICES_FOLDER}/{index.uuid_text}/")
+
+    def _add_fragments(self, records: set[bytes], bases: Sequence[BasePath]) -> None:
+        inside = {base.id: folder for base in bases if (folder := self._inside(base)) is not None}
+        if not bases:  # numbers of base paths may mean something else in another version
+            self._records |= records
+        for record in records:
             fragment = decode_fragment(record)
             self._add_paths((data_file_path(file) for file in fragment.files), inside)
             if fragment.deletion_file is not None:
                 self._add_paths([deletion_file_path(fragment.id, fragment.deletion_file)], inside)
-        if manifest.transaction_file:
-            self.paths.add(transaction_path(manifest.transaction_file))
-        # An index at a base path keeps a folder of the same name here, which does no harm.
-        self.paths.update(f"{INDICES_FOLDER}/{index.uuid_text}/" for index in manifest.indices)
 
     def _add_paths(self, paths: Iterable[str], inside: Mapping[int, tuple[str, bool]]) -> None:
         for path in paths:
@@ -266,15 +271,12 @@ def classify(
 
 def summarize(files: list[CandidateFile]) -> CleanupStats:
     """Count files by kind."""
-
-    def count(kind: Kind) -> int:
-        return sum(file.kind == kind for file in files)
-
+    count = Counter([file.kind for file in files])
     return CleanupStats(
-        bytes_removed=sum(file.size_bytes for file in files),
-        old_versions=count("manifest"),
-        data_files_removed=count("data"),
-        transaction_files_removed=count("transaction"),
-        index_files_removed=count("index"),
-        deletion_files_removed=count("deletion"),
+        bytes_removed=sum([file.size_bytes for file in files]),
+        old_versions=count["manifest"],
+        data_files_removed=count["data"],
+        transaction_files_removed=count["transaction"],
+        index_files_removed=count["index"],
+        deletion_files_removed=count["deletion"],
     )

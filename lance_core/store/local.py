@@ -168,10 +168,12 @@ class LocalStore:
                     if entry.is_dir():
                         folders += [] if entry.is_symlink() else [path]
                         continue
-                    with suppress(FileNotFoundError):  # deleted since it was listed
+                    try:
                         status = entry.stat(follow_symlinks=False)
-                        modified = datetime.fromtimestamp(status.st_mtime, UTC)
-                        yield ObjectInfo(path=path, size=status.st_size, modified=modified)
+                    except FileNotFoundError:  # deleted since it was listed
+                        continue
+                    modified = datetime.fromtimestamp(status.st_mtime, UTC)
+                    yield ObjectInfo(path=path, size=status.st_size, modified=modified)
 
     def delete(self, paths: Sequence[str], /) -> None:
         """Delete files; those that are gone already are no error."""

@@ -3,6 +3,7 @@
 import gc
 import sys
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -139,3 +140,22 @@ def test_calls_of_a_take_from_a_table_that_was_asked_before(tmp_path, calls_of):
     one, each = counts[0], (counts[1] - counts[0]) / 40
     assert one <= 430, one
     assert each <= 145, each
+
+
+def with_versions(path, number):
+    """A table of so many versions that are alike."""
+    first = lance_core.write_dataset(ROW, path).snapshot.manifest
+    store = LocalStore(str(path))
+    for version in range(2, number + 1):
+        store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(replace(first, version=version)))
+    return str(path)
+
+
+def test_calls_of_a_version_in_a_clean_up(tmp_path, calls_of):
+    counts = []
+    for number in (20, 120):
+        for name in ("warm", "counted"):
+            path = with_versions(tmp_path / f"{number} {name}", number)
+            clean_up = lance_core.dataset(path).cleanup_old_versions
+            counts.append(calls_of(lambda clean_up=clean_up: clean_up(older_than=timedelta(0), retain_versions=1)))
+    assert (counts[3] - counts[1]) / 100 <= 85
