@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.few_strings import take_few
 from lance_core.encoding.jsonb import encode_text
 from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.encoding.physical.memory import gather, numbers_array, starts_of
@@ -319,6 +320,28 @@ def join_values(parts: Sequence[Values]) -> Values:
     return VariableValues(offsets, data)
 
 
+def own_values(values: Values) -> Values:
+    """The same values in memory of their own."""
+    match values:
+        case FixedValues(data):
+            return FixedValues(np.array(data))
+        case VariableValues(offsets, data):
+            return VariableValues(offsets.copy(), data[: int(offsets[-1])].copy())
+        case FixedListValues(dimension, items, validity):
+            return FixedListValues(dimension, own_values(items), None if validity is None else validity.copy())
+
+
+def num_bytes_of(values: Values) -> int:
+    """Bytes that values take in memory."""
+    match values:
+        case FixedValues(data):
+            return data.nbytes
+        case VariableValues(offsets, data):
+            return offsets.nbytes + data.nbytes
+        case FixedListValues(_, items, validity):
+            return num_bytes_of(items) + (0 if validity is None else validity.nbytes)
+
+
 def slice_leaf(values: LeafValues | None, start: int, end: int) -> LeafValues | None:
     """Some consecutive values of a page; views as in `slice_values`."""
     match values:
@@ -369,6 +392,9 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
                 bounds = bounds.astype(offsets.dtype)
             return VariableValues(bounds, gather(data, starts, sizes))
         case VariableValues(offsets, _):
+            found = take_few(values, indices)
+            if found is not None:
+                return found
             kind = pa.binary() if offsets.dtype == np.int32 else pa.large_binary()
             taken = _strings_from_values(values, kind, None).take(numbers_array(indices))
             return to_values(taken)

@@ -246,7 +246,7 @@ def test_places_in_dictionaries_are_narrow(place, num_items, bits, version):
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @pytest.mark.parametrize("num_items", [3, 300])
 def test_wide_places_in_dictionaries_of_older_files(place, num_items, version, monkeypatch):
-    monkeypatch.setattr(dictionary, "_index_dtype", lambda _: "<u4")
+    monkeypatch.setattr(dictionary, "index_dtype", lambda _: "<u4")
     for name, array in _repeating(num_items).items():
         table = pa.table({name: array})
         assert place.write(table, version).values == InlineBitpacking(32), name

@@ -116,9 +116,9 @@ def build(
     if num_items > min(most, MAX_ITEMS):
         return None
     indices = view_buffer(encoded.indices.buffers()[1])[: len(values) * 4].view("<u4")
-    return FixedValues(indices.astype(_index_dtype(num_items), copy=False)), _from_arrow(encoded.dictionary, values)
+    return FixedValues(indices.astype(index_dtype(num_items), copy=False)), _from_arrow(encoded.dictionary, values)
 
 
-def _index_dtype(num_items: int) -> str:
+def index_dtype(num_items: int) -> str:
     """The narrowest words that number so many items."""
     return "<u1" if num_items <= 1 << 8 else "<u2" if num_items <= 1 << 16 else "<u4"

@@ -27,6 +27,7 @@ from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_packed
 from lance_core.encoding.choose_dictionary import encode_dictionary
 from lance_core.encoding.choose_levels import encode_level_chunks
+from lance_core.encoding.physical.dictionary import index_dtype
 from lance_core.encoding.physical.memory import check_chunks, empty, gather_windows, starts_of
 from lance_core.encoding.repdef import Levels, max_rep, merge_layers, pick_levels, widen
 from lance_core.encoding.structural import blob
@@ -210,13 +211,15 @@ def _move_indices(indices: FixedValues, bounds: Int64s, num_items: Int64s) -> np
         num_items: Shape (pages,): items of each dictionary.
     """
     data: npt.NDArray[Any] = indices.data
-    moved = empty(len(data), np.uint32 if int(num_items.sum()) < 1 << 32 else np.int64)
+    moved = empty(len(data), index_dtype(int(num_items.sum())))
     firsts = starts_of(num_items).tolist()
     for first, count, (low, high) in zip(firsts, num_items.tolist(), pairwise(bounds.tolist()), strict=False):
         part = data[low:high]
-        if len(part) and not 0 <= int(part.max()) < count:
+        if len(part) == 0:
+            continue
+        if not 0 <= int(part.max()) < count:
             raise CorruptDataError("an index points beyond the dictionary of its page")
-        np.add(part, first, out=moved[low:high], casting="unsafe")
+        np.add(part, first, out=moved[low:high], dtype=moved.dtype, casting="unsafe")
     return moved
 
 

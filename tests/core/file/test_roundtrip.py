@@ -265,3 +265,18 @@ def test_rows_that_are_not_there(data_file):
         data_file.take([0, 5])
     with pytest.raises(InvalidInputError, match="row -1"):
         data_file.take([-1])
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
+@pytest.mark.parametrize("num_items", [3, 100, 300])
+def test_dictionaries_of_neighbouring_pages(data_file, monkeypatch, num_items, kind):
+    """Places may have 8 bits in each page, where those in the dictionaries of all pages need 16."""
+    monkeypatch.setattr(writer_module, "PAGE_BYTES", 6000)
+    items = np.arange(num_items * 6) * 1_000_003 + (1 << 50)
+    places = np.random.default_rng(1).integers(0, num_items, (6, 6000)) + np.arange(6)[:, None] * num_items
+    table = pa.table({"c": pa.array(items[places.reshape(-1)]).cast(kind)})
+    data_file.write(table, max_chunksize=6000)
+    assert len(data_file.open()._content._container.pages({0})[0]) >= 6
+    assert data_file.read().equals(table)
+    for rows in ([0, 5999, 6000, 6001, 17_999, 35_999], list(range(0, 36_000, 11))):
+        assert data_file.take(rows).equals(table.take(rows))
