@@ -47,9 +47,10 @@ def frozen(cls: Any = None, /, *, kw_only: bool = False, slots: bool = True) -> 
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda one: tuple([getattr(one, name) for name in names])
+    if not names:
+        return lambda _: ()
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda one: (get(one),)
 
 
 def _repr(self: Any) -> str:

@@ -331,30 +331,31 @@ class DataFileWriter:
 
     def _put(self, data: bytes | Bytes) -> tuple[int, int]:
         """Write a buffer where one may begin; its position and size."""
-        padding = -self._position % PAGE_ALIGNMENT
-        if padding:
-            self._write(_PADDING[:padding])
-        position = self._position
-        if isinstance(data, bytes):
-            self._write(data)
-        elif len(data) <= _SMALL_BUFFER:
-            self._write(data.tobytes())
+        position, size = align(self._position), len(data)
+        if position > self._position:
+            self._wait(_PADDING[: position - self._position])
+        if size > _SMALL_BUFFER:
+            self._write(data if isinstance(data, bytes) else data.data)
         else:
-            self._write(data.data)
-        return position, self._position - position
+            self._wait(data if isinstance(data, bytes) else data.tobytes())
+        return position, size
 
     def _write(self, data: bytes | memoryview) -> None:
         """Write bytes; small ones wait until there are many, because each call of the sink costs as much as a copy."""
         if isinstance(data, bytes) and len(data) <= _SMALL_BUFFER:
-            self._position += len(data)
-            self._num_waiting += len(data)
-            self._waiting.append(data)
-            if self._num_waiting >= _MANY_BYTES:
-                self._write_waiting()
+            self._wait(data)
             return
         self._write_waiting()
         self._position += len(data) if isinstance(data, bytes) else data.nbytes
         self._hand_over(data)
+
+    def _wait(self, data: bytes) -> None:
+        """Write a few bytes, once there are many."""
+        self._position += len(data)
+        self._num_waiting += len(data)
+        self._waiting.append(data)
+        if self._num_waiting >= _MANY_BYTES:
+            self._write_waiting()
 
     def _write_waiting(self) -> None:
         if self._waiting:

@@ -177,6 +177,8 @@ def _differences(given: pa.DataType, field: Field, path: str) -> list[str]:
     Field order in structs, names of list items and the layout of text do not count; columns without any value fit all.
     """
     wanted = field.to_arrow().type
+    if given.equals(wanted):
+        return []
     if isinstance(given, pa.BaseExtensionType):
         given = given.storage_type
     if is_second_version(field) and takes_blobs(given):

@@ -6,6 +6,7 @@ take the steps together. The pages are the same.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,6 +97,7 @@ def _pack(blocks: npt.NDArray[Any], bits: npt.NDArray[np.int64]) -> list[bytes]:
     return packed
 
 
+@lru_cache(maxsize=64)
 def _layout(encoding: Encoding, count: int, *, is_large: bool) -> MiniBlockLayout:
     return MiniBlockLayout(
         rep=None,
