@@ -4,17 +4,20 @@
 tell more than Spark's own functions.
 """
 
-from lance_core.spark.archive import archive_lance_core, ship_lance_core
-from lance_core.spark.columns import add_columns_lance
-from lance_core.spark.distribute import compact_lance, execute_compaction_plan, run_tasks
-from lance_core.spark.java import ensure_java
-from lance_core.spark.merge import LanceMergeBuilder, merge_lance
-from lance_core.spark.modification import ChangeOptions
-from lance_core.spark.modify import create_zone_map_lance, delete_lance, update_lance
-from lance_core.spark.read import read_lance, read_lance_changes
-from lance_core.spark.result import CommitResult
-from lance_core.spark.session import recommended_conf, register
-from lance_core.spark.write import write_lance
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lance_core.spark.archive import archive_lance_core, ship_lance_core
+    from lance_core.spark.columns import add_columns_lance
+    from lance_core.spark.distribute import compact_lance, execute_compaction_plan, run_tasks
+    from lance_core.spark.java import ensure_java
+    from lance_core.spark.merge import LanceMergeBuilder, merge_lance
+    from lance_core.spark.modification import ChangeOptions
+    from lance_core.spark.modify import create_zone_map_lance, delete_lance, update_lance
+    from lance_core.spark.read import read_lance, read_lance_changes
+    from lance_core.spark.result import CommitResult
+    from lance_core.spark.session import recommended_conf, register
+    from lance_core.spark.write import write_lance
 
 __all__ = [
     "ChangeOptions",
@@ -37,3 +40,31 @@ __all__ = [
     "update_lance",
     "write_lance",
 ]
+
+# Every worker imports this package on its way to the one module that it needs.
+_HOMES = {
+    "archive": ("archive_lance_core", "ship_lance_core"),
+    "columns": ("add_columns_lance",),
+    "distribute": ("compact_lance", "execute_compaction_plan", "run_tasks"),
+    "java": ("ensure_java",),
+    "merge": ("LanceMergeBuilder", "merge_lance"),
+    "modification": ("ChangeOptions",),
+    "modify": ("create_zone_map_lance", "delete_lance", "update_lance"),
+    "read": ("read_lance", "read_lance_changes"),
+    "result": ("CommitResult",),
+    "session": ("recommended_conf", "register"),
+    "write": ("write_lance",),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 belongs to what is late
+
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

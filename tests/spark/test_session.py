@@ -8,6 +8,7 @@ import pyspark
 import pytest
 from pyspark.errors import AnalysisException, PySparkAttributeError
 
+import lance_core.spark
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.spark import read_lance, recommended_conf, register, session, write_lance
 
@@ -69,8 +70,19 @@ def test_settings_are_texts():
     assert all(isinstance(value, str) for value in recommended_conf().values())
 
 
-def test_workers_do_not_load_what_only_some_need():
-    rare = ("dagster", "pandas", "fsspec", "sqlglot")
-    code = f"import sys, lance_core.spark; print([name for name in {rare} if name in sys.modules])"
+@pytest.mark.parametrize("needed", ["reader", "rows_job", "fragment_work"])
+def test_workers_do_not_load_what_only_some_need(needed):
+    ours = [f"lance_core.spark.{name}" for name in ("columns", "merge", "modify", "read", "write")]
+    rare = ["dagster", "pandas", "fsspec", "sqlglot", "lance_core.optimize", *ours]
+    if needed == "fragment_work":
+        rare.remove("lance_core.optimize")
+    code = f"import sys, lance_core.spark.{needed}; print([name for name in {rare} if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert answer.stdout.strip() == "[]"
+
+
+def test_all_public_names_are_there():
+    assert all(getattr(lance_core.spark, name).__name__ == name for name in lance_core.spark.__all__)
+    assert set(lance_core.spark.__all__) <= set(dir(lance_core.spark))
+    with pytest.raises(AttributeError, match="nope"):
+        lance_core.spark.nope  # noqa: B018 its error is what is looked at
