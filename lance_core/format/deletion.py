@@ -103,7 +103,10 @@ def _decode_arrow(data: bytes, physical_rows: int, path: str | None) -> BitMap:
     try:
         source = pa.BufferReader(data)
         source.seek(max(0, data.find(_MESSAGE_START)))  # writers pad the magic differently
-        schema = pa.ipc.read_schema(pa.ipc.read_message(source))
+        message = pa.ipc.read_message(source)
+        if message.type != "schema":  # which Arrow does not look at: it would read outside of memory
+            raise CorruptDataError("the deletion file has no schema", path=path)
+        schema = pa.ipc.read_schema(message)
         message = pa.ipc.read_message(source)
         _check_claims(message, physical_rows, path)
         batch = pa.ipc.read_record_batch(message, schema)

@@ -6,6 +6,7 @@ import pytest
 from pyroaring import BitMap
 
 from lance_core.errors import CorruptDataError
+from lance_core.format.checksums import MAGIC
 from lance_core.format.deletion import bitmap_from_numpy, bitmap_to_numpy, decode_deletions, encode_deletions
 from lance_core.format.fragment import DeletionFile, DeletionFileType
 
@@ -67,6 +68,14 @@ def test_order_is_free_and_run_containers_are_read():
 def test_anything_else_is_corrupt(data):
     with pytest.raises(CorruptDataError):
         decode_deletions(data, ARROW, physical_rows=10)
+
+
+def test_a_batch_where_the_schema_should_be():
+    """Arrow takes any message for a schema, and reads outside of memory."""
+    data = encode_deletions(BitMap([1, 5, 9]))[1].replace(MAGIC, b"without!")
+    schema, batch = (at for at in range(0, len(data), 8) if data[at : at + 4] == b"\xff\xff\xff\xff" and data[at + 4])
+    with pytest.raises(CorruptDataError, match="no schema"):
+        decode_deletions(data[:schema] + data[batch:], replace(ARROW, num_deleted_rows=3), physical_rows=10)
 
 
 def test_damage_raises_our_error_only():
