@@ -52,7 +52,14 @@ from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
 from lance_core.table.idempotency import find_commit, key_of
 from lance_core.table.places import line_of, settle, with_bases
-from lance_core.table.publish import brought_fragments, check_files, create_manifest, is_whole, outcome_unknown
+from lance_core.table.publish import (
+    brought_fragments,
+    check_files,
+    create_manifest,
+    is_on_line,
+    is_whole,
+    outcome_unknown,
+)
 from lance_core.table.rebase import covers_deletions, rebase_deletions
 from lance_core.table.refs import keeping, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
@@ -428,9 +435,11 @@ class _Committer:
             if child is None:
                 return True
             is_descendant = self._builds_on_ours(child, manifest, operation, numbers)
-            if is_descendant and self._is_no_proof(child, operation):
-                is_alone = manifest.version in numbers and manifest.version - 1 not in numbers
-                is_descendant = not is_alone or is_whole(self.store, manifest, self.transaction.uuid)
+            is_alone = manifest.version in numbers and manifest.version - 1 not in numbers
+            if is_descendant and is_alone and self._is_no_proof(child, operation):
+                # The one that it agrees with may have been made as late as ours.
+                is_descendant = is_on_line(self.store, child, numbers)
+                is_descendant = is_descendant and is_whole(self.store, manifest, self.transaction.uuid)
         except Exception as error:
             raise self._unknown(manifest.version) from error
         if is_descendant is None:

@@ -16,6 +16,7 @@ from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.operations import Append, DataReplacement, Operation, Overwrite, Rewrite
 from lance_core.format.paths import ManifestNaming, data_file_path, deletion_file_path, manifest_path
 from lance_core.table.apply_settings import add_bases
+from lance_core.table.descent import descends
 from lance_core.table.places import create, object_sizes, with_bases
 from lance_core.table.snapshot import load_manifest, load_transaction
 
@@ -94,6 +95,32 @@ def check_files(store: Store, operation: Operation, base: Manifest) -> None:
     for (path, size), found in zip(files, sizes, strict=True):
         if size and found != size:
             raise CorruptDataError(f"the transaction says {size} bytes, the file has {found}", path=path)
+
+
+def is_on_line(store: Store, manifest: Manifest, numbers: tuple[int, ...]) -> bool | None:
+    """Whether all later versions up to the newest build on each other, and the first of them on this one.
+
+    Args:
+        store: The line of versions.
+        manifest: The version.
+        numbers: Versions that there are.
+
+    Returns:
+        None if that cannot be told.
+    """
+    ours = load_transaction(store, manifest)
+    for version in numbers:
+        if version <= manifest.version:
+            continue
+        child = load_manifest(store, version)
+        theirs = load_transaction(store, child)
+        if ours is None or theirs is None:
+            return None
+        verdict = descends(child, theirs.operation, ours=manifest, our_operation=ours.operation)
+        if not verdict:
+            return verdict
+        manifest, ours = child, theirs
+    return True
 
 
 def is_whole(store: Store, manifest: Manifest, uuid: str) -> bool:

@@ -102,6 +102,11 @@ def seeds(part, schedules):
     return range(part * schedules // PARTS, (part + 1) * schedules // PARTS)
 
 
+def test_two_that_take_freed_numbers_are_no_proof_of_each_other():
+    """An overwrite takes a freed number, and another one the freed number before it."""
+    assert follow(prepared(), 96000, FAST, StateReader()) >= WRITERS
+
+
 @pytest.mark.parametrize("seed", [17040, 45546, 73980])
 def test_what_a_clean_up_takes_while_its_maker_looks_was_there(seed):
     """A delete and changes of the config whose versions and files went while they were looked for.
