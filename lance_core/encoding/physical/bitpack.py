@@ -38,6 +38,10 @@ _FEW_SEQUENCES, _FEW_VALUES = 16, 1 << 15
 _MANY_WIDTHS = 5
 _FEW_BLOCKS = 24
 """With more widths and fewer blocks for each than these, all widths at once are faster than one by one."""
+_BLOCKS_AT_ONCE = 256
+"""Blocks of one width among others are unpacked in the cache, so many at once, and then put to their places."""
+_FEW_SHORT = 64
+"""Up to so many blocks that are not full, which end pages, what lies between them is copied piece by piece."""
 
 
 def _words(memory: Bytes, starts: Int64s, sizes: Int64s, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Int64s]:
@@ -59,6 +63,11 @@ def compact(blocks: npt.NDArray[Any], counts: Int64s) -> npt.NDArray[Any]:
         return flat
     if short[0] == len(counts) - 1:
         return flat[: (len(counts) - 1) * BLOCK + int(counts[-1])]
+    if len(short) <= _FEW_SHORT:
+        starts = [0, *((short + 1) * BLOCK).tolist()]
+        ends = [*(short * BLOCK + counts[short]).tolist(), len(flat)]
+        out = empty(int(counts.sum()), flat.dtype)
+        return np.concatenate([flat[start:end] for start, end in zip(starts, ends, strict=True)], out=out)
     return gather(flat.view(np.uint8), np.arange(len(counts)) * (BLOCK * flat.itemsize), counts * flat.itemsize).view(
         flat.dtype
     )
@@ -113,8 +122,10 @@ def _unpack_widths(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> n
         blocks = np.flatnonzero(widths == width)
         if len(blocks) == len(widths):
             fastlanes.unpack_into(words, firsts, width, out)
-        else:
-            out[blocks] = fastlanes.unpack(words, firsts[blocks], width)
+            continue
+        for low in range(0, len(blocks), _BLOCKS_AT_ONCE):
+            some = blocks[low : low + _BLOCKS_AT_ONCE]
+            out[some] = fastlanes.unpack(words, firsts[some], width)
     return out
 
 

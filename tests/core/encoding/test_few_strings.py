@@ -30,6 +30,18 @@ def test_as_one_by_one(num_items, count, dtype):
     assert [data[begin:end] for begin, end in pairwise(ends)] == [WORDS[place] for place in places]
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8, 17])
+@pytest.mark.parametrize("num_items", [1, 4, 300])
+def test_strings_of_one_length(num_items, size, dtype):
+    words = [str(one).rjust(size, "a").encode()[-size:] for one in range(num_items)]
+    places = np.random.default_rng(size).integers(0, num_items, 3000).astype(np.uint16)
+    found = take_few(values_of(words, dtype), places)
+    assert found.offsets.dtype == dtype
+    assert found.offsets.tolist() == list(range(0, 3001 * size, size))
+    assert found.data.tobytes() == b"".join([words[place] for place in places])
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.int64])
 def test_places_of_any_type(dtype):
     places = np.random.default_rng(1).integers(0, 5, 30_000)
@@ -41,8 +53,9 @@ def test_places_of_any_type(dtype):
 
 def test_many_items_and_few_strings_are_looked_up_one_by_one():
     places = np.zeros(40_000, np.uint8)
-    assert take_few(values_of([bytes([one]) for one in range(11)]), places) is None
-    assert take_few(values_of(WORDS[:5]), places[:1000]) is None
+    assert take_few(values_of([b"", *[bytes([one]) for one in range(10)]]), places) is None
+    assert take_few(values_of(WORDS[:10]), places[:10_000]) is None
+    assert take_few(values_of([b"a", b"b"]), places[:1000]) is None
     assert take_few(values_of([b"", b"long" * 20_000]), places) is None
 
 
