@@ -98,9 +98,8 @@ def damaged(data, places, names, rng):
             at = start + rng.randrange(size)
         else:
             at = rng.randrange(places.metadata_start, len(places.data))
-        mutate(data, min(at, len(data) - 1), rng)
-        if not data:
-            break
+        if data:
+            mutate(data, min(at, len(data) - 1), rng)
     return bytes(data)
 
 
