@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.outline import FileOutline
+    from lance_core.file.plan import Column
     from lance_core.format.schema import Schema
 
 
@@ -42,6 +43,16 @@ class FieldReader(Protocol):
 
     def forget(self, row: int, /) -> None:
         """Drop what is known of pages before a row."""
+        ...
+
+
+@runtime_checkable
+class PagedField(Protocol):
+    """A field whose columns consist of pages that are decoded page by page."""
+
+    @property
+    def columns(self) -> list[Column]:
+        """Its leaves."""
         ...
 
 

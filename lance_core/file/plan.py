@@ -41,6 +41,9 @@ _MAX_GROUP_BYTES = 1 << 25
 _MAX_GROUP_ITEMS = 1 << 16
 """Items of dictionaries of several pages that are put together."""
 
+_MAX_PADDING = 4096
+"""Bytes between two buffers of a page, for all that writers align to."""
+
 _NOWHERE = Spots(np.empty(0, np.int64), np.empty(0, np.int64))
 
 _MAX_JOINED = 8
@@ -180,6 +183,12 @@ class Column:
             for number, inside in split_rows(self.first_rows, rows)
         ]
 
+    def extents(self, rows: range) -> Ranges:
+        """Where pages lie whose rows are all among these, in order."""
+        first, last = rows.start * self.path.items_per_row, rows.stop * self.path.items_per_row
+        low, high = int(self.first_rows.searchsorted(first)), int(self.first_rows.searchsorted(last, side="right")) - 1
+        return [one for page in self.pages[low : max(low, high)] for one in _extents(page)]
+
     def layout(self, number: int) -> PageLayout:
         """The layout of a page; decoded when it is first asked for."""
         known = self.layouts.get(number)
@@ -202,6 +211,18 @@ class Part(NamedTuple):
         """Absolute position of a part of a buffer."""
         offset, size = self.page.buffers[buffer]
         return offset + start, offset + (size if end is None else end)
+
+
+def _extents(page: Page) -> Ranges:
+    """The bytes of a page: one range, unless there is more than padding between its buffers."""
+    buffers = sorted((start, start + size) for start, size in page.buffers if size)
+    whole: Ranges = []
+    for start, end in buffers:
+        if whole and 0 <= start - whole[-1][1] <= _MAX_PADDING:
+            whole[-1] = (whole[-1][0], end)
+        else:
+            whole.append((start, end))
+    return whole
 
 
 def _check_page(page: Page, layout: PageLayout) -> None:

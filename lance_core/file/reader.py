@@ -16,19 +16,22 @@ from lance_core.encoding.arrow_values import needs_settling, settled
 from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
+from lance_core.file.field_reader import PagedField
 from lance_core.file.fields_v2_1 import ContentV21
 from lance_core.file.source import FileBytes
 from lance_core.format.file_version import decode_footer_version
 from lance_core.format.footer import decode_version
+from lance_core.store.base import offers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 
-    from lance_core.encoding.plans import Rows
+    from lance_core.encoding.plans import Ranges, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.field_reader import Content, FieldReader
     from lance_core.file.fields_legacy import BatchStatistics
     from lance_core.file.outline import FileOutline
+    from lance_core.file.page_bytes import PageBytes
     from lance_core.format.file_version import FileVersion
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
@@ -259,12 +262,16 @@ class DataFileReader:
     def _scan(
         self, schema: pa.Schema, wanted: list[FieldReader], start: int, end: int, *, batch_size: int, window: int
     ) -> Iterator[pa.RecordBatch]:
+        with self._blaming_file():
+            pages = self._file.pages(_page_extents(wanted, range(start, end)))
         for low in range(start, end, window):
             high = min(low + window, end)
             with self._blaming_file():
-                arrays = self._read(wanted, range(low, high))
+                arrays = self._read(wanted, range(low, high), pages=pages)
                 for one in wanted:
                     one.forget(high)
+                if pages is not None:
+                    pages.next_window()
             if arrays and all(len(one) == 1 and not needs_settling(one[0].type) for one in arrays):
                 whole = _batch([one[0] for one in arrays], schema, high - low)
                 yield from (whole.slice(at, batch_size) for at in range(0, high - low, batch_size))
@@ -275,9 +282,11 @@ class DataFileReader:
                 yield _batch([_slice(one, at, length) for one in arrays], schema, length)
             del arrays
 
-    def _read(self, wanted: list[FieldReader], rows: Rows, *, is_scan: bool = True) -> list[list[pa.Array]]:
+    def _read(
+        self, wanted: list[FieldReader], rows: Rows, *, is_scan: bool = True, pages: PageBytes | None = None
+    ) -> list[list[pa.Array]]:
         """For each field its rows, in one or more arrays."""
-        return self._file.run(self._content.plan(wanted, rows), is_scan=is_scan)
+        return self._file.run(self._content.plan(wanted, rows), is_scan=is_scan, pages=pages)
 
     def _opened(self, projection: Schema, columns: Mapping[int, int]) -> _Opened:
         """The fields of a projection; many calls in a row ask for the same."""
@@ -325,6 +334,11 @@ def _open(version: FileVersion, file: FileBytes) -> Content:
 def _check_end(end: int, num_rows: int) -> None:
     if end > num_rows:
         raise InvalidInputError(f"there is no row {end - 1} in a file of {num_rows} rows")
+
+
+def _page_extents(wanted: list[FieldReader], rows: range) -> list[Ranges]:
+    """For each column where its pages lie that have no other rows; none in versions whose pages are read otherwise."""
+    return [column.extents(rows) for one in wanted if offers(one, PagedField, "columns") for column in one.columns]
 
 
 def _window_rows(wanted: list[FieldReader], batch_size: int, num_bytes: int, column_bytes: int) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.plans import Ranges, Steps
     from lance_core.file.integrity import BlockChecks
+    from lance_core.file.page_bytes import PageBytes
     from lance_core.store.base import ObjectReader
 
 _T = TypeVar("_T")
@@ -63,12 +64,25 @@ class FileBytes:
         """Ranges of the data; errors as `fetch`."""
         return self._checked(ranges, self._source.read_ranges)
 
-    def run(self, steps: Steps[_T], *, is_scan: bool = True) -> _T:
+    def pages(self, columns: Sequence[Ranges]) -> PageBytes | None:
+        """What pages that a scan goes through are to be read by; None for a mapped file, which is not copied.
+
+        Args:
+            columns: See `PageBytes`.
+        """
+        if self._mapped is not None or not any(columns):
+            return None
+        from lance_core.file.page_bytes import PageBytes  # noqa: PLC0415 - mapped files need none of it
+
+        return PageBytes(self.read, columns)
+
+    def run(self, steps: Steps[_T], *, is_scan: bool = True, pages: PageBytes | None = None) -> _T:
         """Read what a decoder asks for, until it has its result.
 
         Args:
             steps: The decoder.
             is_scan: False if it is after single rows.
+            pages: Has the bytes, or fetches them.
 
         Raises:
             CorruptDataError: What was read is not what was written.
@@ -76,7 +90,8 @@ class FileBytes:
         try:
             wanted = next(steps)
             while True:
-                wanted = steps.send(self._answer(wanted, is_scan=is_scan))
+                found = self._answer(wanted, is_scan=is_scan) if pages is None else pages.answer(wanted)
+                wanted = steps.send(found)
         except StopIteration as stop:
             return stop.value
 

@@ -1,0 +1,174 @@
+"""The bytes of pages that a scan goes through: asked for in a few large requests, and each of them once.
+
+What is decoded together follows decoded bytes, so that a scan needs little memory. What is asked of a store follows
+stored bytes: runs of whole pages, which are kept as they are stored until all columns have passed them.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.plans import Found, Spots, found_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from lance_core.encoding.plans import Ranges
+    from lance_core.encoding.values import Int64s
+
+MOST_HELD = 1 << 26
+"""Stored bytes of all columns that are kept at the same time, as far as the next two allow."""
+
+MOST_OF_A_COLUMN = 1 << 25
+"""Larger pages are cut. Few are larger, and what lies in one part is not copied."""
+MOST_TOGETHER = 1 << 24
+"""Smaller pages are fetched together up to this: one request."""
+LEAST_OF_A_COLUMN = 1 << 19
+"""With less in a request an object store would be waited for more than read."""
+
+
+class PageBytes:
+    """Answers what decoders ask for, from pages that are fetched as a whole.
+
+    Args:
+        read: Reads half-open ranges of the file, all at once.
+        columns: For each column the half-open range of each page that the scan goes through, in order.
+    """
+
+    def __init__(self, read: Callable[[Ranges], list[pa.Buffer]], columns: Sequence[Ranges]) -> None:
+        self._read = read
+        most = min(MOST_OF_A_COLUMN, max(LEAST_OF_A_COLUMN, MOST_HELD // max(1, len(columns))))
+        pieces = [
+            (start, end, number, run)
+            for number, pages in enumerate(columns)
+            for run, part in enumerate(_runs(pages, most))
+            for start, end in part
+        ]
+        table = np.array(sorted(pieces), np.int64).reshape(-1, 4)
+        if (table[1:, 0] < table[:-1, 1]).any():  # no sound file has pages that overlap
+            table = table[:0]
+        self._starts, self._ends, self._columns, self._runs = np.ascontiguousarray(table.T)
+        self._held: dict[int, pa.Buffer] = {}
+        self._lowest: dict[int, int] = {}
+
+    def answer(self, wanted: Sequence[tuple[int, int] | Spots]) -> list[Any]:
+        """What `lance_core.encoding.plans.Steps` ask for: buffers for ranges, memory for spots."""
+        spots = [one if isinstance(one, Spots) else Spots(np.array([one[0]]), np.array([one[1]])) for one in wanted]
+        bounds = starts_of(np.array([len(one.starts) for one in spots], np.int64)).tolist()
+        starts = np.concatenate([one.starts for one in spots]) if spots else np.empty(0, np.int64)
+        ends = np.concatenate([one.ends for one in spots]) if spots else np.empty(0, np.int64)
+        found = self._fetch(starts, ends)
+        ranges: Ranges = list(zip(starts.tolist(), ends.tolist(), strict=True))
+        answers: list[Any] = []
+        for one, low, high in zip(wanted, bounds, bounds[1:], strict=False):
+            if isinstance(one, Spots):
+                answers.append(_found(ranges[low:high], found[low:high]))
+            else:
+                answers.append(_whole(one, found[low]))
+        return answers
+
+    def next_window(self) -> None:
+        """Let go of what lies before all that was asked for since the last call; what follows lies behind it."""
+        lowest, self._lowest = self._lowest, {}
+        for piece in list(self._held):
+            column = int(self._columns[piece])
+            if column in lowest and int(self._runs[piece]) < lowest[column]:
+                del self._held[piece]
+
+    def _fetch(self, starts: Int64s, ends: Int64s) -> list[list[tuple[int, pa.Buffer]]]:
+        """For each range the buffers that hold it one after the other, and where they begin in the file."""
+        first = self._starts.searchsorted(starts, side="right") - 1
+        last = self._starts.searchsorted(ends, side="left") - 1
+        is_ours = self._is_covered(first, last, ends)
+        needed = {piece for low, high in _pairs(first[is_ours], last[is_ours]) for piece in range(low, high + 1)}
+        missing = self._with_their_runs(needed)
+        others = np.flatnonzero(~is_ours & (ends > starts))
+        asked = [(int(self._starts[piece]), int(self._ends[piece])) for piece in missing]
+        asked += _pairs(starts[others], ends[others])
+        buffers = self._read(asked) if asked else []
+        self._held.update(zip(missing, buffers, strict=False))
+        direct = dict(zip(others.tolist(), buffers[len(missing) :], strict=True))
+        found: list[list[tuple[int, pa.Buffer]]] = []
+        for number, (low, high, ours) in enumerate(zip(first.tolist(), last.tolist(), is_ours.tolist(), strict=True)):
+            if ours:
+                found.append([(int(self._starts[piece]), self._held[piece]) for piece in range(low, high + 1)])
+            else:
+                found.append([(int(starts[number]), direct[number])] if number in direct else [])
+        return found
+
+    def _is_covered(self, first: Int64s, last: Int64s, ends: Int64s) -> npt.NDArray[np.bool_]:
+        """Which ranges lie in pieces without a gap."""
+        if not len(self._starts):
+            return np.zeros(len(first), np.bool_)
+        gaps = starts_of(self._starts[1:] > self._ends[:-1])
+        inside = (first >= 0) & (last >= first) & (ends <= self._ends[last])
+        return inside & (gaps[np.maximum(first, 0)] == gaps[np.maximum(last, 0)])
+
+    def _with_their_runs(self, pieces: set[int]) -> list[int]:
+        """Pieces that are not there, of all runs that some pieces belong to."""
+        runs = {(int(self._columns[piece]), int(self._runs[piece])) for piece in pieces}
+        for column, run in runs:
+            self._lowest[column] = min(run, self._lowest.get(column, run))
+        if pieces <= self._held.keys():
+            return []
+        keys = zip(self._columns.tolist(), self._runs.tolist(), strict=True)
+        return [piece for piece, key in enumerate(keys) if key in runs and piece not in self._held]
+
+
+def _runs(pages: Ranges, most: int) -> Iterator[Ranges]:
+    """Neighbouring pages together, as far as they are small; larger pages in parts of nearly the same size."""
+    run: Ranges = []
+    size = 0
+    for start, end in pages:
+        if run and size + end - start > min(most, MOST_TOGETHER):
+            yield run
+            run, size = [], 0
+        parts = -(-(end - start) // most)
+        bounds = [start + (end - start) * number // max(1, parts) for number in range(parts + 1)]
+        for low, high in pairwise(bounds[:-1]):
+            yield [(low, high)]
+        if parts:
+            run.append((bounds[-2], bounds[-1]))
+            size += bounds[-1] - bounds[-2]
+    if run:
+        yield run
+
+
+def _pairs(starts: Int64s, ends: Int64s) -> Ranges:
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+def _parts_of(start: int, end: int, pieces: list[tuple[int, pa.Buffer]]) -> tuple[Ranges, list[pa.Buffer]]:
+    """A range as ranges that lie in one buffer each, and these."""
+    ranges: Ranges = []
+    buffers: list[pa.Buffer] = []
+    for begin, buffer in pieces:
+        low, high = max(start, begin), min(end, begin + buffer.size)
+        ranges.append((low, high))
+        buffers.append(buffer.slice(low - begin, high - low))
+    return ranges, buffers
+
+
+def _whole(wanted: tuple[int, int], pieces: list[tuple[int, pa.Buffer]]) -> pa.Buffer:
+    _, buffers = _parts_of(*wanted, pieces)
+    return buffers[0] if len(buffers) == 1 else pa.py_buffer(b"".join(buffers))
+
+
+def _found(wanted: Ranges, pieces: list[list[tuple[int, pa.Buffer]]]) -> Found:
+    """Memory that holds ranges: the buffer that has all of them, else a copy."""
+    whole = {begin: buffer for several in pieces for begin, buffer in several}
+    if len(whole) == 1:
+        return found_in([(begin, begin + buffer.size) for begin, buffer in whole.items()], list(whole.values()))
+    parts = sorted(
+        (part, buffer)
+        for (start, end), several in zip(wanted, pieces, strict=True)
+        for part, buffer in zip(*_parts_of(start, end, several), strict=True)
+    )
+    return found_in([part for part, _ in parts], [buffer for _, buffer in parts])
