@@ -12,7 +12,6 @@ from lance_core.format.fragment import DataFile, DeletionFile
 from lance_core.fragment import FragmentMetadata, LanceFragment
 from lance_core.index_entries import Index, IndexFile
 from lance_core.indices import IndexDescription, IndexSegmentDescription
-from lance_core.operations import LanceOperation, Transaction
 from lance_core.scanner import LanceScanner, ScannerBuilder
 from lance_core.stats import DataStatistics, FieldStatistics, LanceStats
 from lance_core.table.idempotency import IDEMPOTENCY_KEY
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from lance_core.maintenance.cleanup import CleanupExplanation, CleanupStats
     from lance_core.maintenance.cleanup_plan import CandidateFile as CleanupCandidateFile
     from lance_core.merge_insert import MergeInsertBuilder
+    from lance_core.operations import LanceOperation, Transaction
     from lance_core.optimize import (
         Compaction,
         CompactionMetrics,
@@ -101,8 +101,10 @@ _LATE = {
     "CompactionPlan": ("lance_core.optimize", "CompactionPlan"),
     "CompactionTask": ("lance_core.optimize", "CompactionTask"),
     "Expression": ("lance_core.expression", "Expression"),
+    "LanceOperation": ("lance_core.operations", "LanceOperation"),
     "MergeInsertBuilder": ("lance_core.merge_insert", "MergeInsertBuilder"),
     "RewriteResult": ("lance_core.optimize", "RewriteResult"),
+    "Transaction": ("lance_core.operations", "Transaction"),
     "VerifyProblem": ("lance_core.verification", "VerifyProblem"),
     "VerifyReport": ("lance_core.verification", "VerifyReport"),
     "make_expression": ("lance_core.expression", "make_expression"),

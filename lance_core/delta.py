@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
-from lance_core.operations import from_inner
 from lance_core.table.delta import changed_rows, deleted_row_ids, delta_schema
 from lance_core.table.scan_plan import ROW_ID
 from lance_core.table.snapshot import load_transaction, open_snapshot
@@ -45,6 +44,8 @@ class DatasetDelta:
         Raises:
             VersionNotFoundError: One of the versions was cleaned up, or does not exist.
         """
+        from lance_core.operations import from_inner  # noqa: PLC0415 twenty classes that few need
+
         transactions: list[Transaction] = []
         for version in range(self.begin_version + 1, self.end_version + 1):
             inner = load_transaction(self._snapshot.store, self._version(version).manifest)

@@ -18,7 +18,6 @@ from lance_core.dataset import LanceDataset, place_of
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_core.format.operations import Append, Overwrite
 from lance_core.fragment import to_metadata
-from lance_core.operations import LanceOperation, Transaction
 from lance_core.progress import FragmentWriteProgress, staging_progress
 from lance_core.table.apply_settings import add_bases
 from lance_core.table.blob_places import ExternalBlobs
@@ -263,5 +262,7 @@ def write_fragments(
     fragments = [to_metadata(fragment) for fragment in target.fragments(staged)]
     if not return_transaction:
         return fragments
+    from lance_core.operations import LanceOperation, Transaction  # noqa: PLC0415 twenty classes that few need
+
     operation = LanceOperation.Append(fragments) if existing else LanceOperation.Overwrite(table, fragments)
     return Transaction(found.version if found else 0, operation)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 from lance_core.arguments import check_unsupported, seconds_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
-from lance_core.operations import LanceOperation, Transaction, to_inner
 from lance_core.table.commit import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S
 from lance_core.table.commit import commit as publish
 from lance_core.table.detached import commit_detached
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lance_core.dataset import LanceDataset
+    from lance_core.operations import LanceOperation, Transaction
     from lance_core.store.base import Store
 
 DEFAULT_TIMEOUT = timedelta(seconds=DEFAULT_TIMEOUT_S)
@@ -71,6 +71,7 @@ def commit(
         CommitOutcomeUnknownError: The store left open what happened; commit the same transaction or key again.
     """
     from lance_core.dataset import LanceDataset, place_of  # noqa: PLC0415 the class lists this function
+    from lance_core.operations import Transaction, to_inner  # noqa: PLC0415 twenty classes that few need
 
     check_unsupported("commit", unsupported)
     timeout_s = seconds_of(commit_timeout)
@@ -119,6 +120,8 @@ def commit_batch(
         InvalidInputError: No transactions, or one property that two of them set to different values.
         UnsupportedError: Another operation than Append.
     """
+    from lance_core.operations import LanceOperation, Transaction  # noqa: PLC0415 twenty classes that few need
+
     if not transactions:
         raise InvalidInputError("there are no transactions to commit")
     properties: dict[str, str] = {}
@@ -155,6 +158,8 @@ def find_commit(
 
 def _read_version(store: Store, operation: LanceOperation.BaseOperation, read_version: int | None) -> int:
     """The version an operation is based on, if the caller did not say."""
+    from lance_core.operations import LanceOperation  # noqa: PLC0415 twenty classes that few need
+
     if read_version is not None:
         return read_version
     if not isinstance(operation, (LanceOperation.Overwrite, LanceOperation.Restore)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lance_core.format.operations import Restore
-from lance_core.operations import Transaction, from_inner
 from lance_core.table.commit import commit
 from lance_core.table.migrate import migrate_manifest_paths_v2 as migrate
 from lance_core.table.redo import new_transaction
@@ -16,6 +15,7 @@ from lance_core.table.version_list import VersionList
 
 if TYPE_CHECKING:
     from lance_core.dataset import LanceDataset
+    from lance_core.operations import Transaction
     from lance_core.table.refs import Reference
 
 
@@ -73,6 +73,8 @@ def restore(dataset: LanceDataset) -> None:
 
 def read_transaction(dataset: LanceDataset, version: int) -> Transaction | None:
     """The transaction that made a version; None if its writer left none."""
+    from lance_core.operations import from_inner  # noqa: PLC0415 twenty classes that few need
+
     found = load_transaction(dataset.snapshot.store, version)
     return None if found is None else from_inner(found)
 
