@@ -82,14 +82,18 @@ class RunningSums:
     def add(self, data: bytes | memoryview) -> None:
         """Go on with bytes."""
         view = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
-        at, room = 0, self._room
-        while len(view) - at >= room:
-            self._sums.append(crc32(view[at : at + room], self._sum))
-            at += room
-            self._sum, room = 0, self._block_size
-        if at < len(view):
-            self._sum = crc32(view[at:] if at else view, self._sum)
-        self._room = room - (len(view) - at)
+        size, block_size = len(view), self._block_size
+        at = 0
+        if self._room < block_size:  # a block was begun
+            at = min(self._room, size)
+            self._sum = crc32(view[:at], self._sum)
+            self._room -= at
+            if self._room:
+                return
+            self._sums.append(self._sum)
+        end = size - (size - at) % block_size
+        self._sums += [crc32(view[start : start + block_size]) for start in range(at, end, block_size)]
+        self._sum, self._room = crc32(view[end:]), block_size - (size - end)
 
     def all(self) -> list[int]:
         """One for each block."""

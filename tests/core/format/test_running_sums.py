@@ -1,0 +1,23 @@
+"""Checksums of a file that is being written, however its bytes come."""
+
+import numpy as np
+import pytest
+
+from lance_core.format.checksums import RunningSums, crc32
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 7, 16])
+def test_blocks_do_not_depend_on_the_pieces(block_size):
+    sizes = [0, 1, block_size - 1, block_size, block_size + 1, 3 * block_size]
+    for _ in range(200):
+        sums, whole = RunningSums(block_size), b""
+        for size in RNG.choice(sizes, RNG.integers(0, 7)).tolist():
+            piece = RNG.bytes(size)
+            sums.add(memoryview(piece) if size % 2 else piece)
+            whole += piece
+            assert sums.size == len(whole)
+            assert sums.all() == [
+                crc32(whole[start : start + block_size]) for start in range(0, len(whole), block_size)
+            ]
