@@ -12,6 +12,7 @@ from lance_core.encoding.physical.memory import numbers_array
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lance_core.encoding.coded import Coded
     from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.outline import FileOutline
@@ -81,6 +82,10 @@ class Content(Protocol):
         """
         ...
 
+    def plan_coded(self, field: FieldReader, rows: range, /) -> Steps[list[pa.Array | Coded]]:
+        """Read consecutive rows of one field, at least one; places in dictionaries may stand for values."""
+        ...
+
     def column_numbers(self) -> dict[int, int]:
         """For each field of the file that has a column, by field id, its number."""
         ...
@@ -94,6 +99,13 @@ def kept_rows(steps: Steps[list[list[pa.Array]]], kept: Int64s) -> Steps[list[li
     """Some rows of each field, counted from the first one that was read."""
     places = numbers_array(kept)
     return [[_joined(arrays).take(places)] for arrays in (yield from steps)]
+
+
+def arrays_of(field: FieldReader, rows: Rows) -> Steps[list[pa.Array | Coded]]:
+    """The rows of a field as arrays."""
+    arrays: list[pa.Array | Coded] = []
+    arrays += yield from field.plan(rows)
+    return arrays
 
 
 def _joined(arrays: list[pa.Array]) -> pa.Array:

@@ -18,7 +18,7 @@ from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.arrays import dictionary_array
 from lance_core.encoding.v2_0.ends import Spans
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lance_core.file.field_reader import kept_rows
+from lance_core.file.field_reader import arrays_of, kept_rows
 from lance_core.file.nodes import LIST_TYPES, open_field
 from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
 from lance_core.format.legacy_file import (
@@ -34,6 +34,7 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from lance_core.encoding.coded import Coded
     from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.field_reader import FieldReader
@@ -129,6 +130,10 @@ class ContentLegacy:
     def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s) -> Steps[list[list[pa.Array]]]:
         """Read some of consecutive rows."""
         return kept_rows(self.plan(fields, rows), kept)
+
+    def plan_coded(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
+        """Read consecutive rows of a field."""
+        return arrays_of(field, rows)
 
     def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
         """Open the fields of a projection.

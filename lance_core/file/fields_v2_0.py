@@ -19,7 +19,7 @@ from lance_core.encoding.v2_0.arrays import read_array, read_dictionary, read_it
 from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import Spans, read_ends
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.file.field_reader import kept_rows
+from lance_core.file.field_reader import arrays_of, kept_rows
 from lance_core.file.nodes import open_field
 from lance_core.file.outline import fields_with_columns
 from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_array_encoding
@@ -29,6 +29,7 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lance_core.encoding.coded import Coded
     from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
@@ -232,6 +233,10 @@ class ContentV20:
     def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s) -> Steps[list[list[pa.Array]]]:
         """Read some of consecutive rows."""
         return kept_rows(self.plan(fields, rows), kept)
+
+    def plan_coded(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
+        """Read consecutive rows of a field."""
+        return arrays_of(field, rows)
 
     def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
         """Open the fields of a projection.

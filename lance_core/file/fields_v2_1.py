@@ -13,11 +13,12 @@ from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
 from lance_core.encoding.structural.shared_levels import SharedLevels
 from lance_core.errors import InvalidInputError
-from lance_core.file.field_reader import kept_rows
+from lance_core.file.field_reader import arrays_of, kept_rows
 from lance_core.file.outline import fields_with_columns
 from lance_core.file.plan import Column, plan_rows
 from lance_core.file.points import plan_points
 from lance_core.file.single_rows import MOST_VALUES, FewReader, plan_few
+from lance_core.file.some_rows import plan_coded, plan_kept
 from lance_core.format.notation import notation
 from lance_core.format.page_layout import decode_layout
 from lance_core.format.schema import JSON, arrow_type_of
@@ -25,6 +26,7 @@ from lance_core.format.schema import JSON, arrow_type_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lance_core.encoding.coded import Coded
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.structural.single_lists import ListReader
@@ -112,7 +114,13 @@ class ContentV21:
         """Read some of consecutive rows."""
         if len(rows) <= _FEW_ROWS:
             return kept_rows(self.plan(fields, rows), kept)
-        return together([one.plan(rows, kept) for one in fields if isinstance(one, _LeavesReader)])
+        return together([one.plan_kept(rows, kept) for one in fields if isinstance(one, _LeavesReader)])
+
+    def plan_coded(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
+        """Read consecutive rows of a field."""
+        if isinstance(field, _LeavesReader) and len(field.columns) == 1 and field.columns[0].is_plain:
+            return plan_coded(field.columns[0], rows)
+        return arrays_of(field, rows)
 
     def _column(self, path: LeafPath, number: int, pages: Mapping[int, tuple[Page, ...]]) -> Column:
         """A column, with what is known about its pages."""
@@ -166,9 +174,13 @@ class _LeavesReader:
     def widths(self) -> list[float]:
         return [_row_bytes(column) for column in self.columns]
 
-    def plan(self, rows: Rows, kept: Int64s | None = None) -> Plan:
+    def plan(self, rows: Rows) -> Plan:
         shared = SharedLevels() if len(self.columns) > 1 else None
-        return self.join((yield from together([plan_rows(column, rows, shared, kept) for column in self.columns])))
+        return self.join((yield from together([plan_rows(column, rows, shared) for column in self.columns])))
+
+    def plan_kept(self, rows: range, kept: Int64s) -> Plan:
+        shared = SharedLevels() if len(self.columns) > 1 else None
+        return self.join((yield from together([plan_kept(column, rows, kept, shared) for column in self.columns])))
 
     def join(self, leaves: list[list[pa.Array]]) -> list[pa.Array]:
         """The field, from the arrays of its leaves."""

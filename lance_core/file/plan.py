@@ -7,12 +7,11 @@ the data.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from lance_core.encoding.arrow_values import buffer_view, join_values, settled
+from lance_core.encoding.arrow_values import buffer_view, join_values
 from lance_core.encoding.physical.memory import aranges, gather_windows, starts_of
 from lance_core.encoding.plans import Spots, split_rows
 from lance_core.encoding.structural import chunk_table, constant, full_zip, mini_block
@@ -27,8 +26,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.leaves import LeafPath
-    from lance_core.encoding.plans import Found, Plan, Ranges, Rows
+    from lance_core.encoding.plans import Found, Plan, Ranges, Rows, Steps
     from lance_core.encoding.structural.chunk_table import ChunkSelection, ChunkTable
+    from lance_core.encoding.structural.page import Decoded
     from lance_core.encoding.structural.shared_levels import SharedLevels
     from lance_core.encoding.structural.single_lists import ListReader
     from lance_core.encoding.structural.single_values import SingleReader
@@ -239,10 +239,10 @@ def _check_page(page: Page, layout: PageLayout) -> None:
 
 
 @overload
-def _items(rows: Int64s, per_row: int) -> Int64s: ...
+def items_of(rows: Int64s, per_row: int) -> Int64s: ...
 @overload
-def _items(rows: Rows, per_row: int) -> Rows: ...
-def _items(rows: Rows, per_row: int) -> Rows:
+def items_of(rows: Rows, per_row: int) -> Rows: ...
+def items_of(rows: Rows, per_row: int) -> Rows:
     """The items of fixed-size lists, for rows."""
     if per_row == 1:
         return rows
@@ -251,20 +251,27 @@ def _items(rows: Rows, per_row: int) -> Rows:
     return aranges(rows * per_row, np.full(len(rows), per_row))
 
 
-def plan_rows(column: Column, rows: Rows, shared: SharedLevels | None = None, kept: Int64s | None = None) -> Plan:
+def plan_rows(column: Column, rows: Rows, shared: SharedLevels | None = None) -> Plan:
     """Read some rows of a column.
 
     Args:
         column: The column; indexes that are read are kept in it.
         rows: At least one row.
         shared: Knows the levels of other leaves of the same field.
-        kept: Places among consecutive rows, ascending; the others are read, but left out of the result as early as
-            that is cheap. None for all of them.
 
     Returns:
         Arrays (`page.to_arrow`) that hold the rows one after the other.
     """
-    parts = column.parts(_items(rows, column.path.items_per_row))
+    return [group.decode(found, shared) for group, found in (yield from plan_groups(column, rows))]
+
+
+def plan_groups(column: Column, rows: Rows) -> Steps[list[tuple[Group, Found]]]:
+    """Read the bytes of some rows of a column; arguments as of `plan_rows`.
+
+    Returns:
+        What decodes the rows, in their order, and the bytes it needs.
+    """
+    parts = column.parts(items_of(rows, column.path.items_per_row))
     wanted = [index_ranges(column, part) for part in parts]
     ranges = [one for several in wanted for one in several]
     found = iter((yield ranges) if ranges else [])  # one read less if nothing is missing
@@ -272,22 +279,7 @@ def plan_rows(column: Column, rows: Rows, shared: SharedLevels | None = None, ke
     missing = [number for number, part in enumerate(parts) if _lacks_index(column, part)]
     load_indexes([(column, parts[number]) for number in missing], [indexes[number] for number in missing])
     groups = list(_merged(_group(column, parts, indexes)))
-    memories = yield [group.spots for group in groups]
-    if kept is None:
-        return [group.decode(found, shared) for group, found in zip(groups, memories, strict=True)]
-    places = _items(kept, column.path.items_per_row)
-    bounds = starts_of(np.array([group.count for group in groups]))
-    inside = (
-        places[low:high] - first
-        for first, (low, high) in zip(bounds, pairwise(places.searchsorted(bounds)), strict=False)
-    )
-    return [_decode_some(*one, shared) for one in zip(groups, memories, inside, strict=True)]
-
-
-def _decode_some(group: _Group, found: Found, kept: Int64s, shared: SharedLevels | None) -> pa.Array:
-    if isinstance(group, _MiniBlockGroup) and group.index.layouts[0].rep is None and len(kept):
-        return group.decode_some(found, kept)
-    return pick(settled(group.decode(found, shared)), kept)
+    return list(zip(groups, (yield [group.spots for group in groups]), strict=True))
 
 
 def index_ranges(column: Column, part: Part) -> Ranges:
@@ -311,7 +303,7 @@ def _lacks_index(column: Column, part: Part) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _MiniBlockGroup:
+class MiniBlockGroup:
     """Rows of neighbouring pages whose chunks are decoded together."""
 
     column: Column
@@ -321,27 +313,47 @@ class _MiniBlockGroup:
 
     @property
     def count(self) -> int:
+        """Wanted rows."""
         return len(self.selection.rows)
 
-    def decode_some(self, found: Found, kept: Int64s) -> pa.Array:
-        """Some of consecutive rows of a leaf without lists; values in dictionaries are looked up for these only."""
-        rows = kept + self.selection.rows[0]
-        decoded = mini_block.decode(
-            found.memory, self._run(found), rows=rows, keeps_dictionary=self.column.is_dictionary
-        )
-        return to_arrow(decoded, self.column.path, self.column.kind, len(kept))
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first of consecutive rows among those that the chunks hold, and the end."""
+        first = int(self.selection.rows[0])
+        return first, first + self.count
+
+    @property
+    def has_lists(self) -> bool:
+        """True if there are lists around the leaf."""
+        return _mini_block(self.index.layouts[0]).rep is not None
+
+    @property
+    def has_dictionary(self) -> bool:
+        """True if values are places in dictionaries."""
+        return self.index.dictionary is not None
 
     def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
-        selection, rows, run = self.selection, self.selection.rows, self._run(found)
-        keeps_dictionary = self.column.is_dictionary
+        """The wanted rows."""
+        column, selection, rows = self.column, self.selection, self.selection.rows
         if not isinstance(rows, range) or len(rows) * _SPARSE < selection.num_rows:
-            decoded = mini_block.decode(found.memory, run, rows=np.asarray(rows), keeps_dictionary=keeps_dictionary)
-            return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
-        decoded = mini_block.decode(found.memory, run, rows=None, keeps_dictionary=keeps_dictionary, shared=shared)
-        if self.column.path.items_per_row > 1:  # chunks may begin inside of a row
-            decoded = cut(decoded, rows)
-            return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
-        return pick(to_arrow(decoded, self.column.path, self.column.kind, selection.num_rows, shared), rows)
+            return to_arrow(self.decode_values(found, np.asarray(rows)), column.path, column.kind, len(rows))
+        decoded = self.decode_values(found, None, shared=shared)
+        if column.path.items_per_row > 1:  # chunks may begin inside of a row
+            return to_arrow(cut(decoded, rows), column.path, column.kind, len(rows))
+        return pick(to_arrow(decoded, column.path, column.kind, selection.num_rows, shared), rows)
+
+    def decode_values(
+        self,
+        found: Found,
+        rows: Int64s | None,
+        *,
+        keeps_dictionary: bool = False,
+        shared: SharedLevels | None = None,
+    ) -> Decoded:
+        """Some of the rows that the chunks hold, or all of them; see `mini_block.decode`."""
+        keeps_dictionary = keeps_dictionary or self.column.is_dictionary
+        run = self._run(found)
+        return mini_block.decode(found.memory, run, rows=rows, keeps_dictionary=keeps_dictionary, shared=shared)
 
     def _run(self, found: Found) -> mini_block.ChunkRun:
         index, chunks = self.index, self.selection.chunks
@@ -407,10 +419,10 @@ class _ConstantGroup:
         return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
 
 
-_Group: TypeAlias = _MiniBlockGroup | _FullZipGroup | _ConstantGroup
+Group: TypeAlias = MiniBlockGroup | _FullZipGroup | _ConstantGroup
 
 
-def _group(column: Column, parts: list[Part], indexes: list[list[pa.Buffer]]) -> Iterator[_Group]:
+def _group(column: Column, parts: list[Part], indexes: list[list[pa.Buffer]]) -> Iterator[Group]:
     """Put neighbouring parts together that can be decoded at once."""
     waiting: list[Part] = []
     waiting_bytes = waiting_items = 0
@@ -499,7 +511,7 @@ def _column_rows(column: Column, parts: list[Part]) -> Rows:
     return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
 
-def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
+def _mini_block_group(column: Column, parts: list[Part]) -> MiniBlockGroup:
     numbers = tuple(part.number for part in parts)
     index = column.joined.get(numbers)
     wanted = _column_rows(column, parts)
@@ -510,7 +522,7 @@ def _mini_block_group(column: Column, parts: list[Part]) -> _MiniBlockGroup:
             column.joined[numbers] = index
     selection = chunk_table.select_rows(index.table, wanted)
     spots = Spots(*chunk_table.byte_ranges(index.table, selection.chunks))
-    return _MiniBlockGroup(column, index, selection, spots)
+    return MiniBlockGroup(column, index, selection, spots)
 
 
 def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: list[Bytes]) -> _FullZipGroup:
@@ -531,7 +543,7 @@ def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: li
     return _FullZipGroup(column, count, layout, (starts, starts + step), Spots(starts, starts + step))
 
 
-def _merged(groups: Iterable[_Group]) -> Iterator[_Group]:
+def _merged(groups: Iterable[Group]) -> Iterator[Group]:
     """Single rows of neighbouring full-zip pages that are alike as one group."""
     waiting: list[_FullZipGroup] = []
     for group in groups:

@@ -26,6 +26,7 @@ from lance_core.store.base import offers
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 
+    from lance_core.encoding.coded import Coded
     from lance_core.encoding.plans import Ranges, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.field_reader import Content, FieldReader
@@ -185,6 +186,35 @@ class DataFileReader:
         windows = _KEPT_WINDOWS if is_kept else 1
         window = _window_rows(wanted, batch_size, windows * WINDOW_BYTES, windows * COLUMN_WINDOW_BYTES)
         return self._scan(projection.to_arrow(), wanted, start, end, batch_size=batch_size, window=window)
+
+    def scan_coded(
+        self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int
+    ) -> Iterator[pa.Array | Coded]:
+        """Read consecutive rows of one field; where pages have dictionaries, these and places in them.
+
+        Args:
+            projection: The field.
+            columns: As in `scan`.
+            start: First row.
+            end: Row behind the last one.
+            batch_size: Rows that are decoded together, unless there is room for more.
+
+        Yields:
+            The rows in order, in parts. Errors as in `scan`.
+        """
+        with self._blaming_file():
+            (wanted,) = [one.fresh() for one in self._content.fields(projection, columns)]
+            _check_end(end, self._num_rows([wanted]))
+            pages = self._file.pages(_page_extents([wanted], range(start, end)))
+        window = _window_rows([wanted], batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES)
+        for low in range(start, end, window):
+            high = min(low + window, end)
+            with self._blaming_file():
+                parts = self._file.run(self._content.plan_coded(wanted, range(low, high)), pages=pages)
+                wanted.forget(high)
+                if pages is not None:
+                    pages.next_window()
+            yield from parts
 
     def passage(
         self, projection: Schema, columns: Mapping[int, int], *, end: int

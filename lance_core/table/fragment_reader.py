@@ -22,6 +22,7 @@ from lance_core.table.once import once
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from lance_core.encoding.coded import Coded
     from lance_core.file.fields_legacy import BatchStatistics
     from lance_core.file.reader import DataFileReader
     from lance_core.format.fragment import Fragment
@@ -132,6 +133,22 @@ class FragmentReader:
         if position != end:
             path = data_file_path(parts[0].file)
             raise CorruptDataError(f"the data file has {position} rows, its fragment needs {end}", path=path)
+
+    def scan_coded(
+        self, projection: Schema, *, start: int, end: int, batch_size: int
+    ) -> Iterator[pa.Array | Coded] | None:
+        """Read one field of the rows [start, end), deleted ones included; arguments as of `scan`.
+
+        Returns:
+            The rows in order, in parts: values, or places in dictionaries. None if the field is not stored as one.
+        """
+        parts = self._parts(projection)
+        if len(projection.fields) != 1 or len(parts) != 1:
+            return None
+        part, stored = parts[0], self._stored(parts)[0]
+        if stored.schema.fields != projection.fields:
+            return None
+        return self._open(part).scan_coded(stored.schema, part.columns, start=start, end=end, batch_size=batch_size)
 
     def passage(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
         """Read ranges of rows, each behind the one before, or only some rows of them.

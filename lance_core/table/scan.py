@@ -14,7 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import mask_array, settled, unpack_bits
+from lance_core.encoding.coded import Coded
 from lance_core.encoding.physical.memory import numbers_array
+from lance_core.errors import InvalidInputError
 from lance_core.format.schema import Schema
 from lance_core.table.candidates import candidate_ranges
 from lance_core.table.fragment_reader import FragmentReader, Rows
@@ -32,6 +34,9 @@ _FEW_ROWS = 1 << 10
 
 _SPARSE_SHARE = 1 / 32
 """Up to this share of matching rows, reading single rows is cheaper than decoding the range around them."""
+
+_FEWER_ITEMS = 4
+"""Items of a dictionary are asked instead of values if there are so many times as many values."""
 
 _MASKED_SHARE = 7 / 8
 """From this share of rows on, Arrow keeps them faster by a mask than by their places: it copies whole runs. Where half
@@ -121,27 +126,67 @@ def take_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[np
 def count_matching(reader: FragmentReader, plan: ScanPlan) -> int:
     """How many rows of a fragment the predicate matches."""
     end = reader.fragment.physical_rows
-    return sum(int(np.count_nonzero(mask)) for _, mask in _matches(reader, plan, 0, end))
+    return sum(int(np.count_nonzero(mask)) for _, mask in _masks(reader, plan, 0, end))
 
 
 def matching_offsets(reader: FragmentReader, plan: ScanPlan) -> npt.NDArray[np.int64]:
     """Offsets of the rows of a fragment that the predicate matches, ascending; deleted rows never match."""
     end = reader.fragment.physical_rows
-    found = [np.flatnonzero(mask) + rows.start for rows, mask in _matches(reader, plan, 0, end)]
+    found = [np.flatnonzero(mask) + first for first, mask in _masks(reader, plan, 0, end)]
     return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _masks(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+    """Which rows match, in parts with the offset of their first row."""
+    for low, high in candidate_ranges(reader, plan, start, end):
+        parts = None
+        if plan.predicate is not None and plan.predicate.columns == plan.filter_projection.names:
+            parts = reader.scan_coded(plan.filter_projection, start=low, end=high, batch_size=plan.step)
+        if parts is None:
+            yield from ((rows.start, mask) for rows, mask in _matches_in(reader, plan, low, high))
+            continue
+        first = low
+        for part in parts:
+            mask = _answers(plan, part)
+            live = reader.live_mask(first, first + len(mask))
+            yield first, mask if live is None else mask & live
+            first += len(mask)
+
+
+def _answers(plan: ScanPlan, part: pa.Array | Coded) -> npt.NDArray[np.bool_]:
+    """Which values of the only column match; each item of a dictionary is asked once, if that saves questions."""
+    assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
+    names = list(plan.filter_projection.names)
+    if isinstance(part, Coded):
+        if len(part.items) * _FEWER_ITEMS <= len(part):
+            try:
+                asked = pa.RecordBatch.from_arrays([part.questions()], names=names)
+                return part.spread(_as_mask(plan.predicate.mask(asked)))
+            except InvalidInputError:
+                pass  # perhaps only of items that no row has
+        part = part.values()
+    return _as_mask(plan.predicate.mask(pa.RecordBatch.from_arrays([part], names=names)))
 
 
 def _matches(
     reader: FragmentReader, plan: ScanPlan, start: int, end: int
 ) -> Iterator[tuple[Rows, npt.NDArray[np.bool_]]]:
-    assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     for low, high in candidate_ranges(reader, plan, start, end):
-        for rows in reader.scan(plan.filter_projection, start=low, end=high, batch_size=plan.step):
-            batch = _predicate_batch(reader, plan, rows)
-            answer = plan.predicate.mask(batch)
-            mask = unpack_bits(answer.buffers()[1], answer.offset, len(answer))
-            live = reader.live_mask(rows.start, rows.start + rows.num_rows)
-            yield rows, mask if live is None else mask & live
+        yield from _matches_in(reader, plan, low, high)
+
+
+def _matches_in(
+    reader: FragmentReader, plan: ScanPlan, start: int, end: int
+) -> Iterator[tuple[Rows, npt.NDArray[np.bool_]]]:
+    assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
+    for rows in reader.scan(plan.filter_projection, start=start, end=end, batch_size=plan.step):
+        mask = _as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows)))
+        live = reader.live_mask(rows.start, rows.start + rows.num_rows)
+        yield rows, mask if live is None else mask & live
+
+
+def _as_mask(answer: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    return unpack_bits(answer.buffers()[1], answer.offset, len(answer))
 
 
 def _predicate_batch(reader: FragmentReader, plan: ScanPlan, rows: Rows) -> pa.RecordBatch:

@@ -6,7 +6,9 @@ import pytest
 
 import lance_core
 from lance_core.encoding.structural import mini_block
+from lance_core.errors import InvalidInputError
 from lance_core.file import fields_v2_1, plan, writer
+from lance_core.table.predicate import Predicate
 
 N = 8_000
 
@@ -132,3 +134,83 @@ def test_what_is_known_of_pages_is_kept_from_batch_to_batch(tmp_path, monkeypatc
     batches = list(made.to_batches(filter="pick = 1", batch_size=40_000))
     assert len(batches) == 5
     assert loaded == [0, 0, 0]
+
+
+CONDITIONS = [
+    "number < 3",
+    "number is null",
+    "number is not null and number != 2",
+    "not (number > 1)",
+    "few > 1",
+    "few < 1",
+    "few = 0",
+    "few != 0.5",
+    "few is null or few >= 2.5",
+    "isnan(few)",
+    "few in (0.5, 2.5)",
+    "word like '%1%'",
+    "word is null",
+    "word in ('word-1', 'word-2')",
+    "coalesce(word, 'word-3') = 'word-3'",
+    "upper(word) = 'WORD-4'",
+    "10 / number > 2",
+]
+
+
+@pytest.mark.parametrize("page_bytes", [1 << 12, 1 << 23])
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_counts_and_deletions_find_what_scans_find(tmp_path, monkeypatch, page_bytes, condition, version):
+    """Counts ask items of dictionaries, scans ask values."""
+    monkeypatch.setattr(writer, "PAGE_BYTES", page_bytes)
+    rng = np.random.default_rng(page_bytes)
+    words = [f"word-{number}" for number in range(12)]
+    few = rng.choice([0.5, -0.0, 0.0, float("nan"), float("inf"), 2.5], N)
+    table = pa.table(
+        {
+            "id": np.arange(N),
+            "number": masked(rng.integers(1, 5, N), rng),
+            "few": masked(few, rng),
+            "word": masked(rng.choice(words, N), rng, pa.string()),
+        }
+    )
+    made = lance_core.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    made.delete("id % 7 = 1")
+    expected = made.to_table(filter=condition)["id"].to_pylist()
+    assert made.count_rows(filter=condition) == len(expected)
+    everything = set(made.to_table()["id"].to_pylist())
+    made.delete(condition)
+    assert set(made.to_table()["id"].to_pylist()) == everything - set(expected)
+
+
+def test_items_are_asked_instead_of_values(tmp_path, monkeypatch):
+    count = 100_000
+    words = pa.array(["a", "b", None, "c"]).take(pa.array(np.arange(count) % 4))
+    made = lance_core.write_dataset(pa.table({"word": words, "more": words}), tmp_path / "t")
+    asked = []
+
+    def counted(self, batch):
+        asked.append(batch.num_rows)
+        return mask(self, batch)
+
+    mask = Predicate.mask
+    monkeypatch.setattr(Predicate, "mask", counted)
+    assert made.count_rows(filter="word = 'b'") == count // 4
+    assert made.count_rows(filter="word is null") == count // 4
+    assert sum(asked) <= 2 * 5  # three items, nothing, null
+    made.delete("word < 'c'")
+    assert sum(asked) <= 3 * 5
+    assert made.count_rows() == count // 2
+
+
+def test_items_that_no_row_has_cannot_fail(tmp_path):
+    """What stands under nulls is an item of the dictionary, too: here 0."""
+    numbers = [None if number % 5 == 0 else number % 5 * 1_000_000_007 for number in range(20_000)]
+    table = pa.table({"number": numbers, "id": range(20_000)})
+    made = lance_core.write_dataset(table, tmp_path / "t")
+    found = made.to_table(filter="7000000049 / number = 7")
+    assert found["id"].to_pylist() == list(range(1, 20_000, 5))
+    assert made.count_rows(filter="7000000049 / number = 7") == 4_000
+    lance_core.write_dataset(pa.table({"number": [0], "id": [20_000]}), tmp_path / "t", mode="append")
+    with pytest.raises(InvalidInputError, match="divide by zero"):
+        lance_core.dataset(tmp_path / "t").count_rows(filter="7000000049 / number = 7")

@@ -1,0 +1,67 @@
+"""Values as places among few items, as pages with dictionaries hold them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import pack_bits, take_values
+from lance_core.encoding.physical.memory import numbers_array
+from lance_core.encoding.values import FixedValues
+from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.repdef import Mask
+
+
+@frozen
+class Coded:
+    """Some values of a column.
+
+    Attributes:
+        items: The items; none is null, some may be alike, and some may be no value's.
+        places: Shape (n,), unsigned: for each value its place among the items.
+        validity: Shape (n,), False for null; None if nothing is null.
+    """
+
+    items: pa.Array
+    places: npt.NDArray[Any]
+    validity: Mask | None
+
+    def __len__(self) -> int:
+        """How many values there are."""
+        return len(self.places)
+
+    def questions(self) -> pa.Array:
+        """The items, and null."""
+        return pa.concat_arrays([self.items, pa.nulls(1, self.items.type)])
+
+    def spread(self, answers: Mask) -> Mask:
+        """For each value what was answered to its item.
+
+        Args:
+            answers: One for each of the `questions`.
+
+        Raises:
+            CorruptDataError: A place where there is no item.
+        """
+        found = take_values(FixedValues(answers[:-1].view(np.uint8)), self.places)
+        if not isinstance(found, FixedValues):
+            raise CorruptDataError("answers are not of fixed width")
+        mask: Mask = found.data.view(np.bool_)
+        return mask if self.validity is None else np.where(self.validity, mask, answers[-1])
+
+    def values(self) -> pa.Array:
+        """The values themselves; errors as `spread`."""
+        if len(self.places) and int(self.places.max()) >= len(self.items):
+            raise CorruptDataError(f"an index points beyond {len(self.items)} items of a dictionary")
+        places = numbers_array(self.places)
+        if self.validity is not None:
+            buffers = [pack_bits(self.validity), places.buffers()[1]]
+            places = pa.Array.from_buffers(places.type, len(places), buffers)
+        return self.items.take(places)
