@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import null_mask, pack_bits, unpack_bits
+from lance_core.encoding.arrow_values import (
+    from_values,
+    null_mask,
+    offset_dtype,
+    pack_bits,
+    take_values,
+    to_values,
+    unpack_bits,
+)
 from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.buffers import Wanted, read_bits, read_words
 from lance_core.encoding.v2_0.packed import bit_width, fixed_array, read_bitpacked, read_fast_lanes, read_packed_struct
 from lance_core.encoding.v2_0.strings import read_binary, read_equal, read_fsst
+from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.array_encoding import (
     AllNulls,
@@ -144,7 +153,20 @@ def read_dictionary(encoding: Dictionary, wanted: Wanted, kind: pa.DataType, ite
         return dictionary_array(kind, indices, items)
     if int(indices.max()) > len(items):
         raise _beyond(items)
+    if offset_dtype(kind) is not None and len(items) and not items.null_count:
+        return _take_strings(items, indices, kind)
     return pa.concat_arrays([pa.nulls(1, kind), items]).take(array)
+
+
+def _take_strings(items: pa.Array, indices: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Strings of a dictionary; index 0 is null, and others count from 1."""
+    # What stands under a null does not matter. An item does not make strings of one length differ.
+    strings = to_values(items)
+    assert isinstance(strings, VariableValues)  # noqa: S101 - what an array of strings consists of
+    shortest = int(np.diff(strings.offsets).argmin())
+    values = to_values(pa.concat_arrays([items.slice(shortest, 1), items]))
+    is_valid = indices != 0
+    return from_values(take_values(values, indices), kind, None if is_valid.all() else is_valid, len(indices))
 
 
 def dictionary_array(kind: pa.DataType, indices: npt.NDArray[Any], items: pa.Array) -> pa.Array:

@@ -104,6 +104,21 @@ def test_strings_of_few_values_get_a_dictionary(texts, kind):
         )
 
 
+@pytest.mark.parametrize(
+    "words", [["N", "Y"], ["Oslo", "Lima", "Pune"], ["a", "bcd", ""], [f"{one:07}" for one in range(90)]]
+)
+@pytest.mark.parametrize("every", [0, 9])
+def test_many_strings_of_few_values(words, every):
+    places = np.random.default_rng(3).integers(0, len(words), 30_000)
+    mask = np.arange(30_000) % every == 0 if every else None
+    table = pa.table({"s": pa.array(words).take(pa.array(places, mask=mask))})
+    data, columns = write(table)
+    assert isinstance(pages(data, 0)[0], Dictionary)
+    reader = DataFileReader(Memory(data), path="x.lance")
+    batches = reader.scan(reader.schema, columns, start=0, end=30_000, batch_size=30_000)
+    assert pa.Table.from_batches(batches).equals(table)
+
+
 def test_dictionaries_keep_their_values_while_they_are_few():
     words = pa.array([str(one) for one in range(1000)])
     table = pa.table({"d": pa.DictionaryArray.from_arrays(pa.array([5, None, 7], pa.int16()), words)})
