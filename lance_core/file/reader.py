@@ -7,6 +7,7 @@ generation of the format: `lance_core.file.fields_v2_1` and its likes.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -45,6 +46,9 @@ COLUMN_WINDOW_BYTES = 1 << 24
 
 _KEPT_WINDOWS = 2
 """So many windows at once are decoded for those who keep all rows: larger steps are cheaper."""
+
+_CAUTION = 4
+"""The first window has so much less: what is compressed may be much larger than it looks."""
 
 _FEW_ROWS = 64
 """Up to so many consecutive rows are picked one by one: the chunks that hold them hold many more."""
@@ -185,7 +189,8 @@ class DataFileReader:
             _check_end(end, self._num_rows(wanted))
         windows = _KEPT_WINDOWS if is_kept else 1
         window = _window_rows(wanted, batch_size, windows * WINDOW_BYTES, windows * COLUMN_WINDOW_BYTES)
-        return self._scan(projection.to_arrow(), wanted, start, end, batch_size=batch_size, window=window)
+        steps = repeat(window) if is_kept else _Windows(window, batch_size)
+        return self._scan(projection.to_arrow(), wanted, range(start, end), batch_size=batch_size, steps=steps)
 
     def scan_coded(
         self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int
@@ -290,18 +295,27 @@ class DataFileReader:
             return _batch(arrays, schema, len(offsets))
 
     def _scan(
-        self, schema: pa.Schema, wanted: list[FieldReader], start: int, end: int, *, batch_size: int, window: int
+        self,
+        schema: pa.Schema,
+        wanted: list[FieldReader],
+        rows: range,
+        *,
+        batch_size: int,
+        steps: repeat[int] | _Windows,
     ) -> Iterator[pa.RecordBatch]:
         with self._blaming_file():
-            pages = self._file.pages(_page_extents(wanted, range(start, end)))
-        for low in range(start, end, window):
-            high = min(low + window, end)
+            pages = self._file.pages(_page_extents(wanted, rows))
+        high = rows.start
+        while high < rows.stop:
+            low, high = high, min(high + next(steps), rows.stop)
             with self._blaming_file():
                 arrays = self._read(wanted, range(low, high), pages=pages)
                 for one in wanted:
                     one.forget(high)
                 if pages is not None:
                     pages.next_window()
+            if isinstance(steps, _Windows):
+                steps.learn(arrays, high - low)
             if arrays and all(len(one) == 1 and not needs_settling(one[0].type) for one in arrays):
                 whole = _batch([one[0] for one in arrays], schema, high - low)
                 yield from (whole.slice(at, batch_size) for at in range(0, high - low, batch_size))
@@ -371,10 +385,35 @@ def _page_extents(wanted: list[FieldReader], rows: range) -> list[Ranges]:
     return [column.extents(rows) for one in wanted if offers(one, PagedField, "columns") for column in one.columns]
 
 
+class _Windows:
+    """How many rows a scan decodes at once: as many as guessed, or fewer if they came to more bytes.
+
+    Args:
+        guess: Rows that should come to a window; memory on the way, such as for levels, is part of the guess.
+        batch_size: Rows of a batch.
+    """
+
+    def __init__(self, guess: int, batch_size: int) -> None:
+        self._guess, self._batch_size = guess, batch_size
+        self._rows = max(1, guess // _CAUTION // batch_size) * batch_size
+
+    def __next__(self) -> int:
+        return self._rows
+
+    def learn(self, arrays: list[list[pa.Array]], num_rows: int) -> None:
+        """What columns came to for so many rows."""
+        widths = [sum(array.nbytes for array in one) / num_rows for one in arrays]
+        self._rows = min(self._guess, _fitting_rows(widths, self._batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES))
+
+
 def _window_rows(wanted: list[FieldReader], batch_size: int, num_bytes: int, column_bytes: int) -> int:
     """Rows that a scan decodes at once: whole batches of all columns, and of each."""
-    widths = [width for one in wanted for width in one.widths]
-    if not widths:
+    return _fitting_rows([width for one in wanted for width in one.widths], batch_size, num_bytes, column_bytes)
+
+
+def _fitting_rows(widths: list[float], batch_size: int, num_bytes: int, column_bytes: int) -> int:
+    """Whole batches of rows that need so many bytes in all columns together, and in each."""
+    if not sum(widths):
         return batch_size
     rows = min(num_bytes / sum(widths), column_bytes / max(widths))
     return max(1, int(rows) // batch_size) * batch_size

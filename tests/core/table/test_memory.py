@@ -63,3 +63,23 @@ def test_what_is_kept_anyway_is_read_in_larger_steps(tmp_path, monkeypatch):
     assert table.scanner(batch_size=1024).to_table().num_rows == 50_000
     assert sum(streamed) == sum(steps) == 50_000
     assert max(streamed) * 1.5 < max(steps) <= max(streamed) * 2.5
+
+
+def test_windows_follow_what_strings_come_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
+    texts = [f"{number:08} {'the same words again and again ' * 12}" for number in range(50_000)]
+    table = lance_core.write_dataset(pa.table({"c": texts}), tmp_path / "t")
+    stored = sum(one.stat().st_size for one in (tmp_path / "t" / "data").iterdir())
+    assert stored * 10 < sum(map(len, texts))
+    steps = []
+    read = reader.DataFileReader._read
+
+    def counted(self, wanted, rows, **options):
+        arrays = read(self, wanted, rows, **options)
+        steps.append(sum(array.nbytes for one in arrays for array in one))
+        return arrays
+
+    monkeypatch.setattr(reader.DataFileReader, "_read", counted)
+    assert sum(batch.num_rows for batch in table.to_batches(batch_size=1024)) == 50_000
+    assert max(steps[1:]) <= WINDOW
+    assert len(steps) > 10
