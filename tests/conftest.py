@@ -1,11 +1,13 @@
 """Fixtures for all tests."""
 
+import atexit
 import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import uuid
 import warnings
@@ -20,6 +22,11 @@ from botocore.session import get_session
 
 # What gcsfs asks by gRPC, to learn what kind of bucket it has, cannot be sent to another service.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+
+# Where nothing compiled may be kept beside the modules, each process that tests start would compile all it imports.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and "PYTHONPYCACHEPREFIX" not in os.environ:
+    os.environ["PYTHONPYCACHEPREFIX"] = _compiled = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, _compiled, ignore_errors=True)
 
 
 @dataclass(frozen=True, kw_only=True)
