@@ -90,12 +90,12 @@ def columns(number):
 
 # For each work the most calls that a table of one column may cost, and each further column.
 LIMITS = {
-    "open": (400, 3),
-    "append": (2500, 250),
+    "open": (320, 3),
+    "append": (2000, 200),
     "scan": (1700, 215),
     "take": (1600, 255),
     "filter": (2300, 265),
-    "delete": (4000, 25),
+    "delete": (3500, 25),
 }
 
 
