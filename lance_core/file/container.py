@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
@@ -14,7 +14,27 @@ if TYPE_CHECKING:
 
     from lance_core.file.source import FileBytes
     from lance_core.format.file_metadata import Page
+    from lance_core.format.footer import Footer
     from lance_core.format.schema import Schema
+
+_Table: TypeAlias = list[tuple[int, int]]
+
+
+class Parsed:
+    """What was parsed of a file's metadata.
+
+    Attributes:
+        frame: Footer, column table and global buffer table.
+        descriptor: Schema and number of rows.
+        pages: Pages of columns, by column index.
+    """
+
+    __slots__ = ("descriptor", "frame", "pages")
+
+    def __init__(self) -> None:
+        self.frame: tuple[Footer, _Table, _Table] | None = None
+        self.descriptor: tuple[Schema, int] | None = None
+        self.pages: dict[int, tuple[Page, ...]] = {}
 
 
 class Container:
@@ -22,26 +42,30 @@ class Container:
 
     Args:
         file: The file.
+        parsed: What is known of it.
 
     Raises:
         CorruptDataError: Positions that cannot be.
     """
 
-    def __init__(self, file: FileBytes) -> None:
+    def __init__(self, file: FileBytes, parsed: Parsed | None = None) -> None:
         self._file = file
-        self._footer = decode_footer(memoryview(file.tail), file.size)
-        self._column_table, self._global_table = self._read_tables()
-        self._descriptor: tuple[Schema, int] | None = None
-        self._pages: dict[int, tuple[Page, ...]] = {}
+        self._parsed = Parsed() if parsed is None else parsed
+        if self._parsed.frame is None:
+            footer = decode_footer(memoryview(file.tail), file.size)
+            self._parsed.frame = (footer, *self._read_tables(footer))
+        self._footer, self._column_table, self._global_table = self._parsed.frame
 
     def descriptor(self) -> tuple[Schema, int]:
         """Schema and number of rows."""
-        if self._descriptor is None:
+        found = self._parsed.descriptor
+        if found is None:
             if not self._global_table:
                 raise CorruptDataError("the file has no schema")
             start, size = self._global_table[0]
-            self._descriptor = decode_descriptor(self._file.fetch([(start, start + size)])[0].to_pybytes())
-        return self._descriptor
+            found = decode_descriptor(self._file.fetch([(start, start + size)])[0].to_pybytes())
+            self._parsed.descriptor = found
+        return found
 
     def pages(self, numbers: Collection[int]) -> dict[int, tuple[Page, ...]]:
         """Pages of columns (and of others that are known already), by column index.
@@ -49,15 +73,17 @@ class Container:
         Raises:
             InvalidInputError: There is no such column.
         """
-        missing = sorted(set(numbers) - self._pages.keys())
+        pages = self._parsed.pages
+        missing = sorted(set(numbers) - pages.keys())
         for number in missing:
             if not 0 <= number < len(self._column_table):
                 raise InvalidInputError(f"there is no column {number} in a file of {len(self._column_table)} columns")
-        ranges = [(start, start + size) for start, size in (self._column_table[number] for number in missing)]
-        limit = self._footer.column_metadata_start
-        for number, data in zip(missing, self._file.fetch(ranges), strict=True):
-            self._pages[number] = decode_column(data.to_pybytes(), limit=limit)
-        return self._pages
+        if missing:
+            ranges = [(start, start + size) for start, size in (self._column_table[number] for number in missing)]
+            limit = self._footer.column_metadata_start
+            for number, data in zip(missing, self._file.fetch(ranges), strict=True):
+                pages[number] = decode_column(data.to_pybytes(), limit=limit)
+        return pages
 
     def is_plain(self, numbers: Collection[int]) -> bool:
         """Whether the pages of some columns are all that there is to know of them; errors as in `pages`."""
@@ -118,8 +144,8 @@ class Container:
             num_data_bytes=start - sum(size for _, size in self._global_table),
         )
 
-    def _read_tables(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        footer, end = self._footer, self._file.size - FOOTER_SIZE
+    def _read_tables(self, footer: Footer) -> tuple[_Table, _Table]:
+        end = self._file.size - FOOTER_SIZE
         columns_end = footer.column_table_start + 16 * footer.num_columns
         globals_end = footer.global_table_start + 16 * footer.num_global_buffers
         ranges = [(footer.column_table_start, columns_end), (footer.global_table_start, globals_end)]

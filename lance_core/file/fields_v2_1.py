@@ -29,15 +29,12 @@ if TYPE_CHECKING:
     from lance_core.encoding.coded import Coded
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.plans import Plan, Rows, Steps
-    from lance_core.encoding.structural.single_lists import ListReader
-    from lance_core.encoding.structural.single_values import SingleReader
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
     from lance_core.file.field_reader import FieldReader
+    from lance_core.file.known_files import FileKnown
     from lance_core.file.outline import FileOutline
-    from lance_core.file.plan import MiniBlockIndex
     from lance_core.format.file_metadata import Page
-    from lance_core.format.page_layout import PageLayout
     from lance_core.format.schema import Field, Schema
 
 _GUESSED_STRING_BYTES = 16
@@ -53,14 +50,12 @@ class ContentV21:
 
     Args:
         container: Its metadata.
+        known: What is known of it.
     """
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, known: FileKnown) -> None:
         self._container = container
-        self._known: dict[int, tuple[dict[int, PageLayout], dict[int, MiniBlockIndex]]] = {}
-        self._kinds: dict[object, object] = {}
-        self._readers: dict[int, SingleReader | ListReader | None] = {}
-        self._first_rows: dict[tuple[int, ...], Int64s] = {}
+        self._known = known
 
     def descriptor(self) -> tuple[Schema, int]:
         """Schema and number of rows."""
@@ -124,7 +119,7 @@ class ContentV21:
 
     def _column(self, path: LeafPath, number: int, pages: Mapping[int, tuple[Page, ...]]) -> Column:
         """A column, with what is known about its pages."""
-        layouts, indexes = self._known.setdefault(number, ({}, {}))
+        known = self._known.pages(number)
         leaf, own = path.leaf, pages[number]
         is_json = leaf.logical_type == JSON
         kind = pa.large_binary() if is_json else arrow_type_of(leaf)
@@ -135,17 +130,18 @@ class ContentV21:
             is_plain=not is_json and len(path.fields) == 1 and path.items_per_row == 1,
             pages=own,
             first_rows=self._bounds(tuple([page.num_rows for page in own])),
-            layouts=layouts,
-            indexes=indexes,
-            kinds=self._kinds,
-            readers=self._readers,
+            layouts=known.layouts,
+            indexes=known.indexes,
+            kinds=self._known.kinds,
+            readers=self._known.readers,
+            held=self._known.held,
         )
 
     def _bounds(self, sizes: tuple[int, ...]) -> Int64s:
         """First row of each page, and the end; columns whose pages are alike share it."""
-        known = self._first_rows.get(sizes)
+        known = self._known.first_rows.get(sizes)
         if known is None:
-            known = self._first_rows[sizes] = starts_of(np.array(sizes, np.int64))
+            known = self._known.first_rows[sizes] = starts_of(np.array(sizes, np.int64))
         return known
 
 

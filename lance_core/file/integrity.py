@@ -96,6 +96,11 @@ class BlockChecks:
         self._shift = place.tail_start - place.num_blocks * place.block_size
         self._is_good = np.zeros(place.num_blocks + place.num_tail_blocks, np.bool_)
 
+    @property
+    def content(self) -> tuple[int, int, int, bytes]:
+        """What tells the content of the file: its size, where its checksums are, that of these, those of its tail."""
+        return self._size, self._place.start, self._place.first_sum, self._tail_sums.tobytes()
+
     def parts(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """What has checksums: all before them, and all behind them; each begins where a block does."""
         return (0, self._place.start), (self._place.tail_start, self._size)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from lance_core.encoding.arrow_values import buffer_view, join_values
+from lance_core.encoding.arrow_values import buffer_view, join_values, num_bytes_of, own_values
 from lance_core.encoding.physical.memory import aranges, gather_windows, starts_of
 from lance_core.encoding.plans import Spots, split_rows
 from lance_core.encoding.structural import chunk_table, constant, full_zip, mini_block
@@ -112,6 +112,24 @@ def _make_room(known: dict[tuple[int, ...], Any]) -> None:
         known.clear()
 
 
+class Held:
+    """Bytes of chunk tables and dictionaries that are kept for later readers of a file."""
+
+    __slots__ = ("num_bytes",)
+
+    def __init__(self) -> None:
+        self.num_bytes = 0
+
+    def keep(self, index: MiniBlockIndex) -> MiniBlockIndex:
+        """The same index in memory of its own, which does not keep the file mapped."""
+        self.num_bytes += index.table.grid.nbytes
+        if index.dictionary is None:
+            return index
+        dictionary = own_values(index.dictionary)
+        self.num_bytes += num_bytes_of(dictionary)
+        return MiniBlockIndex(index.layouts, index.bounds, index.table, dictionary, index.kind)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One leaf in one file; in fixed-size lists of structs each item counts as a row.
@@ -131,6 +149,7 @@ class Column:
         kinds: What pages of the file are alike in; shared by its columns.
         readers: How to read single rows, by the identity of the layout; shared by the file's columns.
         singles: Pages of which single rows were wanted; None for those that are read otherwise.
+        held: Counts what is kept in `indexes` beyond this reader; None if nothing is.
     """
 
     path: LeafPath
@@ -147,6 +166,7 @@ class Column:
     kinds: dict[object, object] = field(default_factory=dict)
     readers: dict[int, SingleReader | ListReader | None] = field(default_factory=dict)
     singles: dict[int, SinglePage | None] = field(default_factory=dict)
+    held: Held | None = None
 
     @property
     def num_rows(self) -> int:
@@ -472,13 +492,14 @@ def load_indexes(missing: Sequence[tuple[Column, Part]], buffers: Sequence[Seque
     for pages in alike.values():
         tables = chunk_table.page_tables([_page_words(*page) for page in pages])
         for (column, part, layout, views), table in zip(pages, tables, strict=True):
-            column.indexes[part.number] = MiniBlockIndex(
+            index = MiniBlockIndex(
                 layouts=(layout,),
                 bounds=np.array([0, table.grid.shape[1]]),
                 table=table,
                 dictionary=None if layout.dictionary is None else mini_block.decode_dictionary(layout, views[1]),
                 kind=_kind(column, layout),
             )
+            column.indexes[part.number] = index if column.held is None else column.held.keep(index)
 
 
 def _page_words(column: Column, part: Part, layout: MiniBlockLayout, buffers: list[Bytes]) -> PageWords:

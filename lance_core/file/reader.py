@@ -19,6 +19,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
 from lance_core.file.field_reader import PagedField
 from lance_core.file.fields_v2_1 import ContentV21
+from lance_core.file.known_files import KNOWN_FILES, FileKnown
 from lance_core.file.source import FileBytes
 from lance_core.format.file_version import decode_footer_version
 from lance_core.format.footer import decode_version
@@ -93,7 +94,7 @@ class DataFileReader:
         with self._blaming_file():
             self._file = FileBytes(source)
             self._version = decode_footer_version(*decode_version(memoryview(self._file.tail), source.size))
-            self._content = _open(self._version, self._file)
+            self._content = _open(self._version, self._file, path)
 
     @property
     def version(self) -> str:
@@ -361,7 +362,7 @@ class DataFileReader:
             raise CorruptDataError(f"the file is damaged: {error}", path=self._path) from error
 
 
-def _open(version: FileVersion, file: FileBytes) -> Content:
+def _open(version: FileVersion, file: FileBytes, path: str) -> Content:
     match version.name:
         case "0.1":
             from lance_core.file.fields_legacy import ContentLegacy  # noqa: PLC0415 rarely needed
@@ -372,7 +373,9 @@ def _open(version: FileVersion, file: FileBytes) -> Content:
 
             return ContentV20(Container(file))
         case _:
-            return ContentV21(Container(file))
+            content = file.content
+            known = FileKnown() if content is None else KNOWN_FILES.find((path, content))
+            return ContentV21(Container(file, known.parsed), known)
 
 
 def _check_end(end: int, num_rows: int) -> None:

@@ -12,7 +12,7 @@ from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
 from lance_core.store.base import MappedReader, offers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     import pyarrow as pa
 
@@ -51,6 +51,11 @@ class FileBytes:
     def checks(self) -> BlockChecks | None:
         """The checksums; None if there are none, or nobody wants to know."""
         return self._checks
+
+    @property
+    def content(self) -> Hashable | None:
+        """What tells the content of a file that is mapped; None if nothing does."""
+        return None if self._mapped is None or self._checks is None else self._checks.content
 
     def fetch(self, ranges: Ranges) -> list[pa.Buffer]:
         """Ranges of the metadata, most of which came with the first read.

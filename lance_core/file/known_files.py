@@ -1,0 +1,100 @@
+"""What was learnt of files that were open before: a dataset that is opened again need not parse and decode it again.
+
+Data files never change, and what is kept is about bytes that were held against their checksums. It is found again by
+the file's name, its size and the checksums in its end, which every reader reads and holds against the end itself: they
+tell the content of the whole file. A file that was replaced has others, and one without checksums is not kept at all.
+
+Nothing here keeps a file open or mapped.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+from lance_core.file.container import Parsed
+from lance_core.file.plan import Held
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from lance_core.encoding.structural.single_lists import ListReader
+    from lance_core.encoding.structural.single_values import SingleReader
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.plan import MiniBlockIndex
+    from lance_core.format.page_layout import PageLayout
+
+MOST_FILES = 64
+MOST_BYTES = 1 << 25
+"""Chunk tables and dictionaries of all files together: 32 MiB."""
+
+
+class PagesKnown(NamedTuple):
+    """What is known of the pages of a column, by number of the page."""
+
+    layouts: dict[int, PageLayout]
+    indexes: dict[int, MiniBlockIndex]
+
+
+class FileKnown:
+    """What was learnt of a file; may be shared by its readers.
+
+    Attributes:
+        parsed: Footer, schema and pages.
+        columns: By column index.
+        kinds: What pages are alike in.
+        readers: See `lance_core.file.plan.Column`.
+        first_rows: First rows of pages, by the rows in each.
+        held: Counts chunk tables and dictionaries.
+    """
+
+    __slots__ = ("columns", "first_rows", "held", "kinds", "parsed", "readers")
+
+    def __init__(self) -> None:
+        self.parsed = Parsed()
+        self.columns: dict[int, PagesKnown] = {}
+        self.kinds: dict[object, object] = {}
+        self.readers: dict[int, SingleReader | ListReader | None] = {}
+        self.first_rows: dict[tuple[int, ...], Int64s] = {}
+        self.held = Held()
+
+    def pages(self, column: int) -> PagesKnown:
+        """What is known of the pages of a column, to be added to."""
+        known = self.columns.get(column)
+        if known is None:
+            known = self.columns[column] = PagesKnown({}, {})
+        return known
+
+
+class KnownFiles:
+    """Of the files that were opened last. May be shared by threads.
+
+    Args:
+        most_files: So many are kept.
+        most_bytes: Until their chunk tables and dictionaries are so large.
+    """
+
+    def __init__(self, most_files: int = MOST_FILES, most_bytes: int = MOST_BYTES) -> None:
+        self._most_files = most_files
+        self._most_bytes = most_bytes
+        self._files: OrderedDict[Hashable, FileKnown] = OrderedDict()
+        self._lock = Lock()
+
+    def find(self, file: Hashable) -> FileKnown:
+        """What is known of a file, to be added to.
+
+        Args:
+            file: Tells its content.
+        """
+        with self._lock:
+            found = self._files.pop(file, None)
+            found = self._files[file] = FileKnown() if found is None else found
+            num_bytes = sum([one.held.num_bytes for one in self._files.values()])
+            while len(self._files) > 1 and (len(self._files) > self._most_files or num_bytes > self._most_bytes):
+                _, gone = self._files.popitem(last=False)
+                num_bytes -= gone.held.num_bytes
+        return found
+
+
+KNOWN_FILES = KnownFiles()

@@ -1,0 +1,131 @@
+"""What was learnt of a file serves its next reader, not one of another file; it keeps no file, and little memory."""
+
+import gc
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lance_core.errors import CorruptDataError
+from lance_core.file import container
+from lance_core.file.known_files import KNOWN_FILES, KnownFiles
+from lance_core.file.reader import DataFileReader
+from lance_core.store.local import LocalStore
+
+ROWS = 20_000
+TABLE = pa.table({
+    "number": np.arange(ROWS) * 7,
+    "price": np.round(np.random.default_rng(3).random(ROWS) * 50) / 4,
+    "word": [f"word {one % 300}" for one in range(ROWS)],
+    "list": [[one, one + 1] for one in range(ROWS)],
+})  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known(monkeypatch):
+    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", KnownFiles())
+
+
+def _take(store, rows, name="x.lance"):
+    reader = DataFileReader(store.reader(name), path=f"{store.uri}/{name}")
+    columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+    return reader.take(reader.schema, columns, np.array(rows)).to_pylist()
+
+
+def _forbid(monkeypatch):
+    """Nothing of the metadata may be parsed, and no index be read."""
+    monkeypatch.setattr(container, "decode_footer", None)
+    monkeypatch.setattr(container, "decode_descriptor", None)
+    monkeypatch.setattr(container, "decode_column", None)
+    for module in ("plan", "points", "single_rows"):
+        monkeypatch.setattr(f"lance_core.file.{module}.load_indexes", None if module != "plan" else lambda *_: None)
+
+
+@pytest.mark.parametrize("rows", [[5, 17_000], list(range(0, ROWS, 40))])
+def test_the_next_reader_parses_nothing(data_file, monkeypatch, rows):
+    data_file.write(TABLE)
+    first = _take(data_file.store, rows)
+    _forbid(monkeypatch)
+    assert _take(data_file.store, rows) == first == TABLE.take(rows).to_pylist()
+
+
+def test_another_file_of_that_name_and_size_is_noticed(data_file):
+    """Values that are packed alike: only bytes of data differ, and so checksums."""
+    numbers = np.random.default_rng(4).random(ROWS)
+    tables = [pa.table({"x": one}) for one in (numbers, numbers[::-1])]
+    sizes = []
+    for table in tables:
+        data_file.write(table)
+        sizes.append(len(data_file.bytes()))
+        assert _take(data_file.store, [3, 9_000]) == table.take([3, 9_000]).to_pylist()
+    assert sizes[0] == sizes[1]
+
+
+def test_data_are_checked_by_each_reader(data_file):
+    data_file.write(TABLE)
+    rows = list(range(0, ROWS, 40))
+    _take(data_file.store, rows)
+    damaged = bytearray(data_file.bytes())
+    damaged[1000] ^= 1
+    data_file.store.put("x.lance", bytes(damaged))
+    with pytest.raises(CorruptDataError):
+        _take(data_file.store, rows)
+
+
+def test_a_damaged_end_is_found(data_file):
+    data_file.write(TABLE)
+    _take(data_file.store, [3])
+    whole = data_file.bytes()
+    for place in (len(whole) - 50, len(whole) - 100, len(whole) - 300):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        data_file.store.put("x.lance", bytes(damaged))
+        with pytest.raises(CorruptDataError):
+            _take(data_file.store, [3])
+
+
+def test_files_without_checksums_are_not_known(data_file, monkeypatch):
+    monkeypatch.setenv("LANCE_CORE_CHECKSUMS", "off")
+    data_file.write(TABLE)
+    _take(data_file.store, [3])
+    _forbid(monkeypatch)
+    with pytest.raises(TypeError):
+        _take(data_file.store, [3])
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what is mapped")
+def test_files_do_not_stay_mapped(data_file):
+    data_file.write(TABLE)
+    _take(data_file.store, [3, 4_000])
+    _take(data_file.store, range(0, ROWS, 10))
+    gc.collect()
+    assert str(Path(data_file.store.uri) / "x.lance") not in Path("/proc/self/maps").read_text()
+
+
+def test_few_files_and_bytes_are_kept():
+    known = KnownFiles(most_files=3, most_bytes=100)
+    found = {name: known.find(name) for name in "abc"}
+    assert known.find("a") is found["a"]
+    known.find("d")  # "b" was used last
+    assert known.find("c") is found["c"]
+    assert known.find("b") is not found["b"]
+    for name in "abc":
+        known.find(name).held.num_bytes = 60
+    last = known.find("c")
+    assert known.find("c") is last
+    assert known.find("a").held.num_bytes == 0
+
+
+def test_what_is_kept_is_counted(tmp_path, data_file, monkeypatch):
+    known = KnownFiles()
+    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", known)
+    data_file.write(TABLE)
+    _take(LocalStore(str(tmp_path)), [3, 4_000])
+    reader = DataFileReader(data_file.store.reader("x.lance"), path=f"{tmp_path}/x.lance")
+    (found,) = known._files.values()
+    indexes = [index for pages in found.columns.values() for index in pages.indexes.values()]
+    assert reader.num_rows == ROWS
+    assert len(indexes) == 4
+    assert found.held.num_bytes > sum(index.table.grid.nbytes for index in indexes)  # and dictionaries
+    assert KNOWN_FILES is not known
