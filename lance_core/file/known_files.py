@@ -1,8 +1,9 @@
 """What was learnt of files that were open before: a dataset that is opened again need not parse and decode it again.
 
 Data files never change, and what is kept is about bytes that were held against their checksums. It is found again by
-the file's name, its size and the checksums in its end, which every reader reads and holds against the end itself: they
-tell the content of the whole file. A file that was replaced has others, and one without checksums is not kept at all.
+the file's name, inode and times, its size and the checksums in its end, which every reader reads and verifies: these
+tell the content of the whole file. A file that was replaced or written to is another one. A file without checksums, or
+in a store that cannot tell when it was changed, is not kept. Each reader holds bytes of data against checksums anew.
 
 Nothing here keeps a file open or mapped.
 """

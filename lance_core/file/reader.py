@@ -373,8 +373,8 @@ def _open(version: FileVersion, file: FileBytes, path: str) -> Content:
 
             return ContentV20(Container(file))
         case _:
-            content = file.content
-            known = FileKnown() if content is None else KNOWN_FILES.find((path, content))
+            identity = file.identity
+            known = FileKnown() if identity is None else KNOWN_FILES.find((path, identity))
             return ContentV21(Container(file, known.parsed), known)
 
 

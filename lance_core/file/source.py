@@ -9,7 +9,7 @@ import numpy as np
 from lance_core.encoding.plans import Found, Spots, found_in, spot_ranges
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
-from lance_core.store.base import MappedReader, offers
+from lance_core.store.base import MappedReader, StampedReader, offers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -53,9 +53,14 @@ class FileBytes:
         return self._checks
 
     @property
-    def content(self) -> Hashable | None:
-        """What tells the content of a file that is mapped; None if nothing does."""
-        return None if self._mapped is None or self._checks is None else self._checks.content
+    def identity(self) -> Hashable | None:
+        """The same as long as the content of the file is; None if nothing tells.
+
+        What tells are the checksums in its end, and when it was changed: bytes that nobody reads again may be damaged.
+        """
+        if self._checks is None or not offers(self._source, StampedReader, "stamp"):
+            return None
+        return self._source.stamp, self._checks.content
 
     def fetch(self, ranges: Ranges) -> list[pa.Buffer]:
         """Ranges of the metadata, most of which came with the first read.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeGuard, TypeVar, runtime_checkabl
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
     from datetime import datetime
 
     import numpy as np
@@ -66,6 +66,16 @@ class MappedReader(Protocol):
 
     def announce(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], /) -> None:
         """Ask for ranges that are about to be looked at, without waiting for them."""
+        ...
+
+
+@runtime_checkable
+class StampedReader(Protocol):
+    """An object of which it can be told whether it is the one that was read before."""
+
+    @property
+    def stamp(self) -> Hashable:
+        """Which object this is, and when it was changed last."""
         ...
 
 

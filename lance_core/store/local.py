@@ -242,6 +242,12 @@ class LocalReader:
         """The whole file."""
         return self._mapped
 
+    @property
+    def stamp(self) -> tuple[int, int, int, int]:
+        """Which file this is, and when it was changed last."""
+        status = os.fstat(self._file.fileno())
+        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
     def announce(self, starts: Int64s, ends: Int64s, /) -> None:
         """Let the kernel fetch ranges, without waiting."""
         if self._file.closed or not len(starts):

@@ -66,7 +66,8 @@ def test_runs_are_consecutive_and_do_not_overlap():
 def test_a_scan_checks_runs_of_blocks_and_each_byte_once(content, calls):
     reader = content.open()
     _scan(reader)
-    assert len(calls) <= NUM_BLOCKS // integrity._RUN + 2 * integrity._RUN
+    # A stream begins with a small window: there are two, and runs end where windows do.
+    assert len(calls) <= NUM_BLOCKS // integrity._RUN + 3 * integrity._RUN
     assert NUM_BLOCKS * BLOCK_SIZE <= sum(calls) <= len(content.bytes())
     calls.clear()
     _scan(reader)

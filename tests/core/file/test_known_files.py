@@ -1,6 +1,7 @@
 """What was learnt of a file serves its next reader, not one of another file; it keeps no file, and little memory."""
 
 import gc
+import os
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,16 @@ def test_another_file_of_that_name_and_size_is_noticed(data_file):
         sizes.append(len(data_file.bytes()))
         assert _take(data_file.store, [3, 9_000]) == table.take([3, 9_000]).to_pylist()
     assert sizes[0] == sizes[1]
+
+
+def test_a_file_that_was_written_to_is_parsed_again(data_file, monkeypatch):
+    """Whatever was written: it may be metadata that nobody would read again."""
+    data_file.write(TABLE)
+    _take(data_file.store, [3])
+    os.utime(Path(data_file.store.uri) / "x.lance", ns=(1, 1))
+    _forbid(monkeypatch)
+    with pytest.raises(TypeError):
+        _take(data_file.store, [3])
 
 
 def test_data_are_checked_by_each_reader(data_file):
