@@ -100,10 +100,11 @@ class ContentV21:
             return (yield from together([one.plan(rows) for one in readers]))
         if isinstance(rows, range) or len(rows) * sum([len(one.columns) for one in readers]) > MOST_VALUES:
             return (yield from _plan_shared(readers, rows))
-        few = yield from plan_few([one.few for one in readers], rows)
-        left = [one for one, array in zip(readers, few, strict=True) if array is None]
-        others = iter((yield from _plan_shared(left, rows)) if left else [])
-        return [next(others) if array is None else [array] for array in few]
+
+        def otherwise(numbers: Sequence[int]) -> Steps[list[list[pa.Array]]]:
+            return _plan_shared([readers[number] for number in numbers], rows)
+
+        return (yield from plan_few([one.few for one in readers], rows, otherwise))
 
     def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s) -> Steps[list[list[pa.Array]]]:
         """Read some of consecutive rows."""

@@ -6,11 +6,11 @@ values. Below some hundred values it is cheaper to pick them one by one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lance_core.encoding.plans import Spots
+from lance_core.encoding.plans import Spots, together
 from lance_core.encoding.structural.few_levels import unravel_few
 from lance_core.encoding.structural.few_values import Leaf, maker, nest_of
 from lance_core.errors import CorruptDataError
@@ -20,7 +20,7 @@ from lance_core.format.page_layout import MiniBlockLayout
 from lance_core.format.schema import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field
 
 MOST_VALUES = 256
+
+Otherwise: TypeAlias = "Callable[[Sequence[int]], Steps[list[list[pa.Array]]]]"
 
 
 class _Run(NamedTuple):
@@ -77,17 +79,33 @@ def _maker_of(column: Column) -> tuple[Shape, Make] | None:
     return maker(column.kind)
 
 
-def plan_few(fields: Sequence[FewReader], rows: Int64s) -> Steps[list[pa.Array | None]]:
+def plan_few(fields: Sequence[FewReader], rows: Int64s, otherwise: Otherwise) -> Steps[list[list[pa.Array]]]:
     """Read a handful of rows of fields.
 
     Args:
         fields: The fields.
         rows: At least one, ascending.
+        otherwise: Reads the rows of those of the fields that are not read one by one, by number.
 
     Returns:
-        For each field its rows; None if they have to be read otherwise.
+        For each field arrays that hold the rows one after the other.
     """
     pages = _pages(fields, rows)
+    left = [number for number, wanted in enumerate(pages) if not wanted]
+    others: list[list[pa.Array]] = []
+    if left:
+        few, others = yield from together([_plan(fields, pages, rows), otherwise(left)])
+    else:
+        few = yield from _plan(fields, pages, rows)
+    late = [number for number, (array, wanted) in enumerate(zip(few, pages, strict=True)) if wanted and array is None]
+    if late:  # a row that lies in several chunks
+        left, others = [*left, *late], [*others, *(yield from otherwise(late))]
+    found = dict(zip(left, others, strict=True))
+    return [found[number] if array is None else [array] for number, array in enumerate(few)]
+
+
+def _plan(fields: Sequence[FewReader], pages: Sequence[list[list[int]]], rows: Int64s) -> Steps[list[Any]]:
+    """For each field an array; None if it is read otherwise."""
     missing = _missing(fields, pages)
     if missing:
         ranges = [index_ranges(column, part) for column, part in missing]
@@ -124,8 +142,24 @@ def _pages(fields: Sequence[FewReader], rows: Int64s) -> list[list[list[int]]]:
                     raise CorruptDataError(f"field {column.path.leaf.name!r} has {column.num_rows} rows in this file")
                 pages = (column.first_rows.searchsorted(rows, "right") - 1).tolist()
                 known[id(column.first_rows)] = pages
+            if _is_left(column, pages):
+                found[-1].clear()
+                break
             found[-1].append(pages)
     return found
+
+
+def _is_left(column: Column, numbers: Sequence[int]) -> bool:
+    """True if rows of any of these pages are read otherwise, as far as that is known without a look at its bytes."""
+    for number in numbers if len(numbers) == 1 else set(numbers):
+        if number in column.singles:
+            if column.singles[number] is None:
+                return True
+            continue
+        layout = column.layout(number)
+        if isinstance(layout, MiniBlockLayout) and reader_of(column, layout) is None:
+            return True
+    return False
 
 
 def _missing(fields: Sequence[FewReader], pages: Sequence[list[list[int]]]) -> list[tuple[Column, Part]]:
@@ -139,7 +173,7 @@ def _missing(fields: Sequence[FewReader], pages: Sequence[list[list[int]]]) -> l
                 if number in column.singles or number in column.indexes:
                     continue
                 layout = column.layout(number)
-                if isinstance(layout, MiniBlockLayout) and reader_of(column, layout) is not None:
+                if isinstance(layout, MiniBlockLayout):
                     missing.append((column, Part(number, column.pages[number], layout, range(0))))
     return missing
 
@@ -176,9 +210,7 @@ def _find(column: Column, shape: Shape, numbers: list[int], rows: list[int]) -> 
 
 def _page(column: Column, number: int, shape: Shape) -> SinglePage | None:
     if number not in column.singles:
-        layout = column.layout(number)
-        is_left = isinstance(layout, MiniBlockLayout) and reader_of(column, layout) is None
-        column.singles[number] = None if is_left else open_page(column, number, shape)
+        column.singles[number] = open_page(column, number, shape)
     return column.singles[number]
 
 

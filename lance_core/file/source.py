@@ -128,12 +128,13 @@ class FileBytes:
             inside = zip(buffers, (starts - low).tolist(), (ends - starts).tolist(), strict=True)
             return [buffer.slice(offset, size) for buffer, offset, size in inside]
         wide = [checks.widened(start, end) for start, end in ranges]
-        buffers = read(wide)
-        for (start, end), buffer in zip(wide, buffers, strict=True):
+        once = list(dict.fromkeys(wide))  # small ranges may lie in the same blocks
+        buffers = dict(zip(once, read(once), strict=True))
+        for (start, end), buffer in buffers.items():
             checks.check(memoryview(buffer), np.array([start]), np.array([end]), at=start)
         return [
-            buffer if asked == whole else buffer.slice(asked[0] - whole[0], asked[1] - asked[0])
-            for asked, whole, buffer in zip(ranges, wide, buffers, strict=True)
+            buffers[whole] if asked == whole else buffers[whole].slice(asked[0] - whole[0], asked[1] - asked[0])
+            for asked, whole in zip(ranges, wide, strict=True)
         ]
 
     def _answer(self, wanted: Sequence[tuple[int, int] | Spots], *, is_scan: bool) -> list[Any]:

@@ -115,3 +115,23 @@ def test_damage_is_named(data_file, monkeypatch, name):
         except LanceError:
             refused += 1
     assert refused
+
+
+def test_columns_that_are_read_otherwise_take_no_read_of_their_own(data_file):
+    table = pa.table({name: COLUMNS[name] for name in ("numbers", "categories", "words", "vectors of structs")})
+    data_file.write(table)
+    reader = data_file.open(counting=True)
+    calls = reader._source.calls
+    calls.clear()
+    rows = [3, 77, 4000]
+    assert _take(reader, rows).to_pylist() == table.take(rows).to_pylist()
+    assert len(calls) == 2  # what tells where rows are, the rows
+
+
+def test_blocks_that_several_ranges_lie_in_are_read_once(data_file):
+    data_file.write(pa.table({f"c{number}": COLUMNS["numbers"] for number in range(20)}))
+    reader = data_file.open(counting=True)
+    calls = reader._source.calls
+    calls.clear()
+    _take(reader, [3])
+    assert all(len(ranges) == len(set(ranges)) for ranges in calls)
