@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
-from measure import bytes_on_disk, compare
+from measure import compare, use_free_memory
 
 import lance_core
 from lance_core.format.fragment_list import FragmentList
@@ -72,19 +72,6 @@ def _with_copies(path: Path, manifests: list[Any]) -> Path:
         store.put(manifest_path(manifest.version, ManifestNaming.V2), encode_manifest_file(manifest))
     store.put(LATEST_VERSION_HINT, b'{"version":%d}' % manifests[-1].version)
     return path
-
-
-def use_memory(root: Path, size: int) -> None:
-    """Let the machine's memory have been used: a virtual machine pays ten times for each page that it never touched.
-
-    Every commit to a large table needs as many new pages as its manifest has; without this they are of one kind or the
-    other by chance, and the ratio says more about them than about the engines.
-    """
-    path, block = root / "used", bytes(1 << 24)
-    with path.open("wb", buffering=0) as file:
-        for _ in range(-(-size // len(block))):
-            file.write(block)
-    path.unlink()
 
 
 def calls(path: Path) -> dict[str, Callable[[], Any]]:
@@ -172,7 +159,7 @@ def main() -> None:
                 show(f"{number:,} versions", with_versions(root, number), arguments.rounds)
         if "fragments" in arguments.parts:
             path = with_fragments(root, NUM_FRAGMENTS)
-            use_memory(root, 6 * arguments.rounds * bytes_on_disk(path))
+            use_free_memory()
             show(f"{NUM_FRAGMENTS:,} fragments", path, arguments.rounds)
         if "writers" in arguments.parts:
             races(root, arguments.rounds)

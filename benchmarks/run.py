@@ -33,6 +33,7 @@ from engines import ENGINES
 from figures import OfData
 from goals import GOALS, table
 from materialize import materialization
+from measure import use_free_memory
 from picture import ROWS, bars
 from report import HERE, PUBLISHED, print_table, publish, renewed
 from side_by_side import COLD, WORKS, Plan, run_data_set
@@ -144,6 +145,8 @@ def main() -> None:
         "left_out": {},
     }  # fmt: skip
     began = time.monotonic()
+    if not options.quick:
+        use_free_memory()
     name = options.out / ("quick" if options.quick else "results")
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
