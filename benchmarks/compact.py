@@ -5,8 +5,9 @@
 
 `local`: 100 fragments of the taxi data become few, by lance_core (which copies pages as they are where they are large
 enough), by lance_core decoding all rows, and by pylance; then scans and random rows of what each has made. `spark`: the
-same in Spark's tasks (local[2]) and in one process, wall time, session started before. `cleanup`: 5,000 versions, 4,999
-of which go, with the calls that an object store would bill.
+same, cut into 8 tasks, in Spark (local[1] and local[2], session started before) and in this process (one thread and
+two): wall time, CPU of all processes, and how many times as fast two are. `cleanup`: 5,000 versions, 4,999 of which go,
+with the calls that an object store would bill.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NUM_FRAGMENTS = 100
+NUM_TASKS = 8
 NUM_VERSIONS = 5_000
 BILLED = 1000
 """Names that one call lists or deletes."""
 
 
-def compaction(uri: str, engine: Any, **options: Any) -> Callable[[], None]:
+def compaction(uri: str, engine: Any, *, num_threads: int = 2, **options: Any) -> Callable[[], None]:
     """Compacts a table in place."""
-    return lambda: engine.dataset(uri).optimize.compact_files(num_threads=2, **options)
+    return lambda: engine.dataset(uri).optimize.compact_files(num_threads=num_threads, **options)
 
 
 WAYS: dict[str, Callable[[str], Callable[[], None]]] = {
@@ -55,14 +57,19 @@ WAYS: dict[str, Callable[[str], Callable[[], None]]] = {
 }
 
 
-def spend(source: Path, target: Path, make: Callable[[str], Callable[[], None]]) -> tuple[float, float]:
-    """CPU and wall time of one compaction of a fresh copy."""
+def spend(
+    source: Path,
+    target: Path,
+    make: Callable[[str], Callable[[], Any]],
+    clock: Callable[[], float] = time.process_time,
+) -> tuple[float, float]:
+    """CPU, by a clock of it, and wall time of one compaction of a fresh copy."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target)
     call = make(str(target))
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu, wall = clock(), time.perf_counter()
     call()
-    return time.process_time() - cpu, time.perf_counter() - wall
+    return clock() - cpu, time.perf_counter() - wall
 
 
 def make_table(root: Path, scale: float, writer: Any, version: str) -> Path:
@@ -118,28 +125,34 @@ def read_after(root: Path, rounds: int) -> None:
 
 
 def on_spark(root: Path, scale: float, rounds: int) -> None:
-    """In Spark's tasks and in one process."""
-    from spark_write import start_spark  # noqa: PLC0415 - Java is needed for this part only
+    """In Spark's tasks and in this process, one at a time and two at a time."""
+    from cpu import cpu_seconds  # noqa: PLC0415 - looks at processes for as long as this one lives
+    from spark_rounds import start_spark  # noqa: PLC0415 - Java is needed for this part only
 
     from lance_core.spark import compact_lance  # noqa: PLC0415
 
     source = make_table(root, scale, lance_core, "2.1")
-    spark = start_spark(2)
-    for mode in (None, "reencode"):
-        options = {"target_rows_per_fragment": 1 << 19, "compaction_mode": mode}
-        ways: dict[str, Callable[[str], Callable[[], Any]]] = {
-            "in-process": partial(compaction, engine=lance_core, **options),
-            "spark": partial(partial, partial(compact_lance, spark, **options)),
-        }
-        walls: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(rounds + 1):
-            for name, make in ways.items():
-                walls[name].append(spend(source, root / name, make)[1])
-        found = {name: statistics.median(all_[1:]) for name, all_ in walls.items()}
-        ratio = found["spark"] / found["in-process"]
-        walls_told = f"in-process {found['in-process']:.2f} s, Spark {found['spark']:.2f} s"
-        print(f"{mode or 'default':>12}: {walls_told}, ratio {ratio:.2f}")
-    spark.stop()
+    target = -(-lance_core.dataset(source).count_rows() // NUM_TASKS)
+    medians: dict[tuple[str, str, int], list[float]] = {}
+    for cores in (1, 2):
+        spark = start_spark(cores)
+        for mode in ("default", "reencode"):
+            options = {"target_rows_per_fragment": target, "compaction_mode": None if mode == "default" else mode}
+            ways: dict[str, Callable[[str], Callable[[], Any]]] = {
+                "in-process": partial(compaction, engine=lance_core, num_threads=cores, **options),
+                "Spark": partial(partial, partial(compact_lance, spark, **options)),
+            }
+            spent: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+            for _ in range(rounds + 1):
+                for name, make in ways.items():
+                    spent[name].append(spend(source, root / name, make, cpu_seconds))
+            for name, all_ in spent.items():
+                medians[mode, name, cores] = [statistics.median(column) for column in zip(*all_[1:], strict=True)]
+        spark.stop()
+    for mode, name in ((mode, name) for mode in ("default", "reencode") for name in ("in-process", "Spark")):
+        (cpu, wall), (more_cpu, less_wall) = medians[mode, name, 1], medians[mode, name, 2]
+        cells = f"1 core {wall:.2f} s (CPU {cpu:.2f} s), 2 cores {less_wall:.2f} s (CPU {more_cpu:.2f} s)"
+        print(f"{mode:>10}, {name:>10}: {cells}, {wall / less_wall:.2f} times as fast")
 
 
 class Bill:

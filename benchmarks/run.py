@@ -8,7 +8,7 @@
 
 Engines: `core-2.2` is lance_core with files of version 2.2, `pylance-2.1` the official implementation,
 `core<pylance-2.1` is lance_core reading what pylance wrote, `delta` needs the package deltalake. Rounds are interleaved
-and their order rotates, so that a noisy machine disturbs all alike. Parts: `data` (writes, reads, sizes, requests,
+in changing order, so that a noisy machine disturbs all alike. Parts: `data` (writes, reads, sizes, requests,
 memory of each data set), `scale` (import, open, commits, histories, tags), `changes` (delete, compaction, clean-up,
 the same bytes again), `dagster` (an asset from start to end). More: spark_read.py, spark_write.py, compact.py,
 commit.py. Without --engines and --works each data set is asked what goals.py and picture.py need.

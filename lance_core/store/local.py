@@ -27,7 +27,7 @@ from lance_core.store.base import ObjectInfo
 from lance_core.store.paths import check_path
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -37,6 +37,7 @@ _TEMPORARY_PREFIX = ".tmp_"
 _BUFFER_SIZE = 1 << 20
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _REWRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_CAN_ADVISE = hasattr(os, "posix_fadvise")
 _NEAR = 1 << 15
 """Ranges with less between them are announced to the kernel as one."""
 
@@ -206,10 +207,14 @@ def _read_file(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _will_need(descriptor: int, start: int, size: int) -> None:
-    """Ask the kernel to fetch bytes; where it cannot be asked, they come when they are looked at."""
-    if size and hasattr(os, "posix_fadvise"):  # no size would mean all that follows
-        os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_WILLNEED)
+def _will_need(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
+    """Ask the kernel to fetch half-open ranges; where it cannot be asked, they come when they are looked at."""
+    if not _CAN_ADVISE:
+        return
+    advise, fetch = os.posix_fadvise, os.POSIX_FADV_WILLNEED  # looked up once: there may be thousands of ranges
+    for start, end in ranges:
+        if end > start:  # no size would mean all that follows
+            advise(descriptor, start, end - start, fetch)
 
 
 class LocalReader:
@@ -253,9 +258,7 @@ class LocalReader:
         if self._file.closed or not len(starts):
             return
         low, high = _merged(starts, ends)
-        descriptor = self._file.fileno()
-        for start, size in zip(low.tolist(), (high - low).tolist(), strict=True):
-            _will_need(descriptor, start, size)
+        _will_need(self._file.fileno(), zip(low.tolist(), high.tolist(), strict=True))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
         """Views of half-open byte ranges.
@@ -269,9 +272,7 @@ class LocalReader:
                     f"bytes {start} to {end} are not in the file of {self._size} bytes", path=self._path
                 )
         if not self._file.closed:
-            descriptor = self._file.fileno()
-            for start, end in ranges:
-                _will_need(descriptor, start, end - start)
+            _will_need(self._file.fileno(), ranges)
         return [self._mapped.slice(start, end - start) for start, end in ranges]
 
     def close(self) -> None:
