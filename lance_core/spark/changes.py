@@ -204,11 +204,14 @@ def pin_changes(options: ReadOptions) -> tuple[ReadOptions, Snapshot]:
 
     Raises:
         InvalidInputError: There are no such versions, or they are in the wrong order.
+        VersionNotFoundError: The first or the last of them is not there.
     """
     options.check_batch()
     snapshot = find_version(replace(options, version=options.ending_version))
     options = replace(options, path=snapshot.store.uri, branch=None, ending_version=snapshot.version)
-    change_range(options)
+    begin, _ = change_range(options)
+    if begin:
+        _open(snapshot.store, begin)
     return options, snapshot
 
 

@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from pyspark.errors import PySparkAttributeError
+from pyspark.errors import AnalysisException
 
 from lance_core.errors import InvalidInputError
 from lance_core.spark.options import format_options
 from lance_core.spark.read_options import DEFAULT_BATCH_SIZE, ReadOptions
-from lance_core.spark.session import register
+from lance_core.spark.session import is_connect, register
+from lance_core.spark.source import resolve
 from lance_core.store.open import open_store
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def read_lance(
         DatasetNotFoundError, VersionNotFoundError, RefNotFoundError: There is no such thing.
         InvalidInputError: Unknown columns, a wrong condition, more than one of version, tag and timestamp.
         UnsupportedError: Spark has no type for a column.
+        AnalysisException: Any of these in Spark Connect; its last line says which.
     """
     register(spark)
     options = ReadOptions(
@@ -96,7 +98,7 @@ def read_lance(
     )
     sizes = {"split_rows": split_rows, "split_bytes": split_bytes}
     options = replace(options, **{name: size for name, size in sizes.items() if size is not None})
-    return spark.read.format("lance").options(**format_options(options)).load()
+    return _load(spark, options)
 
 
 def read_lance_changes(
@@ -131,9 +133,12 @@ def read_lance_changes(
         storage_options: Options of the store.
 
     Raises:
-        VersionNotFoundError: A version was cleaned up.
+        DatasetNotFoundError, RefNotFoundError: There is no such thing.
+        VersionNotFoundError: There is no version ``to_version``, or ``from_version`` was cleaned up.
         InvalidInputError: There are no such versions or columns.
-        UnsupportedError: Values were replaced in a way that leaves no trace of which rows changed.
+        UnsupportedError: Values were replaced in a way that leaves no trace of which rows changed; this is found when
+            the rows are read, and Spark wraps it in an error of its own.
+        AnalysisException: Any of these in Spark Connect; its last line says which.
     """
     register(spark)
     options = ReadOptions(
@@ -148,7 +153,26 @@ def read_lance_changes(
         min_partitions=min_partitions or parallelism(spark),
         storage_options=storage_options,
     )
-    return spark.read.format("lance").options(**format_options(options)).load()
+    return _load(spark, options)
+
+
+def _load(spark: SparkSession, options: ReadOptions) -> DataFrame:
+    """Open the table before Spark does, whose errors would hide ours.
+
+    A client of Spark Connect may not reach the store that its server does. There the server looks at once, and what it
+    found wrong is said last, behind all that Spark says.
+    """
+    if not is_connect(spark):
+        options, _ = resolve(options)
+    frame = spark.read.format("lance").options(**format_options(options)).load()
+    if is_connect(spark):
+        try:
+            frame.schema  # noqa: B018 until it is asked for, the server has seen nothing
+        except AnalysisException as error:
+            traceback = (error.getMessageParameters() or {}).get("msg", "").strip()
+            error.add_note(traceback.rpartition("\n")[2])
+            raise
+    return frame
 
 
 def _moment(spark: SparkSession, time: datetime | str) -> str:
@@ -168,7 +192,4 @@ def absolute(uri: str) -> str:
 
 def parallelism(spark: SparkSession) -> int:
     """Cores of the cluster; a Spark Connect session does not tell."""
-    try:
-        return spark.sparkContext.defaultParallelism
-    except PySparkAttributeError:
-        return 1
+    return 1 if is_connect(spark) else spark.sparkContext.defaultParallelism

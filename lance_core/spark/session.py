@@ -32,7 +32,7 @@ def register(spark: SparkSession) -> None:
     if version < MIN_PYSPARK:
         needed = ".".join(map(str, MIN_PYSPARK))
         raise UnsupportedError(f"Reading and writing Lance needs pyspark {needed} or newer, not {pyspark.__version__}.")
-    if not _is_connect(spark):
+    if not is_connect(spark):
         _use_this_python(spark)
         _activate(spark)
     try:
@@ -46,7 +46,8 @@ def register(spark: SparkSession) -> None:
         raise InvalidInputError(message) from error
 
 
-def _is_connect(spark: SparkSession) -> bool:
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is a client of Spark Connect."""
     try:
         spark.sparkContext  # noqa: B018 there is none in a client
     except PySparkAttributeError:

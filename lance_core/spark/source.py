@@ -28,6 +28,23 @@ if TYPE_CHECKING:
     from lance_core.spark.sink import LanceWriter
 
 
+def resolve(options: ReadOptions) -> tuple[ReadOptions, StructType]:
+    """The options for the version that they name now, and the columns that they ask for.
+
+    Raises:
+        DatasetNotFoundError, VersionNotFoundError, RefNotFoundError: There is no such thing.
+        InvalidInputError: Unknown columns, a wrong condition.
+        UnsupportedError: Spark has no type for a column.
+    """
+    if options.read_change_feed:
+        from lance_core.spark.changes import change_schema, pin_changes  # noqa: PLC0415 rarely needed
+
+        pinned, snapshot = pin_changes(options)
+        return pinned, change_schema(snapshot.manifest.schema, pinned)
+    snapshot = find_version(options)
+    return pin(options, snapshot), readable_schema(scan_plan(snapshot.manifest.schema, options))
+
+
 class LanceDataSource(DataSource):
     """Reads and writes Lance tables: ``spark.read.format("lance")`` and ``df.write.format("lance")``."""
 
@@ -43,15 +60,8 @@ class LanceDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's schema; the version is fixed here, so that the data comes from the same one."""
-        options = parse_options(ReadOptions, self._given)
-        if options.read_change_feed:
-            from lance_core.spark.changes import change_schema, pin_changes  # noqa: PLC0415 rarely needed
-
-            self._pinned, snapshot = pin_changes(options)
-            return change_schema(snapshot.manifest.schema, self._pinned)
-        snapshot = find_version(options)
-        self._pinned = pin(options, snapshot)
-        return readable_schema(scan_plan(snapshot.manifest.schema, options))
+        self._pinned, schema = resolve(parse_options(ReadOptions, self._given))
+        return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for the table's schema or a selection of its columns."""

@@ -5,6 +5,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 
 import lance_core
+from lance_core.errors import DatasetNotFoundError, InvalidInputError, RefNotFoundError, VersionNotFoundError
 from lance_core.spark import read_lance_changes
 
 pytestmark = pytest.mark.spark
@@ -90,13 +91,27 @@ def test_large_changes_are_cut(spark, uri):
     assert sorted(row["id"] for row in frame.collect()) == list(range(0, 1000, 2))
 
 
+def test_the_version_before_the_first_change_must_be_there(spark, uri):
+    for mode in ("create", "append", "append"):
+        dataset = lance_core.write_dataset(pa.table({"id": [1]}), uri, mode=mode)
+    dataset.cleanup_old_versions(older_than=dt.timedelta(0), retain_versions=1)
+    with pytest.raises(VersionNotFoundError, match="need version 2, which has been cleaned up"):
+        read_lance_changes(spark, uri, 2)
+
+
 def test_what_cannot_be_told_is_refused(spark, table):
     uri = table()
     with pytest.raises(AnalysisException, match="starting_version that is a version number"):
         spark.read.format("lance").option("readChangeFeed", "true").load(uri)
-    with pytest.raises(AnalysisException, match="version 99"):
+    with pytest.raises(VersionNotFoundError, match="version 99"):
         read_lance_changes(spark, uri, 1, 99)
-    with pytest.raises(AnalysisException, match="but the last version to read is 2"):
+    with pytest.raises(InvalidInputError, match="no column 'nope'"):
+        read_lance_changes(spark, uri, 1, columns=["nope"])
+    with pytest.raises(RefNotFoundError, match="'trial'"):
+        read_lance_changes(spark, uri, 1, branch="trial")
+    with pytest.raises(DatasetNotFoundError, match="no Lance dataset"):
+        read_lance_changes(spark, f"{uri}-other", 1)
+    with pytest.raises(InvalidInputError, match="but the last version to read is 2"):
         read_lance_changes(spark, uri, 5, 2)
     with pytest.raises(AnalysisException, match="tag mean nothing for a read of changes"):
         spark.read.format("lance").options(readChangeFeed="true", startingVersion=1, tag="x").load(uri)

@@ -6,6 +6,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import types as st
 
 import lance_core
+from lance_core.errors import DatasetNotFoundError, InvalidInputError, RefNotFoundError, VersionNotFoundError
 from lance_core.spark import read_lance, write_lance
 
 pytestmark = pytest.mark.spark
@@ -55,15 +56,17 @@ def test_columns_in_the_order_asked_for(spark, table):
     frame = read_lance(spark, table, columns=["t", "id"])
     assert frame.columns == ["t", "id"]
     assert frame.orderBy("id").first().asDict() == {"id": 0, "t": frame.orderBy("id").first()["t"]}
-    with pytest.raises(AnalysisException, match=r"no column .nope"):
+    with pytest.raises(InvalidInputError, match=r"no column .nope"):
         read_lance(spark, table, columns=["nope"])
 
 
 def test_a_filter_may_need_columns_that_are_not_read(spark, table):
     frame = read_lance(spark, table, columns=["s"], filter="id BETWEEN 5 AND 8")
     assert [row[0] for row in frame.collect()] == ["row 5", "row 6", None, "row 8"]
-    with pytest.raises(AnalysisException, match="nope"):
+    with pytest.raises(InvalidInputError, match="nope"):
         read_lance(spark, table, filter="nope > 1")
+    with pytest.raises(InvalidInputError, match="cannot parse the predicate"):
+        read_lance(spark, table, filter="id >")
 
 
 def test_a_schema_of_the_user_selects_columns(spark, table):
@@ -83,10 +86,12 @@ def test_versions_and_tags(spark, table):
     assert read_lance(spark, table).count() == 1001
     assert read_lance(spark, table, version=1).count() == 1000
     assert read_lance(spark, table, tag="first").count() == 1000
-    with pytest.raises(AnalysisException, match="version 9"):
+    with pytest.raises(VersionNotFoundError, match="version 9"):
         read_lance(spark, table, version=9)
-    with pytest.raises(AnalysisException, match="'second'"):
+    with pytest.raises(RefNotFoundError, match="'second'"):
         read_lance(spark, table, tag="second")
+    with pytest.raises(RefNotFoundError, match="'trial'"):
+        read_lance(spark, table, branch="trial")
 
 
 def test_a_frame_stays_at_its_version(spark, table):
@@ -108,6 +113,8 @@ def test_an_empty_table(spark, uri):
 
 
 def test_there_is_no_dataset(spark, uri):
+    with pytest.raises(DatasetNotFoundError, match="no Lance dataset"):
+        read_lance(spark, uri)
     with pytest.raises(AnalysisException, match="no Lance dataset"):
         spark.read.format("lance").load(uri)
     with pytest.raises(AnalysisException, match="There is no path"):
