@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
-from lance_core.format.file_metadata import decode_column, decode_descriptor, is_plain_column
+from lance_core.format.file_metadata import decode_column, decode_descriptor, decode_plain_column
 from lance_core.format.footer import FOOTER_SIZE, decode_footer, decode_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from lance_core.file.source import FileBytes
     from lance_core.format.file_metadata import Page
@@ -74,24 +74,30 @@ class Container:
             InvalidInputError: There is no such column.
         """
         pages = self._parsed.pages
-        missing = sorted(set(numbers) - pages.keys())
-        for number in missing:
-            if not 0 <= number < len(self._column_table):
-                raise InvalidInputError(f"there is no column {number} in a file of {len(self._column_table)} columns")
-        if missing:
-            ranges = [(start, start + size) for start, size in (self._column_table[number] for number in missing)]
-            limit = self._footer.column_metadata_start
-            for number, data in zip(missing, self._file.fetch(ranges), strict=True):
-                pages[number] = decode_column(data.to_pybytes(), limit=limit)
+        for number, data in self._metadata(sorted(set(numbers) - pages.keys())):
+            pages[number] = decode_column(data, limit=self._footer.column_metadata_start)
         return pages
 
-    def is_plain(self, numbers: Collection[int]) -> bool:
-        """Whether the pages of some columns are all that there is to know of them; errors as in `pages`."""
+    def plain_pages(self, numbers: Collection[int]) -> dict[int, tuple[Page, ...]] | None:
+        """Pages of columns, if they are all that there is to know of these columns; errors as in `pages`."""
         if len(self._global_table) != (1 if self._file.checks is None else 2):
-            return False  # besides the schema and perhaps checksums
-        self.pages(numbers)  # refuses columns that are not there
+            return None  # besides the schema and perhaps checksums
+        pages: dict[int, tuple[Page, ...]] = {}
+        for number, data in self._metadata(numbers):
+            found = decode_plain_column(data, limit=self._footer.column_metadata_start)
+            if found is None:
+                return None
+            pages[number] = found
+        return pages
+
+    def _metadata(self, numbers: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        """The metadata of columns."""
+        for number in numbers:
+            if not 0 <= number < len(self._column_table):
+                raise InvalidInputError(f"there is no column {number} in a file of {len(self._column_table)} columns")
         ranges = [(start, start + size) for start, size in (self._column_table[number] for number in numbers)]
-        return all(is_plain_column(data.to_pybytes()) for data in self._file.fetch(ranges))
+        for number, data in zip(numbers, self._file.fetch(ranges) if ranges else (), strict=True):
+            yield number, data.to_pybytes()
 
     def global_buffer(self, number: int) -> bytes:
         """The content of a global buffer.

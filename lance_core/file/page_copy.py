@@ -71,9 +71,9 @@ def open_pages(source: ObjectReader, *, path: str, version: str, columns: Sequen
     if found.name != version:
         return None
     container = Container(file)
-    if not container.is_plain(columns):
+    pages = container.plain_pages(columns)
+    if pages is None:
         return None
-    pages = container.pages(columns)
     rows = {sum(page.num_rows for page in pages[number]) for number in columns}
     if len(rows) != 1:
         raise CorruptDataError(f"the columns have pages for {sorted(rows)} rows", path=path)
@@ -101,14 +101,31 @@ def copy_pages(sources: Sequence[PageSource], writer: DataFileWriter, *, max_byt
     )
 
 
+def read_pages(source: PageSource) -> Bytes:
+    """All bytes of a file up to the end of its pages, held against their checksums.
+
+    Raises:
+        CorruptDataError: They are not what was written.
+    """
+    end = source.data_end
+    return _read(source, [(0, end)])[0] if end else np.empty(0, np.uint8)
+
+
+def _read(source: PageSource, ranges: Ranges) -> list[Bytes]:
+    try:
+        return [_bytes(buffer) for buffer in source.file.read(ranges)]
+    except LanceError as error:
+        error.path = error.path or source.path
+        raise
+
+
 class _Loaded:
     """The pages of a file with their buffers."""
 
     def __init__(self, file: PageSource, *, is_whole: bool) -> None:
         self._file = file
         # What is copied gets new checksums, so it is held against the old ones here.
-        end = file.data_end if is_whole else 0
-        self._whole = self._read([(0, end)])[0] if end else None
+        self._whole = read_pages(file) if is_whole else None
 
     def pages(self, column: int) -> Iterator[tuple[Page, list[Bytes]]]:
         for page in self._file.columns[column]:
@@ -118,14 +135,7 @@ class _Loaded:
         whole = self._whole
         if whole is not None:
             return [whole[start : start + size] for start, size in page.buffers]
-        return self._read([(start, start + size) for start, size in page.buffers])
-
-    def _read(self, ranges: Ranges) -> list[Bytes]:
-        try:
-            return [_bytes(buffer) for buffer in self._file.file.read(ranges)]
-        except LanceError as error:
-            error.path = error.path or self._file.path
-            raise
+        return _read(self._file, [(start, start + size) for start, size in page.buffers])
 
 
 def _bytes(buffer: object) -> Bytes:

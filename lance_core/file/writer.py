@@ -311,7 +311,7 @@ class DataFileWriter:
             column.num_bytes += num_bytes
             return
         step = max(1, len(array) * self._page_bytes // num_bytes)
-        full = _rows_of_vectors(array) if self._page_bytes == PAGE_BYTES else None
+        full = rows_of_vectors(array.type) if self._page_bytes == PAGE_BYTES else None
         start = 0
         while start < len(array):
             part = array.slice(start, step if full is None else full - column.num_rows)
@@ -370,16 +370,16 @@ class DataFileWriter:
             self._sums.add(data)
 
 
-def _rows_of_vectors(array: pa.Array) -> int | None:
+def rows_of_vectors(kind: pa.DataType) -> int | None:
     """Rows of a page of large values of one width: a power of two, as scans ask for, whose batches need no copy then.
 
     Args:
-        array: Some rows of the column.
+        kind: Type of the column.
 
     Returns:
         Rows; None for other values.
     """
-    kind, items = array.type, 1
+    items = 1
     while pa.types.is_fixed_size_list(kind):
         kind, items = kind.value_type, items * kind.list_size
     try:

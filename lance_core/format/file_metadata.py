@@ -89,11 +89,34 @@ def decode_column(data: bytes, *, limit: int) -> tuple[Page, ...]:
         CorruptDataError: Not column metadata, or buffers outside the file.
         UnsupportedError: A deferred encoding.
     """
+    return _decode_pages(_decode_message(data), limit)
+
+
+def decode_plain_column(data: bytes, *, limit: int) -> tuple[Page, ...] | None:
+    """The pages of a column, if all of it is in them: it has neither buffers nor an encoding of its own.
+
+    Args:
+        data: Serialized ColumnMetadata.
+        limit: Position that no buffer may reach beyond.
+
+    Returns:
+        None for another column; errors as in `decode_column`.
+    """
+    message = _decode_message(data)
+    if message.buffer_offsets or message.encoding.direct.encoding != _COLUMN_ENCODING:
+        return None
+    return _decode_pages(message, limit)
+
+
+def _decode_message(data: bytes) -> file2_pb2.ColumnMetadata:
     check_limit("max_metadata_bytes", len(data), "bytes of metadata of a column")
     try:
-        message = file2_pb2.ColumnMetadata.FromString(data)
+        return file2_pb2.ColumnMetadata.FromString(data)
     except DecodeError as error:
         raise CorruptDataError(f"column metadata cannot be parsed: {error}") from error
+
+
+def _decode_pages(message: file2_pb2.ColumnMetadata, limit: int) -> tuple[Page, ...]:
     check_limit("max_pages", len(message.pages), "pages")
     pages: list[Page] = []
     total = 0
@@ -113,19 +136,6 @@ def decode_column(data: bytes, *, limit: int) -> tuple[Page, ...]:
     if total > MAX_ROWS:
         raise CorruptDataError(f"a column claims {total} rows")
     return tuple(pages)
-
-
-def is_plain_column(data: bytes) -> bool:
-    """Whether all of a column is in its pages: it has neither buffers nor an encoding of its own.
-
-    Raises:
-        CorruptDataError: Not column metadata.
-    """
-    try:
-        message = file2_pb2.ColumnMetadata.FromString(data)
-    except DecodeError as error:
-        raise CorruptDataError(f"column metadata cannot be parsed: {error}") from error
-    return not message.buffer_offsets and message.encoding.direct.encoding == _COLUMN_ENCODING
 
 
 def encode_descriptor(schema: Schema, num_rows: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The rows that a rewriting has to write: small files side by side, so that their pages are decoded together."""
+"""Write the live rows of fragments into one new file: pages of small files are put together, others stream."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, LanceError
-from lance_core.file.joined import join_files
 from lance_core.file.page_copy import open_pages
+from lance_core.file.page_merge import merge_pages
 from lance_core.format.paths import data_file_path
-from lance_core.table.deletions import live_mask
+from lance_core.table.ingest import fit_batch
 from lance_core.table.scan import scan_fragment
+from lance_core.table.stage import FileStaging
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from lance_core.encoding.repdef import Mask
     from lance_core.file.page_copy import PageSource
     from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.format.manifest import Manifest
     from lance_core.format.schema import Field, Schema
     from lance_core.store.base import Store
-    from lance_core.table.deletions import Offsets
     from lance_core.table.fragment_reader import FragmentReader
     from lance_core.table.scan_plan import ScanPlan
 
@@ -33,33 +35,98 @@ _SMALL_FILE = 1 << 23
 _JOINED_BYTES = 1 << 26
 _JOINED_FILES = 256
 _VERSIONS = {(2, 1): "2.1", (2, 2): "2.2"}
+"""Versions whose pages can be put together; the new file must be of one of them, too."""
 
 
-def read_live_rows(
-    store: Store, schema: Schema, readers: Sequence[FragmentReader], plan: ScanPlan, *, max_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    """Rows of some fragments that are not deleted, in order.
+def stage_live_rows(
+    store: Store,
+    manifest: Manifest,
+    readers: Sequence[FragmentReader],
+    plan: ScanPlan,
+    *,
+    new_uuid: Callable[[], bytes],
+    page_bytes: int,
+    max_bytes: int,
+) -> tuple[Fragment, ...]:
+    """Write the rows of some fragments that are not deleted, in order, into one new file.
 
     Args:
         store: The dataset.
-        schema: Its schema.
+        manifest: The version that the fragments are from.
         readers: The fragments.
         plan: All columns of them.
+        new_uuid: Where the name of the new file comes from.
+        page_bytes: Bytes of Arrow data that make a page of one column.
         max_bytes: Bytes of files that are in memory at the same time.
 
+    Returns:
+        A fragment with id 0; none if there are no rows.
+
     Raises:
-        CorruptDataError: A file is damaged.
+        CorruptDataError: A file is damaged; nothing is left behind.
     """
-    for group in _groups(schema, readers, min(max_bytes, _JOINED_BYTES)):
-        if len(group) == 1:
-            yield from scan_fragment(group[0], plan)
-            continue
+    schema, version = manifest.schema, manifest.data_storage_version
+    staging = FileStaging(store=store, fields=schema, version=version, new_uuid=new_uuid, page_bytes=page_bytes)
+    try:
+        for group in _groups(manifest, readers, min(max_bytes, _JOINED_BYTES)):
+            if len(group) > 1 and _merged(store, manifest, group, plan, staging, page_bytes=page_bytes):
+                continue
+            for reader in group:
+                for batch in scan_fragment(reader, plan):
+                    staging.write(fit_batch(batch, schema))
+        staging.finish()
+    except BaseException:
+        staging.abort()
+        raise
+    return tuple(staging.fragments)
+
+
+def _merged(
+    store: Store,
+    manifest: Manifest,
+    readers: Sequence[FragmentReader],
+    plan: ScanPlan,
+    staging: FileStaging,
+    *,
+    page_bytes: int,
+) -> bool:
+    """Put the pages of some fragments together; False if they are not to be had one by one."""
+    schema, fragments = manifest.schema, [one.fragment for one in readers]
+    file = fragments[0].files[0]
+    found = _VERSIONS[file.file_major_version, file.file_minor_version]
+    with opened_pages(store, schema, fragments, version=found) as sources:
+        if sources is None:
+            return False
+        kept = _kept(readers)
+        if kept is not None and not kept.any():
+            return True
         try:
-            yield from _read_joined(store, schema, group, plan)
+            staging.num_rows += merge_pages(
+                sources,
+                schema,
+                staging.writer(),
+                version=manifest.data_storage_version,
+                page_bytes=page_bytes,
+                kept=kept,
+            )
         except CorruptDataError:
-            for reader in group:  # which of them it is
+            for reader in readers:  # which of them it is
                 deque(scan_fragment(reader, plan), maxlen=0)
             raise
+    return True
+
+
+def _kept(readers: Sequence[FragmentReader]) -> Mask | None:
+    """False for deleted rows of all fragments, one after the other; None if there are none."""
+    masks = [one.live_mask(0, one.fragment.physical_rows) for one in readers]
+    if all(mask is None for mask in masks):
+        return None
+    return np.concatenate(
+        [
+            np.ones(one.fragment.physical_rows, np.bool_) if mask is None else mask
+            for one, mask in zip(readers, masks, strict=True)
+        ]
+    )
 
 
 def columns_of(file: DataFile, schema: Schema) -> list[int] | None:
@@ -115,9 +182,11 @@ def _open_all(
     return sources
 
 
-def _groups(schema: Schema, readers: Sequence[FragmentReader], max_bytes: int) -> Iterator[list[FragmentReader]]:
-    """Neighbours that can be read together; others by themselves."""
+def _groups(manifest: Manifest, readers: Sequence[FragmentReader], max_bytes: int) -> Iterator[list[FragmentReader]]:
+    """Neighbours whose pages can be put together; others by themselves."""
+    schema = manifest.schema
     are_flat = bool(schema.fields) and all(map(is_flat, schema.fields))
+    are_flat = are_flat and manifest.data_storage_version in _VERSIONS.values()
     group: list[FragmentReader] = []
     num_bytes, version = 0, ""
     for reader in readers:
@@ -144,30 +213,3 @@ def _joinable(fragment: Fragment, schema: Schema) -> str | None:
     if not 0 < file.file_size_bytes <= _SMALL_FILE or columns_of(file, schema) is None:
         return None
     return _VERSIONS.get((file.file_major_version, file.file_minor_version))
-
-
-def _read_joined(
-    store: Store, schema: Schema, readers: Sequence[FragmentReader], plan: ScanPlan
-) -> Iterator[pa.RecordBatch]:
-    file = readers[0].fragment.files[0]
-    version = _VERSIONS[file.file_major_version, file.file_minor_version]
-    fragments = [one.fragment for one in readers]
-    with opened_pages(store, schema, fragments, version=version) as sources:
-        if sources is None:
-            for reader in readers:
-                yield from scan_fragment(reader, plan)
-            return
-        joined = join_files(sources, schema, version=version, path=f"{store.uri}/{data_file_path(file)} and others")
-    rows = np.concatenate([[0], np.cumsum([one.physical_rows for one in fragments])])
-    deleted = np.concatenate([one.deleted + first for one, first in zip(readers, rows[:-1], strict=True)])
-    columns = {field.id: number for number, field in enumerate(schema.fields)}
-    batches = joined.scan(schema, columns, start=0, end=int(rows[-1]), batch_size=plan.batch_size)
-    yield from _live(batches, deleted)
-
-
-def _live(batches: Iterator[pa.RecordBatch], deleted: Offsets) -> Iterator[pa.RecordBatch]:
-    start = 0
-    for batch in batches:
-        mask = live_mask(deleted, start, start + batch.num_rows)
-        start += batch.num_rows
-        yield batch if mask is None else batch.filter(pa.array(mask))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,12 +23,13 @@ from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.format.transaction import Transaction
 from lance_core.frozen import frozen
 from lance_core.maintenance.budget import LEAST_MEMORY, make_budget
-from lance_core.maintenance.live_rows import read_live_rows
+from lance_core.maintenance.live_rows import stage_live_rows
 from lance_core.maintenance.verbatim import MIN_PAGE_BYTES, can_copy, stage_copy
 from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.open_files import OpenFiles
+from lance_core.table.scan import scan_fragment
 from lance_core.table.scan_plan import plan_scan
 from lance_core.table.snapshot import open_snapshot
 from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
@@ -136,11 +138,10 @@ def _copied(
 ) -> tuple[Fragment, ...] | None:
     """New fragments whose pages are those of the old ones; None if that is not possible or not wanted."""
     mode, store = options.compaction_mode, snapshot.store
-    num_bytes = sum(file.file_size_bytes for one in task.fragments for file in one.files)
-    fits = _num_files(task, options) == 1 and num_bytes <= options.max_bytes_per_file
     least = MIN_PAGE_BYTES if mode is None else 0
     new: tuple[Fragment, ...] | None = None
-    if mode != "reencode" and fits and can_copy(snapshot.manifest, task.fragments, min_page_bytes=least):
+    may_copy = mode != "reencode" and _fits(task, options)
+    if may_copy and can_copy(snapshot.manifest, task.fragments, min_page_bytes=least):
         new = stage_copy(store, snapshot.manifest, task.fragments, new_uuid=new_uuid, max_bytes=budget.copy_bytes)
     if new is None and mode == "force_binary_copy":
         raise UnsupportedError("these fragments cannot be copied page by page; nothing was written", path=store.uri)
@@ -167,15 +168,32 @@ def _reencoded(
         with_row_address=False,
         blob_view=BlobView.VALUES,
     )
-    with naming(snapshot.store):
+    store, page_bytes = snapshot.store, budget.page_bytes
+    with naming(store):
+        if _fits(task, options):
+            return stage_live_rows(
+                store,
+                manifest,
+                readers,
+                plan,
+                new_uuid=new_uuid,
+                page_bytes=page_bytes,
+                max_bytes=budget.copy_bytes,
+            )
         return stage_fragments(
-            snapshot.store,
+            store,
             manifest.schema,
-            read_live_rows(snapshot.store, manifest.schema, readers, plan, max_bytes=budget.copy_bytes),
-            limits=replace(_limits(task, options), page_bytes=budget.page_bytes),
+            chain.from_iterable(scan_fragment(reader, plan) for reader in readers),
+            limits=replace(_limits(task, options), page_bytes=page_bytes),
             data_storage_version=manifest.data_storage_version,
             new_uuid=new_uuid,
         )
+
+
+def _fits(task: RewriteTask, options: CompactionOptions) -> bool:
+    """Whether one file takes all, as far as the sizes of the old ones tell."""
+    num_bytes = sum(file.file_size_bytes for one in task.fragments for file in one.files)
+    return _num_files(task, options) == 1 and num_bytes <= options.max_bytes_per_file
 
 
 def commit_results(

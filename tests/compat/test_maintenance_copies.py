@@ -1,4 +1,4 @@
-"""Compaction that copies pages: pylance reads what became of its files and ours; memory stays within its bound."""
+"""Compaction copies pages or puts them together: pylance reads what became of its files; memory has a bound."""
 
 import json
 import subprocess
@@ -35,11 +35,12 @@ def rows(number):
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @pytest.mark.parametrize("writer", ENGINES)
 @pytest.mark.parametrize("stable", [False, True])
-def test_pylance_reads_copied_pages(tmp_path, writer, version, stable):
+@pytest.mark.parametrize("mode", ["force_binary_copy", "reencode"])
+def test_pylance_reads_what_became_of_pages(tmp_path, writer, version, stable, mode):
     table = rows(12_000)
     options = {"data_storage_version": version, "enable_stable_row_ids": stable}
     ENGINES[writer].write_dataset(table, str(tmp_path), max_rows_per_file=2_000, **options)
-    lance_core.dataset(tmp_path).optimize.compact_files(compaction_mode="force_binary_copy")
+    lance_core.dataset(tmp_path).optimize.compact_files(compaction_mode=mode)
     theirs = lance.dataset(str(tmp_path))
     theirs.validate()
     assert len(theirs.get_fragments()) == 1

@@ -33,14 +33,14 @@ def table(rows=ROWS):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """How many files were joined at each time."""
-    made, inner = [], live_rows.join_files
+    """How many files were put together at each time."""
+    made, inner = [], live_rows.merge_pages
 
-    def join(sources, *arguments, **options):
+    def merge(sources, *arguments, **options):
         made.append(len(sources))
         return inner(sources, *arguments, **options)
 
-    monkeypatch.setattr(live_rows, "join_files", join)
+    monkeypatch.setattr(live_rows, "merge_pages", merge)
     return made
 
 
