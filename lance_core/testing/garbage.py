@@ -1,4 +1,4 @@
-"""Bytes changed at random, and which lines of lance_core they lead through."""
+"""Bytes and messages changed at random, and which lines of lance_core they lead through."""
 
 from __future__ import annotations
 
@@ -31,6 +31,74 @@ def mutate(data: bytearray, at: int, rng: random.Random) -> None:
         data[at : at + 16] = data[source : source + 16]
     else:
         del data[max(at, 1) :]
+
+
+def mutate_message(data: bytes, rng: random.Random) -> bytes:
+    """Change one field of a protobuf message, or of a message in it: what is around it stays a sound message.
+
+    A field goes, comes twice, takes the value of another one, or another value.
+    """
+    fields = _fields(data)
+    if not fields:
+        return rng.randbytes(rng.randrange(1, 4))
+    at = rng.randrange(len(fields))
+    tag, value = fields[at]
+    kind = rng.randrange(8)
+    if kind == 0:
+        del fields[at]
+    elif kind == 1:
+        fields.insert(rng.randrange(len(fields) + 1), fields[at])
+    elif kind == 2:
+        fields[at] = (tag, rng.choice([other for its_tag, other in fields if its_tag & 7 == tag & 7]))
+    elif isinstance(value, int):
+        fields[at] = (tag, rng.choice([*_NUMBERS, value - 1, value + 1]) & ((1 << 64) - 1))
+    elif tag & 7 == 2 and _fields(value):
+        fields[at] = (tag, mutate_message(value, rng))
+    else:
+        changed = bytearray(value or b"?")
+        mutate(changed, rng.randrange(len(changed)), rng)
+        fields[at] = (tag, bytes(changed) if tag & 7 == 2 else bytes(changed).ljust(len(value), b"\xff")[: len(value)])
+    return b"".join(_encode(*field) for field in fields)
+
+
+def _fields(data: bytes) -> list[tuple[int, int | bytes]] | None:
+    """Tags and values of a message; None if these bytes are none."""
+    fields: list[tuple[int, int | bytes]] = []
+    at = 0
+    try:
+        while at < len(data):
+            tag, at = _varint(data, at)
+            if tag & 7 == 0:
+                value, at = _varint(data, at)
+            else:
+                size, at = _varint(data, at) if tag & 7 == 2 else ({1: 8, 5: 4}[tag & 7], at)
+                value, at = data[at : at + size], at + size
+            fields.append((tag, value))
+    except (IndexError, KeyError):
+        return None
+    return fields if at == len(data) and all(tag >> 3 for tag, _ in fields) else None
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while data[at] >= 128:
+        number |= (data[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+    return number | data[at] << shift, at + 1
+
+
+def _encode(tag: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return _encode_varint(tag) + _encode_varint(value)
+    return _encode_varint(tag) + (_encode_varint(len(value)) if tag & 7 == 2 else b"") + value
+
+
+def _encode_varint(number: int) -> bytes:
+    parts = bytearray()
+    while number >= 128:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
 
 
 class Steps:
