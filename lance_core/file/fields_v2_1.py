@@ -44,6 +44,9 @@ _LEVELS_SHARE = 4
 _FEW_ROWS = 1 << 15
 """Up to so many consecutive rows, a step costs more than the values: columns that are alike share the steps."""
 
+_MORE_ROWS, _MANY_FIELDS = 1 << 16, 32
+"""Up to so many rows of so many fields of one column each, steps cost as much as the values: these share them, too."""
+
 
 class ContentV21:
     """A file of version 2.1 or 2.2.
@@ -97,7 +100,7 @@ class ContentV21:
         """Read at least one row of each of these fields."""
         readers = cast("Sequence[_LeavesReader]", fields)
         if isinstance(rows, range) and len(rows) > _FEW_ROWS:
-            return (yield from together([one.plan(rows) for one in readers]))
+            return (yield from _plan_many(readers, rows))
         if isinstance(rows, range) or len(rows) * sum([len(one.columns) for one in readers]) > MOST_VALUES:
             return (yield from _plan_shared(readers, rows))
 
@@ -144,6 +147,17 @@ class ContentV21:
         if known is None:
             known = self._known.first_rows[sizes] = starts_of(np.array(sizes, np.int64))
         return known
+
+
+def _plan_many(readers: Sequence[_LeavesReader], rows: range) -> Steps[list[list[pa.Array]]]:
+    """Many rows of fields, the leaves of each of which share their levels."""
+    alike = [len(rows) <= _MORE_ROWS and len(one.columns) == 1 for one in readers]
+    if sum(alike) < _MANY_FIELDS:
+        return (yield from together([one.plan(rows) for one in readers]))
+    shared = _plan_shared([one for one, is_alike in zip(readers, alike, strict=True) if is_alike], rows)
+    alone = together([one.plan(rows) for one, is_alike in zip(readers, alike, strict=True) if not is_alike])
+    found = dict(zip((True, False), map(iter, (yield from together([shared, alone]))), strict=True))
+    return [next(found[is_alike]) for is_alike in alike]
 
 
 def _plan_shared(readers: Sequence[_LeavesReader], rows: Rows) -> Steps[list[list[pa.Array]]]:

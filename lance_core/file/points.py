@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _MAX_ITEMS = 1 << 14
 """Items of dictionaries of several pages that are put together."""
 
+_MOST_TOGETHER = 1 << 17
+"""A batch of so many values takes no further column: what is decoded together should stay in the cache."""
+
 _NOT_YET = pa.nulls(0)
 
 _Columns: TypeAlias = "list[list[pa.Array]]"
@@ -248,6 +251,7 @@ def _batches(wanted: Sequence[_Wanted]) -> Iterator[_Batch]:
     batches: dict[int, _Batch] = {}
     for one in wanted:
         last: _Batch | None = None
+        key = 0
         for part in one.parts:
             layout = part.layout
             assert isinstance(layout, MiniBlockLayout)  # noqa: S101 - all are plain
@@ -257,6 +261,8 @@ def _batches(wanted: Sequence[_Wanted]) -> Iterator[_Batch]:
                 batch = batches[key] = _Batch(layout)
             batch.add(part, one.column, one.arrays, follows=batch is last)
             last = batch
+        if last is not None and last.num_rows >= _MOST_TOGETHER:
+            yield batches.pop(key)
     yield from batches.values()
 
 

@@ -48,6 +48,9 @@ COLUMN_WINDOW_BYTES = 1 << 24
 _KEPT_WINDOWS = 2
 """So many windows at once are decoded for those who keep all rows: larger steps are cheaper."""
 
+_KEPT_COLUMN_BYTES = 1 << 19
+"""And at least so many bytes of each column on average: a step of a column costs as much as 100 KiB of its values."""
+
 _CAUTION = 4
 """The first window has so much less: what is compressed may be much larger than it looks."""
 
@@ -172,7 +175,8 @@ class DataFileReader:
             start: First row.
             end: Row behind the last one.
             batch_size: Rows of each batch but the last.
-            is_kept: All batches will be in memory together, so that memory for the way there is no matter.
+            is_kept: All batches will be in memory together, so that memory for the way there is no matter, and batches
+                may have more rows.
 
         Returns:
             Batches of exactly the projection's Arrow schema.
@@ -188,9 +192,12 @@ class DataFileReader:
             # What a scan learns about pages is of no use to anyone once it has passed.
             wanted = [one.fresh() for one in self._content.fields(projection, columns)]
             _check_end(end, self._num_rows(wanted))
-        windows = _KEPT_WINDOWS if is_kept else 1
-        window = _window_rows(wanted, batch_size, windows * WINDOW_BYTES, windows * COLUMN_WINDOW_BYTES)
-        steps = repeat(window) if is_kept else _Windows(window, batch_size)
+        widths = [width for one in wanted for width in one.widths]
+        if is_kept:
+            num_bytes = max(_KEPT_WINDOWS * WINDOW_BYTES, _KEPT_COLUMN_BYTES * len(widths))
+            steps = repeat(_fitting_rows(widths, batch_size, num_bytes, _KEPT_WINDOWS * COLUMN_WINDOW_BYTES))
+        else:
+            steps = _Windows(_fitting_rows(widths, batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES), batch_size)
         return self._scan(projection.to_arrow(), wanted, range(start, end), batch_size=batch_size, steps=steps)
 
     def scan_coded(
@@ -212,7 +219,7 @@ class DataFileReader:
             (wanted,) = [one.fresh() for one in self._content.fields(projection, columns)]
             _check_end(end, self._num_rows([wanted]))
             pages = self._file.pages(_page_extents([wanted], range(start, end)))
-        window = _window_rows([wanted], batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES)
+        window = _fitting_rows(wanted.widths, batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES)
         for low in range(start, end, window):
             high = min(low + window, end)
             with self._blaming_file():
@@ -315,11 +322,15 @@ class DataFileReader:
                     one.forget(high)
                 if pages is not None:
                     pages.next_window()
-            if isinstance(steps, _Windows):
+            is_kept = not isinstance(steps, _Windows)
+            if not is_kept:
                 steps.learn(arrays, high - low)
             if arrays and all(len(one) == 1 and not needs_settling(one[0].type) for one in arrays):
                 whole = _batch([one[0] for one in arrays], schema, high - low)
-                yield from (whole.slice(at, batch_size) for at in range(0, high - low, batch_size))
+                if is_kept:  # the arrays of a wide window are many: each batch would slice all of them
+                    yield whole
+                else:
+                    yield from (whole.slice(at, batch_size) for at in range(0, high - low, batch_size))
                 del whole, arrays  # before the next window is decoded
                 continue
             for at in range(0, high - low, batch_size):
@@ -407,11 +418,6 @@ class _Windows:
         """What columns came to for so many rows."""
         widths = [sum(array.nbytes for array in one) / num_rows for one in arrays]
         self._rows = min(self._guess, _fitting_rows(widths, self._batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES))
-
-
-def _window_rows(wanted: list[FieldReader], batch_size: int, num_bytes: int, column_bytes: int) -> int:
-    """Rows that a scan decodes at once: whole batches of all columns, and of each."""
-    return _fitting_rows([width for one in wanted for width in one.widths], batch_size, num_bytes, column_bytes)
 
 
 def _fitting_rows(widths: list[float], batch_size: int, num_bytes: int, column_bytes: int) -> int:

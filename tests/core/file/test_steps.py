@@ -49,6 +49,32 @@ def test_one_row_of_a_file_just_opened(data_file, calls_of, name):
     assert _per_column(data_file, calls_of, make, take) <= most
 
 
+def test_a_scan_of_many_columns(data_file, calls_of):
+    """What is decoded together stays small, so that a column shares its steps with some others, not with all."""
+    rows = 40_000
+
+    def make(number):
+        match number % 4:
+            case 0:
+                return pa.array(RNG.integers(0, 1000, rows))
+            case 1:
+                return pa.array(RNG.integers(0, 1 << 40, rows))
+            case 2:
+                return pa.array(RNG.integers(0, 1000, rows), mask=RNG.random(rows) < 0.1)
+            case _:
+                return pa.array(["a", "bc", "def"]).take(pa.array(RNG.integers(0, 3, rows)))
+
+    steps: list[int] = []
+    for count in (40, 80):
+        table = pa.table({"lists": [[one, one + 1] for one in range(rows)]})
+        for number in range(count):
+            table = table.append_column(f"c{number}", make(number))
+        data_file.write(table)
+        assert data_file.read().equals(table)
+        steps.append(calls_of(lambda: data_file.read(batch_size=rows)))
+    assert (steps[1] - steps[0]) / 40 <= 400
+
+
 def test_leaves_of_a_list_share_its_levels(data_file, monkeypatch):
     """Three leaves below one list, of types whose chunks hold equally many values."""
     structs = [[{"a": one, "b": one % 7, "c": str(one % 9)} for one in range(row % 4)] for row in range(40_000)]
@@ -59,3 +85,15 @@ def test_leaves_of_a_list_share_its_levels(data_file, monkeypatch):
     monkeypatch.setattr(registry, "decode_level_chunks", lambda *given: calls.append(1) or decode(*given))
     assert data_file.read()["lists"].combine_chunks().equals(lists)
     assert len(calls) <= 4  # of the first leaf, and of those whose chunks are others
+
+
+def test_levels_are_not_unpacked_for_rows_among_lists(data_file, monkeypatch):
+    """Rows are found by one bit for each level; of the levels themselves only those of the rows are decoded."""
+    structs = [[{"a": one, "b": str(one % 9)} for one in range(row % 4)] for row in range(20_000)]
+    lists = pa.array([None if row % 11 == 0 else one for row, one in enumerate(structs)])
+    data_file.write(pa.table({"lists": lists}))
+    rows = np.arange(0, 20_000, 13)
+    monkeypatch.setattr(registry, "decode_level_chunks", None)
+    reader = data_file.open()
+    columns = {leaf.id: index for index, leaf in enumerate(reader.schema.leaves())}
+    assert reader.take(reader.schema, columns, rows)["lists"].equals(lists.take(pa.array(rows)))

@@ -65,6 +65,18 @@ def test_what_is_kept_anyway_is_read_in_larger_steps(tmp_path, monkeypatch):
     assert max(streamed) * 1.5 < max(steps) <= max(streamed) * 2.5
 
 
+def test_many_columns_that_are_kept_anyway_are_read_in_one_step(tmp_path, monkeypatch):
+    """Their window is as wide as they are, and no batch slices all of them."""
+    monkeypatch.setattr(reader, "WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
+    columns = {f"c{number}": np.arange(20_000) * number for number in range(40)}
+    made = lance_core.write_dataset(pa.table(columns), tmp_path / "t")
+    table = made.to_table(batch_size=1024)
+    assert {name: table[name].num_chunks for name in columns} == dict.fromkeys(columns, 1)
+    assert all(np.array_equal(table[name].to_numpy(), values) for name, values in columns.items())
+    assert len(list(made.to_batches(batch_size=1024))) == 20
+
+
 def test_windows_follow_what_strings_come_to(tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
     texts = [f"{number:08} {'the same words again and again ' * 12}" for number in range(50_000)]
