@@ -269,6 +269,7 @@ class LanceDataset:
     migrate_manifest_paths_v2 = history.migrate_manifest_paths_v2
     checkout_version = history.checkout_version
     checkout_latest = history.checkout_latest
+    pinned = history.pinned
     restore = history.restore
     read_transaction = history.read_transaction
     get_transactions = history.get_transactions

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lance_core.format.operations import Restore
 from lance_core.table.commit import commit
 from lance_core.table.migrate import migrate_manifest_paths_v2 as migrate
 from lance_core.table.redo import new_transaction
+from lance_core.table.refs import keeping
+from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.table.snapshot import list_versions, open_snapshot
 from lance_core.table.snapshot import read_transaction as load_transaction
 from lance_core.table.statistics import version_summary
 from lance_core.table.version_list import VersionList
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from lance_core.dataset import LanceDataset
     from lance_core.operations import Transaction
     from lance_core.table.refs import Reference
@@ -62,6 +68,25 @@ def checkout_version(dataset: LanceDataset, version: Reference) -> LanceDataset:
 def checkout_latest(dataset: LanceDataset) -> None:
     """Move this object to the newest version."""
     dataset.snapshot = open_snapshot(dataset.snapshot.store)
+
+
+@contextmanager
+def pinned(dataset: LanceDataset) -> Generator[LanceDataset]:
+    """Keep this version, and all files that it needs, from clean-up while a block reads it. Not in pylance.
+
+    A tag of its own keeps it, until the block ends. So every process may read it meanwhile, clean-ups of pylance that
+    begin in the meantime heed it (unless told to pass over tagged versions, they refuse to run), and writing to the
+    table's root must be allowed. Whoever dies in the block leaves the tag. Clean-up drops tags of this kind that are
+    older than seven days, whether the block goes on or not.
+
+    Returns:
+        A context manager: ``with lance_core.dataset(uri).pinned() as dataset: ...``.
+
+    Raises:
+        VersionNotFoundError: A clean-up has taken the version.
+    """
+    with keeping(dataset.snapshot.store, dataset.version, uuid=str(uuid.uuid4()), runtime=SYSTEM_RUNTIME):
+        yield dataset
 
 
 def restore(dataset: LanceDataset) -> None:
