@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_core.encoding.few_strings import take_few
 from lance_core.encoding.jsonb import encode_text
 from lance_core.encoding.jsonb_arrays import decode_texts
-from lance_core.encoding.physical.memory import gather, numbers_array, starts_of
+from lance_core.encoding.physical.memory import check_places, gather, numbers_array, starts_of, take_inside
 from lance_core.encoding.physical.packed_struct import split_rows
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError
@@ -374,12 +374,11 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
     Raises:
         CorruptDataError: An index beyond the values.
     """
-    if len(indices) and int(indices.max()) >= len(values):
-        raise CorruptDataError(f"an index points beyond {len(values)} values")
+    check_places(indices, len(values))
     match values:
         case FixedValues(data) if data.ndim == 1 and data.dtype != np.bool_ and len(indices) > _FEW_WORDS:
             # Arrow takes by indices of any width; numpy widens them to 64 bits, and its memory is new each time.
-            taken = numbers_array(data).take(numbers_array(indices))
+            taken = take_inside(numbers_array(data), indices)
             return FixedValues(buffer_view(taken.buffers()[1], data.dtype)[: len(indices)])
         case FixedValues(data):
             return FixedValues(data.take(indices, axis=0))
@@ -396,7 +395,7 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
             if found is not None:
                 return found
             kind = pa.binary() if offsets.dtype == np.int32 else pa.large_binary()
-            taken = _strings_from_values(values, kind, None).take(numbers_array(indices))
+            taken = take_inside(_strings_from_values(values, kind, None), indices)
             return to_values(taken)
         case FixedListValues(dimension, items, validity):
             places = (indices[:, None] * np.int64(dimension) + np.arange(dimension)).reshape(-1)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import pack_bits, take_values
-from lance_core.encoding.physical.memory import numbers_array
+from lance_core.encoding.physical.memory import check_places, numbers_array, take_inside
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen
@@ -58,10 +58,9 @@ class Coded:
 
     def values(self) -> pa.Array:
         """The values themselves; errors as `spread`."""
-        if len(self.places) and int(self.places.max()) >= len(self.items):
-            raise CorruptDataError(f"an index points beyond {len(self.items)} items of a dictionary")
+        check_places(self.places, len(self.items))
         places = numbers_array(self.places)
         if self.validity is not None:
             buffers = [pack_bits(self.validity), places.buffers()[1]]
             places = pa.Array.from_buffers(places.type, len(places), buffers)
-        return self.items.take(places)
+        return take_inside(self.items, places)

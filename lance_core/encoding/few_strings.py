@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.physical.memory import empty, numbers_array, view_buffer
+from lance_core.encoding.physical.memory import empty, numbers_array, take_inside, view_buffer
 from lance_core.encoding.values import VariableValues
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def take_few(items: VariableValues, places: npt.NDArray[Any]) -> VariableValues 
 def _take_even(items: VariableValues, places: npt.NDArray[Any], size: int) -> VariableValues:
     """The strings at some places, if each takes so many bytes."""
     buffers = [None, pa.py_buffer(np.ascontiguousarray(items.data[: len(items) * size]))]
-    taken = pa.Array.from_buffers(pa.binary(size), len(items), buffers).take(numbers_array(places))
+    taken = take_inside(pa.Array.from_buffers(pa.binary(size), len(items), buffers), places)
     offsets = empty(len(places) + 1, items.offsets.dtype)
     offsets[:] = np.arange(0, (len(places) + 1) * size, size, dtype=offsets.dtype)
     return VariableValues(offsets, view_buffer(taken.buffers()[1]))
@@ -71,7 +71,7 @@ def _tuple_length(num_items: int, num_strings: int, item_bytes: int) -> int:
 
 def _take_tuples(items: VariableValues, places: npt.NDArray[Any], length: int) -> VariableValues:
     digits = np.indices((len(items),) * length).reshape(length, -1).T.reshape(-1)
-    laid_out = _binary(items.offsets.astype(np.int64), items.data).take(numbers_array(digits))
+    laid_out = take_inside(_binary(items.offsets.astype(np.int64), items.data), digits)
     bounds = view_buffer(laid_out.buffers()[1]).view(np.int64)[: len(digits) + 1]
     sizes = np.diff(bounds).astype(items.offsets.dtype)
     tuples = _binary(bounds[::length], view_buffer(laid_out.buffers()[2]))
@@ -79,11 +79,11 @@ def _take_tuples(items: VariableValues, places: npt.NDArray[Any], length: int) -
     tuple_sizes = pa.Array.from_buffers(kind, len(tuples), [None, pa.py_buffer(sizes)])
 
     numbers = numbers_array(_numbers(places, len(items), length))
-    each: npt.NDArray[Any] = view_buffer(tuple_sizes.take(numbers).buffers()[1]).view(sizes.dtype)
+    each: npt.NDArray[Any] = view_buffer(take_inside(tuple_sizes, numbers).buffers()[1]).view(sizes.dtype)
     offsets = empty(len(places) + 1, sizes.dtype)
     offsets[0] = 0
     np.cumsum(each[: len(places)], out=offsets[1:])
-    return VariableValues(offsets, view_buffer(tuples.take(numbers).buffers()[2]))
+    return VariableValues(offsets, view_buffer(take_inside(tuples, numbers).buffers()[2]))
 
 
 def _binary(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> pa.Array:

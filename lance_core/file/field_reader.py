@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import settled
-from lance_core.encoding.physical.memory import numbers_array
+from lance_core.encoding.physical.memory import check_places, take_inside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,8 +97,12 @@ class Content(Protocol):
 
 def kept_rows(steps: Steps[list[list[pa.Array]]], kept: Int64s) -> Steps[list[list[pa.Array]]]:
     """Some rows of each field, counted from the first one that was read."""
-    places = numbers_array(kept)
-    return [[_joined(arrays).take(places)] for arrays in (yield from steps)]
+    return [[_kept(_joined(arrays), kept)] for arrays in (yield from steps)]
+
+
+def _kept(array: pa.Array, kept: Int64s) -> pa.Array:
+    check_places(kept, len(array))
+    return take_inside(array, kept)
 
 
 def arrays_of(field: FieldReader, rows: Rows) -> Steps[list[pa.Array | Coded]]:

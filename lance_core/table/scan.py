@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import mask_array, settled, unpack_bits
 from lance_core.encoding.coded import Coded
-from lance_core.encoding.physical.memory import numbers_array
+from lance_core.encoding.physical.memory import numbers_array, take_inside
 from lance_core.errors import InvalidInputError
 from lance_core.format.schema import Schema
 from lance_core.table.candidates import candidate_ranges
@@ -272,7 +272,7 @@ def _filtered(columns: Sequence[pa.Array], schema: Schema, keep: npt.NDArray[np.
     batch = pa.RecordBatch.from_arrays(list(map(settled, columns)), schema=schema.to_arrow())
     if num_kept > len(keep) * _MASKED_SHARE:
         return list(batch.filter(mask_array(keep)).columns)
-    return list(batch.take(numbers_array(np.flatnonzero(keep))).columns)
+    return list(take_inside(batch, np.flatnonzero(keep)).columns)
 
 
 def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.int64]:

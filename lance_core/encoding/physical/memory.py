@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from operator import add
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,38 @@ def _take(memory: Bytes, starts: Int64s, ends: Int64s) -> Bytes:
     array = pa.Array.from_buffers(
         pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(memory)]
     )
-    return view_buffer(array.take(numbers_array(np.arange(0, len(offsets), 2))).buffers()[2])
+    return view_buffer(take_inside(array, np.arange(0, len(offsets), 2)).buffers()[2])
+
+
+@cache
+def _unchecked() -> Any:
+    from pyarrow import compute  # noqa: PLC0415 - slow to import, and not all readers need it
+
+    return compute.TakeOptions(boundscheck=False)
+
+
+def check_places(places: npt.NDArray[Any], count: int) -> None:
+    """Make sure that places, shape (n,), are among so many values.
+
+    Raises:
+        CorruptDataError: A place where there is nothing.
+    """
+    if not len(places):
+        return
+    if int(places.max()) >= count or (places.dtype.kind == "i" and int(places.min()) < 0):
+        raise CorruptDataError(f"an index points beyond {count} values")
+
+
+def take_inside(values: pa.Array | pa.RecordBatch, places: npt.NDArray[Any] | pa.Array) -> Any:
+    """What an array or batch has at some places, shape (n,), all of which are known to be inside.
+
+    Arrow would ask it of each place, which takes longer than to fetch what is there; `check_places` asks for the
+    largest one.
+    """
+    from pyarrow import compute  # noqa: PLC0415 - see above
+
+    wanted = numbers_array(places) if isinstance(places, np.ndarray) else places
+    return compute.call_function("take", [values, wanted], _unchecked())
 
 
 def numbers_array(numbers: npt.NDArray[Any]) -> pa.Array:

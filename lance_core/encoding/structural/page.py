@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.encoding.arrow_values import binary_to_json, from_values, is_fieldless, slice_leaf
 from lance_core.encoding.leaves import path_array
-from lance_core.encoding.physical.memory import numbers_array
+from lance_core.encoding.physical.memory import check_places, take_inside
 from lance_core.encoding.repdef import Levels, Slots, check_levels, unravel
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.schema import JSON
@@ -99,4 +99,5 @@ def pick(array: pa.Array, rows: range | Int64s) -> pa.Array:
     """Some rows of an array: a view for a range, a copy otherwise."""
     if isinstance(rows, range):
         return array if len(rows) == len(array) else array.slice(rows.start, len(rows))
-    return array.take(numbers_array(rows))
+    check_places(rows, len(array))
+    return take_inside(array, rows)

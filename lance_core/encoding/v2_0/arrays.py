@@ -16,6 +16,7 @@ from lance_core.encoding.arrow_values import (
     to_values,
     unpack_bits,
 )
+from lance_core.encoding.physical.memory import take_inside
 from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.buffers import Wanted, read_bits, read_words
 from lance_core.encoding.v2_0.packed import bit_width, fixed_array, read_bitpacked, read_fast_lanes, read_packed_struct
@@ -155,7 +156,7 @@ def read_dictionary(encoding: Dictionary, wanted: Wanted, kind: pa.DataType, ite
         raise _beyond(items)
     if offset_dtype(kind) is not None and len(items) and not items.null_count:
         return _take_strings(items, indices, kind)
-    return pa.concat_arrays([pa.nulls(1, kind), items]).take(array)
+    return take_inside(pa.concat_arrays([pa.nulls(1, kind), items]), array)
 
 
 def _take_strings(items: pa.Array, indices: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:

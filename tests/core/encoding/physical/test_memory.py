@@ -1,9 +1,12 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lance_core.encoding.arrow_values import take_values, to_values
 from lance_core.encoding.physical import memory
+from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
 
 DATA = np.arange(200, dtype=np.uint8)
@@ -75,3 +78,33 @@ def test_fitting_count():
     assert memory.fitting_count(9, 64) == 4
     assert memory.fitting_count(1000, 64) == 2
     assert memory.fitting_count(0.125, 1 << 20, most=4096) == 4096
+
+
+@pytest.mark.parametrize("places", [[0, 3], [3], [2, 1, 5, 0]])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int64])
+def test_places_beyond_the_values_are_found(places, dtype):
+    with pytest.raises(CorruptDataError, match="beyond 3 values"):
+        memory.check_places(np.array(places, dtype), 3)
+
+
+def test_places_before_the_values_are_found():
+    with pytest.raises(CorruptDataError, match="beyond 3 values"):
+        memory.check_places(np.array([2, -1]), 3)
+
+
+@pytest.mark.parametrize("places", [[], [0, 2, 2, 1]])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int64])
+def test_places_inside_are_taken(places, dtype):
+    values, wanted = pa.array(["x", None, "yz"]), np.array(places, dtype)
+    memory.check_places(wanted, len(values))
+    assert memory.take_inside(values, wanted).to_pylist() == [values[place].as_py() for place in places]
+
+
+@pytest.mark.parametrize("count", [10, 1 << 16])
+@pytest.mark.parametrize("values", [FixedValues(np.arange(3.0)), to_values(pa.array(["x", "", "yz"]))])
+def test_values_are_only_taken_from_where_they_are(values, count):
+    for wrong in (3, -1):
+        places = np.zeros(count, np.int64)
+        places[-1] = wrong
+        with pytest.raises(CorruptDataError, match="beyond 3 values"):
+            take_values(values, places)
