@@ -9,6 +9,7 @@ Source: messages ``InlineBitpacking`` and ``OutOfLineBitpacking``.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,8 @@ _FEW_BLOCKS = 24
 """With more widths and fewer blocks for each than these, all widths at once are faster than one by one."""
 _BLOCKS_AT_ONCE = 256
 """Blocks of one width among others are unpacked in the cache, so many at once, and then put to their places."""
+_LEAST_RUN = 16
+"""From so many blocks of one width on average, neighbours are unpacked to where they belong."""
 _FEW_SHORT = 64
 """Up to so many blocks that are not full, which end pages, what lies between them is copied piece by piece."""
 
@@ -82,7 +85,8 @@ def decode_inline(bits: int, chunks: Chunks) -> FixedValues:
     widths = _read_widths(bits, chunks)
     words, firsts = _words(chunks.buffers[0], chunks.starts[0], chunks.sizes[0], word_dtype(bits))
     firsts = firsts + 1
-    return FixedValues(compact(_unpack_widths(words, firsts, widths), chunks.counts))
+    runs = _unpack_runs(words, firsts, widths, chunks.counts)
+    return FixedValues(compact(_unpack_widths(words, firsts, widths), chunks.counts) if runs is None else runs)
 
 
 def decode_inline_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
@@ -109,6 +113,26 @@ def _read_widths(bits: int, chunks: Chunks) -> Int64s:
     widths: Int64s = words.astype(np.int64)
     check_sizes(sizes, dtype.itemsize + widths * (BLOCK // 8), "InlineBitpacking")
     return widths
+
+
+def _unpack_runs(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s, counts: Int64s) -> npt.NDArray[Any] | None:
+    """The values of blocks, run by run to where they belong; None if runs are short.
+
+    A run has one width, and only its last block may not be full: what that leaves over is overwritten by the next run.
+    """
+    is_last = np.ones(len(widths), np.bool_)
+    np.not_equal(widths[1:], widths[:-1], out=is_last[:-1])
+    is_last |= counts != BLOCK
+    ends = np.flatnonzero(is_last) + 1
+    if len(ends) * _LEAST_RUN > len(widths):
+        return None
+    held = starts_of(counts)
+    out = empty(int(held[-1]) + BLOCK, words.dtype)
+    for low, high in pairwise([0, *ends.tolist()]):
+        at = int(held[low])
+        into = out[at : at + (high - low) * BLOCK].reshape(-1, BLOCK)
+        fastlanes.unpack_into(words, firsts[low:high], int(widths[low]), into)
+    return out[: int(held[-1])]
 
 
 def _unpack_widths(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lance_core.encoding import registry
+from lance_core.encoding.physical import bitpack
 from lance_core.encoding.values import FixedListValues, FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import (
@@ -324,6 +325,32 @@ def test_out_of_line_tails_are_raw_or_packed(as_page, chunks_of):
     # Bits 0 and 1 of the first lane's stream are rows 0 and 1: values 0 and 128.
     one_block = [int(i in (0, 128)) for i in range(1024)]
     assert got.tolist() == one_block + one_block + [1, 0] + one_block + one_block[:6] + [9]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_runs_of_packed_blocks_are_unpacked_to_where_they_belong(as_page, chunks_of, monkeypatch, bits):
+    """Blocks of columns one after the other: each column has its width, and ends with a block that is not full."""
+    rng = np.random.default_rng(bits)
+    parts, pieces, counts = [], [], []
+    for width, length in ((7, 20 * 1024 + 5), (3, 40 * 1024), (0, 1), (bits - 1, 80 * 1024 - 1), (7, 18 * 1024)):
+        values = rng.integers(0, 2**width, length, f"<u{bits // 8}")
+        values[::1024] = 2**width - 1
+        chunks = bitpack.encode_inline(FixedValues(values), bitpack.inline_widths(FixedValues(values)))
+        for start, size, count in zip(chunks.starts[0], chunks.sizes[0], chunks.counts, strict=True):
+            pieces.append(chunks.buffers[0][start : start + size].tobytes())
+            counts.append(int(count))
+        parts.append(values)
+    expected = np.concatenate(parts)
+    page = as_page(chunks_of(pieces, counts))
+    assert np.array_equal(bitpack.decode_inline(bits, page).data, expected)
+    copies = []
+    compact = bitpack.compact
+    monkeypatch.setattr(bitpack, "compact", lambda *given: copies.append(1) or compact(*given))
+    bitpack.decode_inline(bits, page)
+    assert not copies
+    monkeypatch.setattr(bitpack, "_LEAST_RUN", 1000)
+    assert np.array_equal(bitpack.decode_inline(bits, page).data, expected)
+    assert copies
 
 
 @pytest.mark.parametrize("encoding", [Constant(b"a"), ByteStreamSplit(32), Fsst(b"", Variable(32))])
