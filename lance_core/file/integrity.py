@@ -47,10 +47,10 @@ _SPARSE = 64
 _FEW_RANGES, _FEW_BLOCKS = 8, 16
 """So few are looked at one by one: each step with an array costs as much as a checksum."""
 
-_RUN = 16
-_MANY = 8 * _RUN
-"""From so many blocks on, runs of them are held against what their checksums make together: one call goes through 256
-KiB half as fast again as many through 16 KiB. A run that does not match is looked at block by block."""
+_RUN_BYTES = 1 << 18
+_MANY_RUNS = 8
+"""From the blocks of so many runs on, runs are held against what the checksums of their blocks make together: one call
+goes through 256 KiB half as fast again as many through 16 KiB. A run that does not fit is looked at block by block."""
 
 
 class Checking(Enum):
@@ -199,10 +199,11 @@ class BlockChecks:
         begins = np.where(blocks < place.num_blocks, blocks * width, blocks * width + self._shift)
         single = np.ones(len(blocks), np.bool_)
         num_whole = int(blocks.searchsorted(place.start // width))
-        if num_whole >= _MANY:
-            firsts = _runs(blocks[:num_whole])
-            runs = firsts[:, None] + np.arange(_RUN)
-            right = _sums_in(data, begins[firsts] - at, begins[firsts] - at + _RUN * width) == join_sums(
+        run = _blocks_of_run(width)
+        if num_whole >= _MANY_RUNS * run > _MANY_RUNS:
+            firsts = _runs(blocks[:num_whole], run)
+            runs = firsts[:, None] + np.arange(run)
+            right = _sums_in(data, begins[firsts] - at, begins[firsts] - at + run * width) == join_sums(
                 sums[runs], width
             )
             single[runs[right]] = False
@@ -234,13 +235,18 @@ def _sums_in(data: memoryview, starts: Int64s, ends: Int64s) -> npt.NDArray[np.u
     return np.array([crc32(data[start:end]) for start, end in pairs], np.uint32)
 
 
-def _runs(blocks: Int64s) -> Int64s:
-    """Where in ascending numbers `_RUN` consecutive ones begin; no two runs overlap."""
+def _blocks_of_run(block_size: int) -> int:
+    """A power of two."""
+    return 1 << max(0, (_RUN_BYTES // block_size).bit_length() - 1)
+
+
+def _runs(blocks: Int64s, run: int) -> Int64s:
+    """Where in ascending numbers so many consecutive ones begin; no two runs overlap."""
     is_first = np.append(True, blocks[1:] - blocks[:-1] != 1)
     begins = np.flatnonzero(is_first)
     sizes = np.append(begins[1:], len(blocks)) - begins
     inside = np.arange(len(blocks)) - np.repeat(begins, sizes)
-    return np.flatnonzero((inside % _RUN == 0) & (inside + _RUN <= np.repeat(sizes, sizes)))
+    return np.flatnonzero((inside % run == 0) & (inside + run <= np.repeat(sizes, sizes)))
 
 
 def _union(starts: Int64s, ends: Int64s) -> Int64s:

@@ -263,12 +263,12 @@ class DataFileWriter:
             self._write(self._tail(self._position, None, descriptor, columns))
             return
         self._write_waiting()
-        start, sums = self._position, self._sums.all()
+        start = self._position
         num_globals = 2 + len(self._global_buffers)
         tail_size = len(descriptor) + sum(map(len, columns)) + ENTRY_SIZE * (len(columns) + num_globals) + FOOTER_SIZE
-        end = start + sums_size(start, tail_size)
+        end = start + sums_size(self._sums, tail_size)
         tail = self._tail(align(end), (start, end - start), descriptor, columns)
-        self._write(encode_sums(sums, tail))
+        self._write(encode_sums(self._sums, tail))
         self._write(_PADDING[: align(end) - end])
         self._write(tail)
 

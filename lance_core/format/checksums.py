@@ -34,13 +34,16 @@ from lance_core.format.footer import FOOTER_SIZE
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import pyarrow as pa
 
 MAGIC = b"LNCcrc32"
-BLOCK_SIZE = 1 << 14
+SMALLEST_BLOCK, LARGEST_BLOCK = 1 << 12, 1 << 14
 """Bytes of a data file that one checksum stands for: little enough to be looked at for the sake of a single row."""
+_MOST_SUMS = 1 << 14
+"""So many, or half as many, are the checksums of a file until its blocks are as large as they get: who takes a row has
+to read them, too."""
 
 _TRAILER = struct.Struct("<IIII8s")
 _ENTRY = struct.Struct("<QQ")
@@ -63,25 +66,46 @@ crc32 = _fastest()
 
 
 class RunningSums:
-    """Checksums of the blocks of a file that is being written.
+    """Checksums of the blocks of a file that is being written. A file of many blocks gets larger ones.
 
     Args:
         block_size: Bytes in a block.
+        largest: Bytes that a block may get.
     """
 
-    def __init__(self, block_size: int = BLOCK_SIZE) -> None:
+    def __init__(self, block_size: int = SMALLEST_BLOCK, largest: int = LARGEST_BLOCK) -> None:
         self._sums: list[int] = []
         self._sum = 0
         self._block_size = self._room = block_size
+        self._largest = largest
 
     @property
     def size(self) -> int:
         """Bytes so far."""
         return (len(self._sums) + 1) * self._block_size - self._room
 
+    @property
+    def block_size(self) -> int:
+        """Bytes in a block."""
+        return self._block_size
+
     def add(self, data: bytes | memoryview) -> None:
         """Go on with bytes."""
         view = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
+        while self._block_size < self._largest:
+            left = _MOST_SUMS * self._block_size - self.size
+            if len(view) < left:
+                break
+            self._go_on(view[:left])
+            self._double()
+            view = view[left:]
+        self._go_on(view)
+
+    def all(self) -> list[int]:
+        """One for each block."""
+        return [*self._sums, self._sum] if self._room < self._block_size else list(self._sums)
+
+    def _go_on(self, view: memoryview) -> None:
         size, block_size = len(view), self._block_size
         at = 0
         if self._room < block_size:  # a block was begun
@@ -95,9 +119,11 @@ class RunningSums:
         self._sums += [crc32(view[start : start + block_size]) for start in range(at, end, block_size)]
         self._sum, self._room = crc32(view[end:]), block_size - (size - end)
 
-    def all(self) -> list[int]:
-        """One for each block."""
-        return [*self._sums, self._sum] if self._room < self._block_size else list(self._sums)
+    def _double(self) -> None:
+        """Let each block be two; all are whole."""
+        pairs = np.array(self._sums, np.uint32).reshape(-1, 2)
+        self._sums = join_sums(pairs, self._block_size).tolist()
+        self._block_size = self._room = 2 * self._block_size
 
 
 def join_sums(sums: npt.NDArray[np.uint32], block_size: int) -> npt.NDArray[np.uint32]:
@@ -138,23 +164,23 @@ def _shifted(sums: npt.NDArray[np.uint32], table: npt.NDArray[np.uint32]) -> npt
     return np.bitwise_xor.reduce(table[np.arange(4), octets], axis=-1)
 
 
-def sums_size(num_bytes: int, tail_size: int) -> int:
-    """Size of the buffer for a file with so many bytes before it and in its tail."""
-    return 4 * (_count(num_bytes, BLOCK_SIZE) + _count(tail_size, BLOCK_SIZE)) + _TRAILER.size
+def sums_size(before: RunningSums, tail_size: int) -> int:
+    """Size of the buffer for what lies before it, and so many bytes in the tail."""
+    return 4 * (_count(before.size, before.block_size) + _count(tail_size, before.block_size)) + _TRAILER.size
 
 
-def encode_sums(sums: Sequence[int], tail: bytes) -> bytes:
+def encode_sums(before: RunningSums, tail: bytes) -> bytes:
     """The buffer.
 
     Args:
-        sums: Of the blocks before it.
+        before: Of what lies before it.
         tail: All that comes behind it and the padding.
     """
-    first = np.array(sums, "<u4").tobytes()
-    behind = RunningSums()
+    first = np.array(before.all(), "<u4").tobytes()
+    behind = RunningSums(before.block_size, before.block_size)
     behind.add(tail)
     second = np.array(behind.all(), "<u4").tobytes()
-    end = _TRAILER.pack(0, 0, BLOCK_SIZE, len(behind.all()), MAGIC)[8:]
+    end = _TRAILER.pack(0, 0, before.block_size, len(behind.all()), MAGIC)[8:]
     return b"".join([first, second, struct.pack("<II", crc32(first), crc32(end, crc32(second))), end])
 
 

@@ -7,10 +7,12 @@ import pytest
 from lance_core.errors import CorruptDataError
 from lance_core.file import integrity
 from lance_core.file.reader import DataFileReader
-from lance_core.format.checksums import BLOCK_SIZE, crc32, join_sums
+from lance_core.format.checksums import SMALLEST_BLOCK as BLOCK_SIZE
+from lance_core.format.checksums import crc32, join_sums
 from lance_core.store.local import LocalReader
 
-NUM_BLOCKS = 300
+RUN = 64
+NUM_BLOCKS = 1200
 RNG = np.random.default_rng(5)
 
 
@@ -50,15 +52,13 @@ def test_sums_of_runs_follow_from_those_of_their_blocks():
 
 def test_runs_are_consecutive_and_do_not_overlap():
     blocks = np.flatnonzero(RNG.random(3000) < 0.97)
-    firsts = integrity._runs(blocks).tolist()
+    firsts = integrity._runs(blocks, 16).tolist()
     assert firsts, "there are runs"
     expected, at = [], 0
     while at < len(blocks):
-        is_run = (
-            at + integrity._RUN <= len(blocks) and blocks[at + integrity._RUN - 1] - blocks[at] == integrity._RUN - 1
-        )
+        is_run = at + 16 <= len(blocks) and blocks[at + 15] - blocks[at] == 15
         expected += [at] if is_run else []
-        at += integrity._RUN if is_run else 1
+        at += 16 if is_run else 1
     # Runs begin where consecutive blocks do; the slow way finds the first that fits, which is the same.
     assert firsts == expected
 
@@ -67,7 +67,7 @@ def test_a_scan_checks_runs_of_blocks_and_each_byte_once(content, calls):
     reader = content.open()
     _scan(reader)
     # A stream begins with a small window: there are two, and runs end where windows do.
-    assert len(calls) <= NUM_BLOCKS // integrity._RUN + 3 * integrity._RUN
+    assert len(calls) <= NUM_BLOCKS // RUN + 3 * RUN
     assert NUM_BLOCKS * BLOCK_SIZE <= sum(calls) <= len(content.bytes())
     calls.clear()
     _scan(reader)
@@ -85,7 +85,7 @@ def test_single_rows_check_their_blocks_only(content, calls):
 @pytest.mark.parametrize("block", [0, 1, 100, NUM_BLOCKS - 1])
 def test_damage_within_a_run_is_found_where_it_is(content, block):
     data = bytearray(content.bytes())
-    at = block * BLOCK_SIZE + 5000
+    at = block * BLOCK_SIZE + 2000
     data[at] ^= 1
     data[at + 1] ^= 128
     content.store.put("x.lance", bytes(data))
@@ -116,7 +116,7 @@ class _Remote:
 def test_files_that_are_not_mapped_are_checked_alike(content, calls):
     reader = DataFileReader(_Remote(content.store.reader("x.lance")), path="x.lance")
     _scan(reader)
-    assert len(calls) <= NUM_BLOCKS // integrity._RUN + 4 * integrity._RUN
+    assert len(calls) <= NUM_BLOCKS // RUN + 4 * RUN
     assert NUM_BLOCKS * BLOCK_SIZE <= sum(calls) <= len(content.bytes())
     calls.clear()
     reader.take(reader.schema, _columns(reader), np.array([7, 100_000]))
