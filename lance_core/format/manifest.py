@@ -23,7 +23,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from lance_core._proto import table_pb2
-from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
 from lance_core.format import base_path as base_paths_format
 from lance_core.format import feature_flags, wire
 from lance_core.format.checksums import MAGIC as CHECKSUMS_MAGIC
@@ -39,7 +39,7 @@ from lance_core.format.transaction import (
     encode_transaction_file,
 )
 from lance_core.frozen import frozen
-from lance_core.limits import check_limit
+from lance_core.limits import Limits, check_limit, limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -52,6 +52,7 @@ MAX_INLINE_TRANSACTION_SIZE = 20 << 20
 
 _FIELDS_FIELD = 1
 _MANY_HEADS, _LARGE_HEAD = 16, 1 << 20
+_MANY_MANIFESTS, _SMALL_MANIFEST = 32, 1 << 15
 _FILE_FORMAT = "lance"
 _MAGIC = b"LANC"
 _FOOTER = struct.Struct("<qHH4s")
@@ -189,12 +190,38 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
     except DecodeError as error:
         raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=bounds[0]) from error
     _check(pb, len(fields), len(fragments), version, path)
-    manifest = _from_proto(pb, Schema(fields, dict(pb.schema_metadata)), fragments, data, end, path=path)
+    manifest = _from_proto(
+        pb, Schema(fields, dict(pb.schema_metadata) if pb.schema_metadata else {}), fragments, data, end, path=path
+    )
     if pb.reader_feature_flags & feature_flags.Feature.MANAGED_BLOBS and any(
         field.is_blob for field in manifest.schema.walk()
     ):
         raise UnsupportedError("lance_core does not read managed blobs (feature flag 16384)", path=path)
     return manifest
+
+
+def decode_known_manifest(data: bytes, *, version: int | None = None, path: str | None = None) -> Manifest:
+    """As `decode_manifest_file`; small manifests whose very bytes were decoded before are not decoded again.
+
+    A table that nobody writes to is opened many times in a process: by each asset, check and sensor of a pipeline.
+    """
+    if len(data) > _SMALL_MANIFEST:
+        return decode_manifest_file(data, version=version, path=path)
+    try:
+        manifest = _decode_small(data, limits())
+    except LanceError as error:
+        error.path = error.path or path
+        raise
+    if version is not None and manifest.version != version:
+        raise CorruptDataError(f"the manifest of version {version} says it is version {manifest.version}", path=path)
+    return manifest
+
+
+@lru_cache(maxsize=_MANY_MANIFESTS)
+def _decode_small(data: bytes, allowed: Limits) -> Manifest:
+    """A manifest that the limits of this process allow."""
+    del allowed  # what was decoded under other limits is another answer
+    return decode_manifest_file(data)
 
 
 def _message_bounds(data: bytes, path: str | None) -> tuple[tuple[int, int], int]:
@@ -365,8 +392,8 @@ def _from_proto(
         next_row_id=pb.next_row_id,
         reader_feature_flags=pb.reader_feature_flags,
         writer_feature_flags=pb.writer_feature_flags,
-        config=dict(pb.config),
-        table_metadata=dict(pb.table_metadata),
+        config=dict(pb.config) if pb.config else {},  # maps that are empty are slow to go through
+        table_metadata=dict(pb.table_metadata) if pb.table_metadata else {},
         base_paths=tuple([base_paths_format.from_proto(base) for base in pb.base_paths]),
         branch=pb.branch if pb.HasField("branch") else None,
         tag=pb.tag,

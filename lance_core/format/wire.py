@@ -103,7 +103,10 @@ def find_frames(data: Bytes, start: int, number: int) -> Ints | None:
     first = _first_frames(data, start, key)
     if first is None:
         return None
-    found, count, position, steps = [np.array(first, np.int64)], len(first) - 1, first[-1], 0
+    position = first[-1]
+    if position == len(data) or data[position] != key:
+        return np.array(first, np.int64)
+    found, count, steps = [np.array(first, np.int64)], len(first) - 1, 0
     run = _FIRST_RUN
     while position < len(data) and data[position] == key:
         header = _header(data, position)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
@@ -23,6 +24,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _MANIFEST_STORE = "manifest_store"
 _DURABLE = "durable"
 _TABLE_NAME = "ddbTableName"
+_MANY_PATHS = 128
 
 
 def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
@@ -131,7 +133,13 @@ def _path_of(address: str) -> str:
 def _absolute(path: str) -> str:
     if not path or "\0" in path:
         raise InvalidInputError(f"{path!r} is not a path of a dataset", path=path)
-    return os.path.abspath(os.path.expanduser(path))
+    return _normal(path) if path.startswith(os.sep) else os.path.abspath(os.path.expanduser(path))
+
+
+@lru_cache(maxsize=_MANY_PATHS)
+def _normal(path: str) -> str:
+    """An absolute path as it is spelled in one way only."""
+    return os.path.abspath(path)
 
 
 def _open_s3(address: str, storage_options: Mapping[str, str] | None) -> S3Store:

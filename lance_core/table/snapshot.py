@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError, DatasetNotFoundError, NotFoundError, VersionNotFoundError
-from lance_core.format.manifest import Manifest, decode_manifest_file
+from lance_core.format.manifest import Manifest, decode_known_manifest, decode_manifest_file
 from lance_core.format.paths import (
     DETACHED_BIT,
     LATEST_VERSION_HINT,
@@ -100,14 +100,14 @@ def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
         UnsupportedError: The table uses a feature that lance_core cannot read.
     """
     if version is not None:
-        return Snapshot(store=store, manifest=load_manifest(store, version))
+        return Snapshot(store=store, manifest=_load_known(store, version))
     while True:
         versions = find_newest(store)
         newest = versions.newest
         if newest is None:
             raise DatasetNotFoundError("there is no Lance dataset here; write one first", path=store.uri)
         try:
-            return Snapshot(store=store, manifest=load_manifest(store, newest, naming=versions.naming))
+            return Snapshot(store=store, manifest=_load_known(store, newest, versions.naming))
         except VersionNotFoundError:
             # Cleaned up since it was listed, so there is a newer one; if there is none, the listing was wrong.
             if find_newest(store).newest == newest:
@@ -231,6 +231,12 @@ def load_manifest(store: Store, version: int, *, naming: ManifestNaming | None =
     """
     data, path = load_manifest_file(store, version, naming=naming)
     return decode_manifest_file(data, version=version, path=path)
+
+
+def _load_known(store: Store, version: int, naming: ManifestNaming | None = None) -> Manifest:
+    """As `load_manifest`, for versions that are opened again and again."""
+    data, path = load_manifest_file(store, version, naming=naming)
+    return decode_known_manifest(data, version=version, path=path)
 
 
 def load_manifest_file(store: Store, version: int, *, naming: ManifestNaming | None = None) -> tuple[bytes, str]:

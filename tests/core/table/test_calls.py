@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.errors import CorruptDataError
 from lance_core.format.fragment_list import FragmentList
 from lance_core.format.manifest import encode_manifest_file
 from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
@@ -174,6 +175,30 @@ def with_versions(path, number):
     for version in range(2, number + 1):
         store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(replace(first, version=version)))
     return str(path)
+
+
+def test_calls_of_a_version_that_is_opened_again(tmp_path, calls_of):
+    """A manifest of the same bytes is not decoded once more, nor are its fragments counted."""
+    lance_core.write_dataset(columns(6), tmp_path, max_rows_per_file=100)
+    for _ in range(2):
+        lance_core.dataset(tmp_path).count_rows()
+    assert calls_of(lambda: lance_core.dataset(str(tmp_path))) <= 140
+    assert calls_of(lambda: lance_core.dataset(str(tmp_path)).count_rows()) <= 160
+
+
+def test_a_version_is_what_its_file_says_whatever_was_known(tmp_path):
+    first = lance_core.write_dataset(ROW, tmp_path).snapshot.manifest
+    for _ in range(2):
+        assert lance_core.dataset(tmp_path).count_rows() == 1
+    store = LocalStore(str(tmp_path))
+    changed = replace(first, config={"some": "text"})
+    store.put(manifest_path(1, ManifestNaming.V2), encode_manifest_file(changed))
+    assert lance_core.dataset(tmp_path).config() == {"some": "text"}
+    store.put(manifest_path(2, ManifestNaming.V2), encode_manifest_file(changed))
+    with pytest.raises(CorruptDataError, match="the manifest of version 2 says it is version 1") as raised:
+        lance_core.dataset(tmp_path)
+    assert raised.value.path is not None
+    assert raised.value.path.endswith(manifest_path(2, ManifestNaming.V2))
 
 
 def test_calls_of_a_version_in_a_clean_up(tmp_path, calls_of):
