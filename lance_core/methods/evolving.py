@@ -90,7 +90,7 @@ def add_columns(
     nulls = _null_columns(transforms)
     if nulls is not None:
         with naming(snapshot.store):
-            schema = _schema_with_nulls(snapshot, nulls)
+            schema = schema_with_nulls(snapshot, nulls)
         fragments = tuple(snapshot.manifest.fragments)
         operation = Merge(fragments=fragments, schema=schema, preserves_nullability=True)
         dataset.snapshot = _publish(snapshot, operation)
@@ -326,7 +326,17 @@ def _null_columns(source: Any) -> pa.Schema | None:
     return None
 
 
-def _schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
+def schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
+    """The schema of a version with more columns, which are null in all rows; nothing has to be written for that.
+
+    Args:
+        snapshot: The version.
+        columns: New columns; a struct that is there already brings the fields that are new in it.
+
+    Raises:
+        InvalidInputError: A name that is taken or reserved, or a column that is not nullable.
+        UnsupportedError: The version of the data files allows no such column.
+    """
     version = snapshot.manifest.data_storage_version
     if version == _LEGACY:
         raise UnsupportedError("columns that are null in all rows, in a table of version 0.1")

@@ -98,6 +98,10 @@ def _commit(
             if plan.creates_only:
                 raise
             plan = _joining(store, plan)  # somebody else was faster
+    if plan.new_columns is not None:
+        from lance_core.spark.new_columns import add_new_columns  # noqa: PLC0415 rarely needed
+
+        add_new_columns(store, plan.new_columns, plan.fields)
     if plan.kind == "replace":
         snapshot = open_snapshot(store, plan.read_version)
         condition: Any = plan.condition if partitions is None else _in_partitions(partitions)

@@ -21,7 +21,12 @@ from lance_core.spark.read_options import ReadOptions
 _CATALOG_KEYS = frozenset({"location", "provider", "owner", "serialization.format"})
 
 # How writers for other connectors spell options that mean the same.
-_OTHER_NAMES = {"max_row_per_file": "max_rows_per_file", "versionasof": "version", "timestampasof": "timestamp"}
+_OTHER_NAMES = {
+    "max_row_per_file": "max_rows_per_file",
+    "versionasof": "version",
+    "timestampasof": "timestamp",
+    "merge-schema": "merge_schema",
+}
 
 # Options of lance-spark's writer that change nothing in the result.
 _WRITE_HINTS = frozenset({"max_rows_per_group", "batch_size", "use_queued_write_buffer", "queue_depth"})
@@ -54,6 +59,7 @@ class WriteOptions:
         max_bytes_per_file: Bytes after which a new file begins.
         data_storage_version: File format version; that of the dataset, or the default of a new one, if not given.
         enable_stable_row_ids: Whether rows of a new dataset keep their id when they move.
+        merge_schema: Add the columns of the DataFrame that the dataset lacks; without it they are an error.
         table_config: JSON object of strings: configuration of a dataset that is created or overwritten.
         storage_options: JSON object with options of the store.
     """
@@ -71,12 +77,18 @@ class WriteOptions:
     max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE
     data_storage_version: str | None = None
     enable_stable_row_ids: bool = False
+    merge_schema: bool = False
     table_config: Mapping[str, str] | None = None
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.mode not in (None, "create"):
             raise InvalidInputError(f"The option mode can only be create, got {self.mode!r}.")
+
+    @property
+    def replaces(self) -> bool:
+        """Whether only some rows of the table are overwritten."""
+        return self.replace_where is not None or bool(self.partition_overwrite_by)
 
 
 def _text(text: str) -> str:
@@ -160,6 +172,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "max_bytes_per_file": ("a positive number of bytes", _count),
     "data_storage_version": ("a file format version such as 2.2", _text),
     "enable_stable_row_ids": ("true or false", _flag),
+    "merge_schema": ("true or false", _flag),
 }
 
 

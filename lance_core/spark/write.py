@@ -48,6 +48,7 @@ def write_lance(
     max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
     data_storage_version: str | None = None,
     enable_stable_row_ids: bool = False,
+    merge_schema: bool = False,
     table_config: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> CommitResult:
@@ -84,6 +85,10 @@ def write_lance(
         max_bytes_per_file: Bytes after which a new file begins.
         data_storage_version: File format version; that of the dataset, or the default of a new one, if not given.
         enable_stable_row_ids: Whether rows of a new dataset keep their id when they move.
+        merge_schema: Add the columns of the DataFrame that the table lacks, as Delta's ``mergeSchema`` does; without it
+            they are an error. A new column is null in the rows that exist. Columns and rows are two commits, one right
+            after the other when all rows are staged; if the second fails, the columns stay, and to write again is
+            safe, with ``idempotency_key`` too.
         table_config: Configuration of a dataset that is created or overwritten.
         storage_options: Options of the store.
 
@@ -110,6 +115,7 @@ def write_lance(
         max_bytes_per_file=max_bytes_per_file,
         data_storage_version=data_storage_version,
         enable_stable_row_ids=enable_stable_row_ids,
+        merge_schema=merge_schema,
         table_config=table_config,
         storage_options=storage_options,
     )

@@ -51,6 +51,7 @@ class WritePlan:
             columns are replaced.
         properties: Transaction properties, the key among them.
         creates_only: It is an error if the dataset exists.
+        new_columns: Columns of the DataFrame, if the table lacks some, which it gets before the rows are committed.
         enable_stable_row_ids: Of a new dataset.
         table_config: Of a new dataset, or one that is overwritten.
         max_rows_per_file: Rows after which a new file begins.
@@ -70,6 +71,7 @@ class WritePlan:
     partition_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     creates_only: bool = False
+    new_columns: pa.Schema | None = None
     enable_stable_row_ids: bool = False
     table_config: Mapping[str, str] = field(default_factory=dict[str, str])
     max_rows_per_file: int
@@ -105,8 +107,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
         DatasetAlreadyExistsError: The dataset was to be created.
     """
     _check_overwrite(options, overwrite=overwrite)
-    replaces = options.replace_where is not None or bool(options.partition_overwrite_by)
-    kind: WriteKind = "append" if not overwrite else "replace" if replaces else "overwrite"
+    kind: WriteKind = "append" if not overwrite else "replace" if options.replaces else "overwrite"
     store = open_target(options)
     snapshot = find_snapshot(store)
     key = options.idempotency_key
@@ -114,7 +115,8 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     if snapshot is not None and done is None and options.mode == "create":
         raise DatasetAlreadyExistsError("The dataset exists already; use mode append or overwrite", path=store.uri)
     version = file_version(options.data_storage_version, snapshot)
-    fields = _fields(schema, snapshot, kind, version)
+    target = _target(options, schema, snapshot, kind, version)
+    fields = _fields(schema, target, version, store.uri)
     if done is None:
         check_schema(fields, version=version)
         _check_replaced(options, fields, snapshot)
@@ -138,6 +140,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
         partition_by=options.partition_overwrite_by or (),
         properties=with_key({**(options.transaction_properties or {}), **message}, key),
         creates_only=options.mode == "create",
+        new_columns=target.new_columns,
         enable_stable_row_ids=options.enable_stable_row_ids,
         table_config=dict(options.table_config or {}),
         max_rows_per_file=options.max_rows_per_file,
@@ -150,22 +153,58 @@ def _check_overwrite(options: WriteOptions, *, overwrite: bool) -> None:
     for name in ("replace_where", "partition_overwrite_by"):
         if getattr(options, name) and not overwrite:
             raise InvalidInputError(f"The option {name} needs mode overwrite; append would keep the rows it names.")
+    if options.merge_schema and overwrite and not options.replaces:
+        raise InvalidInputError(
+            "The option merge_schema means nothing with mode overwrite: the table gets the columns of the DataFrame."
+        )
     if options.replace_where is not None and options.partition_overwrite_by:
         raise InvalidInputError("Give either replace_where or partition_overwrite_by, not both.")
 
 
-def _fields(schema: StructType, snapshot: Snapshot | None, kind: WriteKind, version: str) -> Schema:
-    """What the data files hold: the columns of the table that the DataFrame has; those it lacks are null."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """What the rows have to fit.
+
+    Attributes:
+        schema: Of the table; None if the DataFrame makes it.
+        new_columns: As in the plan.
+        takes_columns: Whether the table may get columns.
+    """
+
+    schema: Schema | None = None
+    new_columns: pa.Schema | None = None
+    takes_columns: bool = False
+
+
+def _target(
+    options: WriteOptions, schema: StructType, snapshot: Snapshot | None, kind: WriteKind, version: str
+) -> _Target:
     if snapshot is None or kind == "overwrite":
+        return _Target()
+    before = snapshot.manifest.schema
+    if not options.merge_schema:
+        return _Target(schema=before)
+    from lance_core.spark.new_columns import columns_of, with_new_columns  # noqa: PLC0415 rarely needed
+
+    columns = columns_of(schema, version)
+    after = with_new_columns(snapshot, columns)
+    return _Target(schema=after, new_columns=None if after == before else columns, takes_columns=True)
+
+
+def _fields(schema: StructType, target: _Target, version: str, uri: str) -> Schema:
+    """What the data files hold: the columns of the table that the DataFrame has; those it lacks are null."""
+    table = target.schema
+    if table is None:
         return blobs_for_version(new_schema(lance_schema(schema)), version)
-    table = snapshot.manifest.schema
     given = set(schema.names)
     wanted = [one for one in table.to_arrow() if one.name in given or not one.nullable]
     misfits = find_misfits(schema, pa.schema(wanted))
     if misfits or not given & set(table.names):
         reasons = "; ".join(misfits or ["it has no columns"])
         message = f"The DataFrame does not fit the table: {reasons}; nothing was written"
-        raise InvalidInputError(message, path=snapshot.store.uri)
+        if not target.takes_columns and not given <= set(table.names):
+            message += ". The option mergeSchema (merge_schema=True of write_lance) lets the table have new columns"
+        raise InvalidInputError(message, path=uri)
     return Schema(tuple(one for one in table.fields if one.name in given), table.metadata)
 
 

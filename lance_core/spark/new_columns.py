@@ -1,0 +1,117 @@
+"""Columns that a write adds to its table: the option ``mergeSchema``.
+
+The format has no change that adds columns and rows at once and that readers of changes would understand. So there are
+two commits, one right after the other, once all rows are staged: the columns, which are null in the rows that exist,
+then the rows. The first is made only if it is still needed and does not carry the key of the write; the second does.
+Whatever happens in between, a repeated write finds the columns and adds its rows once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lance_core.errors import CommitConflictError, InvalidInputError, UnsupportedError
+from lance_core.format.blobs import blobs_for_version
+from lance_core.format.operations import Merge
+from lance_core.format.schema import Schema
+from lance_core.methods.evolving import schema_with_nulls
+from lance_core.spark.types import lance_schema
+from lance_core.table.commit import commit
+from lance_core.table.redo import new_transaction
+from lance_core.table.snapshot import open_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from lance_core.format.schema import Field
+    from lance_core.store.base import Store
+    from lance_core.table.snapshot import Snapshot
+
+_ATTEMPTS = 20
+
+
+def columns_of(schema: StructType, version: str) -> pa.Schema:
+    """The columns of a DataFrame as a table has them.
+
+    Args:
+        schema: Of the DataFrame.
+        version: Version of the data files.
+
+    Raises:
+        UnsupportedError: There is no type for a column.
+    """
+    return blobs_for_version(Schema.from_arrow(lance_schema(schema)), version).to_arrow()
+
+
+def with_new_columns(snapshot: Snapshot, columns: pa.Schema) -> Schema:
+    """The schema of a version with the columns, and fields of structs, that it lacks; the same one if it lacks none.
+
+    Args:
+        snapshot: The version.
+        columns: Of the DataFrame.
+
+    Raises:
+        InvalidInputError: The name of a new column is reserved, or differs from another one in its case only.
+        UnsupportedError: The version of the data files allows no such column.
+    """
+    schema = snapshot.manifest.schema
+    missing = list(_missing(columns, schema.fields))
+    structs = [repr(one.name) for one in missing if pa.types.is_struct(one.type)]
+    if structs and snapshot.manifest.data_storage_version == "2.0":
+        raise UnsupportedError(f"new columns {', '.join(structs)}: structs that are null need files of version 2.1")
+    return schema_with_nulls(snapshot, pa.schema(missing)) if missing else schema
+
+
+def _missing(columns: Iterable[pa.Field], fields: Sequence[Field], path: str = "") -> Iterator[pa.Field]:
+    known = {one.name: one for one in fields}
+    lower = {one.name.lower(): one.name for one in fields}
+    for column in columns:
+        old = known.get(column.name)
+        if old is None and column.name.lower() in lower:
+            names = f"'{path}{column.name}' and '{path}{lower[column.name.lower()]}'"
+            raise InvalidInputError(f"{names} differ in case only; rename the column of the DataFrame")
+        if old is None:
+            yield column
+        elif old.logical_type == "struct" and not old.is_blob and pa.types.is_struct(column.type):
+            inner = list(_missing(column.type, old.children, f"{path}{column.name}."))
+            if inner:
+                yield column.with_type(pa.struct(inner))
+
+
+def add_new_columns(store: Store, columns: pa.Schema, fields: Schema) -> None:
+    """Commit the columns that the newest version lacks, if any.
+
+    Args:
+        store: The line of versions.
+        columns: Of the DataFrame.
+        fields: What the staged files hold, which the columns have to become.
+
+    Raises:
+        CommitConflictError: Others changed the columns since the files were planned, or came first again and again.
+    """
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        snapshot = open_snapshot(store)
+        schema = with_new_columns(snapshot, columns)
+        if _identities(one for one in schema.fields if one.name in fields.names) != _identities(fields.fields):
+            raise CommitConflictError("others changed the columns of the table meanwhile; write again", path=store.uri)
+        if schema == snapshot.manifest.schema:
+            return
+        operation = Merge(fragments=tuple(snapshot.manifest.fragments), schema=schema, preserves_nullability=True)
+        transaction = new_transaction(snapshot.version, operation, properties=None, message=None)
+        try:
+            commit(store, transaction, read=snapshot)
+        except CommitConflictError as error:
+            if not error.is_retryable or not attempts_left:
+                raise
+        else:
+            return
+
+
+def _identities(fields: Iterable[Field]) -> list[tuple[object, ...]]:
+    """What of some fields must be as planned; writers differ in the rest."""
+    every = (one for field in fields for one in field.walk())
+    return [(one.id, one.name, one.logical_type, one.nullable, one.extension_name) for one in every]
