@@ -13,24 +13,22 @@ import numpy as np
 
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.physical.fastlanes import BLOCK, unpack_blocks
 from lance_core.encoding.repdef import max_rep, max_visible_def
+from lance_core.encoding.structural.chunk_levels import levels_of_chunk, one_chunk
 from lance_core.encoding.structural.single_values import chunk_header, decompress, value_reader
-from lance_core.encoding.values import Chunks, FixedListValues, FixedValues, VariableValues
+from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Flat, General, OutOfLineBitpacking
+from lance_core.format.encodings import General
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from struct import Struct
 
-    from lance_core.encoding.repdef import LevelArray
     from lance_core.encoding.structural.single_values import Read
     from lance_core.encoding.values import Values
     from lance_core.format.encodings import Compression, Encoding
     from lance_core.format.page_layout import Layers, MiniBlockLayout
 
-_LEVEL_BITS = 16
 _MANY_KINDS = 256
 _FEW_VALUES = 16
 """More values than this are decoded together."""
@@ -74,6 +72,8 @@ class ListReader:
         kind: The same object for layouts that encode levels alike.
         header: See `single_values.chunk_header`.
         rep: Encoding of the repetition levels.
+        new_row: The repetition level that begins a row.
+        visible: The largest definition level of an entry that has a value.
         value: Reads a value.
         encoding: Encoding of the values, uncompressed.
         compression: What the values of each chunk are compressed by; None if they are not.
@@ -83,6 +83,8 @@ class ListReader:
     kind: object
     header: Struct
     rep: Encoding
+    new_row: int
+    visible: int
     value: Read
     encoding: Encoding
     compression: Compression | None
@@ -121,25 +123,23 @@ class ListReader:
         return levels.rep, levels.definition, values
 
     def _levels(self, packed_rep: bytes, packed_definition: bytes, num_levels: int, place: ListPlace) -> _RowLevels:
-        rep = _decode(self.rep, packed_rep, num_levels)
-        definition = None
-        if self.layout.definition is not None:
-            definition = _decode(self.layout.definition, packed_definition, num_levels)
-        starts = np.flatnonzero(rep == max_rep(self.layout.layers))
+        rep = levels_of_chunk(self.rep, packed_rep, num_levels)
+        (starts,) = (rep == self.new_row).nonzero()
         if len(starts) != place.num_rows or (not place.has_preamble and (not len(starts) or starts[0])):
             raise CorruptDataError("chunks hold another number of rows than the repetition index tells")
-        begin = int(starts[place.row])
-        stop = int(starts[place.row + 1]) if place.row + 1 < len(starts) else num_levels
-        first, num_slots, num_values = begin, num_levels, stop - begin
-        if definition is not None:
-            is_visible = definition <= max_visible_def(self.layout.layers)
-            first, num_slots, num_values = (
-                int(np.count_nonzero(one)) for one in (is_visible[:begin], is_visible, is_visible[begin:stop])
-            )
-        if num_slots != place.num_values:
+        begin, stop = int(starts[place.row]), num_levels
+        if place.row + 1 < len(starts):
+            stop = int(starts[place.row + 1])
+        own, before, inside, all_hidden = None, 0, 0, 0
+        if self.layout.definition is not None:
+            definition = levels_of_chunk(self.layout.definition, packed_definition, num_levels)
+            own = definition[begin:stop].tolist()
+            is_hidden = definition > self.visible
+            all_hidden, before = int(np.count_nonzero(is_hidden)), int(np.count_nonzero(is_hidden[:begin]))
+            inside = sum([level > self.visible for level in own])
+        if num_levels - all_hidden != place.num_values:
             raise CorruptDataError("the levels of a chunk call for another number of values than it has")
-        own = None if definition is None else definition[begin:stop].tolist()
-        return _RowLevels(rep[begin:stop].tolist(), own, first, num_values)
+        return _RowLevels(rep[begin:stop].tolist(), own, begin - before, stop - begin - inside)
 
     def _values(self, buffer: memoryview, count: int, levels: _RowLevels) -> list[bytes]:
         if not levels.num_values:
@@ -150,7 +150,7 @@ class ListReader:
         if len(wanted) <= _FEW_VALUES:
             return [self.value(buffer, 0, len(buffer), count, index) for index in wanted]
         places = np.arange(wanted.start, wanted.stop)
-        chunk = _one_chunk(buffer, count)
+        chunk = one_chunk(buffer, count)
         values = registry.decode_points(self.encoding, chunk, np.zeros_like(places), places)
         if values is None:
             values = take_values(registry.decode_chunks(self.encoding, chunk), places)
@@ -170,6 +170,8 @@ def list_reader(layout: MiniBlockLayout) -> ListReader | None:
         kind=_kind(layout.rep, layout.definition, layout.layers),
         header=chunk_header(layout),
         rep=layout.rep,
+        new_row=max_rep(layout.layers),
+        visible=max_visible_def(layout.layers),
         value=value,
         encoding=encoding,
         compression=compression,
@@ -181,30 +183,6 @@ def _kind(rep: Encoding, definition: Encoding | None, layers: Layers) -> object:
     """The same object for the same; comparing it costs nothing."""
     del rep, definition, layers  # what it stands for
     return object()
-
-
-def _decode(encoding: Encoding, packed: bytes, count: int) -> LevelArray:
-    """All levels of a chunk."""
-    match encoding:
-        case Flat(bits) if bits == _LEVEL_BITS and len(packed) >= 2 * count:
-            return np.frombuffer(packed, np.uint16, count)
-        case OutOfLineBitpacking(bits, width) if bits == _LEVEL_BITS and 0 < width <= bits:
-            num_blocks = -(-count // BLOCK)
-            if num_blocks and len(packed) == num_blocks * width * (BLOCK // 8):
-                words = np.frombuffer(packed, np.uint16).reshape(num_blocks, width, -1)
-                return unpack_blocks(words).reshape(-1)[:count]
-        case _:
-            pass
-    return registry.decode_level_chunks(encoding, _one_chunk(memoryview(packed), count))
-
-
-def _one_chunk(buffer: memoryview, count: int) -> Chunks:
-    return Chunks(
-        buffers=(np.frombuffer(buffer, np.uint8),),
-        starts=np.zeros((1, 1), np.int64),
-        sizes=np.array([[len(buffer)]]),
-        counts=np.array([count]),
-    )
 
 
 def _separate(values: Values) -> list[bytes]:
