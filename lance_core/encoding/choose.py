@@ -48,8 +48,9 @@ _FREE = PageOptions()
 
 # A choice is taken if it leaves at most this part of the bytes of the faster one. To unpack a value takes longer the
 # wider its word is: 0.15 ns for 8 bits, 0.5 for 16, 1 for 32, 3 for 64. So bits must save the same part of words of any
-# width, up to 6 of 8 or 48 of 64, and then half a byte or more for each nanosecond.
-_PACKED_PAYS = 0.76
+# width, up to 6 of 8 or 48 of 64, and then half a byte or more for each nanosecond. Words of 16 bits are places in
+# dictionaries of 1,000 items and more: to unpack them takes longer than to look up what is there, so up to 10 bits.
+_PACKED_PAYS = {8: 0.76, 16: 0.65, 32: 0.76, 64: 0.76}
 _RUNS_PAY = 0.75
 
 # The same for codecs, tried in this order. zstd is slow to read, but not much slower than 64-bit values packed to many
@@ -123,7 +124,7 @@ def _encode_fixed(values: FixedValues, options: PageOptions, max_values: int) ->
         return runs
     codecs = {} if options.compression is not None else _LONG_CODECS if bits == _LONG_BITS else _FIXED_CODECS
     encoding, chunks = _maybe_compressed(*_encode_flat(values, options, max_values), best, codecs)
-    if isinstance(encoding, Flat) and packed_bytes <= flat_bytes * _PACKED_PAYS and max_values >= fastlanes.BLOCK:
+    if isinstance(encoding, Flat) and packed_bytes <= flat_bytes * _PACKED_PAYS[bits] and max_values >= fastlanes.BLOCK:
         return InlineBitpacking(bits), bitpack.encode_inline(values, widths)
     return encoding, chunks
 
@@ -214,7 +215,8 @@ def _encode_compressed(
         widths = bitpack.inline_widths(values)
         if runs is not None:
             candidates.append(runs)
-        if bitpack.inline_bytes(values, widths) <= values.data.nbytes * _PACKED_PAYS and max_values >= fastlanes.BLOCK:
+        is_worth_it = bitpack.inline_bytes(values, widths) <= values.data.nbytes * _PACKED_PAYS[bits]
+        if is_worth_it and max_values >= fastlanes.BLOCK:
             candidates.append((InlineBitpacking(bits), bitpack.encode_inline(values, widths)))
     if len(candidates) > 1:
         candidates.sort(key=lambda pair: _compressed_bytes(codec, pair[1]))

@@ -208,6 +208,14 @@ def test_choices_for_numbers():
     assert encoding_of(rng().random(n).view("<u8")) == Flat(64)  # 62 of 64 bits are not worth the time
 
 
+@pytest.mark.parametrize(
+    ("num_items", "expected"),
+    [(200, InlineBitpacking(16)), (1000, InlineBitpacking(16)), (1500, Flat(16)), (3000, Flat(16))],
+)
+def test_words_of_16_bits_are_packed_up_to_10_bits(num_items, expected):
+    assert encoding_of(rng().integers(0, num_items, 20_000).astype("<u2")) == expected
+
+
 def test_choices_for_strings(strings):
     log = [f"2024-01-{i % 28:02} GET /items/{i % 997} 200".encode() for i in range(5000)]
     encoding, chunks = choose.encode_chunks(strings(log))
