@@ -136,6 +136,7 @@ class ContentV21:
             first_rows=self._bounds(tuple([page.num_rows for page in own])),
             layouts=known.layouts,
             indexes=known.indexes,
+            joined_pages=known.joined_pages,
             kinds=self._known.kinds,
             readers=self._known.readers,
             held=self._known.held,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.structural.single_lists import ListReader
     from lance_core.encoding.structural.single_values import SingleReader
     from lance_core.encoding.values import Int64s
+    from lance_core.file.joined_pages import JoinedPages
     from lance_core.file.plan import MiniBlockIndex
     from lance_core.format.page_layout import PageLayout
 
@@ -32,10 +33,11 @@ MOST_BYTES = 1 << 25
 
 
 class PagesKnown(NamedTuple):
-    """What is known of the pages of a column, by number of the page."""
+    """What is known of the pages of a column, by number of the page; see `lance_core.file.plan.Column`."""
 
     layouts: dict[int, PageLayout]
     indexes: dict[int, MiniBlockIndex]
+    joined_pages: dict[int, JoinedPages]
 
 
 class FileKnown:
@@ -64,7 +66,7 @@ class FileKnown:
         """What is known of the pages of a column, to be added to."""
         known = self.columns.get(column)
         if known is None:
-            known = self.columns[column] = PagesKnown({}, {})
+            known = self.columns[column] = PagesKnown({}, {}, {})
         return known
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.structural.single_lists import ListReader
     from lance_core.encoding.structural.single_values import SingleReader
     from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.file.joined_pages import JoinedPages
     from lance_core.file.single_pages import SinglePage
     from lance_core.format.file_metadata import Page
     from lance_core.format.page_layout import PageLayout
@@ -143,6 +144,7 @@ class Column:
         first_rows: Shape (pages + 1,): first row of each page, and the end.
         layouts: Layouts of pages, as far as they were needed.
         indexes: Indexes of mini-block pages, as far as they were read.
+        joined_pages: Pages that single rows were looked for in, put together by the identity of their kind.
         joined: Indexes of the groups of pages that rows were picked from last.
         dictionaries: Dictionaries of the groups of pages that rows were picked from last.
         tables: Likewise their chunks, and the first chunk of each page.
@@ -160,6 +162,7 @@ class Column:
     first_rows: Int64s
     layouts: dict[int, PageLayout] = field(default_factory=dict)
     indexes: dict[int, MiniBlockIndex] = field(default_factory=dict)
+    joined_pages: dict[int, JoinedPages] = field(default_factory=dict)
     joined: dict[tuple[int, ...], MiniBlockIndex] = field(default_factory=dict)
     dictionaries: dict[tuple[int, ...], Values] = field(default_factory=dict)
     tables: dict[tuple[int, ...], tuple[ChunkTable, Int64s]] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,6 +19,7 @@ from lance_core.encoding.structural.mini_block_points import all_points, decode_
 from lance_core.encoding.structural.page import Decoded, to_arrow
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
+from lance_core.file.joined_pages import chunks_of
 from lance_core.file.plan import index_ranges, join_chunks, join_dictionaries, load_indexes, plan_rows
 from lance_core.format.page_layout import MiniBlockLayout
 
@@ -75,27 +76,28 @@ class _Batch:
     segments: list[_Segment] = field(default_factory=list)
     num_rows: int = 0
 
-    def add(self, part: Part, column: Column, arrays: list[pa.Array], *, follows: bool) -> None:
-        table = column.indexes[part.number].table
-        count, skipped = len(part.rows), 0
-        if isinstance(part.rows, range):
-            first = int(column.first_rows[part.number])
-            selection = select_rows(table, range(part.rows.start + first, part.rows.stop + first))
+    def add_rows(self, wanted: _Wanted, parts: Sequence[Part], rows: Int64s) -> None:
+        """Single rows of neighbouring pages."""
+        self.grids.append(chunks_of(wanted.column, parts, rows))
+        self.rows.append(rows)
+        sizes = [len(part.rows) for part in parts]
+        self._add_segment(wanted, self.num_rows, [part.number for part in parts], sizes)
+        self.num_rows += len(rows)
+
+    def add_range(self, wanted: _Wanted, parts: Sequence[Part]) -> None:
+        """Consecutive rows of neighbouring pages."""
+        column, start = wanted.column, -1
+        for part in parts:
+            table, first = column.indexes[part.number].table, int(column.first_rows[part.number])
+            selection = select_rows(table, range(first + part.rows[0], first + int(part.rows[-1]) + 1))
             self.grids.append(table.grid[:, selection.chunks])
-            held, skipped = selection.num_rows, int(selection.rows[0])
-        else:
-            rows = part.rows + column.first_rows[part.number]
-            self.grids.append(table.grid[:, table.first_rows.searchsorted(rows, side="right") - 1])
-            self.rows.append(rows)
-            held = count
-        if follows:
-            self.segments[-1].pages.append(part.number)
-            self.segments[-1].sizes.append(count)
-        else:
-            start = self.num_rows + skipped
-            self.segments.append(_Segment(column, arrays, len(arrays), start, [part.number], [count]))
-            arrays.append(_NOT_YET)
-        self.num_rows += held
+            start = self.num_rows + int(selection.rows[0]) if start < 0 else start
+            self.num_rows += selection.num_rows
+        self._add_segment(wanted, start, [part.number for part in parts], [len(part.rows) for part in parts])
+
+    def _add_segment(self, wanted: _Wanted, start: int, pages: list[int], sizes: list[int]) -> None:
+        self.segments.append(_Segment(wanted.column, wanted.arrays, len(wanted.arrays), start, pages, sizes))
+        wanted.arrays.append(_NOT_YET)
 
     def points(self) -> Points:
         """What to decode; all values of the chunks if there are no single rows."""
@@ -198,7 +200,7 @@ def _plan(wanted: Sequence[_Wanted], rows: Rows) -> Plan:
             lists.append(_with_lists(one, rows))
         else:
             others.append(one)
-    batches = list(_batches(plain))
+    batches = list(_batches(plain, rows))
     points = [batch.points() for batch in batches]
     pieces = _decode_pieces(batches, points, lists)
     rest: list[list[pa.Array]]
@@ -246,21 +248,23 @@ def _sharing_levels(lists: Sequence[_Lists]) -> list[list[_Lists]]:
     return groups
 
 
-def _batches(wanted: Sequence[_Wanted]) -> Iterator[_Batch]:
+def _batches(wanted: Sequence[_Wanted], rows: Rows) -> Iterator[_Batch]:
     """Pages that are alike, put together."""
     batches: dict[int, _Batch] = {}
     for one in wanted:
-        last: _Batch | None = None
-        key = 0
-        for part in one.parts:
-            layout = part.layout
-            assert isinstance(layout, MiniBlockLayout)  # noqa: S101 - all are plain
-            key = id(one.column.indexes[part.number].kind)
-            batch = batches.get(key)
-            if batch is None:
-                batch = batches[key] = _Batch(layout)
-            batch.add(part, one.column, one.arrays, follows=batch is last)
-            last = batch
+        indexes = one.column.indexes
+        last, key, at = None, 0, 0
+        for key, run in groupby(one.parts, key=lambda part: id(indexes[part.number].kind)):
+            parts = list(run)
+            last = batches.get(key)
+            if last is None:
+                last = batches[key] = _Batch(indexes[parts[0].number].layouts[0])
+            if isinstance(rows, range):
+                last.add_range(one, parts)
+            else:
+                end = at + sum([len(part.rows) for part in parts])
+                last.add_rows(one, parts, rows[at:end])
+                at = end
         if last is not None and last.num_rows >= _MOST_TOGETHER:
             yield batches.pop(key)
     yield from batches.values()

@@ -1,0 +1,70 @@
+"""Chunks of many pages as one table: the places of scattered rows are looked up in it at one go; pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.structural.chunk_table import ChunkTable, join_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.plan import Column, Part
+
+_GROWTH = 2
+"""Pages are put together once more when so many times as many are known, or all: in the end each was copied twice."""
+
+
+class JoinedPages(NamedTuple):
+    """Pages of a column without lists that are alike, and their chunks."""
+
+    pages: frozenset[int]
+    table: ChunkTable
+
+
+def chunks_of(column: Column, parts: Sequence[Part], rows: Int64s) -> Int64s:
+    """What is known of the chunk of each of some rows.
+
+    Args:
+        column: The column.
+        parts: The rows by page; the pages are alike, and their indexes known.
+        rows: Shape (n,): the same rows, counted from the first of the column.
+
+    Returns:
+        Shape (5, n), as `ChunkTable.grid`.
+    """
+    table = _joined(column, parts) if len(parts) > 1 else column.indexes[parts[0].number].table
+    if table is not None:
+        return table.grid[:, table.first_rows.searchsorted(rows, side="right") - 1]
+    ends = np.cumsum([len(part.rows) for part in parts[:-1]])
+    each = zip(parts, np.split(rows, ends), strict=True)
+    return np.concatenate([chunks_of(column, [part], some) for part, some in each], axis=1)
+
+
+def _joined(column: Column, parts: Sequence[Part]) -> ChunkTable | None:
+    """The chunks of these pages and of others that are alike; None if it does not pay yet to put them together."""
+    kind = column.indexes[parts[0].number].kind
+    known = column.joined_pages.get(id(kind))
+    if known is None or not known.pages.issuperset([part.number for part in parts]):
+        alike = sorted(number for number, index in list(column.indexes.items()) if index.kind is kind)
+        is_all = len(column.indexes) == len(column.pages)
+        if known is not None and not is_all and len(alike) < _GROWTH * len(known.pages):
+            return None
+        known = column.joined_pages[id(kind)] = _join(column, alike)
+    return known.table
+
+
+def _join(column: Column, numbers: Sequence[int]) -> JoinedPages:
+    indexes = [column.indexes[number] for number in numbers]
+    table = join_tables([one.table for one in indexes])
+    bounds = starts_of(np.array([one.table.grid.shape[1] for one in indexes]))
+    for number, index, (low, high) in zip(numbers, indexes, pairwise(bounds.tolist()), strict=True):
+        own = ChunkTable(grid=table.grid[:, low:high], has_preamble=None)
+        column.indexes[number] = replace(index, table=own)  # nothing is kept twice
+    return JoinedPages(frozenset(numbers), table)

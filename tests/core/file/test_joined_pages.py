@@ -1,0 +1,63 @@
+"""Scattered rows of many pages: found in the chunks of all pages that are alike, whatever is known of them so far."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lance_core.file import writer
+from lance_core.file.known_files import KnownFiles
+
+RNG = np.random.default_rng(21)
+ROWS = 24_000
+
+
+@pytest.fixture(autouse=True)
+def _small_pages(monkeypatch):
+    monkeypatch.setattr(writer, "PAGE_BYTES", 8_000)
+    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", KnownFiles())
+
+
+def _reader(data_file):
+    reader = data_file.open()
+    columns = {leaf.id: index for index, leaf in enumerate(reader.schema.leaves())}
+    return lambda rows: pa.Table.from_batches([reader.take(reader.schema, columns, np.asarray(rows, np.int64))])
+
+
+@pytest.fixture
+def table(data_file):
+    """Pages of several kinds, some of one value, some of nulls."""
+    kinds = np.arange(ROWS) // 3000
+    found = pa.table({
+        "number": np.where(kinds % 3 == 1, 7, RNG.integers(0, 1 << 20, ROWS)),
+        "maybe": pa.array(RNG.integers(0, 1 << 30, ROWS), mask=(kinds % 2 == 1) & (RNG.random(ROWS) < 0.3)),
+        "line": [f"{number:08} {'x' * (number % 50)}" for number in RNG.integers(0, 1 << 20, ROWS).tolist()],
+        "word": [f"word {number % (5 + number % 200)}" for number in range(ROWS)],
+        "list": [[row, row + 1][: row % 3] for row in range(ROWS)],
+    })  # fmt: skip
+    data_file.write(found)
+    return found
+
+
+def test_rows_of_any_pages_in_any_order_of_takes(data_file, table):
+    take = _reader(data_file)
+    for count, first in ((300, 20_000), (400, 0), (500, 9_000), (900, 0), (2_000, 0), (300, 12_000)):
+        rows = np.sort(RNG.choice(np.arange(first, ROWS), count, replace=False))
+        assert take(rows).equals(table.take(rows))
+    assert _reader(data_file)(rows).equals(table.take(rows))  # who opens it again knows what was put together
+
+
+def test_a_row_twice_and_neighbours(data_file, table):
+    rows = np.repeat(np.arange(2_900, 3_100), 2)
+    assert _reader(data_file)(rows).equals(table.take(rows))
+
+
+def test_pages_take_few_steps(data_file, calls_of):
+    """Four hundred rows of one column, one page after the other, cost hardly more for three times as many pages."""
+    steps = []
+    for rows in (20_000, 60_000):
+        data_file.write(pa.table({"number": np.random.default_rng(1).integers(0, 1 << 30, rows)}))
+        take, wanted = _reader(data_file), np.linspace(0, rows - 1, 400).astype(np.int64)
+        take(wanted)
+        steps.append((len(take(wanted)), calls_of(lambda take=take, wanted=wanted: take(wanted))))
+    assert [count for count, _ in steps] == [400, 400]
+    assert (steps[1][1] - steps[0][1]) / 40 <= 16
