@@ -2,10 +2,12 @@
 
 import json
 import sys
+import traceback
 from pathlib import Path
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
 import lance_core
 from lance_core import spark as lance
@@ -45,6 +47,43 @@ query = (
 query.awaitTermination(120)
 seen["streamed"] = lance_core.dataset(folder / "copy").count_rows() == lance.read_lance(spark, uri).count()
 
+copy = str(folder / "copies")
+
+
+def write_once(batch, number):
+    from lance_core import spark as lance  # noqa: PLC0415 it runs in a process of the server
+
+    lance.write_lance(batch, copy, idempotency_key=f"batch {number}")
+
+
+for checkpoint in ("first", "second"):  # the second knows nothing of the first
+    stream = spark.readStream.format("lance").load(uri).writeStream.foreachBatch(write_once)
+    query = stream.option("checkpointLocation", str(folder / checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination(120)
+seen["batches"] = [lance_core.dataset(copy).count_rows(), len(lance_core.dataset(copy).versions())]
+
+lance_core.dataset(copy).create_branch("trial")
+lance.write_lance(rows.where("id = 1"), copy, branch="trial", partition_overwrite_by=["id"])
+lance.delete_lance(spark, copy, "id = 2", branch="trial")
+seen["branch"] = sorted(row["id"] for row in lance.read_lance(spark, copy, branch="trial").collect())
+rows.write.format("lance").mode("append").option("branch", "trial").save(copy)
+seen["main and branch"] = [lance.read_lance(spark, copy, branch=one).count() for one in (None, "trial")]
+rows.write.format("lance").mode("overwrite").save(copy)
+lance.write_lance(rows.where("id > 1"), copy, mode="overwrite")
+seen["overwritten"] = [lance.read_lance(spark, copy, version=one).count() for one in (1, 2, 3)]
+
+# ------------------------------------------------------------------------------------------------------- new columns
+
+wider = spark.sql("SELECT 4L id, 7 n")
+try:
+    lance.write_lance(wider, copy)
+except lance_core.LanceError as error:
+    seen["unknown column"] = str(error)
+wider.write.format("lance").mode("append").option("mergeSchema", "true").save(copy)
+for _ in range(2):
+    lance.write_lance(spark.sql("SELECT 5L id, 'x' m"), copy, merge_schema=True, idempotency_key="m")
+seen["wider"] = [(row["id"], row["n"], row["m"]) for row in lance.read_lance(spark, copy).orderBy("id").collect()]
+
 # ------------------------------------------------------------------------------------------- changes to a larger table
 
 big = str(folder / "big")
@@ -79,9 +118,22 @@ try:
 except PySparkException as error:
     seen["merge_error"] = str(error)
 seen["versions"] = len(lance_core.dataset(big).versions())
+seen["errors"] = []
+asked = [{"columns": ["nope"]}, {"filter": "id >"}, {"version": 99}, {"tag": "nope"}, {"branch": "nope"}]
+for path, arguments in [(uri, one) for one in asked] + [(uri + " 2", {})]:
+    try:
+        lance.read_lance(spark, path, **arguments)
+    except AnalysisException as error:
+        seen["errors"].append("".join(traceback.format_exception_only(error)).splitlines()[-1])
 try:
-    lance.read_lance(spark, uri, columns=["nope"]).collect()
+    lance.read_lance_changes(spark, uri, 99)
 except AnalysisException as error:
-    seen["error"] = str(error)
+    seen["errors"].append("".join(traceback.format_exception_only(error)).splitlines()[-1])
+
+# ------------------------------------------------------------------------- executors get lance_core from the session
+
+lance.ship_lance_core(spark, folder)
+seen["shipped"] = spark.range(1).select(udf(lambda _: lance_core.__file__, "string")("id")).first()[0]
+seen["read with it"] = lance.read_lance(spark, uri).count()
 spark.stop()
 sys.stdout.write(json.dumps(seen))

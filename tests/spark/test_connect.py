@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
 
@@ -18,7 +18,7 @@ def seen(tmp_path_factory):
     settings = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-W", "ignore", str(PROGRAM), str(folder)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=Path.cwd(), env=settings, timeout=500
+        command, capture_output=True, text=True, check=False, cwd=Path.cwd(), env=settings, timeout=800
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -60,8 +60,39 @@ def test_connect_changes_rows_and_columns(seen):
 @pytest.mark.spark
 def test_connect_streams(seen):
     assert seen["streamed"]
+    assert seen["batches"] == [4, 1]
 
 
 @pytest.mark.spark
-def test_errors_reach_the_client(seen):
-    assert "no column 'nope'" in seen["error"]
+def test_connect_overwrites_and_writes_to_branches(seen):
+    assert seen["branch"] == [1, 3, 3]
+    assert seen["main and branch"] == [4, 6]
+    assert seen["overwritten"] == [4, 3, 2]
+
+
+@pytest.mark.spark
+def test_connect_adds_columns(seen):
+    assert "option mergeSchema" in seen["unknown column"]
+    assert seen["wider"] == [[2, None, None], [3, None, None], [4, 7, None], [5, None, "x"]]
+
+
+@pytest.mark.spark
+def test_the_last_line_of_an_error_says_what_is_wrong(seen):
+    wrong = [
+        "InvalidInputError: no column 'nope'",
+        "InvalidInputError: cannot parse the predicate 'id >'",
+        "VersionNotFoundError: there is no version 99",
+        "RefNotFoundError: there is no tag",
+        "RefNotFoundError: there is no branch",
+        "DatasetNotFoundError: there is no Lance dataset",
+        "InvalidInputError: starting_version is 100",
+    ]
+    assert len(seen["errors"]) == len(wrong)
+    for line, text in zip(seen["errors"], wrong, strict=True):
+        assert line.startswith(f"lance_core.errors.{text}")
+
+
+@pytest.mark.spark
+def test_executors_get_lance_core_from_a_client(seen):
+    assert seen["shipped"].endswith("lance_core.zip/lance_core/__init__.py")
+    assert seen["read with it"] == 4
