@@ -162,9 +162,12 @@ def gather_words(memory: Bytes, starts: Int64s, dtype: npt.DTypeLike) -> npt.NDA
 
 def gather_windows(memory: Bytes, starts: Int64s, width: int) -> Bytes:
     """``width`` bytes at each of many positions, which must lie inside ``memory``: shape (n, width)."""
-    if len(starts) == 0:
-        return np.empty((0, width), np.uint8)
-    return np.ndarray((len(memory) - width + 1, width), np.uint8, memory.data, 0, (1, 1))[starts]
+    if len(starts) == 0 or width == 0:
+        return np.empty((len(starts), width), np.uint8)
+    # Whole windows at every byte: numpy moves one as a piece in a tenth of the time that it takes for a row of bytes.
+    kind = np.dtype((np.void, width))
+    windows = np.ndarray((len(memory) - width + 1,), kind, memory.data, 0, (1,))[starts]
+    return windows.view(np.uint8).reshape(len(starts), width)
 
 
 def check_chunks(chunks: Chunks, num_buffers: int) -> None:

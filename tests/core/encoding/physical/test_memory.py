@@ -108,3 +108,17 @@ def test_values_are_only_taken_from_where_they_are(values, count):
         places[-1] = wrong
         with pytest.raises(CorruptDataError, match="beyond 3 values"):
             take_values(values, places)
+
+
+@pytest.mark.parametrize("width", [0, 1, 2, 7, 8, 16, 100])
+def test_windows_lie_anywhere(width):
+    starts = np.array([0, 3, 4, 100, 200 - width, 4])
+    windows = memory.gather_windows(DATA, starts, width)
+    assert windows.shape == (6, width)
+    assert windows.tolist() == [DATA[start : start + width].tolist() for start in starts.tolist()]
+    assert memory.gather_windows(DATA, starts[:0], width).shape == (0, width)
+
+
+def test_windows_do_not_leave_their_memory():
+    with pytest.raises(IndexError):
+        memory.gather_windows(DATA, np.array([0, 193]), 8)
