@@ -13,11 +13,10 @@ from lance_core.arguments import check_unsupported, check_window
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import batches_with_types, with_types
-from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.ordering import ColumnOrdering
 from lance_core.table.query import plan_query, run_query
-from lance_core.table.scan import count_matching
+from lance_core.table.scan import count_all_matching
 from lance_core.table.scan_plan import plan_scan
 from lance_core.table.zone_maps import with_zone_maps
 
@@ -106,7 +105,7 @@ class LanceScanner:
         if query.plan.predicate is None:
             count = sum(one.num_rows for one in self._fragments)
         else:
-            count = sum(count_matching(FragmentReader(self._files, one), query.plan) for one in self._fragments)
+            count = count_all_matching(self._files, self._fragments, query.plan)
         count = max(0, count - query.offset)
         return count if query.limit is None else min(count, query.limit)
 

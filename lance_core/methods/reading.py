@@ -12,10 +12,9 @@ from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import table_with_types
 from lance_core.fragment import LanceFragment
 from lance_core.scanner import make_scanner
-from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.query import make_columns, plan_query
-from lance_core.table.scan import count_matching
+from lance_core.table.scan import count_all_matching
 from lance_core.table.scan_plan import plan_scan
 from lance_core.table.take import take_rows
 from lance_core.table.zone_maps import with_zone_maps
@@ -190,7 +189,7 @@ def count_rows(dataset: LanceDataset, filter: str | Expression | None = None) ->
     if filter is None:
         return dataset.snapshot.manifest.num_rows
     plan = make_plan(dataset, [], filter)
-    return sum(count_matching(FragmentReader(dataset.files, one), plan) for one in dataset.snapshot.manifest.fragments)
+    return count_all_matching(dataset.files, dataset.snapshot.manifest.fragments, plan)
 
 
 def make_plan(

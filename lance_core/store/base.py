@@ -186,6 +186,16 @@ class ObjectSizes(Protocol):
         ...
 
 
+@runtime_checkable
+class FarStore(Protocol):
+    """What some stores offer besides: several objects at the same time, since each answer takes long."""
+
+    @property
+    def at_once(self) -> int:
+        """Objects that may be read at the same time."""
+        ...
+
+
 def offers(store: object, extra: type[_Extra], method: str) -> TypeGuard[_Extra]:  # noqa: ARG001 for the type checker
     """Whether a store or a reader offers something besides, by the name of one of its methods.
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError, NotFoundError, UnsafeStoreError
 from lance_core.format.paths import DETACHED_BIT, VERSIONS_FOLDER, parse_manifest_name
-from lance_core.store.base import ObjectSizes, OrderedFolder, offers
+from lance_core.store.base import FarStore, ObjectSizes, OrderedFolder, offers
 from lance_core.store.paths import check_path
 from lance_core.store.version_table import VersionRow
 
@@ -60,6 +60,11 @@ class ExternalManifestStore:
     def uri(self) -> str:
         """Address of the dataset."""
         return self._uri
+
+    @property
+    def at_once(self) -> int:
+        """Objects that may be read at the same time."""
+        return self._inner.at_once if offers(self._inner, FarStore, "at_once") else 1
 
     # ------------------------------------------------------------------------------------------------------- reading
 

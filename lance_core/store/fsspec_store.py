@@ -31,7 +31,7 @@ from lance_core.store.fsspec_options import (
     without_secrets,
 )
 from lance_core.store.paths import check_path
-from lance_core.store.range_reader import RangeReader
+from lance_core.store.range_reader import FAR_AT_ONCE, RangeReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -87,6 +87,12 @@ class FsspecStore:
     def uri(self) -> str:
         """Address of the dataset."""
         return self._uri
+
+    @property
+    def at_once(self) -> int:
+        """Objects that may be read at the same time; file systems without a loop of their own may not bear threads."""
+        with self._using("data") as (connection, _):
+            return FAR_AT_ONCE if connection.files.async_impl else 1
 
     # ------------------------------------------------------------------------------------------------------- reading
 

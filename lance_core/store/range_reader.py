@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 TAIL_SIZE = 1 << 16
 """Bytes at the end of an object that come with opening it: the metadata of most data files, and all of small ones."""
 
+FAR_AT_ONCE = 8
+"""Objects of one store that are read at the same time: enough to hide how long each answer takes."""
+
 _ALIGNMENT = 64
 
 

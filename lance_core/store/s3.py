@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lance_core.errors import NotFoundError, UnsafeStoreError
 from lance_core.store.base import ObjectInfo
 from lance_core.store.paths import check_path
-from lance_core.store.range_reader import TAIL_SIZE, RangeReader
+from lance_core.store.range_reader import FAR_AT_ONCE, TAIL_SIZE, RangeReader
 from lance_core.store.s3_client import s3_client, status_of
 
 if TYPE_CHECKING:
@@ -68,6 +68,11 @@ class S3Store:
     def root(self) -> str:
         """Key of the dataset in its bucket."""
         return self._root
+
+    @property
+    def at_once(self) -> int:
+        """Objects that may be read at the same time."""
+        return FAR_AT_ONCE
 
     @property
     def client(self) -> S3Client:

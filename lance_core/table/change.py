@@ -17,6 +17,7 @@ from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.operations import Delete, Update
 from lance_core.format.paths import deletion_file_path
 from lance_core.frozen import frozen
+from lance_core.table.ahead import each
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
@@ -31,6 +32,8 @@ from lance_core.table.zone_maps import with_zone_maps
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
+    import numpy as np
+    import numpy.typing as npt
     from pyarrow.compute import Expression
 
     from lance_core.format.fragment import Fragment
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
     from lance_core.table.new_ids import NewIds
     from lance_core.table.redo import CommitOptions
-    from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
 
 
@@ -106,15 +108,19 @@ class Marker:
             plan = with_zone_maps(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest, files)
         known, self._marks = self._marks, {}
         try:
+            left: list[FragmentReader] = []
             for fragment in snapshot.manifest.fragments:
                 mark = known.get(fragment.id)
                 if mark is not None and mark.before == fragment:
                     self._marks[fragment.id] = known.pop(fragment.id)
                 else:
-                    self._marks[fragment.id] = self._look(FragmentReader(files, fragment), plan, snapshot.version)
+                    left.append(FragmentReader(files, fragment))
+            found = each(self.store, (partial(matching_offsets, reader, plan) for reader in left))
+            for reader, offsets in zip(left, found, strict=True):
+                self._marks[reader.fragment.id] = self._mark(reader, offsets, snapshot.version)
         finally:
             _remove_deletion_files(self.store, known.values())
-        marks = [mark for mark in self._marks.values() if mark.num_rows]
+        marks = [mark for one in snapshot.manifest.fragments if (mark := self._marks[one.id]).num_rows]
         return MarkedRows(
             updated_fragments=tuple(mark.after for mark in marks if mark.after is not None),
             removed_fragment_ids=tuple(mark.before.id for mark in marks if mark.after is None),
@@ -126,9 +132,8 @@ class Marker:
         _remove_deletion_files(self.store, self._marks.values())
         self._marks = {}
 
-    def _look(self, reader: FragmentReader, plan: ScanPlan, version: int) -> _Mark:
+    def _mark(self, reader: FragmentReader, found: npt.NDArray[np.int64], version: int) -> _Mark:
         fragment = reader.fragment
-        found = matching_offsets(reader, plan)
         after: Fragment | None = fragment
         if len(found) == fragment.num_rows:
             after = None

@@ -16,7 +16,7 @@ from lance_core.format.paths import BASE_PREFIX, DATA_FOLDER, branch_folder, spl
 from lance_core.format.refs import is_branch_name
 from lance_core.frozen import frozen
 from lance_core.limits import check_base_path
-from lance_core.store.base import ObjectSizes, OrderedFolder, PieceSink, SettledFolder, offers
+from lance_core.store.base import FarStore, ObjectSizes, OrderedFolder, PieceSink, SettledFolder, offers
 from lance_core.store.open import open_store
 
 if TYPE_CHECKING:
@@ -366,6 +366,14 @@ def exists(store: Store, path: str) -> bool:
     if isinstance(line, FolderStore):
         return exists(line.parent, f"{line.folder}/{path}")
     return offers(line, SettledFolder, "exists") and line.exists(path)
+
+
+def objects_at_once(store: Store) -> int:
+    """Objects that it pays to read at the same time: one of a store that answers at once."""
+    line = without_bases(store)
+    if isinstance(line, FolderStore):
+        return objects_at_once(line.parent)
+    return line.at_once if offers(line, FarStore, "at_once") else 1
 
 
 def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
+from lance_core.table.ahead import each
 from lance_core.table.expression import Expression, make_expression
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.ordering import Sorter, check_sortable
@@ -269,10 +271,11 @@ def _fetched(files: OpenFiles, fragments: Sequence[Fragment], addresses: np.ndar
     offsets = (unique & np.uint64((1 << _OFFSET_BITS) - 1)).astype(np.int64)
     by_id = {one.id: one for one in fragments}
     plan = replace(plan, predicate=None)
-    found = [
-        take_offsets(FragmentReader(files, by_id[owner]), plan, offsets[owners == owner])
+    works = (
+        partial(take_offsets, FragmentReader(files, by_id[owner]), plan, offsets[owners == owner])
         for owner in np.unique(owners).tolist()
-    ]
+    )
+    found = each(files.store, works)
     return pa.Table.from_batches(found, schema=plan.schema).take(numbers_array(order))
 
 

@@ -7,6 +7,8 @@ ranges. Deleted rows never leave this module.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +20,7 @@ from lance_core.encoding.coded import Coded
 from lance_core.encoding.physical.memory import numbers_array, take_inside
 from lance_core.errors import InvalidInputError
 from lance_core.format.schema import Schema
+from lance_core.table.ahead import chained, each
 from lance_core.table.candidates import candidate_ranges
 from lance_core.table.fragment_reader import FragmentReader, Rows
 from lance_core.table.lineage import ROW_CREATED_AT
@@ -51,7 +54,7 @@ def scan_fragments(
     limit: int | None = None,
     offset: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Read fragments one after another.
+    """Read fragments one after another; those of a store that is far away some batches ahead.
 
     Args:
         files: The dataset's open files.
@@ -61,26 +64,32 @@ def scan_fragments(
         offset: Matching rows to leave out first.
     """
     if plan.predicate is None:
-        yield from _scan_window(files, fragments, plan, limit, offset)
+        return chained(files.store, _windows(files, fragments, plan, limit, offset))
+    streams = (partial(scan_fragment, FragmentReader(files, one), plan) for one in fragments)
+    if limit is None:
+        return _window_of(chained(files.store, streams), limit, offset)
+    return _window_of(chain.from_iterable(begin() for begin in streams), limit, offset)  # most may not be needed
+
+
+def _window_of(batches: Iterator[pa.RecordBatch], limit: int | None, offset: int) -> Iterator[pa.RecordBatch]:
+    """Rows [offset, offset + limit) of all together."""
+    if limit == 0:
         return
-    for fragment in fragments:
+    for batch in batches:
+        skipped = min(offset, batch.num_rows)
+        offset -= skipped
+        part = batch.slice(skipped, limit)
+        if part.num_rows:
+            yield part
+        limit = None if limit is None else limit - part.num_rows
         if limit == 0:
             return
-        for batch in scan_fragment(FragmentReader(files, fragment), plan):
-            skipped = min(offset, batch.num_rows)
-            offset -= skipped
-            part = batch.slice(skipped, limit)
-            if part.num_rows:
-                yield part
-            limit = None if limit is None else limit - part.num_rows
-            if limit == 0:
-                return
 
 
-def _scan_window(
+def _windows(
     files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan, limit: int | None, offset: int
-) -> Iterator[pa.RecordBatch]:
-    """Live rows [offset, offset + limit) of all fragments together; what lies outside is not read."""
+) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
+    """Live rows [offset, offset + limit) of all fragments together, in parts; what lies outside is not read."""
     for fragment in fragments:
         num_rows = fragment.num_rows
         if offset >= num_rows:
@@ -89,17 +98,21 @@ def _scan_window(
         last = num_rows - 1 if limit is None else min(offset + limit, num_rows) - 1
         if last < offset:
             return
-        reader = FragmentReader(files, fragment)
-        start, end = 0, fragment.physical_rows
-        if last - offset < min(_FEW_ROWS, plan.batch_size):
-            yield take_offsets(reader, plan, reader.offsets_of_live(np.arange(offset, last + 1)))
-        else:
-            if last - offset + 1 < num_rows:
-                first_row, last_row = reader.offsets_of_live(np.array([offset, last])).tolist()
-                start, end = first_row, last_row + 1
-            yield from scan_fragment(reader, plan, start=start, end=end)
+        yield partial(_scan_window, FragmentReader(files, fragment), plan, offset, last)
         limit = None if limit is None else limit - (last - offset + 1)
         offset = 0
+
+
+def _scan_window(reader: FragmentReader, plan: ScanPlan, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """Live rows [first, last] of a fragment."""
+    if last - first < min(_FEW_ROWS, plan.batch_size):
+        yield take_offsets(reader, plan, reader.offsets_of_live(np.arange(first, last + 1)))
+        return
+    start, end = 0, reader.fragment.physical_rows
+    if last - first + 1 < reader.fragment.num_rows:
+        first_row, last_row = reader.offsets_of_live(np.array([first, last])).tolist()
+        start, end = first_row, last_row + 1
+    yield from scan_fragment(reader, plan, start=start, end=end)
 
 
 def scan_fragment(
@@ -127,6 +140,11 @@ def count_matching(reader: FragmentReader, plan: ScanPlan) -> int:
     """How many rows of a fragment the predicate matches."""
     end = reader.fragment.physical_rows
     return sum(int(np.count_nonzero(mask)) for _, mask in _masks(reader, plan, 0, end))
+
+
+def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:
+    """How many rows of some fragments the predicate matches."""
+    return sum(each(files.store, (partial(count_matching, FragmentReader(files, one), plan) for one in fragments)))
 
 
 def matching_offsets(reader: FragmentReader, plan: ScanPlan) -> npt.NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -10,10 +11,14 @@ import pyarrow as pa
 
 from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import InvalidInputError
+from lance_core.table.ahead import each
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.scan import take_offsets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lance_core.table.fragment_reader import FragmentReaders
     from lance_core.table.open_files import OpenFiles
     from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
@@ -38,8 +43,8 @@ def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[
     owners = (unique >> np.uint64(32)).astype(np.int64)
     offsets = (unique & np.uint64((1 << 32) - 1)).astype(np.int64)
     fragments = snapshot.manifest.fragments.select(np.unique(owners).tolist())
-    found = [take_offsets(FragmentReader(files, one), plan, offsets[owners == one.id]) for one in fragments]
-    return _in_order(found, order, plan)
+    works = (partial(take_offsets, FragmentReader(files, one), plan, offsets[owners == one.id]) for one in fragments)
+    return _in_order(each(files.store, works), order, plan)
 
 
 def _ascending(places: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.int64] | None]:
@@ -49,7 +54,7 @@ def _ascending(places: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.
     return np.unique(places, return_inverse=True)
 
 
-def _in_order(batches: list[pa.RecordBatch], order: npt.NDArray[np.int64] | None, plan: ScanPlan) -> pa.Table:
+def _in_order(batches: Iterable[pa.RecordBatch], order: npt.NDArray[np.int64] | None, plan: ScanPlan) -> pa.Table:
     """Unique rows, arranged as they were asked for."""
     table = pa.Table.from_batches(batches, schema=plan.schema)
     return table if order is None else table.take(numbers_array(order))
@@ -76,12 +81,22 @@ def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64
     if len(places) and (places.min() < 0 or places.max() >= total):
         raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
     unique, order = _ascending(places)
-    found: list[pa.RecordBatch] = []
+    return _in_order(each(files.store, _parts(readers, unique, plan)), order, plan)
+
+
+def _parts(
+    readers: FragmentReaders, places: npt.NDArray[np.int64], plan: ScanPlan
+) -> Iterator[Callable[[], pa.RecordBatch]]:
+    """For each fragment that has some of the rows, what reads them."""
+    ends = readers.ends
     at = 0
-    while at < len(unique):
-        owner = int(ends.searchsorted(unique[at], side="right"))
-        stop = int(unique.searchsorted(ends[owner]))
-        positions = unique[at:stop] - ends[owner - 1] if owner else unique[at:stop]
-        found.append(take_offsets(readers[owner], plan, readers[owner].offsets_of_live(positions)))
+    while at < len(places):
+        owner = int(ends.searchsorted(places[at], side="right"))
+        stop = int(places.searchsorted(ends[owner]))
+        positions = places[at:stop] - ends[owner - 1] if owner else places[at:stop]
+        yield partial(_take_live, readers[owner], plan, positions)
         at = stop
-    return _in_order(found, order, plan)
+
+
+def _take_live(reader: FragmentReader, plan: ScanPlan, positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    return take_offsets(reader, plan, reader.offsets_of_live(positions))

@@ -1,0 +1,177 @@
+"""Reading several fragments at the same time, where their store is far away."""
+
+import threading
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.errors import CorruptDataError
+from lance_core.store.memory import MemoryStore
+from lance_core.store.open import open_store
+from lance_core.table.ahead import chained, each
+from lance_core.table.snapshot import open_snapshot
+
+WAIT_S = 30
+ROWS, FRAGMENTS = 100, 12
+
+
+class FarStore(MemoryStore):
+    """In memory, but says that it is far away."""
+
+    at_once = 4
+
+
+def _together(barrier, value):
+    """Comes back only if as many others are at it as the barrier wants."""
+    barrier.wait(WAIT_S)
+    return value
+
+
+def test_works_are_done_together_and_answer_in_order():
+    barrier = threading.Barrier(4)
+    assert list(each(FarStore(), (partial(_together, barrier, one) for one in range(12)))) == list(range(12))
+
+
+def test_a_store_that_is_near_is_read_without_threads():
+    here = threading.get_ident()
+    assert set(each(MemoryStore(), [threading.get_ident] * 3)) == {here}
+    assert set(chained(MemoryStore(), [lambda: iter([threading.get_ident()])] * 3)) == {here}
+
+
+def test_the_first_failure_is_raised_and_nothing_much_later_is_begun():
+    begun = []
+
+    def work(number):
+        begun.append(number)
+        if number in (3, 4):
+            raise CorruptDataError(f"work {number}")
+        return number
+
+    found = []
+    with pytest.raises(CorruptDataError, match="work 3"):
+        found.extend(each(FarStore(), (partial(work, number) for number in range(100))))
+    assert found == [0, 1, 2]
+    assert max(begun) <= 3 + FarStore.at_once + 1
+
+
+def test_streams_go_on_together_and_are_chained():
+    barrier = threading.Barrier(4)
+
+    def stream(number):
+        yield _together(barrier, (number, 0))
+        yield (number, 1)
+
+    found = list(chained(FarStore(), (partial(stream, number) for number in range(8))))
+    assert found == [(number, part) for number in range(8) for part in range(2)]
+
+
+def test_streams_stay_few_results_ahead_and_end_with_their_reader():
+    made = []
+
+    def stream(number):
+        for part in range(1000):
+            made.append((number, part))
+            yield number, part
+
+    results = chained(FarStore(), (partial(stream, number) for number in range(1000)))
+    assert [next(results) for _ in range(10)] == [(0, part) for part in range(10)]
+    results.close()
+    assert threading.active_count() == 1 or not [one for one in threading.enumerate() if "ThreadPool" in one.name]
+    assert len({number for number, _ in made}) <= 4, "no other stream was begun"
+    assert max(part for _, part in made) <= 10 + 2 + 1
+
+
+def test_a_stream_that_fails_answers_with_what_it_had_first():
+    def stream(number):
+        yield number
+        if number == 2:
+            raise CorruptDataError("stream 2")
+
+    found = []
+    with pytest.raises(CorruptDataError, match="stream 2"):
+        found.extend(chained(FarStore(), (partial(stream, number) for number in range(9))))
+    assert found == [0, 1, 2]
+
+
+# ------------------------------------------------------------------------------------------------------------- tables
+
+
+class Slow:
+    """A store that is far away: who opens a data file waits for others who do."""
+
+    at_once = 4
+
+    def __init__(self, inner):
+        self._inner = inner
+        self._lock, self._others, self._now = threading.Lock(), threading.Event(), 0
+        self.opened = []
+        self.most = 0
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def reader(self, path, /):
+        with self._lock:
+            self.opened.append(path)
+            self._now += 1
+            self.most = max(self.most, self._now)
+            if self._now > 1:
+                self._others.set()
+        self._others.wait(2)
+        try:
+            return self._inner.reader(path)
+        finally:
+            with self._lock:
+                self._now -= 1
+
+
+@pytest.fixture
+def table():
+    return pa.table({"n": np.arange(ROWS * FRAGMENTS), "s": [f"text {n % 7}" for n in range(ROWS * FRAGMENTS)]})
+
+
+@pytest.fixture
+def far(tmp_path, table):
+    uri = str(tmp_path / "t.lance")
+    lance_core.write_dataset(table, uri, max_rows_per_file=ROWS).delete("n % 50 = 7")
+    store = Slow(open_store(uri))
+    dataset = lance_core.LanceDataset(uri, snapshot=open_snapshot(store))
+    store.opened.clear()
+    return dataset, store
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda found: found.to_table(),
+        lambda found: found.to_table(filter="n % 3 = 1"),
+        lambda found: found.take(list(range(0, 1000, 37))[::-1]),
+        lambda found: pa.table({"n": [found.count_rows("s = 'text 3'")]}),
+        lambda found: found.to_table(limit=700, offset=210),
+        lambda found: found.scanner(order_by=["s", "n"], limit=450).to_table(),
+    ],
+)
+def test_answers_are_those_of_a_near_table(far, ask):
+    dataset, store = far
+    assert ask(dataset) == ask(lance_core.dataset(dataset.uri))
+    assert store.most > 1
+
+
+def test_marks_of_a_delete_are_found_together(far):
+    dataset, store = far
+    before = dataset.count_rows()
+    assert dataset.delete("s = 'text 3'")["num_deleted_rows"] == before - dataset.count_rows()
+    assert store.most > 1
+    assert not lance_core.dataset(dataset.uri).count_rows("s = 'text 3'")
+
+
+def test_a_limit_opens_no_more_files_than_it_needs(far):
+    dataset, store = far
+    assert dataset.to_table(limit=98 * 2).num_rows == 98 * 2
+    assert len(set(store.opened)) == 2
+    store.opened.clear()
+    assert dataset.to_table(filter="n >= 400", limit=1).num_rows == 1
+    assert len(set(store.opened)) <= 3, "of what comes behind a match nothing is read"
