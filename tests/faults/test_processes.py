@@ -24,6 +24,7 @@ WRITERS, COMMITS = 8, 25 if IS_DEEP else 10
 CROWD, COMMITS_OF_CROWD = 16, 100
 BESIDE, COMMITS_BESIDE, CLEANERS = (6, 60, 2) if IS_DEEP else (3, 10, 1)
 KILLS = 1000 if IS_DEEP else 10
+TABLES = 300 if IS_DEEP else 40
 
 
 def append_rows(uri, writer, count=COMMITS):
@@ -47,13 +48,25 @@ def delete_rows(uri, rows):
                 assert error.is_retryable  # noqa: PT017 - the loop is what callers do
 
 
+def meet_at(barrier):
+    """Processes of a pool wait for each other there."""
+    global _BARRIER  # noqa: PLW0603 - the only way into a pool
+    _BARRIER = barrier
+
+
 def try_to_create(uri, writer):
-    store = open_store(uri)
-    try:
-        commit(store, create(store, [writer], uuid=f"c{writer}"))
-    except DatasetAlreadyExistsError:
-        return 0
-    return 1
+    """Create tables at the same moment as all others; which of them were created here."""
+    won = []
+    for number in range(TABLES):
+        store = open_store(f"{uri}{number}")
+        ours = create(store, [writer], uuid=f"c{writer}")
+        _BARRIER.wait(120)
+        try:
+            commit(store, ours)
+            won.append(number)
+        except DatasetAlreadyExistsError:
+            pass
+    return won
 
 
 APPEND_FOR_EVER = """
@@ -110,8 +123,15 @@ def test_a_crowd_of_appends(uri):
 
 
 def test_one_of_many_creators_wins(uri):
-    assert sum(run_all([(try_to_create, uri, writer) for writer in range(WRITERS)])) == 1
-    assert list_versions(open_store(uri)) == [1]
+    barrier = CONTEXT.Barrier(WRITERS)
+    with ProcessPoolExecutor(WRITERS, CONTEXT, meet_at, (barrier,)) as pool:
+        futures = [pool.submit(try_to_create, uri, writer) for writer in range(WRITERS)]
+        winners = {number: writer for writer, future in enumerate(futures) for number in future.result()}
+        assert sum(len(future.result()) for future in futures) == TABLES == len(winners)
+    for number, writer in winners.items():
+        store = open_store(f"{uri}{number}")
+        assert list_versions(store) == [1]
+        assert read_rows(open_snapshot(store)) == [writer]
 
 
 @pytest.mark.timeout(0 if IS_DEEP else 300)
