@@ -46,11 +46,11 @@ def levels_of_chunk(encoding: Encoding, packed: bytes, count: int) -> Levels:
         case OutOfLineBitpacking(bits, width) if bits == _LEVEL_BITS and 0 < width <= _BYTE_BITS and count:
             whole, rest = divmod(count, BLOCK)
             block_size = width * (BLOCK // 8)
-            if len(packed) == (whole + (rest > 0)) * block_size:
-                return _unpack(packed, width, count)
-            if len(packed) == whole * block_size + rest * 2:  # the tail is not packed
+            if len(packed) == whole * block_size + rest * 2:  # a raw tail, as is one whose size fits both
                 tail = np.frombuffer(packed, np.uint16, rest, whole * block_size)
                 return np.concatenate([_unpack(packed, width, whole * BLOCK), tail]) if whole else tail
+            if len(packed) == (whole + (rest > 0)) * block_size:
+                return _unpack(packed, width, count)
         case _:
             pass
     return registry.decode_level_chunks(encoding, one_chunk(memoryview(packed), count))

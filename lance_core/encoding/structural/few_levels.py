@@ -103,6 +103,10 @@ def unravel_few(
     if definition is None and len(layers.layers) == 1:
         return [FewSlots(num_slots, None, None)]
     _check(layers, rep, definition)
+    if definition is not None and not any(definition):
+        if rep is None and len(definition) != num_slots:
+            raise CorruptDataError(f"levels call for {len(definition)} values, but there are {num_slots}")
+        definition = None  # nothing is null or empty
     slots: list[FewSlots] = []
     for one in layers.layers:
         if one.is_list:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -116,7 +116,7 @@ def _words_of(kind: pa.DataType) -> Make:
 
 
 def _strings_of(kind: pa.DataType, code: str) -> Make:
-    limit = (1 << 8 * Struct(code).size - 1) - 1
+    limit = (1 << 8 * array(code).itemsize - 1) - 1
 
     def make(values: Sequence[bytes], valid: Sequence[bool] | None) -> pa.Array:
         offsets = list(accumulate(map(len, values), initial=0))
@@ -149,7 +149,7 @@ def _bitmap(valid: Sequence[bool] | None) -> pa.Buffer | None:
 
 
 def _numbers(numbers: Sequence[int], code: str) -> pa.Buffer:
-    return pa.py_buffer(Struct(f"<{len(numbers)}{code}").pack(*numbers))
+    return pa.py_buffer(array(code, numbers))
 
 
 def nest_of(field: Field, kind: pa.DataType) -> Nest | None:
@@ -208,6 +208,6 @@ def _nest_list(field: Field, kind: pa.DataType, *, depth: int, first: int) -> Ne
     return make
 
 
-def _check_length(array: pa.Array, length: int) -> None:
-    if len(array) != length:
-        raise CorruptDataError(f"the columns of a field contradict each other: {len(array)} items and {length}")
+def _check_length(found: pa.Array, length: int) -> None:
+    if len(found) != length:
+        raise CorruptDataError(f"the columns of a field contradict each other: {len(found)} items and {length}")

@@ -157,10 +157,11 @@ def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: In
         return None
     block_size, rest = width * _BLOCK_BYTES, counts % BLOCK
     is_packed = chunks.sizes[0] == num_blocks * block_size
-    is_raw = ~is_packed & (chunks.sizes[0] == counts // BLOCK * block_size + rest * _LEVEL.itemsize)
+    is_raw = chunks.sizes[0] == counts // BLOCK * block_size + rest * _LEVEL.itemsize
     if not (is_packed | is_raw).all():
         return None
     blocks = aranges(np.zeros_like(counts), num_blocks) * block_size + np.repeat(starts, num_blocks)
+    is_raw &= rest > 0  # a tail whose size fits both is raw
     if not is_raw.any():
         return _unpack_above(limit, chunks.buffers[0], blocks, width)
     words = np.zeros((len(blocks), _WORDS), np.uint64)

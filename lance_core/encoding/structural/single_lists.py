@@ -102,7 +102,7 @@ class ListReader:
         Raises:
             CorruptDataError: The chunk does not hold it, or does not fit its page.
         """
-        start, size, count = place[:3]
+        start, size, count, *inside = place
         at, end = start + self.header.size, start + size
         if at > end or end > len(memory):
             raise CorruptDataError("a chunk is too small for its header")
@@ -115,7 +115,7 @@ class ListReader:
         if value_at + value_size > end:
             raise CorruptDataError("a buffer reaches beyond the end of its chunk")
         packed = (bytes(memory[at:rep_end]), bytes(memory[definition_at:definition_end]))
-        key = (*packed, self.kind, num_levels, count, *place[3:])
+        key = (*packed, self.kind, num_levels, count, *inside)
         levels: _RowLevels | None = known.get(key)
         if levels is None:
             levels = known[key] = self._levels(*packed, num_levels, place)

@@ -11,7 +11,7 @@ from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
 
 
 @pytest.mark.parametrize("top", [1, 2, 5, 200, 300, 40_000])
-@pytest.mark.parametrize("count", [1, 5, 70, 1024, 1030, 1137, 4096, 4500, 30_000])
+@pytest.mark.parametrize("count", [1, 5, 70, 1024, 1030, 1088, 1137, 1152, 1216, 4096, 4500, 30_000])
 def test_levels(monkeypatch, count, top):
     levels = np.random.default_rng(1).integers(0, top + 1, count).astype(np.uint16)
     encoding, chunks = encode_level_chunks(levels, np.array([0, count]))

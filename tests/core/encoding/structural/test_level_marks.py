@@ -12,7 +12,7 @@ from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
 
-COUNTS = [[5], [4096, 4096, 1000], [1024, 1024], [2048, 3], [1030, 1137, 1150], [60, 0, 70]]
+COUNTS = [[5], [4096, 4096, 1000], [1024, 1024], [2048, 3], [1030, 1137, 1150], [60, 0, 70], [1088, 1152, 1216, 64]]
 
 
 def one_buffer(memory, starts, sizes, counts):
