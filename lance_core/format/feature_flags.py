@@ -48,6 +48,7 @@ _BOTH = (
 # Plain numbers: the complement of an IntFlag leaves out the bits that have no name.
 READABLE = int(_BOTH | Feature.TAGGED_FRAGMENT_REUSE)
 WRITABLE = int(_BOTH)
+_UNREADABLE, _UNWRITABLE = ~READABLE, ~WRITABLE
 
 _PAIRED = int(
     Feature.MIXED_FILE_VERSIONS | Feature.TAGGED_FRAGMENT_REUSE | Feature.MANAGED_BLOBS | Feature.ZONE_WRITE_SEEDS
@@ -62,7 +63,8 @@ def check_readable(reader_flags: int, writer_flags: int, *, path: str | None = N
         UnsupportedError: Names the bits that are not known.
         CorruptDataError: The two sets of flags contradict each other.
     """
-    _check(reader_flags & ~READABLE, "read", path)
+    if reader_flags & _UNREADABLE:
+        raise _refusal(reader_flags & _UNREADABLE, "read", path)
     if (reader_flags ^ writer_flags) & _PAIRED:
         raise CorruptDataError("feature flags for readers and writers contradict each other", path=path)
 
@@ -73,17 +75,17 @@ def check_writable(writer_flags: int, *, path: str | None = None) -> None:
     Raises:
         UnsupportedError: Names the bits that are not known.
     """
-    _check(writer_flags & ~WRITABLE, "write", path)
+    if writer_flags & _UNWRITABLE:
+        raise _refusal(writer_flags & _UNWRITABLE, "write", path)
 
 
-def _check(unknown: int, verb: str, path: str | None) -> None:
-    if unknown:
-        names = ", ".join(_name(1 << bit) for bit in range(unknown.bit_length()) if unknown >> bit & 1)
-        raise UnsupportedError(
-            f"the table has feature flags that lance_core cannot {verb}: {names}; use a newer version of it, or the "
-            "tool that made the table",
-            path=path,
-        )
+def _refusal(unknown: int, verb: str, path: str | None) -> UnsupportedError:
+    names = ", ".join(_name(1 << bit) for bit in range(unknown.bit_length()) if unknown >> bit & 1)
+    return UnsupportedError(
+        f"the table has feature flags that lance_core cannot {verb}: {names}; use a newer version of it, or the "
+        "tool that made the table",
+        path=path,
+    )
 
 
 def _name(bit: int) -> str:

@@ -17,7 +17,7 @@ import struct
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -226,10 +226,12 @@ def _decode_small(data: bytes, allowed: Limits) -> Manifest:
 
 def _message_bounds(data: bytes, path: str | None) -> tuple[tuple[int, int], int]:
     """Where the message lies, and where the footer begins; checksums are looked at."""
-    check_limit("max_manifest_bytes", len(data), "bytes of a manifest", path=path)
-    if len(data) < _FOOTER.size:
-        raise CorruptDataError(f"a manifest file cannot be as short as {len(data)} bytes", path=path)
-    end = len(data) - _FOOTER.size
+    size = len(data)
+    if size > limits().max_manifest_bytes:
+        check_limit("max_manifest_bytes", size, "bytes of a manifest", path=path)
+    end = size - _FOOTER.size
+    if end < 0:
+        raise CorruptDataError(f"a manifest file cannot be as short as {size} bytes", path=path)
     position, major, _, magic = _FOOTER.unpack_from(data, end)
     if magic != _MAGIC or major != _FORMAT_VERSION[0]:
         raise CorruptDataError(f"the footer of a manifest ends in {magic!r}, version {major}", path=path, offset=end)
@@ -251,8 +253,7 @@ def _check(pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version:
         raise UnsupportedError("the fragments are not in the manifest (fragment_tree)", path=path)
 
 
-@frozen(kw_only=True)
-class ManifestFiles:
+class ManifestFiles(NamedTuple):
     """Which files a version needs; what clean-up has to know of it, at a fraction of the price of a `Manifest`.
 
     Attributes:
@@ -288,20 +289,23 @@ def decode_manifest_files(data: bytes, *, version: int | None = None, path: str 
     """What a manifest says about files; arguments and errors are those of `decode_manifest_file`."""
     bounds, end = _message_bounds(data, path)
     try:
-        pb = table_pb2.Manifest.FromString(data[slice(*bounds)])
+        pb = table_pb2.Manifest.FromString(data[bounds[0] : bounds[1]])
     except DecodeError as error:
         raise CorruptDataError(f"the manifest cannot be decoded: {error}", path=path, offset=bounds[0]) from error
-    check_limit("max_fields", len(pb.fields), "fields", path=path)
-    _check(pb, len(pb.fields), len(pb.fragments), version, path)
-    index_position = _optional(pb, "index_section")
-    indices = () if index_position is None else decode_index_section(_section(data, index_position, end, path))
+    num_fields, fragments = len(pb.fields), pb.fragments
+    if num_fields > limits().max_fields:
+        check_limit("max_fields", num_fields, "fields", path=path)
+    _check(pb, num_fields, len(fragments), version, path)
+    indices: tuple[IndexMetadata, ...] = ()
+    if pb.HasField("index_section"):
+        indices = decode_index_section(_section(data, pb.index_section, end, path))
     return ManifestFiles(
-        timestamp=_timestamp(pb),
-        writer_feature_flags=pb.writer_feature_flags,
-        fragments=pb.fragments,
-        transaction_file=pb.transaction_file,
-        base_paths=tuple(map(base_paths_format.from_proto, pb.base_paths)),
-        indices=indices,
+        _timestamp(pb),
+        pb.writer_feature_flags,
+        fragments,
+        pb.transaction_file,
+        tuple([base_paths_format.from_proto(base) for base in pb.base_paths]),
+        indices,
     )
 
 
@@ -423,8 +427,9 @@ def _data_storage_version(pb: table_pb2.Manifest, fragments: FragmentList, path:
 def _timestamp(pb: table_pb2.Manifest) -> datetime | None:
     if not pb.HasField("timestamp"):
         return None
+    since = pb.timestamp
     try:
-        return _EPOCH + timedelta(seconds=pb.timestamp.seconds, microseconds=pb.timestamp.nanos // 1000)
+        return _EPOCH + timedelta(0, since.seconds, since.nanos // 1000)
     except OverflowError:
         return None
 

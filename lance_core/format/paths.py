@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 from lance_core.errors import CorruptDataError
 from lance_core.format.fragment import DeletionFileType
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +61,7 @@ class ManifestNaming(Enum):
     V2 = "V2"
 
 
-@frozen(kw_only=True)
-class ManifestName:
+class ManifestName(NamedTuple):
     """What the name of a manifest file says.
 
     Attributes:

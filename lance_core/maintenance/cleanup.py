@@ -269,12 +269,13 @@ def _dated(store: Store, listed: list[tuple[ManifestName, ObjectInfo]], now: dat
     come from the future says nothing about those after it.
     """
     before: datetime | None = None
+    uri = store.uri
     for name, info in listed:
         data = _get(store, info.path)
         if data is None:
             continue
-        manifest = decode_manifest_files(data, version=name.version, path=f"{store.uri}/{info.path}")
-        check_writable(manifest.writer_feature_flags, path=store.uri)
+        manifest = decode_manifest_files(data, version=name.version, path=f"{uri}/{info.path}")
+        check_writable(manifest.writer_feature_flags, path=uri)
         committed = manifest.timestamp
         if committed is not None and name.naming is not None:
             committed = committed if before is None else max(committed, before)
