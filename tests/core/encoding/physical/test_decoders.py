@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lance_core.encoding import registry
-from lance_core.encoding.physical import bitpack
+from lance_core.encoding.physical import bitpack, rle
 from lance_core.encoding.values import FixedListValues, FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import (
@@ -87,6 +87,46 @@ def test_rle(as_page, chunks_of, lists):
     )
     got = registry.decode_chunks(Rle(8), as_page(both))
     assert got.data.tolist() == [v for runs in lists for v, n in runs for _ in range(n)]
+
+
+def one_chunk_of_runs(chunks_of, words, lengths):
+    values = chunks_of([words.tobytes()], [int(lengths.sum())])
+    counted = chunks_of([lengths.tobytes()], values.counts)
+    return type(values)(
+        buffers=(*values.buffers, *counted.buffers),
+        starts=np.concatenate((values.starts, counted.starts)),
+        sizes=np.concatenate((values.sizes, counted.sizes)),
+        counts=values.counts,
+    )
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("longest", [1, 4, 30])
+@pytest.mark.parametrize("least", [0, 1])
+def test_many_runs(chunks_of, monkeypatch, bits, longest, least):
+    monkeypatch.setattr(rle, "_FEW_VALUES", 100)
+    rng = np.random.default_rng(5)
+    words = rng.integers(0, 200, 3000).astype(f"<u{bits // 8}")
+    lengths = rng.integers(least, longest + 1, 3000).astype(np.uint8)
+    got = registry.decode_chunks(Rle(bits), one_chunk_of_runs(chunks_of, words, lengths))
+    assert got.data.dtype == words.dtype
+    assert got.data.tolist() == [word for word, times in zip(words, lengths, strict=True) for _ in range(times)]
+
+
+@pytest.mark.parametrize(("length", "is_numbered"), [(2, True), (50, False)])
+def test_short_runs_are_numbered(chunks_of, monkeypatch, length, is_numbered):
+    numbered = []
+
+    def counted(values, places):
+        numbered.append(len(places))
+        return take_inside(values, places)
+
+    take_inside = rle.take_inside
+    monkeypatch.setattr(rle, "take_inside", counted)
+    words, lengths = np.arange(10_000, dtype="<u8"), np.full(10_000, length, np.uint8)
+    got = registry.decode_chunks(Rle(64), one_chunk_of_runs(chunks_of, words, lengths))
+    assert len(got.data) == 10_000 * length
+    assert bool(numbered) == is_numbered
 
 
 @pytest.mark.parametrize("bits", [32, 64])
