@@ -20,6 +20,8 @@ from urllib.request import Request, urlopen
 import pytest
 from botocore.session import get_session
 
+pytest.register_assert_rewrite("lance_core.testing.lines")
+
 # What gcsfs asks by gRPC, to learn what kind of bucket it has, cannot be sent to another service.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 

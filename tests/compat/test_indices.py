@@ -266,3 +266,23 @@ def test_after_a_deferred_remap(tmp_path):
             full = ids(theirs.to_table(columns=["a"], filter=condition, use_scalar_index=False))
             assert ids(theirs.to_table(columns=["a"], filter=condition)) == full, condition
             assert ids(ours.to_table(columns=["a"], filter=condition)) == full, condition
+
+
+def test_pylance_looks_for_a_remapped_index_in_the_wrong_place(tmp_path):
+    """Why test_state_machine has no compaction by pylance 14.0.2 where an index came with a branch or clone.
+
+    It writes the new index into the clone, but lets its entry say that it is in the source. Ours stays right.
+    """
+    source = lance.write_dataset(pa.table({"k": range(100)}), tmp_path / "t", max_rows_per_file=20)
+    source.create_scalar_index("k", "BTREE")
+    for tool in (lance, lance_core):
+        path = tmp_path / tool.__name__
+        source.shallow_clone(str(path), 2)
+        tool.dataset(path).optimize.compact_files()
+        if tool is lance:
+            with pytest.raises((OSError, ValueError), match="Not found"):
+                tool.dataset(path).to_table(filter="k = 33")
+            assert {one.kind for one in lance_core.verify(path).problems} == {"index"}
+        else:
+            assert lance.dataset(path).to_table(filter="k = 33").num_rows == 1
+            assert lance_core.verify(path).is_ok

@@ -9,9 +9,8 @@ import json
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import lance
 import pyarrow as pa
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 import lance_core
+from lance_core.testing.lines import Line, by_key
 from lance_core.testing.model import KEY, TableState, make_condition, make_rows, make_value
 
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
@@ -30,7 +30,6 @@ EXAMPLES, STEPS = (int(os.environ.get("LANCE_TESTS_EXAMPLES", "400")), 40) if IS
 TOOLS = st.sampled_from([lance_core, lance])
 RANDOMS = st.randoms(use_true_random=False)
 MAX_LINES, MAX_ROWS = 4, 120
-LINEAGE = ["_row_created_at_version", "_row_last_updated_at_version"]
 TEXTS = ["a", "b", "c"]
 
 START = pa.schema(
@@ -46,50 +45,6 @@ OTHER = pa.schema([START.field("t"), pa.field(KEY, pa.int64(), nullable=False), 
 KINDS = [pa.int64(), pa.string(), pa.list_(pa.int64()), pa.float32(), pa.struct([pa.field("u", pa.int32())])]
 
 
-@dataclass
-class Line:
-    """A line of versions, and what each must hold."""
-
-    root: str
-    branch: str | None
-    states: dict[int, TableState]
-    children: dict[str, int] = field(default_factory=dict)
-    """Branches that come from it, and the versions they come from."""
-    keeps_open: bool = False
-    """One object of each tool lives as long as the line, so that what it keeps in memory must stay right."""
-    opened: dict[Any, Any] = field(default_factory=dict)
-
-    @property
-    def version(self):
-        return max(self.states)
-
-    @property
-    def state(self):
-        return self.states[self.version]
-
-    def open(self, tool, version=None):
-        if version is None and self.keeps_open:
-            if tool not in self.opened:
-                self.opened[tool] = self.reopen(tool, None)
-            self.opened[tool].checkout_latest()
-            return self.opened[tool]
-        return self.reopen(tool, version)
-
-    def reopen(self, tool, version):
-        if self.branch is None:
-            return tool.dataset(self.root, version=version)
-        return tool.dataset(self.root).checkout_version((self.branch, version))
-
-
-def by_key(table):
-    return table.sort_by(KEY)
-
-
-def plain(schema):
-    """A schema without the metadata of pylance's own types."""
-    return [(one.name, one.type, one.nullable) for one in schema]
-
-
 class Histories(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
@@ -100,7 +55,7 @@ class Histories(RuleBasedStateMachine):
     def teardown(self):
         try:
             for line in self.lines:
-                self.check_all(line)
+                line.check_all()
         finally:
             shutil.rmtree(self.folder)
 
@@ -115,53 +70,7 @@ class Histories(RuleBasedStateMachine):
         assert newest == before + versions if versions is not None else before <= newest <= before + 2
         for version in range(before + 1, newest + 1):
             line.states[version] = state
-        self.check(line)
-
-    def check(self, line):
-        ours, theirs = line.open(lance_core), line.open(lance)
-        state = line.state
-        columns = [*state.schema.names, "_rowid", "_rowaddr", *(LINEAGE if self.stable else [])]
-        read = ours.to_table(columns=columns)
-        assert read.equals(theirs.to_table(columns=columns))
-        assert plain(ours.schema) == plain(theirs.schema) == plain(state.schema)
-        assert (ours.schema.metadata or {}) == (theirs.schema.metadata or {}) == (state.schema.metadata or {})
-        assert by_key(read.select(state.schema.names)).to_pylist() == state.table().to_pylist()
-        assert ours.count_rows() == theirs.count_rows() == len(state.rows)
-        assert ours.config() == theirs.config() == dict(state.config)
-        assert ours.metadata == theirs.metadata == dict(state.metadata)
-        self.check_rows(line, read)
-        theirs.validate()
-        report = ours.verify()
-        assert report.is_ok, str(report)
-
-    def check_rows(self, line, read):
-        """Row ids and lineage."""
-        state = line.state
-        used = frozenset().union(*(one.used_ids for one in line.states.values()))
-        ids = dict(zip(read[KEY].to_pylist(), read["_rowid"].to_pylist(), strict=True))
-        assert len(set(ids.values())) == len(ids)
-        if self.stable:
-            known = {key: one for key, one in state.ids.items() if key in ids}
-            assert {key: ids[key] for key in known} == known, "row ids stay"
-            fresh = {one for key, one in ids.items() if key not in known}
-            assert not fresh & used, "no row id is given twice"
-            lineage = zip(*(read[name].to_pylist() for name in (KEY, *LINEAGE)), strict=True)
-            assert {key: tuple(one) for key, *one in lineage} == {
-                key: (row.created, row.updated) for key, row in state.rows.items()
-            }
-            for version in [one for one, other in line.states.items() if other is state]:
-                line.states[version] = replace(state, ids=ids, used_ids=used | fresh)
-
-    def check_all(self, line):
-        """Every version that is kept, and every byte of the newest."""
-        numbers = {tool: [one["version"] for one in line.open(tool).versions()] for tool in (lance_core, lance)}
-        assert numbers[lance_core] == numbers[lance] == sorted(line.states)
-        for version, state in line.states.items():
-            for tool in (lance_core, lance):
-                dataset = line.open(tool, version)
-                assert by_key(dataset.to_table()).to_pylist() == state.table().to_pylist(), (version, tool.__name__)
-        report = line.open(lance_core).verify(level="full")
-        assert report.is_ok, str(report)
+        line.check()
 
     # ---------------------------------------------------------------------------------------------------------- parts
 
@@ -191,7 +100,14 @@ class Histories(RuleBasedStateMachine):
     def create(self, tool, random):
         self.stable = random.random() < 0.6
         self.versions = random.choice([["2.0", "2.1", "2.2"], ["2.1", "2.2"]])
-        line = Line(root=f"{self.folder}/t", branch=None, states={}, keeps_open=random.random() < 0.5)
+        line = Line(
+            root=f"{self.folder}/t",
+            branch=None,
+            states={},
+            tools=(lance_core, lance),
+            has_stable_row_ids=self.stable,
+            keeps_open=random.random() < 0.5,
+        )
         start = self.schema(START)
         rows = make_rows(start, range(random.choice([0, 5, 40])), 0)
         options = {
@@ -203,7 +119,7 @@ class Histories(RuleBasedStateMachine):
         self.write(tool, line, rows, start, random, **options)
         line.states[1] = TableState(schema=start, rows={}).appended(rows, 1)
         self.lines.append(line)
-        self.check(line)
+        line.check()
 
     # ----------------------------------------------------------------------------------------------- changes of rows
 
@@ -533,21 +449,7 @@ class Histories(RuleBasedStateMachine):
         ids = random.sample(table["_rowid"].to_pylist(), min(count, 4))
         assert ours._take_rows(ids).equals(theirs._take_rows(ids))
         if self.stable:
-            self.check_delta(line, random)
-
-    def check_delta(self, line, random):
-        since, end = random.choice(sorted(line.states)), line.version
-        if since == end:
-            return
-        rows = line.state.rows
-        inserted = {key for key, row in rows.items() if row.created > since}
-        updated = {key for key, row in rows.items() if row.created <= since < row.updated}
-        for tool in (lance_core, lance):
-            delta = line.open(tool).delta(since)
-            assert set(delta.get_inserted_rows().read_all()[KEY].to_pylist()) == inserted
-            assert set(delta.get_updated_rows().read_all()[KEY].to_pylist()) == updated
-            deleted = set(line.states[since].ids.values()) - set(line.state.ids.values())
-            assert set(delta.get_deleted_row_ids().read_all()["_rowid"].to_pylist()) == deleted
+            line.check_changes(since=random.choice(sorted(line.states)))
 
     # -------------------------------------------------------------------------------------- maintenance and history
 
@@ -555,7 +457,7 @@ class Histories(RuleBasedStateMachine):
     def compact(self, tool, random):
         line = self.line(random)
         if tool is lance and any(one["base_id"] is not None for one in line.open(lance_core).list_indices()):
-            return  # see test_pylance_looks_for_a_remapped_index_in_the_wrong_place
+            return  # see test_indices
         target = random.choice([10, 50, 100_000])
         options = {"target_rows_per_fragment": target}
         if tool is lance and not self.stable and random.random() < 0.2:
@@ -592,7 +494,7 @@ class Histories(RuleBasedStateMachine):
             origins &= {one["version"] for one in line.open(lance).versions()}
         line.states = {version: state for version, state in line.states.items() if version in kept | origins}
         self.made(line, line.state, versions=0, by=("clean_up", tool.__name__, keep))
-        self.check_all(line)
+        line.check_all()
 
     @rule(tool=TOOLS, random=RANDOMS)
     def tag(self, tool, random):
@@ -642,11 +544,10 @@ class Histories(RuleBasedStateMachine):
 
     def begun(self, line, version, root, branch, *, by):
         note(str(by))
-        state = line.states[version]
-        new = Line(root=root, branch=branch, states={version: state}, keeps_open=line.keeps_open)
+        new = line.begun(root, branch, version)
         assert new.open(lance_core).version == new.open(lance).version == version
         self.lines.append(new)
-        self.check(new)
+        new.check()
 
     @rule(tool=TOOLS, random=RANDOMS)
     def delete_branch(self, tool, random):
@@ -687,23 +588,3 @@ def test_histories():
             print_blob=False,
         ),
     )
-
-
-def test_pylance_looks_for_a_remapped_index_in_the_wrong_place(tmp_path):
-    """Why the histories above have no compaction by pylance 14.0.2 where an index came with a branch or clone.
-
-    It writes the new index into the clone, but lets its entry say that it is in the source. Ours stays right.
-    """
-    source = lance.write_dataset(pa.table({KEY: range(100)}), tmp_path / "t", max_rows_per_file=20)
-    source.create_scalar_index(KEY, "BTREE")
-    for tool in (lance, lance_core):
-        path = tmp_path / tool.__name__
-        source.shallow_clone(str(path), 2)
-        tool.dataset(path).optimize.compact_files()
-        if tool is lance:
-            with pytest.raises((OSError, ValueError), match="Not found"):
-                tool.dataset(path).to_table(filter="k = 33")
-            assert {one.kind for one in lance_core.verify(path).problems} == {"index"}
-        else:
-            assert lance.dataset(path).to_table(filter="k = 33").num_rows == 1
-            assert lance_core.verify(path).is_ok
