@@ -1,17 +1,19 @@
-"""Frozen values: dataclasses that are made in two thirds of the time.
+"""Frozen values: dataclasses that are made in a fourth of the time.
 
 `dataclasses` writes and compiles six methods for each frozen class. Two hundred of them are made when lance_core is
-imported, which took as long as importing pyarrow. Three of the methods need no code of their own.
+imported, which took as long as importing pyarrow. Five of the methods need no code of their own, and `__init__` is
+compiled when the first object is made: most programs need few of the classes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from inspect import Signature
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -34,16 +36,67 @@ def frozen(cls: Any = None, /, *, kw_only: bool = False, slots: bool = True) -> 
         slots: Whether its objects have room for the fields only.
     """
 
-    def make(cls: type) -> type:
-        made = dataclass(frozen=True, slots=slots, kw_only=kw_only, repr=False, eq=False)(cls)
+    def make(cls: type) -> Any:
+        made: Any = dataclass(init=False, slots=slots, kw_only=kw_only, repr=False, eq=False)(cls)
+        made.__dataclass_params__.frozen = True
         compared = _getter([one.name for one in fields(made) if one.compare])
         shown = tuple([one.name for one in fields(made) if one.repr])
-        for name, member in {**_METHODS, "_compared": staticmethod(compared), "_shown": shown}.items():
+        own = {"_compared": staticmethod(compared), "_shown": shown, "__init__": _late_init(made)}
+        made.__signature__ = _SIGNATURE
+        for name, member in {**_METHODS, **(_PICKLED if slots else {}), **own}.items():
             if cls.__dict__.get(name) is None:  # a class with an __eq__ of its own has None for __hash__
                 setattr(made, name, member)
         return made
 
     return make if cls is None else make(cls)
+
+
+def _late_init(made: Any) -> Callable[..., None]:
+    """What makes the first object of a class, and puts the compiled method in its own place."""
+
+    def __init__(self: Any, *given: Any, **named: Any) -> None:  # noqa: N807 it becomes one
+        made.__init__ = _compiled_init(made)
+        made.__init__(self, *given, **named)
+
+    return __init__
+
+
+def _compiled_init(made: Any) -> Callable[..., None]:
+    names: dict[str, Any] = {"_set": object.__setattr__, "_unset": MISSING}
+    body: list[str] = []
+    parameters: dict[bool, list[str]] = {False: [], True: []}
+    for one in fields(made):
+        default, value = "", one.name
+        if one.default is not MISSING:
+            default, names[f"_of_{one.name}"] = f"=_of_{one.name}", one.default
+        elif one.default_factory is not MISSING:
+            default, names[f"_of_{one.name}"] = "=_unset", one.default_factory
+            value = f"_of_{one.name}() if {one.name} is _unset else {one.name}"
+        parameters[bool(one.kw_only)].append(one.name + default)
+        body.append(f"_set(self, {one.name!r}, {value})")
+    if hasattr(made, "__post_init__"):
+        body.append("self.__post_init__()")
+    named = ["*", *parameters[True]] if parameters[True] else []
+    head = ", ".join(["self", *parameters[False], *named])
+    lines = "".join([f"\n    {line}" for line in body or ["pass"]])
+    exec(f"def __init__({head}) -> None:{lines}", names)  # noqa: S102 names of fields are names; dataclasses do so
+    compiled = names["__init__"]
+    compiled.__qualname__ = f"{made.__qualname__}.__init__"
+    compiled.__annotations__ = {one.name: one.type for one in fields(made)}
+    return compiled
+
+
+class _SignatureOfInit:
+    """What `inspect.signature` and interactive help ask a class for."""
+
+    def __get__(self, _one: object, made: Any) -> Signature:
+        from inspect import signature  # noqa: PLC0415 rarely asked for
+
+        whole = signature(_compiled_init(made))
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
+
+
+_SIGNATURE = _SignatureOfInit()
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -66,4 +119,18 @@ def _hash(self: Any) -> int:
     return hash(self._compared(self))
 
 
-_METHODS = {"__repr__": _repr, "__eq__": _eq, "__hash__": _hash}
+def _refuse(_self: Any, name: str, *_value: Any) -> None:
+    raise FrozenInstanceError(f"{name!r} of a frozen value cannot be changed")
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, one.name) for one in fields(self)]
+
+
+def _restore(self: Any, state: list[Any]) -> None:
+    for one, value in zip(fields(self), state, strict=True):
+        object.__setattr__(self, one.name, value)
+
+
+_METHODS = {"__repr__": _repr, "__eq__": _eq, "__hash__": _hash, "__setattr__": _refuse, "__delattr__": _refuse}
+_PICKLED = {"__getstate__": _state, "__setstate__": _restore}

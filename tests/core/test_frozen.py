@@ -1,6 +1,7 @@
 """Values do what frozen dataclasses do."""
 
 import copy
+import inspect
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, field, replace
 
@@ -27,6 +28,10 @@ class Judge:
 
 @frozen
 class Single:
+    items: list[int]
+
+
+class Plain:
     items: list[int]
 
 
@@ -64,6 +69,43 @@ def test_as_dataclasses(kind):
     with pytest.raises(TypeError):
         kind(1)
     assert not hasattr(one, "__dict__")
+
+
+def test_a_class_compiles_nothing_before_its_first_object():
+    """Two hundred classes are made at import; most programs need few of them."""
+
+    @frozen
+    class Late:
+        number: int
+        words: list[str] = field(default_factory=list)
+
+    waiting = Late.__init__
+    assert waiting.__code__.co_filename == frozen.__code__.co_filename  # not compiled from text
+    assert Late(1) == Late(number=1, words=[])
+    assert Late(1).words is not Late(1).words
+    assert Late.__init__ is not waiting
+    assert Late.__init__.__code__.co_varnames == ("self", "number", "words")
+    with pytest.raises(TypeError, match=r"Late.__init__\(\) missing 1 required positional argument: 'number'"):
+        Late()
+
+
+def test_signatures_are_those_of_dataclasses():
+    for kind, judge in ((Named, Judge), (Single, dataclass(Plain))):
+        assert inspect.signature(kind).parameters == inspect.signature(judge).parameters
+
+
+@frozen
+class Checked:
+    number: int
+    double: int = 0
+
+    def __post_init__(self):
+        object.__setattr__(self, "double", 2 * self.number)
+
+
+def test_values_are_finished_after_they_are_made():
+    assert Checked(2).double == Checked(number=2).double == 4
+    assert replace(Checked(2), number=3).double == 6
 
 
 def test_kinds_are_told_apart():
