@@ -62,9 +62,21 @@ def _joined(column: Column, parts: Sequence[Part]) -> ChunkTable | None:
 
 def _join(column: Column, numbers: Sequence[int]) -> JoinedPages:
     indexes = [column.indexes[number] for number in numbers]
-    table = join_tables([one.table for one in indexes])
-    bounds = starts_of(np.array([one.table.grid.shape[1] for one in indexes]))
-    for number, index, (low, high) in zip(numbers, indexes, pairwise(bounds.tolist()), strict=True):
-        own = ChunkTable(grid=table.grid[:, low:high], has_preamble=None)
-        column.indexes[number] = replace(index, table=own)  # nothing is kept twice
-    return JoinedPages(frozenset(numbers), table)
+    grid = _around([one.table.grid for one in indexes])
+    if grid is None:
+        grid = join_tables([one.table for one in indexes]).grid
+        bounds = starts_of(np.array([one.table.grid.shape[1] for one in indexes]))
+        for number, index, (low, high) in zip(numbers, indexes, pairwise(bounds.tolist()), strict=True):
+            own = ChunkTable(grid=grid[:, low:high], has_preamble=None)
+            column.indexes[number] = replace(index, table=own)  # nothing is kept twice
+    return JoinedPages(frozenset(numbers), ChunkTable(grid=grid, has_preamble=None))
+
+
+def _around(grids: Sequence[Int64s]) -> Int64s | None:
+    """What the grids are neighbouring parts of, as those of pages that were read together are; None if they are not."""
+    whole = grids[0].base
+    if not isinstance(whole, np.ndarray) or whole.ndim < 2 or any(one.base is not whole for one in grids):
+        return None
+    places = [(one.ctypes.data - whole.ctypes.data) // whole.itemsize for one in grids]
+    ends = [place + one.shape[1] for place, one in zip(places, grids, strict=True)]
+    return whole[:, places[0] : ends[-1]] if places[1:] == ends[:-1] else None

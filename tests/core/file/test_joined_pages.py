@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_core.file import writer
+from lance_core.file import joined_pages, writer
 from lance_core.file.known_files import KnownFiles
 
 RNG = np.random.default_rng(21)
@@ -61,3 +61,11 @@ def test_pages_take_few_steps(data_file, calls_of):
         steps.append((len(take(wanted)), calls_of(lambda take=take, wanted=wanted: take(wanted))))
     assert [count for count, _ in steps] == [400, 400]
     assert (steps[1][1] - steps[0][1]) / 40 <= 16
+
+
+def test_pages_that_were_read_together_are_not_copied(data_file, monkeypatch):
+    table = pa.table({"number": RNG.integers(0, 1 << 30, ROWS)})
+    data_file.write(table)
+    monkeypatch.setattr(joined_pages, "join_tables", None)
+    rows = np.arange(0, ROWS, 20)
+    assert _reader(data_file)(rows).equals(table.take(rows))
