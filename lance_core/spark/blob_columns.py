@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.format.schema import Field
-    from lance_core.table.snapshot import Snapshot
+    from lance_core.spark.task_version import TaskVersion
 
     Int64s = npt.NDArray[np.int64]
 
@@ -65,17 +65,19 @@ class KeptBlobs:
 
     Attributes:
         columns: Columns that are kept by some clause, and the numbers of these.
+        version: Version that the addresses are of.
     """
 
     columns: tuple[tuple[Field, tuple[int, ...]], ...]
+    version: TaskVersion
 
-    def put_in(self, batches: Iterable[pa.RecordBatch], snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    def put_in(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Put kept blobs into rows, which may be cut into more batches.
 
         Args:
             batches: Rows with `CLAUSE`, `ROW_ADDRESS` and the columns, whose kept values are null.
-            snapshot: Version that the addresses are of.
         """
+        snapshot = self.version.open()
         files = OpenFiles(snapshot.store)
         readers = {one.id: FragmentReader(files, one) for one in snapshot.manifest.fragments}
         for batch in batches:

@@ -14,7 +14,6 @@ from lance_core.format.operations import DataReplacement
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.handover import hand_over
 from lance_core.table.column_files import ColumnWriter, Transform
-from lance_core.table.open_table import open_version
 from lance_core.table.scan_plan import ROW_ADDRESS
 from lance_core.table.stage import remove_staged
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.spark.sink import Place
     from lance_core.spark.task_names import TaskNames
+    from lance_core.spark.task_version import TaskVersion
     from lance_core.table.snapshot import Snapshot
 
 _SHIFT = 32
@@ -52,13 +52,13 @@ class ColumnJob:
 
     Attributes:
         place: Where.
-        read_version: Version that the addresses are of.
+        version: Version that the addresses are of.
         fields: The new columns, with their ids.
         data_storage_version: Version of the data files.
     """
 
     place: Place
-    read_version: int
+    version: TaskVersion
     fields: Schema
     data_storage_version: str
 
@@ -68,7 +68,7 @@ class ColumnJob:
         Raises:
             InvalidInputError: Several rows for one row of the table, or values that do not fit.
         """
-        snapshot = open_version(self.place.open(), self.read_version)
+        snapshot = self.version.open()
         schema = pa.schema([pa.field(ROW_ADDRESS, pa.int64()), *self.fields.to_arrow()])
         rows = _Rows(cast_batches(batches, schema))
         writer = ColumnWriter(

@@ -20,6 +20,7 @@ from lance_core.format.operations import DataReplacement, Merge
 from lance_core.format.schema import Schema
 from lance_core.spark.column_job import ColumnJob, as_fragments
 from lance_core.spark.staging import run_staging
+from lance_core.spark.task_version import TaskVersion
 from lance_core.spark.types import lance_schema
 from lance_core.table.column_files import with_file
 from lance_core.table.evolution import new_fields, next_field_id
@@ -86,7 +87,7 @@ class ColumnJoin:
             check_schema(fields, version=version)
         job = ColumnJob(
             place=replace(self.change.place, job=uuid.uuid4()),
-            read_version=snapshot.version,
+            version=TaskVersion.whole(self.change.line, snapshot),
             fields=fields,
             data_storage_version=version,
         )

@@ -35,6 +35,7 @@ from lance_core.spark.merge_clauses import (
 from lance_core.spark.merge_job import ACTION, NUMBERS, ROW_ADDRESS, ROW_ID, MergeJob
 from lance_core.spark.modification import Modification
 from lance_core.spark.staging import run_staging
+from lance_core.spark.task_version import TaskVersion
 from lance_core.spark.types import find_misfits
 from lance_core.table.merge_plan import find_keys
 from lance_core.table.moved_rows import Departure
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from lance_core.format.schema import Schema
     from lance_core.format.transaction import Transaction
     from lance_core.spark.modification import ChangeOptions
     from lance_core.spark.result import CommitResult
@@ -202,7 +202,7 @@ class MergeWork:
                 limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
                 with_row_ids=manifest.uses_stable_row_ids,
                 within=self.within,
-                kept_blobs=self._kept_blobs(manifest.schema),
+                kept_blobs=self._kept_blobs(snapshot),
             )
         staged: Transaction = run_staging(self._rows(snapshot, on), job)
         if not isinstance(staged.operation, Update):
@@ -236,15 +236,14 @@ class MergeWork:
         if blobs:
             raise UnsupportedError(f"conditions and values that read blobs of the table ({', '.join(blobs)})")
 
-    def _kept_blobs(self, table: Schema) -> KeptBlobs | None:
+    def _kept_blobs(self, snapshot: Snapshot) -> KeptBlobs | None:
         source = self.source.columns
         found = [
             (one, tuple(number for number, clause in enumerate(self.clauses) if keeps(clause, one.name, source)))
-            for one in blob_columns(table)
+            for one in blob_columns(snapshot.manifest.schema)
         ]
-        return (
-            KeptBlobs(columns=tuple(one for one in found if one[1])) if any(numbers for _, numbers in found) else None
-        )
+        kept = tuple(one for one in found if one[1])
+        return KeptBlobs(columns=kept, version=TaskVersion.whole(self.change.line, snapshot)) if kept else None
 
     def _check_source(self, snapshot: Snapshot) -> None:
         """All columns of the source go into the table, unless clauses say what others are for."""

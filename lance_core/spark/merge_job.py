@@ -101,7 +101,7 @@ class MergeJob:
         store = self.place.open()
         rows = noted.written(batches)
         if self.kept_blobs is not None:
-            rows = self.kept_blobs.put_in(rows, open_version(store, self.read_version))
+            rows = self.kept_blobs.put_in(rows)
         rows = cast_batches(fit_blob_columns(rows, self.fields), self.fields.to_arrow())
         if self.within is not None:
             rows = matching(rows, make_predicate(self.within, self.fields.to_arrow()), "within")

@@ -1,4 +1,4 @@
-"""A version of a table as the driver has read it, for tasks that get their fragments with their work."""
+"""A version of a table as the driver has read it, for tasks, so that none of them reads its manifest."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskVersion:
-    """What all tasks have to know of a version, so that none of them reads its manifest.
+    """What all tasks have to know of a version.
 
     Attributes:
         line: The line of versions.
-        manifest: The manifest without its fragments, which are many, and without its transaction.
+        manifest: The manifest without its transaction; also without its fragments, which may be many, if the tasks get
+            theirs with their work.
     """
 
     line: LineAddress
@@ -30,7 +31,7 @@ class TaskVersion:
 
     @staticmethod
     def of(line: LineAddress, snapshot: Snapshot) -> TaskVersion:
-        """The version of a snapshot.
+        """The version of a snapshot without its fragments.
 
         Args:
             line: Where it is.
@@ -39,7 +40,21 @@ class TaskVersion:
         manifest = replace(snapshot.manifest, fragments=FragmentList(), transaction_section=None)
         return TaskVersion(line=line, manifest=manifest)
 
-    def open(self, fragments: Iterable[Fragment]) -> Snapshot:
-        """The version as if it consisted of some of its fragments only, opened in this process."""
-        manifest = replace(self.manifest, fragments=FragmentList.of(fragments))
-        return Snapshot(store=self.line.open(), manifest=manifest)
+    @staticmethod
+    def whole(line: LineAddress, snapshot: Snapshot) -> TaskVersion:
+        """The version of a snapshot with all of its fragments, for tasks that may need any of them.
+
+        Args:
+            line: Where it is.
+            snapshot: The version.
+        """
+        return TaskVersion(line=line, manifest=replace(snapshot.manifest, transaction_section=None))
+
+    def open(self, fragments: Iterable[Fragment] | None = None) -> Snapshot:
+        """The version, as if it consisted of some of its fragments only, opened in this process.
+
+        Args:
+            fragments: These; those that came with it if None.
+        """
+        known = self.manifest.fragments if fragments is None else FragmentList.of(fragments)
+        return Snapshot(store=self.line.open(), manifest=replace(self.manifest, fragments=known))

@@ -13,8 +13,9 @@ from lance_core.spark import blob_columns as blob_module
 from lance_core.spark import merge_lance, read_lance, update_lance, write_lance
 from lance_core.spark.blob_columns import KeptBlobs
 from lance_core.spark.task_names import TaskNames, remove_data_files
+from lance_core.spark.task_version import TaskVersion
 from lance_core.store.open import open_store
-from lance_core.table.open_table import open_version
+from lance_core.table.open_table import LineAddress, open_version
 from lance_core.table.stage import data_file_name
 
 pytestmark = pytest.mark.spark
@@ -128,7 +129,8 @@ def test_kept_blobs_are_fetched_piece_by_piece(table, monkeypatch):
         "b": pa.array([b"own" if i % 3 == 1 else None for i in ids], pa.binary()),
     }
     (field,) = snapshot.manifest.schema.select(["b"]).fields
-    parts = list(KeptBlobs(columns=((field, (0, 2)),)).put_in([pa.record_batch(rows)], snapshot))
+    version = TaskVersion.whole(LineAddress.of(snapshot.store, None), snapshot)
+    parts = list(KeptBlobs(columns=((field, (0, 2)),), version=version).put_in([pa.record_batch(rows)]))
     found = [row for part in parts for row in part.to_pylist()]
     assert [row["id"] for row in found] == ids
     wanted = [b"own" if i % 3 == 1 else expected[i][1] for i in ids]

@@ -8,9 +8,11 @@ import pytest
 
 import lance_core
 from lance_core.spark import (
+    add_columns_lance,
     compact_lance,
     delete_lance,
     distribute,
+    merge_lance,
     register,
     staging,
     update_lance,
@@ -157,3 +159,38 @@ def test_tasks_that_change_a_table_get_their_fragments_and_read_no_manifest(
     calls = [(name, what) for task in recorded.calls("change") for name, what in task if what]  # [] is nothing to do
     assert {(name, Path(path).parent.name) for name, path in calls} == expected
     assert sorted(Path(path).name for name, path in calls if name == "reader") == sorted(before)
+
+
+@pytest.fixture
+def blobs(uri):
+    """Two fragments with a blob in each row."""
+    blob = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    rows = pa.table([range(10), [b"x"] * 10], pa.schema([pa.field("id", pa.int64()), blob]))
+    return lance_core.write_dataset(rows, uri, max_rows_per_file=5)
+
+
+JOINS = {
+    "merge": (
+        lambda rows, uri: (
+            merge_lance(rows.selectExpr("id"), uri, "id")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute()
+        ),
+        {("reader", "data"), ("writer", "data")},
+    ),
+    "add columns": (
+        lambda rows, uri: add_columns_lance(rows.sparkSession, uri, rows.selectExpr("id", "-id v"), on="id"),
+        {("writer", "data")},
+    ),
+}
+
+
+@pytest.mark.parametrize("join", JOINS)
+@pytest.mark.usefixtures("recording")
+def test_tasks_that_write_joined_rows_read_no_manifest(numbers, blobs, recorded, join):
+    work, expected = JOINS[join]
+    work(numbers, blobs.uri)
+    assert lance_core.dataset(blobs.uri).version == 2
+    calls = [(name, what) for task in recorded.calls("task") for name, what in task if what]  # [] is nothing to do
+    assert {(name, Path(path).parent.name) for name, path in calls} == expected
