@@ -17,6 +17,7 @@ from lance_core.encoding.structural.chunk_table import byte_ranges, select_rows
 from lance_core.encoding.structural.list_points import ListRun, decode_rows, shares_levels
 from lance_core.encoding.structural.mini_block_points import all_points, decode_all, decode_points, find_points
 from lance_core.encoding.structural.page import Decoded, to_arrow
+from lance_core.encoding.structural.shared_levels import SharedLevels
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.file.joined_pages import chunks_of
@@ -126,14 +127,14 @@ class _Lists:
             layout=self.layout, starts=found.places(starts), sizes=sizes, counts=counts, selection=self.selection
         )
 
-    def finish(self, rows: RowValues) -> None:
+    def finish(self, rows: RowValues, shared: SharedLevels) -> None:
         values: Values = rows.values
         if self.layout.dictionary is not None:
             page_of = self.bounds.searchsorted(self.selection.chunks[rows.chunk_of], side="right") - 1
             values = _look_up(self.column, self.pages, values, page_of)
         decoded = Decoded(levels=rows.levels, values=values, num_slots=len(values))
         count = len(self.selection.rows)
-        self.arrays.append(to_arrow(decoded, self.column.path, self.column.kind, count))
+        self.arrays.append(to_arrow(decoded, self.column.path, self.column.kind, count, shared))
 
 
 def plan_points(columns: Sequence[Column], rows: Rows) -> Steps[_Columns]:
@@ -219,8 +220,9 @@ def _decode_pieces(batches: Sequence[_Batch], points: Sequence[Points], lists: S
         _decode(batch, one, next(memories))
     for group in groups:
         found: Found = next(memories)
+        shared = SharedLevels()
         for one, rows in zip(group, decode_rows(found.memory, [one.run(found) for one in group]), strict=True):
-            one.finish(rows)
+            one.finish(rows, shared)
     return []
 
 

@@ -34,7 +34,10 @@ _LEVEL_BITS = 16
 _WORD = 64
 _WORDS = BLOCK // _WORD
 _BLOCK_BYTES = BLOCK // 8
-_BLOCKS_AT_ONCE = 1024
+_TARGETS = np.array([ORDER[row // 8] // 4 + row % 8 * 2 for row in range(_LEVEL_BITS)])
+"""Which of a block's words of 64 marks are those of each row of levels."""
+
+_BLOCKS_AT_ONCE = 512
 """Few enough to stay in the cache."""
 
 _LOW_BITS = np.array([(1 << bits) - 1 for bits in range(_WORD + 1)], np.uint64)
@@ -178,6 +181,8 @@ def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: In
 
 def _unpack_above(limit: int, memory: Bytes, starts: Int64s, width: int) -> Words:
     """Shape (n, 16), for blocks of packed levels."""
+    if limit >= (1 << width) - 1:
+        return np.zeros((len(starts), _WORDS), np.uint64)
     words = np.empty((len(starts), _WORDS), np.uint64)
     for low in range(0, len(starts), _BLOCKS_AT_ONCE):
         packed = gather_windows(memory, starts[low : low + _BLOCKS_AT_ONCE], width * _BLOCK_BYTES)
@@ -194,14 +199,14 @@ def _unpack_above(limit: int, memory: Bytes, starts: Int64s, width: int) -> Word
 def _mark_packed(limit: int, packed: Bytes, width: int, words: Words) -> None:
     """Mark levels none of which lies in two bytes.
 
-    What the same byte of all words of 16 bits holds is put side by side, so that one step marks a level of each; 64
-    levels with that place in their words are 64 levels in a row.
+    What the same byte of all words of 16 bits holds is put side by side; 64 levels with one place in their words are 64
+    levels in a row.
     """
     rows = np.ascontiguousarray(packed.reshape(-1, width, _WORD, 2).transpose(1, 3, 0, 2))
-    held, mask = np.empty_like(rows[0, 0]), (1 << width) - 1
-    for row in range(_LEVEL_BITS):
-        byte, shift = divmod(row * width, 8)
-        np.bitwise_and(rows[byte // 2, byte % 2], np.uint8(mask << shift), out=held)
-        marked = held > (limit << shift) if limit else held
-        target = ORDER[row // 8] // 4 + row % 8 * 2
-        words[:, target] = np.packbits(marked.reshape(-1), bitorder="little").view(np.uint64)
+    shifts = range(0, 8, width)
+    masks = np.array([((1 << width) - 1) << shift for shift in shifts], np.uint8)[:, None, None]
+    held = rows.reshape(-1, 1, len(packed), _WORD) & masks
+    if limit:
+        held = held > np.array([limit << shift for shift in shifts], np.uint8)[:, None, None]
+    marks = np.packbits(held.reshape(-1), bitorder="little").view(np.uint64).reshape(_LEVEL_BITS, -1)
+    words[:, _TARGETS] = marks.T

@@ -92,8 +92,19 @@ def decode_rows(memory: Bytes, runs: Sequence[ListRun]) -> list[RowValues]:
     heads = [read_headers(memory, run.starts, run.sizes, run.layout) for run in runs]
     found: list[RowValues] = []
     for run, head, picked in zip(runs, heads, _pick_levels(memory, runs, heads), strict=True):
-        found.append(RowValues(picked.levels, _decode_values(memory, run, head, picked), picked.chunk_of))
+        levels = picked.levels
+        if found and _is_same(levels, found[-1].levels):
+            levels = found[-1].levels  # leaves of one field mostly have the same, which need only be looked at once
+        found.append(RowValues(levels, _decode_values(memory, run, head, picked), picked.chunk_of))
     return found
+
+
+def _is_same(ours: Levels, theirs: Levels) -> bool:
+    if ours.rep is None or theirs.rep is None or not np.array_equal(ours.rep, theirs.rep):
+        return False
+    if ours.definition is None or theirs.definition is None:
+        return ours.definition is theirs.definition
+    return np.array_equal(ours.definition, theirs.definition)
 
 
 @frozen

@@ -26,7 +26,7 @@ class SharedLevels:
         self._key: object = None
         self._chunks: Sequence[Chunks] = ()
         self._levels: Levels | None = None
-        self._slots: tuple[int, list[Slots]] | None = None
+        self._slots: tuple[Levels, int, Sequence[int] | None, list[Slots]] | None = None
 
     def decode(self, key: object, chunks: Sequence[Chunks], decode: Callable[[], Levels]) -> Levels:
         """The levels in some chunks.
@@ -38,18 +38,16 @@ class SharedLevels:
         """
         if self._levels is None or key != self._key or not all(map(_is_same, chunks, self._chunks)):
             self._key, self._chunks = key, chunks
-            self._levels, self._slots = decode(), None
+            self._levels = decode()
         return self._levels
 
     def unravel(self, levels: Levels, num_slots: int, dimensions: Sequence[int] | None) -> list[Slots]:
         """Check levels, and turn them into validity and offsets; see `repdef.unravel`."""
-        if levels is self._levels and self._slots is not None and self._slots[0] == num_slots:
-            return self._slots[1]
-        check_levels(levels)
-        slots = unravel(levels, num_slots, dimensions)
-        if levels is self._levels:
-            self._slots = (num_slots, slots)
-        return slots
+        known = self._slots
+        if known is None or known[0] is not levels or known[1:3] != (num_slots, dimensions):
+            check_levels(levels)
+            known = self._slots = (levels, num_slots, dimensions, unravel(levels, num_slots, dimensions))
+        return known[3]
 
 
 def _is_same(ours: Chunks, theirs: Chunks) -> bool:
