@@ -18,6 +18,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import CommitConflictError, CommitContentionError, LanceError, NotFoundError
+from lance_core.store import local
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit
 from lance_core.table.refs import create_tag, list_tags
@@ -100,8 +101,9 @@ def test_a_folder_that_is_a_file_is_told(tmp_path):
     assert (tmp_path / "t").read_text() == "not a folder"
 
 
-def test_failed_commits_leave_nothing_open(table):
-    """Neither descriptors nor threads nor files."""
+@pytest.mark.parametrize("link", [None, FileExistsError(), OSError(28, "No space left on device")])
+def test_failed_commits_leave_nothing_open(table, monkeypatch, link):
+    """Neither descriptors nor threads nor files; a conflict is seen early, or the last step fails."""
     dataset = lance_core.dataset(table)
     lance_core.write_dataset(ROWS.slice(0, 1), table, mode="append")
     fragments = lance_core.write_fragments(ROWS.slice(0, 1), table, mode="overwrite")
@@ -110,9 +112,16 @@ def test_failed_commits_leave_nothing_open(table):
     def counts():
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count(), files(table)
 
+    def fail_to_link(*_):
+        raise link
+
+    if link is not None:
+        monkeypatch.setattr(local.os, "link", fail_to_link)
+    errors = CommitConflictError if link is None else (LanceError, OSError)
+
     def fail():
-        with pytest.raises(CommitConflictError):
-            lance_core.LanceDataset.commit(table, operation, read_version=1, max_retries=0)
+        with pytest.raises(errors):
+            lance_core.LanceDataset.commit(table, operation, read_version=1 if link is None else 2, max_retries=0)
 
     fail()
     before = counts()
