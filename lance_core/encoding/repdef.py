@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.encoding.physical.memory import aranges
+from lance_core.encoding.physical.memory import aranges, starts_of
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.page_layout import Layer, Layers
 from lance_core.frozen import frozen
@@ -239,7 +239,8 @@ def unravel(levels: Levels, num_slots: int, dimensions: Sequence[int] | None = N
         elif definition is None:
             slots.append(Slots(len(rep), None))
         else:
-            slots.append(_unravel_item(layer, _with_slot(definition, lists_below, consumed_lists), consumed_levels))
+            limit = _slot_limit(lists_below, consumed_lists)
+            slots.append(_unravel_item(layer, definition, limit, consumed_levels))
         consumed_levels += _NUM_LEVELS[layer]
     for inner, outer in pairwise(slots):
         contained = outer.length if outer.offsets is None else int(outer.offsets[-1])
@@ -298,22 +299,25 @@ def _visible_limit(layers: Layers, index: int) -> tuple[int, int]:
     return upper, limit
 
 
-def _with_slot(definition: LevelArray, lists_below: npt.NDArray[np.int64], consumed_lists: int) -> LevelArray:
-    """The entries that have a slot in a layer with ``consumed_lists`` lists below it."""
+def _slot_limit(lists_below: npt.NDArray[np.int64], consumed_lists: int) -> int | None:
+    """The largest level of an entry with a slot in a layer with ``consumed_lists`` lists below; None if all have one."""
     # Levels grow outwards, so those of things without a slot here are the largest.
     limit = int(np.searchsorted(lists_below, consumed_lists, side="right")) - 1
-    return definition if limit >= len(lists_below) - 1 else definition[definition <= limit]
+    return None if limit >= len(lists_below) - 1 else limit
 
 
-def _unravel_item(layer: Layer, definition: LevelArray, consumed_levels: int) -> Slots:
-    validity = _up_to(definition, consumed_levels) if layer is Layer.NULLABLE_ITEM else None
-    return Slots(len(definition), validity)
+def _unravel_item(layer: Layer, definition: LevelArray, limit: int | None, consumed_levels: int) -> Slots:
+    has_slot = None if limit is None else definition <= limit
+    if layer is not Layer.NULLABLE_ITEM:
+        return Slots(len(definition) if has_slot is None else int(np.count_nonzero(has_slot)), None)
+    here = definition if has_slot is None else definition[has_slot]
+    return Slots(len(here), _up_to(here, consumed_levels))
 
 
 def _unravel_list(
     rep: LevelArray, definition: LevelArray | None, numbers: tuple[int, int], limits: tuple[int, int]
 ) -> tuple[Slots, LevelArray, LevelArray | None]:
-    starts = np.flatnonzero(rep)
+    starts = np.flatnonzero(rep > 0)  # booleans are looked through several times as fast
     next_rep = rep[starts] - np.uint16(1)
     total = len(rep)
     if definition is None:
@@ -326,8 +330,9 @@ def _unravel_list(
     is_special = is_null | (levels == empty) if empty else is_null
     if not is_special.any():
         return Slots(len(starts), None, np.append(starts, total)), next_rep, levels
-    specials_before = np.cumsum(is_special)
-    offsets = np.append(starts - specials_before + is_special, total - int(specials_before[-1]))
+    offsets = starts_of(is_special)
+    np.subtract(starts, offsets[:-1], out=offsets[:-1])
+    offsets[-1] = total - offsets[-1]
     visible = levels <= limit
     if visible.all():
         return Slots(len(starts), ~is_null if is_null.any() else None, offsets), next_rep, levels
