@@ -300,7 +300,7 @@ def _visible_limit(layers: Layers, index: int) -> tuple[int, int]:
 
 
 def _slot_limit(lists_below: npt.NDArray[np.int64], consumed_lists: int) -> int | None:
-    """The largest level of an entry with a slot in a layer with ``consumed_lists`` lists below; None if all have one."""
+    """Largest level of an entry with a slot in a layer with ``consumed_lists`` lists below; None if each has one."""
     # Levels grow outwards, so those of things without a slot here are the largest.
     limit = int(np.searchsorted(lists_below, consumed_lists, side="right")) - 1
     return None if limit >= len(lists_below) - 1 else limit
