@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_RESERVED_BIT = 0x10
+_TOO_MUCH = "compressed buffer announces more bytes than it can hold"
 _LZ4_MAX_RATIO = 255
 _ZSTD_MAX_RATIO = 1 << 17
 _LZ4_FRAME_MAGIC = bytes.fromhex("04224d18")
@@ -61,6 +62,27 @@ def decompress_chunks(compression: Compression, chunks: Chunks) -> Chunks:
         starts=np.concatenate((starts_of(sizes)[None, :-1], chunks.starts[1:])),
         sizes=np.concatenate((sizes[None, :], chunks.sizes[1:])),
     )
+
+
+def decompress_one(compression: Compression, data: memoryview) -> memoryview:
+    """One range, uncompressed: as `decompress_chunks`, in plain numbers, which cost a fifth of arrays of one number.
+
+    Raises:
+        CorruptDataError: Sizes or bytes that no compressor makes.
+    """
+    size = len(data)
+    is_bare = size < 8 or (int.from_bytes(data[:4], "little") == _ZSTD_MAGIC and not data[4] & _ZSTD_RESERVED_BIT)
+    if compression is not Compression.ZSTD or is_bare:
+        memory = np.frombuffer(data, np.uint8)
+        return _decompress(compression, memory, np.zeros(1, np.int64), np.array([size], np.int64))[0].data
+    claim = int.from_bytes(data[:8], "little")
+    if claim > min((size + 16) * _ZSTD_MAX_RATIO, MAX_OUTPUT_BYTES):
+        raise CorruptDataError(_TOO_MUCH)
+    check_limit("max_decompressed_bytes", claim, "decompressed bytes")
+    out: Bytes = empty(claim, np.uint8)
+    if claim:
+        ZSTD.decompress(np.frombuffer(data, np.uint8)[8:], out)
+    return out.data
 
 
 def decompress_values(compression: Compression, values: VariableValues) -> VariableValues:
@@ -93,7 +115,7 @@ def _decompress(compression: Compression, memory: Bytes, starts: Int64s, sizes: 
 def _check_claims(sizes: Int64s, claims: Int64s, max_ratio: int) -> None:
     """Refuse uncompressed sizes that so few bytes cannot stand for, before anything is allocated."""
     if (claims < 0).any() or (claims > (sizes + 16) * max_ratio).any() or claims.sum() > MAX_OUTPUT_BYTES:
-        raise CorruptDataError("compressed buffer announces more bytes than it can hold")
+        raise CorruptDataError(_TOO_MUCH)
     check_limit("max_decompressed_bytes", int(claims.sum()), "decompressed bytes")
 
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
+from lance_core.encoding.physical.general import decompress_one
 from lance_core.encoding.repdef import max_rep, max_visible_def
 from lance_core.encoding.structural.chunk_levels import levels_of_chunk, one_chunk
-from lance_core.encoding.structural.single_values import chunk_header, decompress, value_reader
+from lance_core.encoding.structural.single_values import chunk_header, value_reader
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import General
@@ -145,7 +146,7 @@ class ListReader:
         if not levels.num_values:
             return []
         if self.compression is not None:
-            buffer = decompress(self.compression, buffer)
+            buffer = decompress_one(self.compression, buffer)
         wanted = range(levels.first, levels.first + levels.num_values)
         if len(wanted) <= _FEW_VALUES:
             return [self.value(buffer, 0, len(buffer), count, index) for index in wanted]

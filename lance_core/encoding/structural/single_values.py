@@ -15,8 +15,8 @@ import numpy as np
 
 from lance_core.encoding.physical import flat
 from lance_core.encoding.physical.fastlanes import BLOCK, row_start, unpack_one
-from lance_core.encoding.physical.general import decompress_chunks
-from lance_core.encoding.values import Chunks, FixedValues, VariableValues
+from lance_core.encoding.physical.general import decompress_one
+from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import (
     Compression,
@@ -109,7 +109,7 @@ class SingleReader:
             raise CorruptDataError("a buffer reaches beyond the end of its chunk")
         if self.compression is None:
             return Opened(memory, at, value_size, count, memory, levels_at, level_size)
-        values = decompress(self.compression, memory[at : at + value_size])
+        values = decompress_one(self.compression, memory[at : at + value_size])
         return Opened(values, 0, len(values), count, memory, levels_at, level_size)
 
     def read(self, opened: Opened, index: int) -> tuple[int, bytes]:
@@ -152,18 +152,6 @@ def chunk_header(layout: MiniBlockLayout) -> Struct:
     num_levels = (layout.rep is not None) + (layout.definition is not None)
     fields = "<H" + "H" * num_levels + ("I" if layout.has_large_chunk else "H")
     return Struct(f"{fields}{-Struct(fields).size % 8}x")
-
-
-def decompress(compression: Compression, data: memoryview) -> memoryview:
-    """The values of one chunk, uncompressed.
-
-    Raises:
-        CorruptDataError: Sizes or bytes that no compressor makes.
-    """
-    sizes = np.array([len(data)])
-    start, nothing = np.zeros((1, 1), np.int64), np.zeros(1, np.int64)
-    chunk = Chunks(buffers=(np.frombuffer(data, np.uint8),), starts=start, sizes=sizes[None], counts=nothing)
-    return decompress_chunks(compression, chunk).buffers[0].data
 
 
 def look_up(items: Values, indices: Sequence[bytes]) -> list[bytes]:

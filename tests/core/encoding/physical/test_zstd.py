@@ -201,3 +201,40 @@ def test_little_is_done_in_one_part(threads):
     threads(8)
     assert side_by_side.run_parts(lambda part: (part.start, part.stop), np.full(10, 100)) == [(0, 10)]
     assert side_by_side.run_parts(lambda part: (part.start, part.stop), np.empty(0, np.int64)) == [(0, 0)]
+
+
+def both_ways(codec, data):
+    """One range alone, and as the only chunk of many; None where it is refused."""
+    found = []
+    for read in (
+        lambda: bytes(general.decompress_one(codec, memoryview(data))),
+        lambda: general.decompress_chunks(codec, chunks_of(np.frombuffer(data, np.uint8), [len(data)])).buffers[0],
+    ):
+        try:
+            found.append(bytes(read()))
+        except CorruptDataError:
+            found.append(None)
+    return found
+
+
+@pytest.mark.parametrize("codec", [Compression.ZSTD, Compression.LZ4])
+@pytest.mark.usefixtures("zstd")
+def test_one_range_is_read_as_many_are(codec):
+    plain = text(3000)
+    whole = general.compress_block(codec, plain).tobytes()
+    assert both_ways(codec, whole) == [plain.tobytes()] * 2
+    huge = [claim.to_bytes(8, "little") + whole[8:] for claim in (0, 2999, 3001, 1 << 35, 1 << 40, 1 << 63, 2**64 - 1)]
+    cut = [whole[:size] for size in (0, 3, 5, 7, 8, 9, 20, len(whole) - 1)]
+    random = [np.random.default_rng(seed).bytes(seed + 1) for seed in range(40)]
+    for data in [*huge, *cut, *random]:
+        alone, among = both_ways(codec, data)
+        assert alone == among
+    assert both_ways(Compression.ZSTD, zstandard.compress(plain.tobytes())) == [plain.tobytes()] * 2  # a bare frame
+
+
+def test_one_range_takes_few_steps(calls_of):
+    data = memoryview(general.compress_block(Compression.ZSTD, text(3000)))
+    one = chunks_of(np.frombuffer(data, np.uint8), [len(data)])
+    steps = calls_of(lambda: general.decompress_one(Compression.ZSTD, data))
+    assert steps <= 25
+    assert steps * 3 < calls_of(lambda: general.decompress_chunks(Compression.ZSTD, one))
