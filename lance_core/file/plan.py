@@ -21,7 +21,7 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, decode_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -486,6 +486,7 @@ def load_indexes(missing: Sequence[tuple[Column, Part]], buffers: Sequence[Seque
         buffers: For each what `index_ranges` asked for.
     """
     alike: dict[tuple[bool, bool], list[tuple[Column, Part, MiniBlockLayout, list[Bytes]]]] = {}
+    known: dict[Hashable, Values | None] = {}
     for (column, part), own in zip(missing, buffers, strict=True):
         layout = _mini_block(part.layout)
         if layout.rep is not None and not layout.has_repetition_index:
@@ -499,7 +500,7 @@ def load_indexes(missing: Sequence[tuple[Column, Part]], buffers: Sequence[Seque
                 layouts=(layout,),
                 bounds=np.array([0, table.grid.shape[1]]),
                 table=table,
-                dictionary=None if layout.dictionary is None else mini_block.decode_dictionary(layout, views[1]),
+                dictionary=None if layout.dictionary is None else mini_block.decode_dictionary(layout, views[1], known),
                 kind=_kind(column, layout),
             )
             column.indexes[part.number] = index if column.held is None else column.held.keep(index)

@@ -40,7 +40,7 @@ from lance_core.format.page_layout import MiniBlockLayout
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     import numpy.typing as npt
 
@@ -101,11 +101,20 @@ def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
     )
 
 
-def decode_dictionary(layout: MiniBlockLayout, data: Bytes) -> Values | None:
-    """The items of a page's dictionary."""
+def decode_dictionary(layout: MiniBlockLayout, data: Bytes, known: dict[Hashable, Values | None]) -> Values | None:
+    """The items of a page's dictionary.
+
+    Args:
+        layout: The page's.
+        data: The dictionary.
+        known: Dictionaries of other pages; small files often have the same ones. It is added to.
+    """
     if layout.dictionary is None:
         return None
-    return registry.decode_block(layout.dictionary, data, layout.num_dictionary_items)
+    key = (layout.dictionary, layout.num_dictionary_items, data.tobytes())
+    if key not in known:
+        known[key] = registry.decode_block(layout.dictionary, data, layout.num_dictionary_items)
+    return known[key]
 
 
 def decode(

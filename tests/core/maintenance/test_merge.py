@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.encoding import registry
 
 ROWS, FILES = 20_000, 10
 
@@ -141,6 +142,19 @@ def test_pages_as_large_as_those_of_new_data(tmp_path):
     assert dataset.to_table() == table
     for column, like in zip(columns_of(dataset), columns_of(new), strict=True):
         assert abs(len(column.pages) - len(like.pages)) <= 1
+
+
+def test_dictionaries_that_are_alike_are_decoded_once(tmp_path, monkeypatch):
+    decoded, inner = [], registry.decode_block
+
+    def decode(encoding, data, count):
+        decoded.append(count)
+        return inner(encoding, data, count)
+
+    monkeypatch.setattr(registry, "decode_block", decode)
+    dataset = written(tmp_path, pa.table({"name": ["Manhattan", "Queens", "Staten Island", "Bronx"] * (ROWS // 4)}))
+    dataset.optimize.compact_files(compaction_mode="reencode")
+    assert decoded == [4]
 
 
 def test_calls_of_a_page(tmp_path, calls_of):
