@@ -39,14 +39,15 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
 
-WINDOW_BYTES = 1 << 25
+WINDOW_BYTES = 1 << 24
 """Decoded bytes of all columns together that a scan holds, unless one batch needs more."""
 
-COLUMN_WINDOW_BYTES = 1 << 24
-"""Decoded bytes of one column that a scan holds, unless one batch needs more."""
+COLUMN_WINDOW_BYTES = 1 << 22
+"""Decoded bytes of one column that a scan holds, unless one batch needs more; strings need several times as much on
+the way."""
 
-_KEPT_WINDOWS = 2
-"""So many windows at once are decoded for those who keep all rows: larger steps are cheaper."""
+KEPT_WINDOW_BYTES, KEPT_COLUMN_WINDOW_BYTES = 1 << 26, 1 << 25
+"""The same for those who keep all rows: larger steps are cheaper."""
 
 _KEPT_COLUMN_BYTES = 1 << 19
 """And at least so many bytes of each column on average: a step of a column costs as much as 100 KiB of its values."""
@@ -194,8 +195,8 @@ class DataFileReader:
             _check_end(end, self._num_rows(wanted))
         widths = [width for one in wanted for width in one.widths]
         if is_kept:
-            num_bytes = max(_KEPT_WINDOWS * WINDOW_BYTES, _KEPT_COLUMN_BYTES * len(widths))
-            steps = repeat(_fitting_rows(widths, batch_size, num_bytes, _KEPT_WINDOWS * COLUMN_WINDOW_BYTES))
+            num_bytes = max(KEPT_WINDOW_BYTES, _KEPT_COLUMN_BYTES * len(widths))
+            steps = repeat(_fitting_rows(widths, batch_size, num_bytes, KEPT_COLUMN_WINDOW_BYTES))
         else:
             steps = _Windows(_fitting_rows(widths, batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES), batch_size)
         return self._scan(projection.to_arrow(), wanted, range(start, end), batch_size=batch_size, steps=steps)

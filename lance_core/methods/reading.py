@@ -51,8 +51,9 @@ def scanner(
         limit: Rows at most.
         offset: Matching rows to leave out first.
         fragments: Read only these.
-        **options: ``batch_size`` (rows read at a time; by default as many as make about 32 MiB), ``strict_batch_size``
-            (all batches but the last have exactly so many rows), ``batch_size_bytes`` (bytes in a batch, roughly),
+        **options: ``batch_size`` (rows read at a time; by default as many as make about 4 MiB, with a filter 32),
+            ``strict_batch_size`` (all batches but the last have exactly so many rows), ``batch_size_bytes`` (bytes in
+            a batch, roughly),
             ``with_row_id``, ``with_row_address``, ``include_deleted_rows`` (deleted rows come too, with a null row
             id), ``order_by`` (list of names or `lance_core.scanner.ColumnOrdering`; with a limit only the first rows
             are kept in memory, else all), ``blob_handling`` (``blobs_descriptions``, the default, also called

@@ -28,6 +28,8 @@ SYSTEM_COLUMNS = (ROW_ID, ROW_ADDRESS, ROW_CREATED_AT, ROW_UPDATED_AT)
 """Columns that are not stored but follow from where a row is."""
 
 DEFAULT_BATCH_BYTES = 32 << 20
+STREAM_BATCH_BYTES = 4 << 20
+"""Of batches that nobody filters: what streams hold is some batches, as read, as made and as handed out."""
 _MAX_BATCH_ROWS = 1 << 18
 _MIN_BATCH_ROWS = 1 << 10
 _VARIABLE_BYTES = 64
@@ -92,7 +94,7 @@ def plan_scan(
         columns=tuple(names),
         projection=projection,
         schema=_output_schema(names, schema),
-        batch_size=batch_size or default_batch_size(projection.to_arrow()),
+        batch_size=batch_size or default_batch_size(projection.to_arrow(), STREAM_BATCH_BYTES),
     )
     return plan if filter is None else _with_filter(plan, schema, filter, batch_size)
 
@@ -157,10 +159,10 @@ def path_steps(path: str, top: str) -> list[str]:
     return path[len(top) + 1 :].split(".")
 
 
-def default_batch_size(schema: pa.Schema) -> int:
-    """Rows of a batch of at most about `DEFAULT_BATCH_BYTES`: a power of two, as the pages of vectors have."""
+def default_batch_size(schema: pa.Schema, num_bytes: int = DEFAULT_BATCH_BYTES) -> int:
+    """Rows of a batch of at most about so many bytes: a power of two, as the pages of vectors have."""
     width = sum(_width(one.type) for one in schema)
-    fitting = 1 << max(1, DEFAULT_BATCH_BYTES // max(width, 1)).bit_length() - 1
+    fitting = 1 << max(1, num_bytes // max(width, 1)).bit_length() - 1
     return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, fitting))
 
 

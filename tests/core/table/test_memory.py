@@ -47,6 +47,8 @@ def test_a_scan_holds_a_window(tmp_path, monkeypatch, options):
 def test_what_is_kept_anyway_is_read_in_larger_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "WINDOW_BYTES", WINDOW)
     monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(reader, "KEPT_WINDOW_BYTES", 2 * WINDOW)
+    monkeypatch.setattr(reader, "KEPT_COLUMN_WINDOW_BYTES", 2 * WINDOW)
     write(tmp_path / "t", 50_000)
     steps = []
     read = reader.DataFileReader._read
@@ -69,12 +71,25 @@ def test_many_columns_that_are_kept_anyway_are_read_in_one_step(tmp_path, monkey
     """Their window is as wide as they are, and no batch slices all of them."""
     monkeypatch.setattr(reader, "WINDOW_BYTES", WINDOW)
     monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(reader, "KEPT_WINDOW_BYTES", WINDOW)
     columns = {f"c{number}": np.arange(20_000) * number for number in range(40)}
     made = lance_core.write_dataset(pa.table(columns), tmp_path / "t")
     table = made.to_table(batch_size=1024)
     assert {name: table[name].num_chunks for name in columns} == dict.fromkeys(columns, 1)
     assert all(np.array_equal(table[name].to_numpy(), values) for name, values in columns.items())
     assert len(list(made.to_batches(batch_size=1024))) == 20
+
+
+def test_streams_hold_small_batches(tmp_path):
+    """Of 40 MB of strings, a stream holds a few MB by default: what is read, what is made of it, what it hands out."""
+    count = 200_000
+    texts = pa.array([f"{number:08} {'some words ' * 17}" for number in range(count)])
+    table = lance_core.write_dataset(pa.table({"a": texts, "b": np.arange(count)}), tmp_path / "t")
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in table.to_batches()]
+    assert len(held) > 4
+    assert max(held) < texts.nbytes / 2
+    assert table.to_table()["a"].num_chunks < len(held)
 
 
 def test_windows_follow_what_strings_come_to(tmp_path, monkeypatch):
