@@ -66,8 +66,8 @@ def test_runs_are_consecutive_and_do_not_overlap():
 def test_a_scan_checks_runs_of_blocks_and_each_byte_once(content, calls):
     reader = content.open()
     _scan(reader)
-    # A stream begins with a small window: there are two, and runs end where windows do.
-    assert len(calls) <= NUM_BLOCKS // RUN + 3 * RUN
+    # Runs end where windows do, and a stream has several.
+    assert len(calls) <= NUM_BLOCKS // RUN + 5 * RUN
     assert NUM_BLOCKS * BLOCK_SIZE <= sum(calls) <= len(content.bytes())
     calls.clear()
     _scan(reader)
