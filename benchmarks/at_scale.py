@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 from commit import with_fragments, with_versions
-from measure import compare
+from measure import bytes_on_disk, compare, use_memory
 
 import lance_core
 
@@ -70,6 +70,7 @@ def opening(root: Path, *, versions: int, fragments: int, rounds: int) -> dict[s
     found["append 1k"] = _appends(root, columns, rounds)
     wide = with_fragments(root, fragments)
     found["open with many fragments"] = _both(lambda engine: engine.dataset(str(wide)), rounds)
+    use_memory(root, 6 * rounds * bytes_on_disk(wide))
     found["append to many fragments"] = _both(
         lambda engine: engine.write_dataset(ROW, str(wide), mode="append"), min(rounds, 3)
     )

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
-from measure import compare, use_free_memory
+from measure import bytes_on_disk, compare, use_memory
 
 import lance_core
 from lance_core.format.fragment_list import FragmentList
@@ -159,7 +159,7 @@ def main() -> None:
                 show(f"{number:,} versions", with_versions(root, number), arguments.rounds)
         if "fragments" in arguments.parts:
             path = with_fragments(root, NUM_FRAGMENTS)
-            use_free_memory()
+            use_memory(root, 6 * arguments.rounds * bytes_on_disk(path))
             show(f"{NUM_FRAGMENTS:,} fragments", path, arguments.rounds)
         if "writers" in arguments.parts:
             races(root, arguments.rounds)

@@ -134,12 +134,22 @@ def _resident(file: int) -> Any:
     return np.ones_like(found) if failed else found & 1
 
 
-def use_free_memory() -> None:
-    """Let another process use all free memory once: a virtual machine pays ten times for pages it never touched.
+def use_memory(root: Path, size: int) -> None:
+    """Let so many bytes of the machine's memory have been used a moment ago, by a file that comes and goes.
 
-    Else the pages that a work needs are of one kind or the other by chance, and the ratio says more about them than
-    about the engines.
+    A virtual machine pays ten times for each page that it never touched, or that it gave back. Every commit to a large
+    table needs as many new pages as its manifest has. Without this they are of one kind or the other by chance, and the
+    ratio says more about them than about the engines.
     """
+    path, block = root / "used", bytes(1 << 24)
+    with path.open("wb", buffering=0) as file:
+        for _ in range(-(-size // len(block))):
+            file.write(block)
+    path.unlink()
+
+
+def use_free_memory() -> None:
+    """Let another process use all free memory once, for works that need a lot; see `use_memory`."""
     child = multiprocessing.get_context("spawn").Process(target=_use_pages)
     child.start()
     child.join()
