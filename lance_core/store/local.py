@@ -38,7 +38,7 @@ _BUFFER_SIZE = 1 << 20
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _REWRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _CAN_ADVISE = hasattr(os, "posix_fadvise")
-_NEAR = 1 << 15
+_NEAR = 1 << 14
 """Ranges with less between them are announced to the kernel as one."""
 
 
