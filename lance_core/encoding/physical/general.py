@@ -47,6 +47,9 @@ _LZ4_FRAME_MAGIC = bytes.fromhex("04224d18")
 _LZ4_FRAME_FLAGS = 0x68  # version 1, independent blocks, content size, no checksums
 _LZ4_BLOCK_64K, _LZ4_BLOCK_4M = 0x40, 0x70
 _LZ4_END = bytes(4)
+_LZ4_LARGEST_BLOCK = 1 << 22
+_LZ4_HEAD, _ZSTD_HEAD = 4, 8
+"""Bytes of the uncompressed size in front."""
 
 
 def decompress_chunks(compression: Compression, chunks: Chunks) -> Chunks:
@@ -70,18 +73,25 @@ def decompress_one(compression: Compression, data: memoryview) -> memoryview:
     Raises:
         CorruptDataError: Sizes or bytes that no compressor makes.
     """
-    size = len(data)
-    is_bare = size < 8 or (int.from_bytes(data[:4], "little") == _ZSTD_MAGIC and not data[4] & _ZSTD_RESERVED_BIT)
-    if compression is not Compression.ZSTD or is_bare:
+    size, is_lz4 = len(data), compression is Compression.LZ4
+    claim = int.from_bytes(data[: 4 if is_lz4 else 8], "little")
+    if is_lz4:
+        is_plain = size > _LZ4_HEAD and max(size, claim) <= _LZ4_LARGEST_BLOCK
+    else:  # a bare frame begins with its magic
+        is_plain = size >= _ZSTD_HEAD and (claim & 0xFFFFFFFF != _ZSTD_MAGIC or bool(data[4] & _ZSTD_RESERVED_BIT))
+    if not is_plain:
         memory = np.frombuffer(data, np.uint8)
         return _decompress(compression, memory, np.zeros(1, np.int64), np.array([size], np.int64))[0].data
-    claim = int.from_bytes(data[:8], "little")
-    if claim > min((size + 16) * _ZSTD_MAX_RATIO, MAX_OUTPUT_BYTES):
+    if claim > min((size + 16) * (_LZ4_MAX_RATIO if is_lz4 else _ZSTD_MAX_RATIO), MAX_OUTPUT_BYTES):
         raise CorruptDataError(_TOO_MUCH)
     check_limit("max_decompressed_bytes", claim, "decompressed bytes")
+    if is_lz4:
+        header = _lz4_frame_header(max(size, claim), claim)
+        framed = b"".join((header, (size - _LZ4_HEAD).to_bytes(4, "little"), data[_LZ4_HEAD:], _LZ4_END))
+        return memoryview(_decode_lz4("lz4", framed, claim) or b"")
     out: Bytes = empty(claim, np.uint8)
     if claim:
-        ZSTD.decompress(np.frombuffer(data, np.uint8)[8:], out)
+        ZSTD.decompress(np.frombuffer(data, np.uint8)[_ZSTD_HEAD:], out)
     return out.data
 
 
@@ -124,7 +134,7 @@ def _decompress_lz4(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes
     claims = gather_words(memory, starts, "<u4").astype(np.int64)
     _check_claims(sizes, claims, _LZ4_MAX_RATIO)
     largest = max(int(claims.max()), int(sizes.max()))
-    if largest > 1 << 22:
+    if largest > _LZ4_LARGEST_BLOCK:
         return _decompress_large_lz4(memory, starts + 4, sizes - 4, claims), claims
     header = _lz4_frame_header(largest, int(claims.sum()))
     ends = starts + sizes
@@ -132,18 +142,18 @@ def _decompress_lz4(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes
         blocks = [memory[int(starts[0]) : int(ends[-1])]]
     else:  # a slice for each costs less than another copy of all
         blocks = [memory[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    framed = np.concatenate((header, *blocks, np.frombuffer(_LZ4_END, np.uint8)))
+    framed = np.concatenate((np.frombuffer(header, np.uint8), *blocks, np.frombuffer(_LZ4_END, np.uint8)))
     slots = len(header) + starts_of(sizes)[:-1]
     framed[slots[:, None] + np.arange(4)] = (sizes - 4).astype("<u4").view(np.uint8).reshape(-1, 4)
-    return _decode_lz4("lz4", framed, int(claims.sum())), claims
+    return view_buffer(_decode_lz4("lz4", framed, int(claims.sum()))), claims
 
 
-def _lz4_frame_header(largest_block: int, content_size: int) -> Bytes:
+def _lz4_frame_header(largest_block: int, content_size: int) -> bytes:
     """Header of an LZ4 frame that makes the decoder check the size of the content."""
     block = _LZ4_BLOCK_64K if largest_block <= 1 << 16 else _LZ4_BLOCK_4M
     descriptor = bytes((_LZ4_FRAME_FLAGS, block)) + content_size.to_bytes(8, "little")
     checksum = _xxh32(descriptor) >> 8 & 0xFF
-    return np.frombuffer(_LZ4_FRAME_MAGIC + descriptor + bytes((checksum,)), np.uint8)
+    return _LZ4_FRAME_MAGIC + descriptor + bytes((checksum,))
 
 
 def _xxh32(data: bytes) -> int:
@@ -175,7 +185,7 @@ def _decompress_large_lz4(memory: Bytes, starts: Int64s, sizes: Int64s, claims: 
     blocks: list[Bytes] = []
     for start, end, claim in zip(starts.tolist(), (starts + sizes).tolist(), claims.tolist(), strict=True):
         block = memory[start:end]
-        blocks.append(_decode_lz4("lz4_raw", block, claim))
+        blocks.append(view_buffer(_decode_lz4("lz4_raw", block, claim)))
         if claim and _yields(codec, block, claim - 1):
             raise CorruptDataError(f"LZ4 block that announces {claim} bytes and holds less")
     return np.concatenate(blocks)
@@ -225,12 +235,12 @@ def _decompress_bare(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Byte
     return np.concatenate(frames), np.array([len(frame) for frame in frames], np.int64)
 
 
-def _decode_lz4(codec: str, data: Bytes, size: int) -> Bytes:
+def _decode_lz4(codec: str, data: Bytes | bytes, size: int) -> pa.Buffer | None:
     """One call of an Arrow codec, which must yield exactly ``size`` bytes."""
     if size == 0:
-        return data[:0]
+        return None
     try:
-        return view_buffer(pa.Codec(codec).decompress(pa.py_buffer(data), decompressed_size=size))
+        return pa.Codec(codec).decompress(pa.py_buffer(data), decompressed_size=size)
     except (OSError, pa.ArrowException, MemoryError) as error:
         raise CorruptDataError(f"{codec}: {error}") from error
 

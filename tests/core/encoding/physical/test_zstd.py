@@ -223,7 +223,9 @@ def test_one_range_is_read_as_many_are(codec):
     plain = text(3000)
     whole = general.compress_block(codec, plain).tobytes()
     assert both_ways(codec, whole) == [plain.tobytes()] * 2
-    huge = [claim.to_bytes(8, "little") + whole[8:] for claim in (0, 2999, 3001, 1 << 35, 1 << 40, 1 << 63, 2**64 - 1)]
+    head = 4 if codec is Compression.LZ4 else 8
+    claims = (0, 2999, 3001, 1 << 17, 1 << 23, 1 << 31, 2**32 - 1, 1 << 35, 1 << 40, 1 << 63, 2**64 - 1)
+    huge = [claim.to_bytes(8, "little")[:head] + whole[head:] for claim in claims]
     cut = [whole[:size] for size in (0, 3, 5, 7, 8, 9, 20, len(whole) - 1)]
     random = [np.random.default_rng(seed).bytes(seed + 1) for seed in range(40)]
     for data in [*huge, *cut, *random]:
@@ -232,9 +234,17 @@ def test_one_range_is_read_as_many_are(codec):
     assert both_ways(Compression.ZSTD, zstandard.compress(plain.tobytes())) == [plain.tobytes()] * 2  # a bare frame
 
 
-def test_one_range_takes_few_steps(calls_of):
-    data = memoryview(general.compress_block(Compression.ZSTD, text(3000)))
+@pytest.mark.parametrize("size", [1, 1 << 16, (1 << 16) + 1, 1 << 22, (1 << 22) + 1])
+def test_one_range_of_lz4_may_be_of_any_size(size):
+    plain = bytes(size)
+    whole = general.compress_block(Compression.LZ4, np.frombuffer(plain, np.uint8)).tobytes()
+    assert both_ways(Compression.LZ4, whole) == [plain] * 2
+
+
+@pytest.mark.parametrize(("codec", "most"), [(Compression.ZSTD, 25), (Compression.LZ4, 30)])
+def test_one_range_takes_few_steps(calls_of, codec, most):
+    data = memoryview(general.compress_block(codec, text(3000)))
     one = chunks_of(np.frombuffer(data, np.uint8), [len(data)])
-    steps = calls_of(lambda: general.decompress_one(Compression.ZSTD, data))
-    assert steps <= 25
-    assert steps * 3 < calls_of(lambda: general.decompress_chunks(Compression.ZSTD, one))
+    steps = calls_of(lambda: general.decompress_one(codec, data))
+    assert steps <= most
+    assert steps * 2 < calls_of(lambda: general.decompress_chunks(codec, one))
