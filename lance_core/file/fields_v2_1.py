@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.leaves import is_list_field, join_leaves, leaf_paths
+from lance_core.encoding.leaves import is_list_field, join_leaves
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
 from lance_core.encoding.structural.shared_levels import SharedLevels
 from lance_core.errors import InvalidInputError
 from lance_core.file.field_reader import arrays_of, kept_rows
+from lance_core.file.field_shapes import shapes_of
 from lance_core.file.outline import fields_with_columns
 from lance_core.file.plan import Column, plan_rows
 from lance_core.file.points import plan_points
@@ -21,17 +22,16 @@ from lance_core.file.single_rows import MOST_VALUES, FewReader, plan_few
 from lance_core.file.some_rows import plan_coded, plan_kept
 from lance_core.format.notation import notation
 from lance_core.format.page_layout import decode_layout
-from lance_core.format.schema import JSON, arrow_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lance_core.encoding.coded import Coded
-    from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
     from lance_core.file.field_reader import FieldReader
+    from lance_core.file.field_shapes import LeafShape
     from lance_core.file.known_files import FileKnown
     from lance_core.file.outline import FileOutline
     from lance_core.format.file_metadata import Page
@@ -80,20 +80,18 @@ class ContentV21:
             projection: Fields to read.
             columns: For each leaf of the projection, by field id, its column in the file.
         """
-        paths = [(one, leaf_paths(one)) for one in projection.fields]
+        shapes = shapes_of(projection.fields)
         numbers: dict[int, int] = {}
-        for _, leaves in paths:
-            for path in leaves:
-                leaf = path.leaf
+        for shape in shapes:
+            for one in shape.leaves:
+                leaf = one.path.leaf
                 if leaf.id not in columns:
                     raise InvalidInputError(f"field {leaf.name!r} has no column in this file")
                 numbers[leaf.id] = columns[leaf.id]
         pages = self._container.pages(set(numbers.values()))
         return [
-            _leaves_reader(
-                one, arrow_type_of(one), [self._column(path, numbers[path.leaf.id], pages) for path in leaves]
-            )
-            for one, leaves in paths
+            _leaves_reader(field, kind, [self._column(one, numbers[one.path.leaf.id], pages) for one in leaves])
+            for field, kind, leaves in shapes
         ]
 
     def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
@@ -121,17 +119,14 @@ class ContentV21:
             return plan_coded(field.columns[0], rows)
         return arrays_of(field, rows)
 
-    def _column(self, path: LeafPath, number: int, pages: Mapping[int, tuple[Page, ...]]) -> Column:
+    def _column(self, leaf: LeafShape, number: int, pages: Mapping[int, tuple[Page, ...]]) -> Column:
         """A column, with what is known about its pages."""
-        known = self._known.pages(number)
-        leaf, own = path.leaf, pages[number]
-        is_json = leaf.logical_type == JSON
-        kind = pa.large_binary() if is_json else arrow_type_of(leaf)
+        known, own = self._known.pages(number), pages[number]
         return Column(
-            path,
-            kind,
-            is_dictionary=pa.types.is_dictionary(kind),
-            is_plain=not is_json and len(path.fields) == 1 and path.items_per_row == 1,
+            leaf.path,
+            leaf.kind,
+            is_dictionary=leaf.is_dictionary,
+            is_plain=leaf.is_plain,
             pages=own,
             first_rows=self._bounds(tuple([page.num_rows for page in own])),
             layouts=known.layouts,

@@ -15,7 +15,7 @@ from lance_core.scanner import make_scanner
 from lance_core.table.naming import naming
 from lance_core.table.query import make_columns, plan_query
 from lance_core.table.scan import count_all_matching
-from lance_core.table.scan_plan import plan_scan
+from lance_core.table.scan_plan import known_plan, plan_scan
 from lance_core.table.take import take_rows
 from lance_core.table.zone_maps import with_zone_maps
 
@@ -220,7 +220,7 @@ def make_plan(
         if filter is not None:
             return with_zone_maps(make(), dataset.snapshot.manifest, dataset.files)
         names = None if columns is None else tuple(columns)
-        return dataset.files.plan(schema, (names, batch_size, with_row_id, with_row_address, blob_handling), make)
+        return known_plan(schema, (names, batch_size, with_row_id, with_row_address, blob_handling), make)
 
 
 def sql(dataset: LanceDataset, sql: str) -> SqlQueryBuilder:

@@ -13,14 +13,11 @@ from lance_core.table.fragment_reader import FragmentReaders
 from lance_core.table.zone_maps import load_zone_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
     from lance_core.format.fragment import DataFile
     from lance_core.format.fragment_list import FragmentList
     from lance_core.format.index_metadata import IndexMetadata
-    from lance_core.format.schema import Field, Schema
+    from lance_core.format.schema import Field
     from lance_core.store.base import Store
-    from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.zone_maps import ZoneTable
 
 DEFAULT_CAPACITY = 64
@@ -42,7 +39,6 @@ class OpenFiles:
         self._readers: OrderedDict[tuple[int | None, str], DataFileReader] = OrderedDict()
         self._zone_tables: dict[bytes, ZoneTable] = {}
         self._lock = Lock()
-        self._last_plan: tuple[Schema, Hashable, ScanPlan] | None = None
         self._last_readers: FragmentReaders | None = None
 
     def zone_table(self, index: IndexMetadata, leaf: Field) -> ZoneTable:
@@ -55,19 +51,6 @@ class OpenFiles:
                     self._zone_tables.clear()
                 self._zone_tables[index.uuid] = known
         return known
-
-    def plan(self, schema: Schema, asked: Hashable, make: Callable[[], ScanPlan]) -> ScanPlan:
-        """The plan for what is asked of a table; many calls in a row ask for the same.
-
-        Args:
-            schema: Schema of the version that is read; the same object for the same version.
-            asked: All that the plan depends on besides.
-            make: Makes the plan.
-        """
-        last = self._last_plan
-        if last is None or last[0] is not schema or last[1] != asked:
-            last = self._last_plan = (schema, asked, make())
-        return last[2]
 
     def readers(self, fragments: FragmentList) -> FragmentReaders:
         """The fragments of a version; many calls in a row ask for those of the same, which is the same object."""

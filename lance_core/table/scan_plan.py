@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from lance_core.table.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.table.predicate import make_predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from pyarrow.compute import Expression
 
@@ -33,6 +34,7 @@ STREAM_BATCH_BYTES = 4 << 20
 _MAX_BATCH_ROWS = 1 << 18
 _MIN_BATCH_ROWS = 1 << 10
 _VARIABLE_BYTES = 64
+_MANY_PLANS = 8
 
 
 @frozen(kw_only=True)
@@ -65,6 +67,25 @@ class ScanPlan:
     def step(self) -> int:
         """Rows that are looked at together: where all of the result is kept, larger steps are cheaper."""
         return max(self.batch_size, min(2 * self.batch_size, _MAX_BATCH_ROWS)) if self.is_kept else self.batch_size
+
+
+_known: deque[tuple[Schema, Hashable, ScanPlan]] = deque(maxlen=_MANY_PLANS)
+
+
+def known_plan(schema: Schema, asked: Hashable, make: Callable[[], ScanPlan]) -> ScanPlan:
+    """The plan for what is asked of a table; many calls ask for the same, also of a table that is opened again.
+
+    Args:
+        schema: Schema of the version that is read; the same object for as long as its manifest is known.
+        asked: All that the plan depends on besides.
+        make: Makes the plan.
+    """
+    for known, what, plan in list(_known):
+        if known is schema and what == asked:
+            return plan
+    plan = make()
+    _known.appendleft((schema, asked, plan))
+    return plan
 
 
 def plan_scan(
