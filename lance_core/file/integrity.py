@@ -42,7 +42,8 @@ TAIL_SIZE = 1 << 16
 """Bytes read first: footer, tables and, unless the file has very many columns, all metadata."""
 
 _PART_BYTES = 1 << 25
-_SPARSE = 64
+_SPARSE, _SHORT = 64, 8
+"""Ranges are far apart if so many times as many blocks lie between the first and the last; short, if of so few."""
 
 _FEW_RANGES, _FEW_BLOCKS = 8, 16
 """So few are looked at one by one: each step with an array costs as much as a checksum."""
@@ -202,11 +203,10 @@ class BlockChecks:
         run = _blocks_of_run(width)
         if num_whole >= _MANY_RUNS * run > _MANY_RUNS:
             firsts = _runs(blocks[:num_whole], run)
-            runs = firsts[:, None] + np.arange(run)
-            right = _sums_in(data, begins[firsts] - at, begins[firsts] - at + run * width) == join_sums(
-                sums[runs], width
-            )
-            single[runs[right]] = False
+            if len(firsts):  # scattered rows have none
+                runs = firsts[:, None] + np.arange(run)
+                joined = _sums_in(data, begins[firsts] - at, begins[firsts] - at + run * width)
+                single[runs[joined == join_sums(sums[runs], width)]] = False
         begins, sums = begins[single], sums[single]
         limits = np.where(begins < place.start, place.start, self._size)
         is_wrong = _sums_in(data, begins - at, np.minimum(begins + width, limits) - at) != sums
@@ -242,6 +242,8 @@ def _blocks_of_run(block_size: int) -> int:
 
 def _runs(blocks: Int64s, run: int) -> Int64s:
     """Where in ascending numbers so many consecutive ones begin; no two runs overlap."""
+    if not (blocks[run - 1 :] - blocks[: 1 - run] == run - 1).any():
+        return blocks[:0]
     is_first = np.append(True, blocks[1:] - blocks[:-1] != 1)
     begins = np.flatnonzero(is_first)
     sizes = np.append(begins[1:], len(blocks)) - begins
@@ -254,8 +256,13 @@ def _union(starts: Int64s, ends: Int64s) -> Int64s:
     low, high = int(starts.min()), int(ends.max())
     if len(starts) == 1:
         return np.arange(low, high)
+    sizes = ends - starts
     if high - low > _SPARSE * len(starts):
-        return distinct(aranges(starts, ends - starts))
+        return distinct(aranges(starts, sizes))
+    if int(sizes.max()) <= _SHORT:
+        touched = np.zeros(high - low, np.bool_)
+        touched[aranges(starts - low, sizes)] = True
+        return low + np.flatnonzero(touched)
     depth = np.bincount(starts - low, minlength=high - low + 1) - np.bincount(ends - low, minlength=high - low + 1)
     return low + np.flatnonzero(np.cumsum(depth))
 

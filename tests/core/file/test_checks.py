@@ -63,6 +63,33 @@ def test_runs_are_consecutive_and_do_not_overlap():
     assert firsts == expected
 
 
+@pytest.mark.parametrize("blocks", [np.arange(0, 6000, 2), np.arange(40), np.arange(15), np.empty(0, np.int64)])
+def test_runs_begin_only_where_so_many_blocks_follow(blocks):
+    expected = [0, 16] if len(blocks) == 40 else []
+    assert integrity._runs(blocks, 16).tolist() == expected
+
+
+@pytest.mark.parametrize("longest", [1, 3, 8, 9, 500])
+@pytest.mark.parametrize("last", [50, 4000, 10**7])
+def test_blocks_of_ranges_are_found_once_each(longest, last):
+    starts = RNG.integers(0, last, 60)
+    ends = starts + RNG.integers(0, longest + 1, 60)
+    wanted = {block for low, high in zip(starts.tolist(), ends.tolist(), strict=True) for block in range(low, high)}
+    assert integrity._union(starts, ends).tolist() == sorted(wanted)
+
+
+def test_scattered_blocks_are_not_put_together(content, calls, monkeypatch):
+    joined = []
+    monkeypatch.setattr(integrity, "join_sums", lambda *args: joined.append(args) or join_sums(*args))
+    reader = content.open()
+    rows = np.arange(0, NUM_BLOCKS, 2) * (BLOCK_SIZE // 8) + 300
+    reader.take(reader.schema, _columns(reader), rows)
+    assert len(calls) > len(rows), "more blocks than some runs have"
+    assert not joined
+    _scan(content.open())
+    assert joined
+
+
 def test_a_scan_checks_runs_of_blocks_and_each_byte_once(content, calls):
     reader = content.open()
     _scan(reader)
