@@ -3,9 +3,11 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lance_core.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lance_core.store import local
 from lance_core.store.local import LocalStore
 from lance_core.store.open import open_store
 
@@ -169,3 +171,33 @@ def test_sizes_of_files(tmp_path):
     for path in ("a/three", "a", "a/one/four"):
         with pytest.raises(NotFoundError, match="file"):
             store.sizes([path])
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 60])
+def test_the_kernel_is_told_of_near_ranges_as_one(tmp_path, monkeypatch, count):
+    store, told = LocalStore(str(tmp_path)), []
+    store.put("file", b"1")
+    reader = store.reader("file")
+    monkeypatch.setattr(local, "_will_need", lambda _, ranges: told.extend(ranges))
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        starts = rng.integers(0, count * local._NEAR, count)
+        ends = starts + rng.integers(0, 2 * local._NEAR, count)
+        expected = []
+        for start, end in sorted(zip(starts.tolist(), ends.tolist(), strict=True)):
+            if expected and start - expected[-1][1] <= local._NEAR:
+                expected[-1][1] = max(expected[-1][1], end)
+            else:
+                expected.append([start, end])
+        told.clear()
+        reader.announce(starts, ends)
+        assert [list(one) for one in told] == expected
+
+
+def test_a_few_ranges_are_announced_in_few_steps(tmp_path, calls_of):
+    store = LocalStore(str(tmp_path))
+    store.put("file", bytes(1 << 20))
+    reader = store.reader("file")
+    starts = np.array([800_000, 5, 300_000])
+    assert calls_of(lambda: reader.announce(starts, starts + 100)) <= 20
+    reader.announce(starts[:0], starts[:0])
