@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from lance_core.encoding.physical.memory import gather_words
+from lance_core.encoding.physical.memory import empty, gather_words
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ _BLOCKS_AT_ONCE = 512
 _FEW_BLOCKS = 64
 _FEW_TO_PACK = 3
 """Up to so many blocks (for packing, for each byte of a word), all rows at once are faster than one after the other."""
+_FEW_ROWS = 1 << 9
+"""Up to so many rows numpy's own memory is cheaper; from 128 KiB on it may be mapped anew, page by page, every time."""
 
 
 def row_start(row: int) -> int:
@@ -95,7 +97,8 @@ def _packed_rows(words: npt.NDArray[Any], starts: Int64s, width: int) -> npt.NDA
     if step > 0 and (starts[1:] - starts[:-1] == step).all():
         # Blocks at even distances are transposed, which takes half the time of picking their rows.
         strides = (_ROW.itemsize, step * size)
-        rows = np.ndarray((width, len(starts)), _ROW, words.data, int(starts[0]) * size, strides).copy()
+        rows = empty(width * len(starts), _ROW).reshape(width, len(starts))
+        rows[...] = np.ndarray(rows.shape, _ROW, words.data, int(starts[0]) * size, strides)
     else:
         rows = _rows_of_words(words)[starts + np.arange(width)[:, None] * lanes]
     return rows.view(words.dtype).reshape(width, len(starts), lanes)
@@ -130,12 +133,23 @@ def _unpack_at_once(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any])
     """As `_unpack_rows`, all rows in each step."""
     bits, dtype = packed.dtype.itemsize * 8, packed.dtype
     places = _places_of_rows(bits, width)
-    rows = packed[places.words]
+    rows = _pick(packed, places.words)
     np.right_shift(rows, places.shifts, out=rows)
     if len(places.split):
-        rows[places.split] |= packed[places.following] << places.rest
+        high = _pick(packed, places.following)
+        np.left_shift(high, places.rest, out=high)
+        np.bitwise_or(high, _pick(rows, places.split), out=high)
+        rows[places.split] = high
     np.bitwise_and(rows, dtype.type((1 << width) - 1), out=rows)
     _put_in_order(rows, out)
+
+
+def _pick(rows: npt.NDArray[Any], places: Int64s) -> npt.NDArray[Any]:
+    """Some rows of shape (m, n, lanes), all of which are there; many of them in Arrow's memory pool."""
+    if len(places) * rows.shape[1] <= _FEW_ROWS:
+        return rows[places]
+    out = empty(len(places) * rows[0].size, rows.dtype).reshape(len(places), *rows.shape[1:])
+    return np.take(rows, places, axis=0, out=out, mode="clip")  # with the mode that raises it would fill a copy first
 
 
 def _unpack_rows(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) -> None:
@@ -147,7 +161,7 @@ def _unpack_rows(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) ->
     _, num_blocks, lanes = packed.shape
     bits = packed.dtype.itemsize * 8
     mask = (1 << width) - 1
-    rows = np.empty((bits, num_blocks, lanes), packed.dtype)
+    rows = empty(num_blocks * BLOCK, packed.dtype).reshape(bits, num_blocks, lanes)
     high = np.empty((num_blocks, lanes), packed.dtype)
     for row, target in enumerate(rows):
         word, shift = divmod(row * width, bits)

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,22 @@ def test_more_blocks_than_are_taken_at_once():
     got = fastlanes.unpack(words, starts, 7)
     for block in (0, 255, 256, 511, 512, 599):
         assert np.array_equal(got[block], fastlanes.unpack(words, starts[block : block + 1], 7)[0])
+
+
+@pytest.mark.parametrize(("bits", "width", "count"), [(64, 10, 60), (64, 33, 60), (8, 3, 600), (64, 33, 600)])
+def test_what_unpacking_needs_on_the_way_comes_from_arrows_pool(bits, width, count):
+    """Numpy's memory of this size may be mapped anew for each call, which costs a page fault for every 4 KiB."""
+    words = random_words(1024 // bits * width * count, bits)
+    starts = np.arange(count) * (1024 // bits * width)
+    out = np.empty((count, 1024), words.dtype)
+    tracemalloc.start()
+    try:
+        fastlanes.unpack_into(words, starts, width, out)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 17
+    assert np.array_equal(out[-1:], fastlanes.unpack(words, starts[-1:], width))
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
