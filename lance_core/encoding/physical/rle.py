@@ -48,14 +48,13 @@ def decode_chunks(bits: int, chunks: Chunks) -> FixedValues:
     return FixedValues(_expand(*_read_runs(bits, chunks)))
 
 
-def _expand(runs: npt.NDArray[Any], ends: Int64s) -> npt.NDArray[Any]:
+def _expand(runs: npt.NDArray[Any], lengths: Bytes, ends: Int64s) -> npt.NDArray[Any]:
     """Each value as often as its run is long.
 
     numpy repeats one run after the other; where they are short, to number them by adding up a mark at the first value
     of each takes two thirds of the time.
     """
     total = int(ends[-1]) if len(ends) else 0
-    lengths = np.diff(ends, prepend=0)
     if total < _FEW_VALUES or len(runs) * _SHORT_RUN < total or not lengths.all():
         return np.repeat(runs, lengths)
     marks, numbers = empty(total, np.uint8), empty(total, np.uint32)
@@ -72,21 +71,22 @@ def decode_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) ->
     Raises:
         CorruptDataError: As ``decode_chunks``.
     """
-    runs, ends = _read_runs(bits, chunks)
+    runs, _, ends = _read_runs(bits, chunks)
     return FixedValues(runs[np.searchsorted(ends, starts_of(chunks.counts)[chunk_of] + index, side="right")])
 
 
-def _read_runs(bits: int, chunks: Chunks) -> tuple[npt.NDArray[Any], Int64s]:
-    """Run values of all chunks, and where each run ends, counted in values of all chunks."""
+def _read_runs(bits: int, chunks: Chunks) -> tuple[npt.NDArray[Any], Bytes, Int64s]:
+    """Run values of all chunks, the lengths of the runs, and where each ends, counted in values of all chunks."""
     width = word_dtype(bits).itemsize
     value_sizes, num_runs = chunks.sizes
     if (value_sizes != num_runs * width).any():
         raise CorruptDataError("Rle: a chunk has a different number of run values and run lengths")
-    totals = starts_of(gather(chunks.buffers[1], chunks.starts[1], num_runs).astype(np.int64))
+    lengths = gather(chunks.buffers[1], chunks.starts[1], num_runs)
+    totals = starts_of(lengths)
     found = totals[starts_of(num_runs)]
     if (found[1:] - found[:-1] != chunks.counts).any():
         raise CorruptDataError("Rle: run lengths of a chunk do not add up to its number of values")
-    return from_bytes(gather(chunks.buffers[0], chunks.starts[0], value_sizes), bits).data, totals[1:]
+    return from_bytes(gather(chunks.buffers[0], chunks.starts[0], value_sizes), bits).data, lengths, totals[1:]
 
 
 def split_blocks(blocks: Chunks) -> Chunks:
