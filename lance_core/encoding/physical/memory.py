@@ -49,7 +49,7 @@ def empty(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         raise CorruptDataError(f"decoded values would need {size} bytes of memory") from error
 
 
-def starts_of(sizes: Int64s | npt.NDArray[np.bool_]) -> Int64s:
+def starts_of(sizes: Int64s | Bytes | npt.NDArray[np.bool_]) -> Int64s:
     """Shape (n + 1,): where each of n adjoining ranges starts, and where the last one ends."""
     out = np.empty(len(sizes) + 1, np.int64)
     out[0] = 0
