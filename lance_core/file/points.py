@@ -131,7 +131,8 @@ class _Lists:
         values: Values = rows.values
         if self.layout.dictionary is not None:
             page_of = self.bounds.searchsorted(self.selection.chunks[rows.chunk_of], side="right") - 1
-            values = _look_up(self.column, self.pages, values, page_of)
+            sizes = np.bincount(page_of, minlength=len(self.pages)).tolist()
+            values = _look_up(self.column, self.pages, values, sizes)
         decoded = Decoded(levels=rows.levels, values=values, num_slots=len(values))
         count = len(self.selection.rows)
         self.arrays.append(to_arrow(decoded, self.column.path, self.column.kind, count, shared))
@@ -292,8 +293,7 @@ def _decode(batch: _Batch, points: Points, found: Found) -> None:
             continue
         own = values if count == len(values) else _cut(values, start, start + count)
         if layout.dictionary is not None:
-            page_of = np.repeat(np.arange(len(segment.pages)), segment.sizes)
-            own = _look_up(segment.column, tuple(segment.pages), own, page_of)
+            own = _look_up(segment.column, tuple(segment.pages), own, segment.sizes)
         levels = Levels(layout.layers, None, None if definition is None else definition[start : start + count])
         decoded = Decoded(levels=levels, values=own, num_slots=count)
         segment.arrays[segment.place] = to_arrow(decoded, segment.column.path, segment.column.kind, count)
@@ -307,19 +307,20 @@ def _cut(values: Values, start: int, end: int) -> Values:
     return own
 
 
-def _look_up(column: Column, numbers: tuple[int, ...], places: Values, page_of: Int64s) -> Values:
+def _look_up(column: Column, numbers: tuple[int, ...], places: Values, sizes: Sequence[int]) -> Values:
     """The items at places in the dictionaries of pages.
 
     Args:
         column: The column.
         numbers: Its pages.
         places: Shape (n,): place of each value in the dictionary of its page.
-        page_of: Shape (n,): which of the pages that is; ascending.
+        sizes: How many of the values are of each page; pages follow one another.
     """
     if not isinstance(places, FixedValues):
         raise CorruptDataError("a dictionary page without indices")
     if len(numbers) == 1:
         return take_values(join_dictionaries(column, numbers), places.data)
+    page_of: Int64s = np.repeat(np.arange(len(numbers)), sizes)
     layouts = [column.layout(number) for number in numbers]
     num_items = np.array([one.num_dictionary_items for one in layouts if isinstance(one, MiniBlockLayout)], np.int64)
     items: Int64s = places.data.astype(np.int64)
@@ -327,7 +328,7 @@ def _look_up(column: Column, numbers: tuple[int, ...], places: Values, page_of: 
         raise CorruptDataError("an index points beyond the dictionary of its page")
     if len(items) == 0 or int(num_items.sum()) <= _MAX_ITEMS:
         return take_values(join_dictionaries(column, numbers), items + starts_of(num_items)[page_of])
-    bounds = page_of.searchsorted(np.arange(len(numbers) + 1)).tolist()
+    bounds = starts_of(np.array(sizes, np.int64)).tolist()
     parts = [
         take_values(join_dictionaries(column, (number,)), items[low:high])
         for number, (low, high) in zip(numbers, pairwise(bounds), strict=True)
