@@ -212,8 +212,7 @@ def decode_known_manifest(data: bytes, *, version: int | None = None, path: str 
     except LanceError as error:
         error.path = error.path or path
         raise
-    if version is not None and manifest.version != version:
-        raise CorruptDataError(f"the manifest of version {version} says it is version {manifest.version}", path=path)
+    _check_version(manifest.version, version, path)
     return manifest
 
 
@@ -242,8 +241,7 @@ def _message_bounds(data: bytes, path: str | None) -> tuple[tuple[int, int], int
 
 
 def _check(pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version: int | None, path: str | None) -> None:
-    if version is not None and pb.version != version:
-        raise CorruptDataError(f"the manifest of version {version} says it is version {pb.version}", path=path)
+    _check_version(pb.version, version, path)
     feature_flags.check_readable(pb.reader_feature_flags, pb.writer_feature_flags, path=path)
     if pb.base_paths:
         check_limit("max_base_paths", len(pb.base_paths), "base paths", path=path)
@@ -251,6 +249,11 @@ def _check(pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version:
         raise CorruptDataError("the manifest has no fields", path=path)
     if pb.HasField("fragment_tree") and not num_fragments:
         raise UnsupportedError("the fragments are not in the manifest (fragment_tree)", path=path)
+
+
+def _check_version(found: int, version: int | None, path: str | None) -> None:
+    if version is not None and found != version:
+        raise CorruptDataError(f"the manifest of version {version} says it is version {found}", path=path)
 
 
 class ManifestFiles(NamedTuple):

@@ -43,6 +43,9 @@ def archive_lance_core(path: str | os.PathLike[str]) -> str:
 def ship_lance_core(spark: SparkSession, folder: str | os.PathLike[str]) -> str:
     """Pack lance_core and send it to the executors of a classic or Connect session.
 
+    Do this before the session reads or writes a table: workers of Python that have imported another lance_core keep it
+    for as long as they live.
+
     Args:
         spark: The session.
         folder: Where to keep the archive; it must stay as long as the session.

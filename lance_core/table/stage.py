@@ -229,9 +229,13 @@ class FileStaging:
             if self.progress is not None:
                 self.progress.begin(Fragment(id=len(self.fragments), files=(), physical_rows=0))
             sink = self.store.writer(path)
-            writer = self._writer = DataFileWriter(
-                sink, self.fields, version=self.version, blob_places=places, page_bytes=self.page_bytes
-            )
+            try:
+                writer = self._writer = DataFileWriter(
+                    sink, self.fields, version=self.version, blob_places=places, page_bytes=self.page_bytes
+                )
+            except BaseException:
+                sink.abort()
+                raise
         return writer
 
     def write(self, batch: pa.RecordBatch) -> None:

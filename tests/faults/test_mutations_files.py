@@ -111,7 +111,11 @@ def no_deletions(original):
 
 
 MUTATIONS = {
-    "versions are not compared with names": ("lance_core.format.manifest._check", lambda _original: no, wrong_name),
+    "versions are not compared with names": (
+        "lance_core.format.manifest._check_version",
+        lambda _original: no,
+        wrong_name,
+    ),
     "sums of data files are not compared": (
         "lance_core.file.integrity.BlockChecks._check_block",
         lambda _original: no,

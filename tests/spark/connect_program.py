@@ -20,6 +20,10 @@ builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "fa
 spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.log.level", "ERROR").getOrCreate()
 seen["session"] = type(spark).__module__
 
+# Executors get lance_core from the session. First of all: workers that have imported another one keep it.
+lance.ship_lance_core(spark, folder)
+seen["shipped"] = spark.range(1).select(udf(lambda _: lance_core.__file__, "string")("id")).first()[0]
+
 rows = spark.createDataFrame(
     [(1, "a", [1.0, 2.0]), (2, "b", None), (3, None, [])], "id long, s string, v array<double>"
 )
@@ -130,10 +134,5 @@ try:
 except AnalysisException as error:
     seen["errors"].append("".join(traceback.format_exception_only(error)).splitlines()[-1])
 
-# ------------------------------------------------------------------------- executors get lance_core from the session
-
-lance.ship_lance_core(spark, folder)
-seen["shipped"] = spark.range(1).select(udf(lambda _: lance_core.__file__, "string")("id")).first()[0]
-seen["read with it"] = lance.read_lance(spark, uri).count()
 spark.stop()
 sys.stdout.write(json.dumps(seen))
