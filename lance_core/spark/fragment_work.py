@@ -21,6 +21,7 @@ from lance_core.spark.task_names import (
     names_here,
     remove_data_files,
     remove_deletion_files,
+    remove_while_tasks_end,
 )
 from lance_core.spark.task_version import TaskVersion
 from lance_core.table.stage import remove_staged
@@ -154,7 +155,7 @@ class SparkWork:
         try:
             answers = run_pickled(self.spark, partial(_run, job), tasks)
         except BaseException:
-            self._remove_unknown(job, tasks, {})
+            remove_while_tasks_end(partial(self._remove_unknown, job, tasks, {}))
             raise
         done = [one for one in answers if isinstance(one, Part)]
         errors = [one for one in answers if isinstance(one, LanceError)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.dataset import LanceDataset
 from lance_core.optimize import CompactionTask, RewriteResult
-from lance_core.spark.task_names import MAX_ATTEMPTS, names_here, remove_data_files
+from lance_core.spark.task_names import MAX_ATTEMPTS, names_here, remove_data_files, remove_while_tasks_end
 from lance_core.spark.task_version import TaskVersion
 from lance_core.table.open_table import LineAddress
 
@@ -58,7 +58,8 @@ def execute_plan(
         storage_options: Options of the store.
 
     Raises:
-        Exception: A task failed for good; the files of all tasks are removed, but for those of tasks that still run.
+        Exception: A task failed for good; the files of all tasks are removed, but for those of tasks that run on for
+            seconds.
     """
     if dataset.version != plan.read_version:
         dataset = dataset.checkout_version(plan.read_version)
@@ -66,11 +67,15 @@ def execute_plan(
     job = RewriteJob(version=TaskVersion.of(line, dataset.snapshot), job=uuid.uuid4())
     orders = [json.dumps({"task": task.json(), "number": number}) for number, task in enumerate(plan.tasks)]
     store = dataset.snapshot.store
+
+    def remove() -> None:
+        for number in range(len(orders)):
+            remove_data_files(store, job.job, number, range(MAX_ATTEMPTS))
+
     try:
         answers = [json.loads(text) for text in run(job, orders)]
     except BaseException:
-        for number in range(len(orders)):
-            remove_data_files(store, job.job, number, range(MAX_ATTEMPTS))
+        remove_while_tasks_end(remove)
         raise
     for number, answer in enumerate(answers):
         remove_data_files(store, job.job, number, range(answer["attempt"]))

@@ -6,8 +6,8 @@ nothing but what is pickled. Who deletes staged files that no version will need:
 * a task that fails deletes its own;
 * ``commit`` deletes those of all tasks if it fails for certain;
 * ``abort`` deletes those of all tasks if one of them failed for good, since then there was no commit;
-* what a process leaves behind that is killed or runs on after that, and whatever is in doubt, is left to the clean-up
-  of old files.
+* what a process leaves behind that is killed or runs on for seconds after that, and whatever is in doubt, is left to
+  the clean-up of old files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from lance_core.spark.task_names import MAX_ATTEMPTS, names_here, remove_data_files
+from lance_core.spark.task_names import MAX_ATTEMPTS, names_here, remove_data_files, remove_while_tasks_end
 from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
@@ -123,9 +123,16 @@ class LanceWriter(DataSourceArrowWriter):
         store = place.open()
         for message in _own(messages):
             remove_staged(store, message.part.files)
-        for partition, message in enumerate(messages):
-            if message is None:
+        unknown = [partition for partition, message in enumerate(messages) if message is None]
+
+        def remove() -> None:
+            for partition in unknown:
                 remove_data_files(store, place.job, partition, range(MAX_ATTEMPTS))
+
+        if len(unknown) == 1:  # the task that failed
+            remove()
+        else:
+            remove_while_tasks_end(remove)
 
 
 def _own(messages: Sequence[WriterCommitMessage | None]) -> list[LanceCommitMessage]:

@@ -6,6 +6,7 @@ was given up may run on beside its successor.
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass
 from itertools import count
@@ -21,12 +22,15 @@ from lance_core.table.new_ids import NewIds
 from lance_core.table.stage import data_file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from lance_core.store.base import Store
 
 MAX_ATTEMPTS = 4
 """Spark's default for ``spark.task.maxFailures``."""
+
+LAST_TASKS = 3.0
+"""Seconds after a failed job in which its tasks end: Spark's ``spark.python.task.killTimeout`` is 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,20 @@ def remove_data_files(store: Store, job: uuid.UUID, task: int, attempts: Iterabl
             if not found:
                 break
             store.delete(found)
+
+
+def remove_while_tasks_end(remove: Callable[[], None]) -> None:
+    """Remove files of a job that failed while some of its tasks may still run.
+
+    The first task that fails for good ends a job. Spark kills the others, but not at once: their Python processes may
+    come to the end of a file meanwhile, so it is looked for again when they are gone.
+
+    Args:
+        remove: Removes whatever files of such tasks there are.
+    """
+    remove()
+    time.sleep(LAST_TASKS)
+    remove()
 
 
 def remove_deletion_files(

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -58,6 +59,27 @@ def test_a_failing_write_into_a_table_leaves_it_as_it_was(numbers, uri, data_fil
         save_with(numbers, uri, {"write": write}, mode="overwrite")
     assert data_files() == before
     assert lance_core.dataset(uri).version == 1
+
+
+def test_a_task_that_outlives_its_job_leaves_no_file(numbers, uri, data_files, save_with, tmp_path):
+    read, written = tmp_path / "read", tmp_path / "written"
+
+    def write(self, iterator):
+        if TaskContext.get().partitionId():
+            while not read.exists():
+                time.sleep(0.01)
+            raise OSError("disk full")
+        batches = list(iterator)
+        read.touch()
+        time.sleep(0.5)
+        message = LanceWriter.write(self, iter(batches))
+        written.touch()
+        return message
+
+    with pytest.raises(Exception, match="disk full"):
+        save_with(numbers, uri, {"write": write})
+    assert written.exists()
+    assert data_files() == []
 
 
 def test_a_task_that_is_repeated_makes_no_duplicates(numbers, uri, data_files, save_with):
