@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lance_core.encoding.arrow_values import words_of
+import numpy as np
+import pyarrow as pa
+
 from lance_core.encoding.structural.small_page import MAX_VALUES
+from lance_core.encoding.structural.small_strings import OFFSETS, encode_strings
 from lance_core.encoding.structural.small_words import encode_words
 from lance_core.file.write_v2_1 import FieldWriterV21
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from lance_core.encoding.structural.page import EncodedPage
+    from lance_core.encoding.structural.page import PlacelessPage
     from lance_core.file.field_writer import FieldWriter
 
-_FEWEST = 2
-"""Columns that are worth the trouble."""
+_WORDS: dict[int, np.dtype[Any]] = {
+    kind.id: np.dtype(f"<u{kind.bit_width // 8}")
+    for kind in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float16(), pa.float32(), pa.float64()),
+        *(pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.timestamp("s"), pa.duration("s")),
+    )
+}
+"""Words that values consist of, by the number of the Arrow type."""
 
 
-def encode_together(columns: Sequence[tuple[FieldWriter, Sequence[pa.Array]]], version: str) -> dict[int, EncodedPage]:
+def encode_together(
+    columns: Sequence[tuple[FieldWriter, Sequence[pa.Array]]], version: str
+) -> dict[int, PlacelessPage]:
     """Encode what columns have collected.
 
     Args:
@@ -32,24 +41,24 @@ def encode_together(columns: Sequence[tuple[FieldWriter, Sequence[pa.Array]]], v
     Returns:
         By number of the column its page; the others are better off alone.
     """
-    alike: dict[tuple[int, int], tuple[list[int], list[npt.NDArray[Any]]]] = {}
+    words: dict[tuple[int, int], dict[int, Any]] = {}
+    strings: dict[int, dict[int, pa.Array]] = {}
     for number, (writer, arrays) in enumerate(columns):
-        words = _words(writer, arrays)
-        if words is not None:
-            numbers, values = alike.setdefault((words.itemsize, len(words)), ([], []))
-            numbers.append(number)
-            values.append(words)
-    pages: dict[int, EncodedPage] = {}
-    for numbers, values in alike.values():
-        if len(numbers) >= _FEWEST:
-            found = encode_words(values, version)
-            pages |= {number: page for number, page in zip(numbers, found, strict=True) if page is not None}
+        if not isinstance(writer, FieldWriterV21) or not writer.is_bare or len(arrays) != 1:
+            continue
+        array = arrays[0]
+        count, identity = len(array), array.type.id
+        if count > MAX_VALUES or array.null_count:
+            continue
+        kind = _WORDS.get(identity)
+        if kind is not None:
+            found = np.frombuffer(array.buffers()[1], kind, count, array.offset * kind.itemsize)
+            words.setdefault((kind.itemsize, count), {})[number] = found
+        elif identity in OFFSETS:
+            strings.setdefault(count, {})[number] = array
+    pages: dict[int, PlacelessPage] = {}
+    for encode, groups in ((encode_words, words), (encode_strings, strings)):
+        for alike in groups.values():
+            found = encode([*alike.values()], version)
+            pages |= {number: page for number, page in zip(alike, found, strict=True) if page is not None}
     return pages
-
-
-def _words(writer: FieldWriter, arrays: Sequence[pa.Array]) -> npt.NDArray[Any] | None:
-    """The values of a column that waits for a small page, if they are words without nulls."""
-    if not isinstance(writer, FieldWriterV21) or len(arrays) != 1 or not writer.has_words:
-        return None
-    array = arrays[0]
-    return None if array.null_count or len(array) > MAX_VALUES else words_of(array)

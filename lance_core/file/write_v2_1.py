@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from lance_core.encoding.leaves import check_nulls, leaf_paths, shred
+from lance_core.encoding.leaves import LeafPath, check_nulls, leaf_paths, shred
 from lance_core.encoding.options import page_options
 from lance_core.encoding.pages import encode_blobs, encode_leaf, encode_shredded
 from lance_core.file.blob_files import check_blobs, place_blobs, put_blobs
 from lance_core.format.blobs import is_second_version
 from lance_core.format.file_metadata import Page, encode_column
 from lance_core.format.page_layout import encode_layout
-from lance_core.format.schema import arrow_type_of
 from lance_core.format.type_support import check_writable_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lance_core.encoding.leaves import LeafPath
+    import pyarrow as pa
+
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.pages import RowsPage
-    from lance_core.encoding.structural.page import EncodedPage
+    from lance_core.encoding.structural.page import PlacelessPage
     from lance_core.encoding.values import Bytes
     from lance_core.file.blob_files import BlobFiles
     from lance_core.file.field_writer import Put
@@ -37,6 +35,9 @@ class FieldWriterV21:
         version: File version, by name.
         blobs: Takes the blobs that do not go into the file.
 
+    Attributes:
+        is_bare: Whether the field is one leaf, of which nothing but its type is said.
+
     Raises:
         UnsupportedError: A type that cannot be written.
         InvalidInputError: Metadata that asks for something that does not exist.
@@ -46,19 +47,20 @@ class FieldWriterV21:
         check_writable_type(field, version)
         self._blobs = blobs
         self._field = field
-        self._paths = leaf_paths(field)
+        self.is_bare = not (field.children or field.metadata or field.extension_name)
+        self._paths = [LeafPath((field,))] if self.is_bare else leaf_paths(field)
         self._options = [page_options(path, version) for path in self._paths]
         self._pages: list[list[Page]] = [[] for _ in self._paths]
         self._num_rows = 0
-        self._holds_blobs = any(is_second_version(path.leaf) for path in self._paths)
+        self._described = [] if self.is_bare else [path for path in self._paths if is_second_version(path.leaf)]
         self.field_ids = tuple([path.leaf.id for path in self._paths])
 
     def check(self, array: pa.Array) -> None:
         """Nulls where there must be none, blobs that are neither here nor there."""
-        check_nulls(self._field, array)
-        for path in self._paths if self._holds_blobs else ():
-            if is_second_version(path.leaf):
-                check_blobs(path.leaf, shred(path, array)[1])
+        if array.null_count or not self.is_bare:
+            check_nulls(self._field, array)
+        for path in self._described:
+            check_blobs(path.leaf, shred(path, array)[1])
 
     def write(self, array: pa.Array, put: Put) -> None:
         """Write rows as pages of each leaf; the pages of different leaves may have other bounds."""
@@ -73,20 +75,10 @@ class FieldWriterV21:
                 first_row += one.num_rows
         self._num_rows += len(array)
 
-    @property
-    def has_words(self) -> bool:
-        """Whether the field is one leaf of words, and nothing was asked for."""
-        field = self._field
-        if field.children or field.metadata or field.extension_name:
-            return False
-        kind = arrow_type_of(field)
-        return pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
-
-    def write_page(self, page: EncodedPage, num_rows: int, put: Put) -> None:
+    def write_page(self, page: PlacelessPage, num_rows: int, put: Put) -> None:
         """Write a page of a field that is one leaf, encoded elsewhere."""
         buffers = tuple([put(buffer) for buffer in page.buffers])
-        layout = encode_layout(page.layout)
-        self._pages[0].append(Page(buffers=buffers, num_rows=num_rows, first_row=self._num_rows, layout=layout))
+        self._pages[0].append(Page(buffers=buffers, num_rows=num_rows, first_row=self._num_rows, layout=page.layout))
         self._num_rows += num_rows
 
     def copy(self, pages: Iterable[tuple[Page, Sequence[Bytes]]], put: Put) -> int:

@@ -146,9 +146,10 @@ class DataFileWriter:
         check_writable(self._version)
         self._sink = sink
         self._schema = schema
-        self._kinds = [one.type for one in schema.to_arrow()]
+        self._kinds = schema.to_arrow()
         self._blobs = BlobFiles(blob_places)
         self._columns = [_Collected(one) for one in _field_writers(schema, self._version, self._blobs)]
+        self._num_collected = 0
         self._position = 0
         self._waiting: list[bytes] = []
         self._num_waiting = 0
@@ -170,7 +171,7 @@ class DataFileWriter:
     @property
     def bytes_buffered(self) -> int:
         """Bytes of Arrow data that wait for their pages."""
-        return sum(column.num_bytes for column in self._columns)
+        return self._num_collected
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows.
@@ -182,19 +183,21 @@ class DataFileWriter:
             InvalidInputError: Other names or types than the schema's, or nulls where there must be none; no row of the
                 batch was taken.
         """
-        if tuple(batch.schema.names) != self._schema.names:
-            raise InvalidInputError(
-                f"columns {batch.schema.names} do not match the schema's {list(self._schema.names)}"
-            )
-        arrays = [
-            _conform(array, kind, name)
-            for array, kind, name in zip(batch.columns, self._kinds, self._schema.names, strict=True)
-        ]
+        arrays = batch.columns if batch.schema.equals(self._kinds) else self._conform(batch)
         for array, column in zip(arrays, self._columns, strict=True):
             column.writer.check(array)
         for array, column in zip(arrays, self._columns, strict=True):
             self._collect(column, array)
         self._num_rows += batch.num_rows
+
+    def _conform(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        names = self._kinds.names
+        if batch.schema.names != names:
+            raise InvalidInputError(f"columns {batch.schema.names} do not match the schema's {names}")
+        return [
+            _conform(array, kind, name)
+            for array, kind, name in zip(batch.columns, self._kinds.types, names, strict=True)
+        ]
 
     def copy_pages(self, columns: Sequence[Iterable[tuple[Page, Sequence[Bytes]]]], num_rows: int) -> None:
         """Add rows whose pages another file of this version has: they are copied as they are, column by column.
@@ -306,9 +309,7 @@ class DataFileWriter:
             return
         num_bytes = max(1, array.nbytes)
         if num_bytes + column.num_bytes < min(self._page_bytes // 2, _VECTOR_BYTES * len(array)):
-            column.arrays.append(array)
-            column.num_rows += len(array)
-            column.num_bytes += num_bytes
+            self._keep(column, array, num_bytes)
             return
         step = max(1, len(array) * self._page_bytes // num_bytes)
         full = rows_of_vectors(array.type) if self._page_bytes == PAGE_BYTES else None
@@ -316,28 +317,37 @@ class DataFileWriter:
         while start < len(array):
             part = array.slice(start, step if full is None else full - column.num_rows)
             start += len(part)
-            column.arrays.append(part)
-            column.num_rows += len(part)
-            column.num_bytes += num_bytes * len(part) // len(array)
+            self._keep(column, part, num_bytes * len(part) // len(array))
             if column.num_bytes >= self._page_bytes * 3 // 4 if full is None else column.num_rows >= full:
                 self._flush(column)
+
+    def _keep(self, column: _Collected, array: pa.Array, num_bytes: int) -> None:
+        column.arrays.append(array)
+        column.num_rows += len(array)
+        column.num_bytes += num_bytes
+        self._num_collected += num_bytes
 
     def _flush(self, column: _Collected) -> None:
         """Write the rows that a column has collected."""
         if not column.arrays:
             return
+        self._num_collected -= column.num_bytes
         arrays, column.arrays, column.num_bytes, column.num_rows = column.arrays, [], 0, 0
         column.writer.write(_joined(arrays), self._put)
 
     def _put(self, data: bytes | Bytes) -> tuple[int, int]:
         """Write a buffer where one may begin; its position and size."""
-        position, size = align(self._position), len(data)
-        if position > self._position:
-            self._wait(_PADDING[: position - self._position])
-        if size > _SMALL_BUFFER:
-            self._write(data if isinstance(data, bytes) else data.data)
+        size = len(data)
+        gap = -self._position % PAGE_ALIGNMENT
+        position = self._position + gap
+        if gap:
+            self._wait(_PADDING[:gap])
+        if isinstance(data, bytes):
+            self._write(data)
+        elif size > _SMALL_BUFFER:
+            self._write(data.data)
         else:
-            self._wait(data if isinstance(data, bytes) else data.tobytes())
+            self._wait(data.tobytes())
         return position, size
 
     def _write(self, data: bytes | memoryview) -> None:

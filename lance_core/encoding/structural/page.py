@@ -49,6 +49,19 @@ class EncodedPage:
     buffers: list[Bytes]
 
 
+@frozen
+class PlacelessPage:
+    """One page, of which nothing but its place in a file is open.
+
+    Attributes:
+        layout: The encoded layout.
+        buffers: Its buffers, without padding.
+    """
+
+    layout: bytes
+    buffers: list[bytes]
+
+
 def to_arrow(
     decoded: Decoded, path: LeafPath, kind: pa.DataType, num_rows: int, shared: SharedLevels | None = None
 ) -> pa.Array:

@@ -8,6 +8,7 @@ well is left to `mini_block`), and their sizes are known, not guessed.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -55,9 +56,10 @@ _FEW_BYTES = 512
 """Runs that take less than this are not worth the time, if there is a dictionary of that size."""
 DICTIONARY_WIDTH = 8
 """Bytes of words for which a dictionary is tried; one of anything shorter saves little."""
-_LEAST_FOR_DICTIONARY = 100
+LEAST_FOR_DICTIONARY = 100
 _LOOKED_AT = 64
 _LEVEL_BITS = 16
+_PAD = b"\xfe"
 _FREE = {version: PageOptions(version=version) for version in ("2.1", "2.2")}
 
 _Buffer = bytes | memoryview
@@ -129,9 +131,7 @@ def _encode_values(values: object) -> _Values | None:
             return _encode_words(values)
         case VariableValues(offsets, _):
             num_bytes = int(offsets[-1])
-            if num_bytes > min(_MAX_STRING_BYTES, _MAX_MEAN_BYTES * len(values)):
-                return None
-            return _encode_strings(values, num_bytes)
+            return _encode_strings(values, num_bytes) if are_short(num_bytes, len(values)) else None
         case _:
             return None
 
@@ -154,6 +154,11 @@ def _encode_words(values: FixedValues) -> _Values | None:
         return _packed(blocks, widths, len(data))
     counts = chunk_counts(len(data), words_per_chunk(width))
     return _Values(Flat(width * 8), counts, cut(data.data.cast("B"), counts, width))
+
+
+def are_short(num_bytes: int, count: int) -> bool:
+    """Whether strings of so many bytes belong here."""
+    return num_bytes <= min(_MAX_STRING_BYTES, _MAX_MEAN_BYTES * count)
 
 
 def _encode_strings(values: VariableValues, num_bytes: int) -> _Values | None:
@@ -183,16 +188,21 @@ def repeats(rows: npt.NDArray[Any]) -> Mask:
 def _with_dictionary(values: FixedValues | VariableValues, most: int) -> _Values | None:
     """Packed places in a dictionary, if that leaves enough of what it takes otherwise."""
     count = len(values)
-    built = dictionary.build(values, most=count // 2) if count >= _LEAST_FOR_DICTIONARY else None
+    built = dictionary.build(values, most=count // 2) if count >= LEAST_FOR_DICTIONARY else None
     if built is None:
         return None
     indices, items = built
     blocks, widths = _blocks(indices.data)
-    item_bytes = items.data.nbytes + (items.offsets.nbytes if isinstance(items, VariableValues) else 0)
-    if sum(widths) * (BLOCK // 8) + item_bytes > most * _DICTIONARY_PAYS:
+    if not dictionary_pays(sum(widths) * (BLOCK // 8), items, most):
         return None
     packed = _packed(blocks, widths, count)
     return _Values(packed.encoding, packed.counts, packed.buffers, items)
+
+
+def dictionary_pays(packed_bytes: int, items: FixedValues | VariableValues, most: int) -> bool:
+    """Whether packed places and the items leave enough of what the values take otherwise."""
+    item_bytes = items.data.nbytes + (items.offsets.nbytes if isinstance(items, VariableValues) else 0)
+    return packed_bytes + item_bytes <= most * _DICTIONARY_PAYS
 
 
 def _blocks(data: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], list[int]]:
@@ -270,7 +280,7 @@ def _chunks(
         size = 0
         for part in (head, *parts):
             padding = -len(part) % 8
-            pieces += (part, b"\xfe" * padding)
+            pieces += (part, _PAD * padding)
             size += len(part) + padding
         sizes.append(size)
     return sizes, pieces
@@ -281,3 +291,22 @@ def _words(sizes: list[int], counts: list[int], *, is_large: bool) -> bytes:
     logs = [count.bit_length() - 1 for count in counts[:-1]]
     words = [(size // 8 - 1) << 4 | log for size, log in zip(sizes, [*logs, 0], strict=True)]
     return struct.pack(f"<{len(words)}{'I' if is_large else 'H'}", *words)
+
+
+@lru_cache(maxsize=256)
+def frames(sizes: tuple[int, ...], count: int, *, is_large: bool) -> tuple[bytes, list[bytes], list[bytes]]:
+    """What stands around chunks without levels.
+
+    Args:
+        sizes: Bytes of the values of each chunk, all of which fit.
+        count: Values in all chunks but the last.
+        is_large: For version 2.2 and newer.
+
+    Returns:
+        Chunk metadata; for each chunk what stands before the bytes of its values, and behind them.
+    """
+    header = struct.Struct("<HI" if is_large else "<HH")
+    heads = [header.pack(0, size).ljust(8, _PAD) for size in sizes]
+    pads = [_PAD * (-size % 8) for size in sizes]
+    whole = [8 + size + len(pad) for size, pad in zip(sizes, pads, strict=True)]
+    return _words(whole, [count] * len(sizes), is_large=is_large), heads, pads

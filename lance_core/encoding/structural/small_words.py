@@ -15,22 +15,23 @@ from lance_core.encoding.physical import fastlanes
 from lance_core.encoding.physical.fastlanes import BLOCK
 from lance_core.encoding.physical.memory import chunk_counts
 from lance_core.encoding.structural import small_page
-from lance_core.encoding.structural.page import EncodedPage
+from lance_core.encoding.structural.page import PlacelessPage
 from lance_core.format.encodings import Flat, InlineBitpacking
-from lance_core.format.page_layout import Layer, MiniBlockLayout
+from lance_core.format.page_layout import Layer, MiniBlockLayout, encode_layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
+    from lance_core.encoding.repdef import Mask
     from lance_core.format.encodings import Encoding
 
-_AT_ONCE = 64
+AT_ONCE = 64
 """Columns; with more, they leave the cache."""
 
 
-def encode_words(columns: Sequence[npt.NDArray[Any]], version: str) -> list[EncodedPage | None]:
+def encode_words(columns: Sequence[npt.NDArray[Any]], version: str) -> list[PlacelessPage | None]:
     """Encode pages as `small_page.encode` does, without options.
 
     Args:
@@ -40,22 +41,18 @@ def encode_words(columns: Sequence[npt.NDArray[Any]], version: str) -> list[Enco
     Returns:
         The page of each column; None if another encoding than packed or plain words is better.
     """
-    pages: list[EncodedPage | None] = []
-    for low in range(0, len(columns), _AT_ONCE):
-        pages += _encode(np.stack(columns[low : low + _AT_ONCE]), is_large=version != "2.1")
+    pages: list[PlacelessPage | None] = []
+    for low in range(0, len(columns), AT_ONCE):
+        pages += _encode_words(columns[low : low + AT_ONCE], is_large=version != "2.1")
     return pages
 
 
-def _encode(data: npt.NDArray[Any], *, is_large: bool) -> list[EncodedPage | None]:
-    """As `encode_words`, for columns of shape (n, values)."""
-    num_columns, count = data.shape
-    width = data.dtype.itemsize
-    num_blocks = -(-count // BLOCK)
-    padded = np.zeros((num_columns, num_blocks * BLOCK), data.dtype)
-    padded[:, :count] = data
-    blocks = padded.reshape(-1, BLOCK)
-    bits = np.array([one.bit_length() for one in np.bitwise_or.reduce(blocks, axis=1).tolist()], np.int64)
-    packed_bytes = bits.reshape(num_columns, -1).sum(axis=1) * (BLOCK // 8) + num_blocks * width
+def _encode_words(columns: Sequence[npt.NDArray[Any]], *, is_large: bool) -> list[PlacelessPage | None]:
+    count, width = len(columns[0]), columns[0].itemsize
+    blocks = stack(columns, columns[0].dtype)
+    data = blocks.reshape(len(columns), -1)[:, :count]
+    bits = bits_of(blocks)
+    packed_bytes = bits.sum(axis=1) * (BLOCK // 8) + bits.shape[1] * width
     changes = np.count_nonzero(data[:, 1:] != data[:, :-1], axis=1)
     best = np.minimum(packed_bytes, count * width)
     is_other = (1 + changes) * (width + 1) <= best * small_page.RUNS_PAY
@@ -64,25 +61,78 @@ def _encode(data: npt.NDArray[Any], *, is_large: bool) -> list[EncodedPage | Non
     is_other &= best > count * width * small_page.PACKED_WELL
     is_other |= changes == 0
     is_packed = best <= count * width * small_page.PACKED_PAYS
-    packed = _pack(blocks, np.where(np.repeat(is_packed & ~is_other, num_blocks), bits, 0))
+    packed = pack_chunks(blocks, bits, is_packed & ~is_other, is_large=is_large)
     even = small_page.words_per_chunk(width)
-    layouts = [
-        _layout(encoding, count, is_large=is_large) for encoding in (Flat(width * 8), InlineBitpacking(width * 8))
-    ]
-    counts = [chunk_counts(count, even), chunk_counts(count, BLOCK)]
-    pages: list[EncodedPage | None] = []
-    for at, (other, packs) in enumerate(zip(is_other.tolist(), is_packed.tolist(), strict=True)):
+    sizes = tuple((chunk_counts(count, even) * width).tolist())
+    words, heads, pads = small_page.frames(sizes, even, is_large=is_large)
+    ends = np.cumsum((0, *sizes)).tolist()
+    layout = layout_of(Flat(width * 8), count, is_large=is_large)
+    packed_layout = layout_of(InlineBitpacking(width * 8), count, is_large=is_large)
+    pages: list[PlacelessPage | None] = []
+    for row, other, found in zip(data, is_other.tolist(), packed, strict=True):
         if other:
             pages.append(None)
-            continue
-        if packs:
-            own = range(at * num_blocks, (at + 1) * num_blocks)
-            buffers = [int(bits[one]).to_bytes(width, "little") + packed[one] for one in own]
+        elif found is not None:
+            pages.append(PlacelessPage(packed_layout, found))
         else:
-            buffers = small_page.cut(data[at].data.cast("B"), counts[0], width)
-        chunks = small_page.join_chunks(buffers, counts[packs], [], [0] * (len(buffers) + 1), is_large=is_large)
-        pages.append(None if chunks is None else EncodedPage(layout=layouts[packs], buffers=chunks))
+            memory = row.data.cast("B")
+            parts = [
+                one
+                for at, (head, pad) in enumerate(zip(heads, pads, strict=True))
+                for one in (head, memory[ends[at] : ends[at + 1]], pad)
+            ]
+            pages.append(PlacelessPage(layout, [words, b"".join(parts)]))
     return pages
+
+
+def stack(columns: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Columns of equally many values in blocks of 1024, zero behind the last.
+
+    Args:
+        columns: Unsigned words.
+        kind: The type that they get.
+
+    Returns:
+        Shape (columns, blocks, 1024).
+    """
+    count = len(columns[0])
+    padded = np.zeros((len(columns), -(-count // BLOCK) * BLOCK), kind)
+    for row, words in zip(padded, columns, strict=True):
+        row[:count] = words
+    return padded.reshape(len(columns), -1, BLOCK)
+
+
+def bits_of(blocks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Shape (columns, blocks): the bits that each block needs."""
+    largest = np.bitwise_or.reduce(blocks, axis=2)
+    return np.array([one.bit_length() for one in largest.ravel().tolist()], np.int64).reshape(largest.shape)
+
+
+def pack_chunks(
+    blocks: npt.NDArray[Any], bits: npt.NDArray[np.int64], wanted: Mask, *, is_large: bool
+) -> list[list[bytes] | None]:
+    """Chunks of one packed block each.
+
+    Args:
+        blocks: From `stack`.
+        bits: From `bits_of`.
+        wanted: Shape (columns,).
+        is_large: For version 2.2 and newer.
+
+    Returns:
+        Chunk metadata and chunks of each column that is wanted, None for the others.
+    """
+    columns, width = np.flatnonzero(wanted), blocks.itemsize
+    found: list[list[bytes] | None] = [None] * len(blocks)
+    pieces = iter(_pack(blocks[columns].reshape(-1, BLOCK), bits[columns].ravel()))
+    for column, widths in zip(columns.tolist(), bits[columns].tolist(), strict=True):
+        sizes = tuple([width + one * (BLOCK // 8) for one in widths])
+        words, heads, pads = small_page.frames(sizes, BLOCK, is_large=is_large)
+        parts: list[bytes] = []
+        for one, head, pad in zip(widths, heads, pads, strict=True):
+            parts += (head, one.to_bytes(width, "little"), next(pieces), pad)
+        found[column] = [words, b"".join(parts)]
+    return found
 
 
 def _pack(blocks: npt.NDArray[Any], bits: npt.NDArray[np.int64]) -> list[bytes]:
@@ -98,16 +148,21 @@ def _pack(blocks: npt.NDArray[Any], bits: npt.NDArray[np.int64]) -> list[bytes]:
 
 
 @lru_cache(maxsize=64)
-def _layout(encoding: Encoding, count: int, *, is_large: bool) -> MiniBlockLayout:
-    return MiniBlockLayout(
-        rep=None,
-        definition=None,
-        values=encoding,
-        dictionary=None,
-        num_dictionary_items=0,
-        layers=(Layer.ALL_VALID_ITEM,),
-        num_buffers=1,
-        has_repetition_index=False,
-        num_items=count,
-        has_large_chunk=is_large,
+def layout_of(
+    encoding: Encoding, count: int, items: Encoding | None = None, num_items: int = 0, *, is_large: bool
+) -> bytes:
+    """The encoded layout of a page without levels, whose values have one buffer."""
+    return encode_layout(
+        MiniBlockLayout(
+            rep=None,
+            definition=None,
+            values=encoding,
+            dictionary=items,
+            num_dictionary_items=num_items,
+            layers=(Layer.ALL_VALID_ITEM,),
+            num_buffers=1,
+            has_repetition_index=False,
+            num_items=count,
+            has_large_chunk=is_large,
+        )
     )
