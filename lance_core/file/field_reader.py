@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -55,6 +55,26 @@ class PagedField(Protocol):
     def columns(self) -> list[Column]:
         """Its leaves."""
         ...
+
+
+class Opened(NamedTuple):
+    """The fields of a projection in one file.
+
+    Attributes:
+        projection: What was asked for.
+        columns: And where it is.
+        schema: Of the answer.
+        fields: The fields.
+        num_rows: Rows that all of them have.
+        is_settled: No array has to be copied before others work with it.
+    """
+
+    projection: Schema
+    columns: dict[int, int]
+    schema: pa.Schema
+    fields: list[FieldReader]
+    num_rows: int
+    is_settled: bool
 
 
 class Content(Protocol):

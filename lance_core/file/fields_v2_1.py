@@ -18,7 +18,7 @@ from lance_core.file.field_shapes import shapes_of
 from lance_core.file.outline import fields_with_columns
 from lance_core.file.plan import Column, plan_rows
 from lance_core.file.points import plan_points
-from lance_core.file.single_rows import MOST_VALUES, FewReader, plan_few
+from lance_core.file.single_rows import FewReader, is_handful, plan_few
 from lance_core.file.some_rows import plan_coded, plan_kept
 from lance_core.format.notation import notation
 from lance_core.format.page_layout import decode_layout
@@ -99,7 +99,7 @@ class ContentV21:
         readers = cast("Sequence[_LeavesReader]", fields)
         if isinstance(rows, range) and len(rows) > _FEW_ROWS:
             return (yield from _plan_many(readers, rows))
-        if isinstance(rows, range) or len(rows) * sum([len(one.columns) for one in readers]) > MOST_VALUES:
+        if isinstance(rows, range) or not is_handful(len(rows), sum([len(one.columns) for one in readers])):
             return (yield from _plan_shared(readers, rows))
 
         def otherwise(numbers: Sequence[int]) -> Steps[list[list[pa.Array]]]:

@@ -10,12 +10,12 @@ Nothing here keeps a file open or mapped.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from lance_core.file.container import Parsed
-from lance_core.file.plan import Held
+from lance_core.file.page_indexes import Held
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     from lance_core.encoding.structural.single_lists import ListReader
     from lance_core.encoding.structural.single_values import SingleReader
     from lance_core.encoding.values import Int64s
+    from lance_core.file.field_reader import Opened
     from lance_core.file.joined_pages import JoinedPages
-    from lance_core.file.plan import MiniBlockIndex
+    from lance_core.file.page_indexes import MiniBlockIndex
     from lance_core.format.page_layout import PageLayout
 
 MOST_FILES = 64
 MOST_BYTES = 1 << 25
-"""Chunk tables and dictionaries of all files together: 32 MiB."""
+"""Chunk tables, dictionaries and opened columns of all files together: 32 MiB."""
+
+_MOST_OPENED = 4
+_COLUMN_BYTES = 1 << 10
+"""What an opened column takes without these: a dozen small objects."""
 
 
 class PagesKnown(NamedTuple):
@@ -49,10 +54,11 @@ class FileKnown:
         kinds: What pages are alike in.
         readers: See `lance_core.file.plan.Column`.
         first_rows: First rows of pages, by the rows in each.
-        held: Counts chunk tables and dictionaries.
+        held: Counts chunk tables, dictionaries and opened columns.
+        opened: The fields of some projections, with what they learnt; never more than a few.
     """
 
-    __slots__ = ("columns", "first_rows", "held", "kinds", "parsed", "readers")
+    __slots__ = ("columns", "first_rows", "held", "kinds", "opened", "parsed", "readers")
 
     def __init__(self) -> None:
         self.parsed = Parsed()
@@ -61,6 +67,14 @@ class FileKnown:
         self.readers: dict[int, SingleReader | ListReader | None] = {}
         self.first_rows: dict[tuple[int, ...], Int64s] = {}
         self.held = Held()
+        self.opened: deque[Opened] = deque()
+
+    def keep(self, opened: Opened) -> None:
+        """Keep the fields of a projection in the place of those that were opened first."""
+        if len(self.opened) >= _MOST_OPENED:
+            self.held.num_bytes -= _COLUMN_BYTES * len(self.opened.popleft().columns)
+        self.opened.append(opened)
+        self.held.num_bytes += _COLUMN_BYTES * len(opened.columns)
 
     def pages(self, column: int) -> PagesKnown:
         """What is known of the pages of a column, to be added to."""

@@ -7,17 +7,18 @@ the data.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from lance_core.encoding.arrow_values import buffer_view, join_values, num_bytes_of, own_values
-from lance_core.encoding.physical.memory import aranges, gather_windows, starts_of
+from lance_core.encoding.arrow_values import buffer_view
+from lance_core.encoding.physical.memory import aranges, gather_windows
 from lance_core.encoding.plans import Spots, split_rows
 from lance_core.encoding.structural import chunk_table, constant, full_zip, mini_block
 from lance_core.encoding.structural.chunk_table import PageWords
 from lance_core.encoding.structural.page import cut, pick, to_arrow
 from lance_core.errors import CorruptDataError
+from lance_core.file.page_indexes import MiniBlockIndex, join_indexes
 from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, decode_layout
 
 if TYPE_CHECKING:
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.plans import Found, Plan, Ranges, Rows, Steps
-    from lance_core.encoding.structural.chunk_table import ChunkSelection, ChunkTable
+    from lance_core.encoding.structural.chunk_table import ChunkSelection
     from lance_core.encoding.structural.page import Decoded
     from lance_core.encoding.structural.shared_levels import SharedLevels
     from lance_core.encoding.structural.single_lists import ListReader
     from lance_core.encoding.structural.single_values import SingleReader
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.file.joined_pages import JoinedPages
+    from lance_core.file.page_indexes import Held, JoinedChunks
     from lance_core.file.single_pages import SinglePage
     from lance_core.format.file_metadata import Page
     from lance_core.format.page_layout import PageLayout
@@ -47,88 +49,8 @@ _MAX_PADDING = 4096
 
 _NOWHERE = Spots(np.empty(0, np.int64), np.empty(0, np.int64))
 
-_MAX_JOINED = 8
 _SPARSE = 8
 """Consecutive rows are picked one by one if their chunks hold this many times as many."""
-
-
-@dataclass(frozen=True, slots=True)
-class MiniBlockIndex:
-    """What has to be known of mini-block pages before their chunks can be read.
-
-    Attributes:
-        layouts: Layouts of the pages.
-        bounds: Shape (pages + 1,): the first chunk of each page, and the end.
-        table: Their chunks.
-        dictionary: Items of their dictionaries, one after the other; None if they have none.
-        kind: The same object for pages of one file whose chunks can be decoded together.
-    """
-
-    layouts: tuple[MiniBlockLayout, ...]
-    bounds: Int64s
-    table: ChunkTable
-    dictionary: Values | None
-    kind: object
-
-
-def _join_indexes(indexes: Sequence[MiniBlockIndex]) -> MiniBlockIndex:
-    """What is known of several pages, as one."""
-    if len(indexes) == 1:
-        return indexes[0]
-    dictionaries = [one.dictionary for one in indexes if one.dictionary is not None]
-    return MiniBlockIndex(
-        layouts=tuple(one.layouts[0] for one in indexes),
-        bounds=starts_of(np.array([one.bounds[-1] for one in indexes])),
-        table=chunk_table.join_tables([one.table for one in indexes]),
-        dictionary=join_values(dictionaries) if dictionaries else None,
-        kind=indexes[0].kind,
-    )
-
-
-def join_dictionaries(column: Column, numbers: tuple[int, ...]) -> Values:
-    """Items of the dictionaries of some pages, one after the other; what was joined last is kept."""
-    if len(numbers) > 1 and numbers not in column.dictionaries:
-        _make_room(column.dictionaries)
-        found = [column.indexes[number].dictionary for number in numbers]
-        column.dictionaries[numbers] = join_values([one for one in found if one is not None])
-    joined = column.indexes[numbers[0]].dictionary if len(numbers) == 1 else column.dictionaries[numbers]
-    if joined is None:
-        raise CorruptDataError("a dictionary page without dictionary")
-    return joined
-
-
-def join_chunks(column: Column, numbers: tuple[int, ...]) -> tuple[ChunkTable, Int64s]:
-    """The chunks of some pages, and shape (pages + 1,) the first chunk of each; what was joined last is kept."""
-    known = column.tables.get(numbers)
-    if known is None:
-        _make_room(column.tables)
-        tables = [column.indexes[number].table for number in numbers]
-        bounds = starts_of(np.array([len(one.starts) for one in tables]))
-        known = column.tables[numbers] = (chunk_table.join_tables(tables), bounds)
-    return known
-
-
-def _make_room(known: dict[tuple[int, ...], Any]) -> None:
-    if len(known) >= _MAX_JOINED:
-        known.clear()
-
-
-class Held:
-    """Bytes of chunk tables and dictionaries that are kept for later readers of a file."""
-
-    __slots__ = ("num_bytes",)
-
-    def __init__(self) -> None:
-        self.num_bytes = 0
-
-    def keep(self, index: MiniBlockIndex) -> MiniBlockIndex:
-        """The same index in memory of its own, which does not keep the file mapped."""
-        self.num_bytes += index.table.grid.nbytes
-        if index.dictionary is None:
-            return index
-        dictionary = own_values(index.dictionary)
-        self.num_bytes += num_bytes_of(dictionary)
-        return MiniBlockIndex(index.layouts, index.bounds, index.table, dictionary, index.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +73,7 @@ class Column:
         kinds: What pages of the file are alike in; shared by its columns.
         readers: How to read single rows, by the identity of the layout; shared by the file's columns.
         singles: Pages of which single rows were wanted; None for those that are read otherwise.
-        held: Counts what is kept in `indexes` beyond this reader; None if nothing is.
+        held: Counts what is kept beyond this reader, in indexes and what was put together of them; None if nothing is.
     """
 
     path: LeafPath
@@ -165,7 +87,7 @@ class Column:
     joined_pages: dict[int, JoinedPages] = field(default_factory=dict)
     joined: dict[tuple[int, ...], MiniBlockIndex] = field(default_factory=dict)
     dictionaries: dict[tuple[int, ...], Values] = field(default_factory=dict)
-    tables: dict[tuple[int, ...], tuple[ChunkTable, Int64s]] = field(default_factory=dict)
+    tables: dict[tuple[int, ...], JoinedChunks] = field(default_factory=dict)
     kinds: dict[object, object] = field(default_factory=dict)
     readers: dict[int, SingleReader | ListReader | None] = field(default_factory=dict)
     singles: dict[int, SinglePage | None] = field(default_factory=dict)
@@ -537,14 +459,9 @@ def _column_rows(column: Column, parts: list[Part]) -> Rows:
 
 
 def _mini_block_group(column: Column, parts: list[Part]) -> MiniBlockGroup:
-    numbers = tuple(part.number for part in parts)
-    index = column.joined.get(numbers)
     wanted = _column_rows(column, parts)
-    if index is None:
-        index = _join_indexes([column.indexes[number] for number in numbers])
-        if not isinstance(wanted, range):
-            _make_room(column.joined)
-            column.joined[numbers] = index
+    numbers = tuple([part.number for part in parts])
+    index = join_indexes(column, numbers, is_kept=not isinstance(wanted, range))
     selection = chunk_table.select_rows(index.table, wanted)
     spots = Spots(*chunk_table.byte_ranges(index.table, selection.chunks))
     return MiniBlockGroup(column, index, selection, spots)

@@ -21,7 +21,8 @@ from lance_core.encoding.structural.shared_levels import SharedLevels
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.file.joined_pages import chunks_of
-from lance_core.file.plan import index_ranges, join_chunks, join_dictionaries, load_indexes, plan_rows
+from lance_core.file.page_indexes import join_chunks, join_dictionaries
+from lance_core.file.plan import index_ranges, load_indexes, plan_rows
 from lance_core.format.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:

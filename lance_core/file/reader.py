@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from lance_core.encoding.arrow_values import needs_settling, settled
 from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
-from lance_core.file.field_reader import PagedField
+from lance_core.file.field_reader import Opened, PagedField
 from lance_core.file.fields_v2_1 import ContentV21
 from lance_core.file.known_files import KNOWN_FILES, FileKnown
 from lance_core.file.source import FileBytes
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lance_core.file.fields_legacy import BatchStatistics
     from lance_core.file.outline import FileOutline
     from lance_core.file.page_bytes import PageBytes
-    from lance_core.format.file_version import FileVersion
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
 
@@ -59,26 +58,6 @@ _FEW_ROWS = 64
 """Up to so many consecutive rows are picked one by one: the chunks that hold them hold many more."""
 
 
-class _Opened(NamedTuple):
-    """Fields that were asked for.
-
-    Attributes:
-        projection: What was asked for.
-        columns: And where it is.
-        schema: Of the answer.
-        fields: The fields.
-        num_rows: Rows that all of them have.
-        is_settled: No array has to be copied before others work with it.
-    """
-
-    projection: Schema
-    columns: dict[int, int]
-    schema: pa.Schema
-    fields: list[FieldReader]
-    num_rows: int
-    is_settled: bool
-
-
 class DataFileReader:
     """One data file.
 
@@ -94,11 +73,11 @@ class DataFileReader:
     def __init__(self, source: ObjectReader, *, path: str) -> None:
         self._source = source
         self._path = path
-        self._last: _Opened | None = None
+        self._known = FileKnown()
         with self._blaming_file():
             self._file = FileBytes(source)
             self._version = decode_footer_version(*decode_version(memoryview(self._file.tail), source.size))
-            self._content = _open(self._version, self._file, path)
+            self._content = self._open()
 
     @property
     def version(self) -> str:
@@ -345,15 +324,16 @@ class DataFileReader:
         """For each field its rows, in one or more arrays."""
         return self._file.run(self._content.plan(wanted, rows), is_scan=is_scan, pages=pages)
 
-    def _opened(self, projection: Schema, columns: Mapping[int, int]) -> _Opened:
-        """The fields of a projection; many calls in a row ask for the same."""
-        last = self._last
-        if last is None or last.projection != projection or last.columns != columns:
-            fields, schema = self._content.fields(projection, columns), projection.to_arrow()
-            is_settled = not any(needs_settling(one.type) for one in schema)
-            last = _Opened(projection, dict(columns), schema, fields, self._num_rows(fields), is_settled)
-            self._last = last
-        return last
+    def _opened(self, projection: Schema, columns: Mapping[int, int]) -> Opened:
+        """The fields of a projection; many calls in a row ask for the same, and so does who opens the file again."""
+        for one in list(self._known.opened):
+            if one.projection == projection and one.columns == columns:
+                return one
+        fields, schema = self._content.fields(projection, columns), projection.to_arrow()
+        is_settled = not any(needs_settling(one.type) for one in schema)
+        found = Opened(projection, dict(columns), schema, fields, self._num_rows(fields), is_settled)
+        self._known.keep(found)
+        return found
 
     def _num_rows(self, wanted: list[FieldReader]) -> int:
         return min([one.num_rows for one in wanted]) if wanted else self.num_rows
@@ -361,6 +341,22 @@ class DataFileReader:
     def _described(self) -> tuple[Schema, int]:
         with self._blaming_file():
             return self._content.descriptor()
+
+    def _open(self) -> Content:
+        match self._version.name:
+            case "0.1":
+                from lance_core.file.fields_legacy import ContentLegacy  # noqa: PLC0415 rarely needed
+
+                return ContentLegacy(self._file)
+            case "2.0":
+                from lance_core.file.fields_v2_0 import ContentV20  # noqa: PLC0415 rarely needed
+
+                return ContentV20(Container(self._file))
+            case _:
+                identity = self._file.identity
+                if identity is not None:
+                    self._known = KNOWN_FILES.find((self._path, identity))
+                return ContentV21(Container(self._file, self._known.parsed), self._known)
 
     @contextmanager
     def _blaming_file(self) -> Generator[None]:
@@ -372,22 +368,6 @@ class DataFileReader:
             raise
         except (ValueError, IndexError, OverflowError, MemoryError, pa.ArrowException) as error:
             raise CorruptDataError(f"the file is damaged: {error}", path=self._path) from error
-
-
-def _open(version: FileVersion, file: FileBytes, path: str) -> Content:
-    match version.name:
-        case "0.1":
-            from lance_core.file.fields_legacy import ContentLegacy  # noqa: PLC0415 rarely needed
-
-            return ContentLegacy(file)
-        case "2.0":
-            from lance_core.file.fields_v2_0 import ContentV20  # noqa: PLC0415 rarely needed
-
-            return ContentV20(Container(file))
-        case _:
-            identity = file.identity
-            known = FileKnown() if identity is None else KNOWN_FILES.find((path, identity))
-            return ContentV21(Container(file, known.parsed), known)
 
 
 def _check_end(end: int, num_rows: int) -> None:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from lance_core.encoding.structural.few_levels import FewLayers
     from lance_core.encoding.structural.few_values import Shape
     from lance_core.encoding.values import Int64s, Values
-    from lance_core.file.plan import Column, MiniBlockIndex
+    from lance_core.file.page_indexes import MiniBlockIndex
+    from lance_core.file.plan import Column
     from lance_core.format.page_layout import Layers
 
 

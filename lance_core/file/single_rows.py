@@ -32,9 +32,16 @@ if TYPE_CHECKING:
     from lance_core.file.single_pages import SinglePage
     from lance_core.format.schema import Field
 
-MOST_VALUES = 256
+_MOST_VALUES = 256
+_MOST_ROWS = 4
+"""So few rows are read value by value however many columns there are: steps that columns share cost each as much."""
 
 Otherwise: TypeAlias = "Callable[[Sequence[int]], Steps[list[list[pa.Array]]]]"
+
+
+def is_handful(num_rows: int, num_columns: int) -> bool:
+    """True if it is cheaper to pick the values of so many rows and columns one by one."""
+    return num_rows <= _MOST_ROWS or num_rows * num_columns <= _MOST_VALUES
 
 
 class _Run(NamedTuple):
@@ -64,13 +71,15 @@ class FewReader:
 
     def makers(self) -> list[tuple[Shape, Make]]:
         """What makes the array of each leaf; nothing if rows of the field are not read one by one."""
-        if self._makers is None:
+        makers = self._makers
+        if makers is None:
             found = [_maker_of(column) for column in self.columns]
             self.nest = nest_of(self._field, self._kind)
-            self._makers = [one for one in found if one is not None]
-            if self.nest is None or len(self._makers) < len(found):
-                self._makers = []
-        return self._makers
+            makers = [one for one in found if one is not None]
+            if self.nest is None or len(makers) < len(found):
+                makers = []
+            self._makers = makers  # at last: others may read rows at the same time
+        return makers
 
 
 def _maker_of(column: Column) -> tuple[Shape, Make] | None:

@@ -8,9 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_core.encoding.structural.chunk_table import ChunkTable
+from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.file import container
 from lance_core.file.known_files import KNOWN_FILES, KnownFiles
+from lance_core.file.page_indexes import Held, MiniBlockIndex, join_chunks, join_dictionaries, join_indexes
+from lance_core.file.plan import Column
 from lance_core.file.reader import DataFileReader
 from lance_core.store.local import LocalStore
 
@@ -140,3 +144,52 @@ def test_what_is_kept_is_counted(tmp_path, data_file, monkeypatch):
     assert len(indexes) == 4
     assert found.held.num_bytes > sum(index.table.grid.nbytes for index in indexes)  # and dictionaries
     assert KNOWN_FILES is not known
+
+
+def test_opened_columns_are_shared_counted_and_few(data_file, monkeypatch):
+    """So that who opens a file again does not put its columns together anew."""
+    known = KnownFiles()
+    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", known)
+    data_file.write(TABLE)
+    _take(data_file.store, [3])
+    (found,) = known._files.values()
+    before = found.held.num_bytes
+    (opened,) = found.opened
+    _take(data_file.store, [9_000])
+    assert list(found.opened) == [opened]
+    assert found.held.num_bytes == before
+    reader = DataFileReader(data_file.store.reader("x.lance"), path=f"{data_file.store.uri}/x.lance")
+    columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+    for name in TABLE.column_names * 2:
+        projection = reader.schema.select([name])
+        wanted = {leaf.id: columns[leaf.id] for leaf in projection.leaves()}
+        assert reader.take(projection, wanted, np.array([5]))[name].to_pylist() == TABLE[name][5:6].to_pylist()
+    assert len(found.opened) == 4
+    assert opened not in found.opened
+    assert found.held.num_bytes == before
+
+
+def test_what_is_put_together_of_pages_is_counted_as_long_as_it_is_kept():
+    held = Held()
+    column = Column(None, pa.string(), is_dictionary=False, is_plain=True, pages=(), first_rows=None, held=held)
+    for number in range(10):
+        table = ChunkTable(grid=np.zeros((5, 100), np.int64), has_preamble=None)
+        items = VariableValues(np.arange(11), np.zeros(10, np.uint8))
+        column.indexes[number] = held.keep(MiniBlockIndex((None,), np.array([0, 100]), table, items, None))
+    alone = held.num_bytes
+    assert alone == 10 * (5 * 100 * 8 + 11 * 8 + 10)
+    for join, size in ((join_chunks, 2 * 5 * 100 * 8), (join_dictionaries, 2 * 10 + 21 * 8)):
+        before = held.num_bytes
+        for number in range(8):
+            join(column, (number, number + 1))
+        assert held.num_bytes == before + 8 * size
+        join(column, (0, 9))
+        assert held.num_bytes == before + size
+        join(column, (3,))  # nothing is put together
+        assert held.num_bytes == before + size
+    whole = held.num_bytes
+    index = join_indexes(column, (4, 5), is_kept=False)
+    assert held.num_bytes == whole
+    kept = join_indexes(column, (4, 5), is_kept=True)
+    assert join_indexes(column, (4, 5), is_kept=False) is kept is not index
+    assert held.num_bytes == whole + 2 * 5 * 100 * 8 + 2 * 10 + 21 * 8
