@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.physical import (
     bitpack,
     byte_stream_split,
@@ -98,6 +99,37 @@ def _decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
             return _decode_chunks(encoding.values, general.decompress_chunks(encoding.compression, chunks))
         case _:
             raise _unsupported(encoding, "a mini-block chunk")
+
+
+def decode_some(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values:
+    """Many of the values of mini-block chunks.
+
+    Args:
+        encoding: How all the chunks are encoded.
+        chunks: The chunks, of one page or of several.
+        positions: Shape (n,), at least one, ascending: among the values of all chunks, and known to be there.
+
+    Raises:
+        CorruptDataError: Sizes, counts or contents that do not fit each other.
+        UnsupportedError: An encoding that cannot be read here.
+    """
+    check_chunks(chunks, num_buffers(encoding))
+    return _decode_some(encoding, chunks, positions)
+
+
+def _decode_some(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values:
+    match encoding:
+        case General():
+            plain = general.decompress_chunks(encoding.compression, chunks)
+            return _decode_some(encoding.values, plain, positions)
+        case Variable():
+            found = variable.decode_some(encoding.offset_bits, chunks, positions)
+        case Fsst():
+            codes = variable.decode_some(encoding.values.offset_bits, chunks, positions)
+            found = None if codes is None else fsst.decode(encoding.symbol_table, codes)
+        case _:
+            found = None
+    return take_values(_decode_chunks(encoding, chunks), positions) if found is None else found
 
 
 def decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> Values | None:

@@ -22,6 +22,7 @@ from lance_core.encoding.physical.memory import (
     empty,
     gather,
     gather_words,
+    put_words,
     starts_of,
     view_buffer,
 )
@@ -142,9 +143,10 @@ def _decompress_lz4(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes
         blocks = [memory[int(starts[0]) : int(ends[-1])]]
     else:  # a slice for each costs less than another copy of all
         blocks = [memory[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    framed = np.concatenate((np.frombuffer(header, np.uint8), *blocks, np.frombuffer(_LZ4_END, np.uint8)))
-    slots = len(header) + starts_of(sizes)[:-1]
-    framed[slots[:, None] + np.arange(4)] = (sizes - 4).astype("<u4").view(np.uint8).reshape(-1, 4)
+    slots = len(header) + starts_of(sizes)
+    framed = empty(int(slots[-1]) + len(_LZ4_END), np.uint8)
+    np.concatenate((np.frombuffer(header, np.uint8), *blocks, np.frombuffer(_LZ4_END, np.uint8)), out=framed)
+    put_words(framed, slots[:-1], (sizes - 4).astype("<u4"))
     return view_buffer(_decode_lz4("lz4", framed, int(claims.sum()))), claims
 
 

@@ -160,6 +160,11 @@ def gather_words(memory: Bytes, starts: Int64s, dtype: npt.DTypeLike) -> npt.NDA
     return np.ndarray((len(memory) - kind.itemsize + 1,), kind, memory.data, 0, (1,))[starts]
 
 
+def put_words(memory: Bytes, starts: Int64s, words: npt.NDArray[Any]) -> None:
+    """Write one word at each of many byte positions, which must lie inside ``memory``."""
+    np.ndarray((len(memory) - words.itemsize + 1,), words.dtype, memory.data, 0, (1,))[starts] = words
+
+
 def gather_windows(memory: Bytes, starts: Int64s, width: int) -> Bytes:
     """``width`` bytes at each of many positions, which must lie inside ``memory``: shape (n, width)."""
     if len(starts) == 0 or width == 0:

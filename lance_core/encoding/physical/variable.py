@@ -7,9 +7,11 @@ the same in u64. Source: message ``Variable``.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from lance_core.encoding.physical.flat import from_bytes
 from lance_core.encoding.physical.memory import (
@@ -20,6 +22,8 @@ from lance_core.encoding.physical.memory import (
     join_ranges,
     one_buffer,
     starts_of,
+    take_inside,
+    view_buffer,
 )
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
 
 MAX_INT32 = (1 << 31) - 1
 _PAD = 72
+_BACK = "Variable: offsets go back"
+_LEAST_RUN = 4
+"""From so many chunks with as many values as their neighbours on average, neighbours are decoded together."""
 
 
 def offset_width(offset_bits: int) -> int:
@@ -50,19 +57,62 @@ def decode_chunks(offset_bits: int, chunks: Chunks) -> VariableValues:
     Raises:
         CorruptDataError: Offsets that go back or leave their chunk.
     """
-    width = offset_width(offset_bits)
-    memory, starts, sizes, counts = chunks.buffers[0], chunks.starts[0], chunks.sizes[0], chunks.counts
-    needed = (counts + 1) * width
-    check_sizes(sizes, needed, "Variable")
-    if len(counts) == 0:
-        return VariableValues(np.zeros(1, np.int32), memory[:0])
-    raw = from_bytes(gather(memory, starts, needed), offset_bits).data
-    firsts = starts_of(counts + 1)
-    begins, ends = raw[firsts[:-1]].astype(np.int64), raw[firsts[1:] - 1].astype(np.int64)
-    _check_bounds(begins, ends, needed, sizes)
-    data = gather(memory, starts + begins, ends - begins)
+    raw, begins, ends = _read_offsets(offset_bits, chunks)
+    if len(chunks.counts) == 0:
+        return VariableValues(np.zeros(1, np.int32), chunks.buffers[0][:0])
+    data = gather(chunks.buffers[0], chunks.starts[0] + begins, ends - begins)
     wide = len(data) > MAX_INT32 or offset_bits == 64
-    return VariableValues(_join_offsets(raw, counts, begins, ends, wide=wide), data)
+    bases = starts_of(ends - begins)
+    out = empty(int(chunks.counts.sum()) + 1, np.int64 if wide else np.int32)
+    _shift_offsets(raw, chunks.counts, bases[:-1] - begins, out[:-1], has_last=False)
+    out[-1] = bases[-1]
+    if (out[1:] < out[:-1]).any():
+        raise CorruptDataError(_BACK)
+    return VariableValues(out, data)
+
+
+def decode_some(offset_bits: int, chunks: Chunks, positions: Int64s) -> VariableValues | None:
+    """Many of the values of all chunks, without laying the others end to end first.
+
+    Args:
+        offset_bits: Of an offset.
+        chunks: The chunks.
+        positions: Shape (n,), at least one, ascending: among the values of all chunks, and known to be there.
+
+    Returns:
+        The values; None if the chunks do not follow each other in a memory that their offsets can count.
+
+    Raises:
+        CorruptDataError: Offsets that go back or leave their chunk.
+    """
+    memory, starts, counts = chunks.buffers[0], chunks.starts[0], chunks.counts
+    dtype, kind = (np.int64, pa.large_binary()) if offset_bits == 64 else (np.int32, pa.binary())
+    if len(memory) > np.iinfo(dtype).max or (starts[1:] < starts[:-1] + chunks.sizes[0][:-1]).any():
+        return None
+    raw, _, _ = _read_offsets(offset_bits, chunks)
+    out = empty(len(raw), dtype)
+    _shift_offsets(raw, counts, starts, out, has_last=True)
+    if (out[1:] < out[:-1]).any():
+        raise CorruptDataError(_BACK)
+    # Between two chunks stands one value that nobody wants: what lies between their bytes.
+    array = pa.Array.from_buffers(kind, len(out) - 1, [None, pa.py_buffer(out), pa.py_buffer(memory)])
+    of_each = positions.searchsorted(starts_of(counts))
+    places = np.repeat(np.arange(len(counts)), of_each[1:] - of_each[:-1])
+    np.add(places, positions, out=places)
+    _, offsets, data = take_inside(array, places).buffers()
+    return VariableValues(np.frombuffer(offsets, dtype, len(positions) + 1), view_buffer(data))
+
+
+def _read_offsets(offset_bits: int, chunks: Chunks) -> tuple[npt.NDArray[Any], Int64s, Int64s]:
+    """Offsets as they are stored, one more than values in each chunk; and the first and last one of each chunk."""
+    width = offset_width(offset_bits)
+    needed = (chunks.counts + 1) * width
+    check_sizes(chunks.sizes[0], needed, "Variable")
+    raw = from_bytes(gather(chunks.buffers[0], chunks.starts[0], needed), offset_bits).data
+    firsts = starts_of(chunks.counts + 1)
+    begins, ends = raw[firsts[:-1]].astype(np.int64), raw[firsts[1:] - 1].astype(np.int64)
+    _check_bounds(begins, ends, needed, chunks.sizes[0])
+    return raw, begins, ends
 
 
 def decode_points(offset_bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> VariableValues:
@@ -90,33 +140,25 @@ def _check_bounds(begins: Int64s, ends: Int64s, needed: Int64s, sizes: Int64s) -
         raise CorruptDataError("Variable: offsets of a chunk point outside of its bytes")
 
 
-def _join_offsets(
-    raw: npt.NDArray[Any], counts: Int64s, begins: Int64s, ends: Int64s, *, wide: bool
-) -> npt.NDArray[Any]:
-    """Offsets of all chunks as one ascending row: those of a chunk are shifted, its last is the next one's first."""
-    lengths = ends - begins
-    bases = starts_of(lengths)
-    out = empty(int(counts.sum()) + 1, np.int64 if wide else np.int32)
-    if (counts[:-1] == counts[0]).all() and len(counts) > 1:
-        count, inner = int(counts[0]), len(counts) - 1
-        shifts = (bases[:inner] - begins[:inner]).astype(out.dtype)
-        matrix = raw[: inner * (count + 1)].view(out.dtype if raw.itemsize == out.itemsize else raw.dtype)
-        np.add(
-            matrix.reshape(inner, count + 1)[:, :-1],
-            shifts[:, None],
-            out=out[: inner * count].reshape(inner, count),
-            casting="unsafe",
-        )
-        out[inner * count :] = raw[inner * (count + 1) :].astype(np.int64) + (bases[inner] - begins[inner])
-    else:
-        keep = np.ones(len(raw), np.bool_)
-        keep[starts_of(counts + 1)[1:-1] - 1] = False
-        shifts = np.repeat(bases[:-1] - begins, counts + 1)[keep]
-        kept = raw[keep]
-        np.add(kept.view(np.int64) if kept.itemsize == 8 else kept, shifts, out=out, casting="unsafe")
-    if (out[1:] < out[:-1]).any() or out[0] != 0 or out[-1] != bases[-1]:
-        raise CorruptDataError("Variable: offsets go back")
-    return out
+def _shift_offsets(
+    raw: npt.NDArray[Any], counts: Int64s, shifts: Int64s, out: npt.NDArray[Any], *, has_last: bool
+) -> None:
+    """Move the offsets of each chunk, with or without its last one; neighbours with as many values at one go."""
+    source = raw.view(out.dtype) if raw.itemsize == out.itemsize else raw
+    moves = shifts.astype(out.dtype)
+    ends = [*(np.flatnonzero(counts[1:] != counts[:-1]) + 1).tolist(), len(counts)]
+    firsts = starts_of(counts + 1)
+    if len(ends) * _LEAST_RUN > len(counts) > _LEAST_RUN:
+        moved = source + np.repeat(moves, counts + 1)
+        out[:] = moved if has_last else np.delete(moved, firsts[1:] - 1)
+        return
+    at = 0
+    for low, high in pairwise([0, *ends]):
+        chunks = source[int(firsts[low]) : int(firsts[high])].reshape(high - low, -1)
+        wanted = chunks if has_last else chunks[:, :-1]
+        into = out[at : at + wanted.size].reshape(wanted.shape)
+        np.add(wanted, moves[low:high, None], out=into, casting="unsafe")
+        at += wanted.size
 
 
 def decode_block(offset_bits: int, data: Bytes, count: int) -> VariableValues:

@@ -191,10 +191,10 @@ def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
     if len(positions) and int(np.maximum.reduce(positions)) >= bounds[-1]:
         raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")
     if len(positions) > bounds[-1] * _DENSE_SHARE:
-        return take_values(registry.decode_chunks(layout.values, chunks), positions)
+        return registry.decode_some(layout.values, chunks, positions)
     chunk_of = bounds.searchsorted(positions, side="right") - 1
     points = registry.decode_points(layout.values, chunks, chunk_of, positions - bounds[chunk_of])
-    return take_values(registry.decode_chunks(layout.values, chunks), positions) if points is None else points
+    return registry.decode_some(layout.values, chunks, positions) if points is None else points
 
 
 def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> DictionaryValues:

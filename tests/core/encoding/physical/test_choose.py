@@ -119,6 +119,15 @@ def test_points_are_what_all_the_chunks_hold_there(as_page, assert_same, values,
         assert_same(points, pick(values, positions))
 
 
+@some
+@given(st.one_of(fixed_values(), strings(), lists(), wide, booleans), st.integers(0, 9), st.sampled_from([0, 3]))
+def test_some_are_what_all_the_chunks_hold_there(as_page, assert_same, values, count, gap):
+    positions = np.flatnonzero(rng(count).random(len(values)) < count / 9)
+    if len(positions):
+        encoding, chunks = choose.encode_chunks(values)
+        assert_same(registry.decode_some(encoding, as_page(chunks, gap=gap), positions), pick(values, positions))
+
+
 forced = st.builds(
     PageOptions,
     version=st.sampled_from(["2.1", "2.2"]),
