@@ -79,7 +79,7 @@ def page_options(path: LeafPath, version: str) -> PageOptions:
         InvalidInputError: A value that means nothing; the message names field, key, value and what is allowed.
     """
     if not path.leaf.metadata and not path.fields[0].metadata:
-        return _free(version)
+        return free_options(version)
     given: dict[str, Any] = {}
     for key, parse in _KEYS.items():
         field = path.fields[0] if key == "structural-encoding" else path.leaf
@@ -94,7 +94,8 @@ def page_options(path: LeafPath, version: str) -> PageOptions:
 
 
 @cache
-def _free(version: str) -> PageOptions:
+def free_options(version: str) -> PageOptions:
+    """The options of columns for which nothing is asked."""
     return PageOptions(version=version)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lance_core.encoding.leaves import LeafPath, check_nulls, leaf_paths, shred
-from lance_core.encoding.options import page_options
+from lance_core.encoding.options import free_options, page_options
 from lance_core.encoding.pages import encode_blobs, encode_leaf, encode_shredded
 from lance_core.file.blob_files import check_blobs, place_blobs, put_blobs
 from lance_core.format.blobs import is_second_version
 from lance_core.format.file_metadata import Page, encode_column
 from lance_core.format.page_layout import encode_layout
-from lance_core.format.type_support import check_writable_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +30,7 @@ class FieldWriterV21:
     """One top-level field; see `lance_core.file.field_writer.FieldWriter`.
 
     Args:
-        field: The field.
+        field: The field, of a type that can be written.
         version: File version, by name.
         blobs: Takes the blobs that do not go into the file.
 
@@ -39,27 +38,31 @@ class FieldWriterV21:
         is_bare: Whether the field is one leaf, of which nothing but its type is said.
 
     Raises:
-        UnsupportedError: A type that cannot be written.
         InvalidInputError: Metadata that asks for something that does not exist.
     """
 
     def __init__(self, field: Field, *, version: str, blobs: BlobFiles) -> None:
-        check_writable_type(field, version)
         self._blobs = blobs
         self._field = field
-        self.is_bare = not (field.children or field.metadata or field.extension_name)
-        self._paths = [LeafPath((field,))] if self.is_bare else leaf_paths(field)
-        self._options = [page_options(path, version) for path in self._paths]
-        self._pages: list[list[Page]] = [[] for _ in self._paths]
         self._num_rows = 0
-        self._described = [] if self.is_bare else [path for path in self._paths if is_second_version(path.leaf)]
+        self._paths_of_blobs: list[LeafPath] = []
+        self.is_bare = not (field.children or field.metadata or field.extension_name)
+        if self.is_bare:
+            self._paths, self._options = [LeafPath((field,))], [free_options(version)]
+            self._pages: list[list[Page]] = [[]]
+            self.field_ids: tuple[int, ...] = (field.id,)
+            return
+        self._paths = leaf_paths(field)
+        self._options = [page_options(path, version) for path in self._paths]
+        self._pages = [[] for _ in self._paths]
+        self._paths_of_blobs = [path for path in self._paths if is_second_version(path.leaf)]
         self.field_ids = tuple([path.leaf.id for path in self._paths])
 
     def check(self, array: pa.Array) -> None:
         """Nulls where there must be none, blobs that are neither here nor there."""
         if array.null_count or not self.is_bare:
             check_nulls(self._field, array)
-        for path in self._described:
+        for path in self._paths_of_blobs:
             check_blobs(path.leaf, shred(path, array)[1])
 
     def write(self, array: pa.Array, put: Put) -> None:

@@ -22,7 +22,7 @@ from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, enco
 from lance_core.format.file_version import check_writable, resolve_version
 from lance_core.format.footer import ENTRY_SIZE, FOOTER_SIZE, Footer, encode_footer, encode_table
 from lance_core.format.schema import Schema
-from lance_core.format.type_support import check_writable_together, is_plain
+from lance_core.format.type_support import check_writable_types
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from lance_core.file.blob_files import BlobPlaces
     from lance_core.file.field_writer import FieldWriter
     from lance_core.format.file_version import FileVersion
-    from lance_core.format.schema import Field
     from lance_core.store.base import ObjectWriter
 
 PAGE_BYTES = 8 << 20
@@ -96,25 +95,19 @@ def check_schema(schema: Schema, *, version: str | None) -> None:
     resolved = resolve_version(version)
     check_writable(resolved)
     if resolved.name != "2.0":
-        check_writable_together(schema, resolved.name)
-        schema = Schema(tuple([one for one in schema.fields if not is_plain(one)]))
+        check_writable_types(schema, resolved.name)
+        schema = Schema(schema.special_fields)
     _field_writers(schema, resolved, BlobFiles(None))
 
 
-def _field_writers(schema: Schema, version: FileVersion, blobs: BlobFiles) -> list[FieldWriter]:
-    if version.name != "2.0":
-        check_writable_together(schema, version.name)
-    return [_field_writer(one, version, blobs) for one in schema.fields]
-
-
-def _field_writer(top: Field, version: FileVersion, blobs: BlobFiles) -> FieldWriter:
+def _field_writers(schema: Schema, version: FileVersion, blobs: BlobFiles) -> Sequence[FieldWriter]:
     match version.name:
         case "2.0":
             from lance_core.file.write_v2_0 import FieldWriterV20  # noqa: PLC0415 rarely needed
 
-            return FieldWriterV20(top)
-        case _:
-            return FieldWriterV21(top, version=version.name, blobs=blobs)
+            return [FieldWriterV20(one) for one in schema.fields]
+        case name:
+            return [FieldWriterV21(one, version=name, blobs=blobs) for one in schema.fields]
 
 
 class DataFileWriter:
@@ -148,11 +141,12 @@ class DataFileWriter:
         self._schema = schema
         self._kinds = schema.to_arrow()
         self._blobs = BlobFiles(blob_places)
+        if self._version.name != "2.0":
+            check_writable_types(schema, self._version.name)
         self._columns = [_Collected(one) for one in _field_writers(schema, self._version, self._blobs)]
-        self._num_collected = 0
         self._position = 0
         self._waiting: list[bytes] = []
-        self._num_waiting = 0
+        self._handed_over = 0
         self._num_rows = 0
         self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes
         self._global_buffers: list[tuple[int, int]] = []
@@ -171,7 +165,7 @@ class DataFileWriter:
     @property
     def bytes_buffered(self) -> int:
         """Bytes of Arrow data that wait for their pages."""
-        return self._num_collected
+        return sum([column.num_bytes for column in self._columns])
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows.
@@ -186,9 +180,17 @@ class DataFileWriter:
         arrays = batch.columns if batch.schema.equals(self._kinds) else self._conform(batch)
         for array, column in zip(arrays, self._columns, strict=True):
             column.writer.check(array)
+        num_rows = batch.num_rows
+        small = min(self._page_bytes // 2, _VECTOR_BYTES * num_rows)
         for array, column in zip(arrays, self._columns, strict=True):
-            self._collect(column, array)
-        self._num_rows += batch.num_rows
+            num_bytes: int = array.nbytes
+            if num_bytes + column.num_bytes < small:
+                column.arrays.append(array)
+                column.num_rows += num_rows
+                column.num_bytes += num_bytes
+            else:
+                self._collect(column, array, max(1, num_bytes))
+        self._num_rows += num_rows
 
     def _conform(self, batch: pa.RecordBatch) -> list[pa.Array]:
         names = self._kinds.names
@@ -261,9 +263,9 @@ class DataFileWriter:
 
     def _write_metadata(self, descriptor: bytes, columns: Sequence[bytes]) -> None:
         """Write checksums, and all that comes behind them: its size is known before, so that they can be of it, too."""
-        self._write(_PADDING[: align(self._position) - self._position])
+        self._wait(_PADDING[: align(self._position) - self._position])
         if self._sums is None:
-            self._write(self._tail(self._position, None, descriptor, columns))
+            self._wait(self._tail(self._position, None, descriptor, columns))
             return
         self._write_waiting()
         start = self._position
@@ -271,9 +273,9 @@ class DataFileWriter:
         tail_size = len(descriptor) + sum(map(len, columns)) + ENTRY_SIZE * (len(columns) + num_globals) + FOOTER_SIZE
         end = start + sums_size(self._sums, tail_size)
         tail = self._tail(align(end), (start, end - start), descriptor, columns)
-        self._write(encode_sums(self._sums, tail))
-        self._write(_PADDING[: align(end) - end])
-        self._write(tail)
+        self._wait(encode_sums(self._sums, tail))
+        self._wait(_PADDING[: align(end) - end])
+        self._wait(tail)
 
     def _tail(self, start: int, sums: tuple[int, int] | None, descriptor: bytes, columns: Sequence[bytes]) -> bytes:
         """Descriptor, metadata of the columns, tables and footer.
@@ -303,79 +305,57 @@ class DataFileWriter:
         )
         return b"".join([descriptor, *columns, column_table, encode_table(global_buffers), encode_footer(footer)])
 
-    def _collect(self, column: _Collected, array: pa.Array) -> None:
-        """Add rows to a column; pages that are full are written."""
-        if not len(array):
-            return
-        num_bytes = max(1, array.nbytes)
-        if num_bytes + column.num_bytes < min(self._page_bytes // 2, _VECTOR_BYTES * len(array)):
-            self._keep(column, array, num_bytes)
-            return
+    def _collect(self, column: _Collected, array: pa.Array, num_bytes: int) -> None:
+        """Add rows of so many bytes to a column; pages that are full are written."""
         step = max(1, len(array) * self._page_bytes // num_bytes)
         full = rows_of_vectors(array.type) if self._page_bytes == PAGE_BYTES else None
         start = 0
         while start < len(array):
             part = array.slice(start, step if full is None else full - column.num_rows)
             start += len(part)
-            self._keep(column, part, num_bytes * len(part) // len(array))
+            column.arrays.append(part)
+            column.num_rows += len(part)
+            column.num_bytes += num_bytes * len(part) // len(array)
             if column.num_bytes >= self._page_bytes * 3 // 4 if full is None else column.num_rows >= full:
                 self._flush(column)
-
-    def _keep(self, column: _Collected, array: pa.Array, num_bytes: int) -> None:
-        column.arrays.append(array)
-        column.num_rows += len(array)
-        column.num_bytes += num_bytes
-        self._num_collected += num_bytes
 
     def _flush(self, column: _Collected) -> None:
         """Write the rows that a column has collected."""
         if not column.arrays:
             return
-        self._num_collected -= column.num_bytes
         arrays, column.arrays, column.num_bytes, column.num_rows = column.arrays, [], 0, 0
         column.writer.write(_joined(arrays), self._put)
 
     def _put(self, data: bytes | Bytes) -> tuple[int, int]:
         """Write a buffer where one may begin; its position and size."""
-        size = len(data)
-        gap = -self._position % PAGE_ALIGNMENT
+        size, gap = len(data), -self._position % PAGE_ALIGNMENT
         position = self._position + gap
-        if gap:
-            self._wait(_PADDING[:gap])
-        if isinstance(data, bytes):
-            self._write(data)
-        elif size > _SMALL_BUFFER:
-            self._write(data.data)
+        self._waiting.append(_PADDING[:gap])
+        self._position = position + size
+        if size <= _SMALL_BUFFER:
+            self._waiting.append(data if isinstance(data, bytes) else data.tobytes())
+            if self._position - self._handed_over >= _MANY_BYTES:
+                self._write_waiting()
         else:
-            self._wait(data.tobytes())
+            self._write_waiting()
+            self._hand_over(data if isinstance(data, bytes) else data.data)
         return position, size
 
-    def _write(self, data: bytes | memoryview) -> None:
-        """Write bytes; small ones wait until there are many, because each call of the sink costs as much as a copy."""
-        if isinstance(data, bytes) and len(data) <= _SMALL_BUFFER:
-            self._wait(data)
-            return
-        self._write_waiting()
-        self._position += len(data) if isinstance(data, bytes) else data.nbytes
-        self._hand_over(data)
-
     def _wait(self, data: bytes) -> None:
-        """Write a few bytes, once there are many."""
+        """Write bytes, together with what else there is: each call of the sink costs as much as a copy."""
         self._position += len(data)
-        self._num_waiting += len(data)
         self._waiting.append(data)
-        if self._num_waiting >= _MANY_BYTES:
-            self._write_waiting()
 
     def _write_waiting(self) -> None:
         if self._waiting:
             data = b"".join(self._waiting)
-            self._waiting, self._num_waiting = [], 0
+            self._waiting = []
             self._hand_over(data)
 
     def _hand_over(self, data: bytes | memoryview) -> None:
         """Give bytes to the sink."""
         self._sink.write(data)
+        self._handed_over += len(data) if isinstance(data, bytes) else data.nbytes
         if self._sums is not None:
             self._sums.add(data)
 

@@ -92,7 +92,7 @@ def is_described(field: Field) -> bool:
 
 def has_blobs(schema: Schema) -> bool:
     """True if there are blobs anywhere in a schema."""
-    return any(one.is_blob for one in schema.walk())
+    return any(one.is_blob for top in schema.special_fields for one in top.walk())
 
 
 def view_schema(schema: Schema, view: BlobView) -> Schema:

@@ -98,6 +98,8 @@ def place_dictionaries(schema: Schema, known: Mapping[int, LegacyDictionary]) ->
     Returns:
         The schema, whose fields say where their values are, and the bytes.
     """
+    if not known:
+        return schema, b""
     parts: list[bytes] = []
     places: dict[int, tuple[int, int]] = {}
     position = 0

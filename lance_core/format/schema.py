@@ -11,7 +11,7 @@ fixed-size lists of strings or lists.
 from __future__ import annotations
 
 from dataclasses import field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -162,7 +162,7 @@ class Field:
         return pa.field(self.name, arrow_type_of(self), nullable=self.nullable, metadata=metadata or None)
 
 
-@frozen
+@frozen(slots=False)  # with room for what is worked out once
 class Schema:
     """The fields of a dataset or data file.
 
@@ -173,6 +173,9 @@ class Schema:
 
     fields: tuple[Field, ...]
     metadata: Mapping[str, bytes] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Schema, (self.fields, self.metadata))
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema, first_id: int = 0) -> Schema:
@@ -195,12 +198,27 @@ class Schema:
 
     def to_arrow(self) -> pa.Schema:
         """The Arrow schema; errors as in `Field.to_arrow`."""
+        return self._arrow
+
+    @cached_property
+    def _arrow(self) -> pa.Schema:
         return pa.schema([one.to_arrow() for one in self.fields], metadata=dict(self.metadata) or None)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the top-level fields."""
-        return tuple(one.name for one in self.fields)
+        return tuple([one.name for one in self.fields])
+
+    @cached_property
+    def special_fields(self) -> tuple[Field, ...]:
+        """Top-level fields that are more than a simple type, which every file version has without parameters."""
+        return tuple(
+            [
+                one
+                for one in self.fields
+                if one.children or one.metadata or one.extension_name or one.logical_type not in _SIMPLE_TYPES
+            ]
+        )
 
     @property
     def max_id(self) -> int:
@@ -452,11 +470,6 @@ def _only_child(one: Field) -> Field:
     if len(one.children) != 1:
         raise CorruptDataError(f"field {one.name!r}: {one.logical_type} with {len(one.children)} child fields, not 1")
     return one.children[0]
-
-
-def is_simple(logical_type: str) -> bool:
-    """Whether a type is one of those without parameters and children that every file version has."""
-    return logical_type in _SIMPLE_TYPES
 
 
 def encode_fields(schema: Schema) -> list[file_pb2.Field]:

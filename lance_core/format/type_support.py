@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.errors import UnsupportedError
-from lance_core.format.schema import is_simple
 
 if TYPE_CHECKING:
     from lance_core.format.schema import Field, Schema
@@ -22,36 +21,18 @@ _DICTIONARY_ITEMS = (
 )
 
 
-def is_plain(field: Field) -> bool:
-    """True for fields of simple types of which nothing more is said: files since version 2.1 hold them."""
-    return not field.children and not field.metadata and not field.extension_name and is_simple(field.logical_type)
-
-
-def check_writable_type(field: Field, version: str) -> None:
-    """Refuse a field that files of a version cannot hold.
-
-    Args:
-        field: A top-level field.
-        version: "2.1" or newer.
-
-    Raises:
-        UnsupportedError: Names the field, what is wrong with it, and what to do.
-    """
-    if not is_plain(field):
-        _check(field, version, field.name, ())
-
-
-def check_writable_together(schema: Schema, version: str) -> None:
-    """Refuse fields that pylance cannot read beside each other.
+def check_writable_types(schema: Schema, version: str) -> None:
+    """Refuse fields that files of a version cannot hold, or that pylance cannot read beside each other.
 
     Args:
         schema: All fields of a file.
         version: "2.1" or newer.
 
     Raises:
-        UnsupportedError: Names the field.
+        UnsupportedError: Names the field, what is wrong with it, and what to do.
     """
-    for field in schema.fields:
+    for field in schema.special_fields:
+        _check(field, version, field.name, ())
         if len(schema.fields) > 1 and field.logical_type == "struct" and not field.children:
             raise UnsupportedError(
                 f"field {field.name!r}: struct without fields beside other columns, which pylance reads as null then; "

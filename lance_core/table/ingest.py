@@ -16,7 +16,6 @@ from lance_core.encoding.arrow_values import binary_to_json
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.blobs import is_second_version
 from lance_core.format.schema import JSON, Schema
-from lance_core.format.type_support import is_plain
 from lance_core.frozen import frozen
 from lance_core.table.fit_blobs import fit_blobs, takes_blobs
 
@@ -154,6 +153,8 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
     Raises:
         InvalidInputError: Unknown or missing columns, other types; the message lists all of them.
     """
+    if source.equals(table.to_arrow()):
+        return table
     names, known = Counter(source.names), set(table.names)
     duplicates = {name for name, count in names.items() if count > 1}
     problems = [f"column {name!r} occurs twice" for name in sorted(duplicates)]
@@ -248,7 +249,7 @@ def fit_batch(batch: pa.RecordBatch, fields: Schema) -> pa.RecordBatch:
         InvalidInputError: Null in a field that is not nullable.
     """
     target = fields.to_arrow()
-    if batch.schema.equals(target) and all(field.nullable and is_plain(field) for field in fields.fields):
+    if not fields.special_fields and batch.schema.equals(target) and all(one.nullable for one in fields.fields):
         return batch
     columns = [fit_array(batch.column(field.name), field, field.name) for field in fields.fields]
     return pa.RecordBatch.from_arrays(columns, schema=target)
