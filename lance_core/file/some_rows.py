@@ -13,7 +13,7 @@ import numpy as np
 
 from lance_core.encoding.arrow_values import from_values, settled
 from lance_core.encoding.coded import Coded
-from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.physical.memory import empty, starts_of
 from lance_core.encoding.repdef import check_levels, unravel
 from lance_core.encoding.structural.page import pick, to_arrow
 from lance_core.encoding.values import DictionaryValues
@@ -46,16 +46,21 @@ def plan_kept(column: Column, rows: range, kept: Int64s, shared: SharedLevels | 
     bounds = starts_of(np.array([group.count for group, _ in groups]))
     ends = places.searchsorted(bounds)
     return [
-        _decode_kept(group, found, places[low:high] - first, shared)
-        for (group, found), first, (low, high) in zip(groups, bounds[:-1], pairwise(ends), strict=True)
+        _decode_kept(group, found, places[low:high], first, shared)
+        for (group, found), first, (low, high) in zip(groups, bounds[:-1].tolist(), pairwise(ends), strict=True)
     ]
 
 
-def _decode_kept(group: Group, found: Found, kept: Int64s, shared: SharedLevels | None) -> pa.Array:
+def _decode_kept(group: Group, found: Found, kept: Int64s, first: int, shared: SharedLevels | None) -> pa.Array:
+    """Some rows of a group, counted from where it begins: at ``first``."""
     if not isinstance(group, MiniBlockGroup) or group.has_lists or not len(kept):
-        return pick(settled(group.decode(found, shared)), kept)
-    decoded = group.decode_values(found, kept + group.selection.rows[0])
+        return pick(settled(group.decode(found, shared)), _moved(kept, -first))
+    decoded = group.decode_values(found, _moved(kept, int(group.selection.rows[0]) - first))
     return to_arrow(decoded, group.column.path, group.column.kind, len(kept))
+
+
+def _moved(places: Int64s, by: int) -> Int64s:
+    return np.add(places, by, out=empty(len(places), np.int64)) if by else places
 
 
 def plan_coded(column: Column, rows: range) -> Steps[list[pa.Array | Coded]]:

@@ -99,8 +99,9 @@ def decode_some(offset_bits: int, chunks: Chunks, positions: Int64s) -> Variable
     of_each = positions.searchsorted(starts_of(counts))
     places = np.repeat(np.arange(len(counts)), of_each[1:] - of_each[:-1])
     np.add(places, positions, out=places)
-    _, offsets, data = take_inside(array, places).buffers()
-    return VariableValues(np.frombuffer(offsets, dtype, len(positions) + 1), view_buffer(data))
+    _, bounds, data = take_inside(array, places).buffers()
+    offsets: npt.NDArray[Any] = np.frombuffer(bounds, dtype, len(positions) + 1)
+    return VariableValues(offsets, view_buffer(data))
 
 
 def _read_offsets(offset_bits: int, chunks: Chunks) -> tuple[npt.NDArray[Any], Int64s, Int64s]:
