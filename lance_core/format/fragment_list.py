@@ -19,7 +19,7 @@ from lance_core.format import fragment_numbers, wire
 from lance_core.format.fragment import Fragment, decode_fragment, encode_fragment
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 FRAGMENTS_FIELD = 2
 """Number of the field in ``Manifest``."""
@@ -39,7 +39,7 @@ class FragmentList:
     copies those that did not change.
     """
 
-    __slots__ = ("_bounds", "_data", "_numbers", "_parts", "_starts")
+    __slots__ = ("_bounds", "_data", "_highest_id", "_numbers", "_parts", "_starts")
 
     def __init__(self, records: Iterable[bytes] = ()) -> None:
         """Wrap encoded ``DataFragment`` messages."""
@@ -48,6 +48,7 @@ class FragmentList:
         self._data: wire.Bytes | None = None
         self._starts: wire.Ints | None = None
         self._numbers: tuple[npt.NDArray[np.int64], ...] = ()
+        self._highest_id: int | None = None
 
     @classmethod
     def of(cls, fragments: Iterable[Fragment]) -> FragmentList:
@@ -61,6 +62,7 @@ class FragmentList:
         bounds: wire.Ints,
         *,
         numbers: tuple[npt.NDArray[np.int64], ...] = (),
+        highest_id: int | None = None,
     ) -> FragmentList:
         """Wrap records as they are in a manifest, each behind its key and length.
 
@@ -68,11 +70,12 @@ class FragmentList:
             parts: Bytes that are the records when laid end to end.
             bounds: Where the first begins (0) and each ends, shape (n + 1,).
             numbers: What a scan would find, side by side, if it is known.
+            highest_id: The highest fragment id, if it is known.
         """
         fragments = cls()
         pieces = tuple(parts)
         fragments._parts = (b"".join(pieces),) if len(pieces) > _MOST_PARTS else pieces
-        fragments._bounds, fragments._numbers = bounds, numbers
+        fragments._bounds, fragments._numbers, fragments._highest_id = bounds, numbers, highest_id
         return fragments
 
     def __len__(self) -> int:
@@ -122,7 +125,9 @@ class FragmentList:
     @property
     def highest_id(self) -> int:
         """The highest fragment id; -1 if there is no fragment."""
-        return max((int(piece[fragment_numbers.ID].max(initial=-1)) for piece in self._pieces()), default=-1)
+        if self._highest_id is None:
+            self._highest_id = max(int(piece[fragment_numbers.ID].max(initial=-1)) for piece in self._pieces())
+        return self._highest_id
 
     @property
     def physical_rows(self) -> npt.NDArray[np.int64]:
@@ -192,6 +197,21 @@ class FragmentList:
         if not new and not joining:
             return self.ascending()
         return self._spliced(new, joining).ascending()
+
+    def extended(self, joining: Sequence[Fragment]) -> FragmentList:
+        """A list with more fragments, whose ids are higher and ascend; what is there is neither copied nor looked at.
+
+        Args:
+            joining: The fragments.
+        """
+        if not joining:
+            return self.ascending()
+        frames, bounds = wire.frame([encode_fragment(one) for one in joining], FRAGMENTS_FIELD)
+        numbers = np.array([fragment_numbers.of_fragment(one) for one in joining], np.int64).T
+        ends = np.concatenate((self._bounds, bounds[1:] + self._bounds[-1]))
+        parts = [part for part in (*self._parts, frames) if len(part)]
+        highest = max(self.highest_id, joining[-1].id)
+        return FragmentList.framed(parts, ends, numbers=(self._scanned(), numbers), highest_id=highest).ascending()
 
     def _spliced(self, new: Mapping[int, Fragment | None], joining: list[Fragment]) -> FragmentList:
         """A list with new content at some places, where None drops what is there, and more at the end."""

@@ -39,7 +39,8 @@ def of_fragment(fragment: Fragment) -> tuple[int, int, int, int]:
 
 def of_message(pb: table_pb2.DataFragment) -> tuple[int, int, int, bool]:
     """The numbers of a parsed fragment, in the order of the rows of `scan`."""
-    return pb.id, pb.physical_rows, pb.deletion_file.num_deleted_rows, pb.HasField("deletion_file")
+    is_deleted = pb.HasField("deletion_file")
+    return pb.id, pb.physical_rows, pb.deletion_file.num_deleted_rows if is_deleted else 0, is_deleted
 
 
 def scan(data: wire.Bytes, bounds: wire.Ints) -> npt.NDArray[np.int64]:

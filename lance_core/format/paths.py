@@ -51,6 +51,7 @@ _MAX_VERSION = (1 << 64) - 1
 _SUFFIX = ".manifest"
 _V2_DIGITS = 20
 _V2_SIZE = _V2_DIGITS + len(_SUFFIX)
+_HINT = re.compile(rb'\s*\{\s*"version"\s*:\s*([0-9]{1,19})\s*\}\s*')
 _DELETION_SUFFIXES = {DeletionFileType.ARROW_ARRAY: "arrow", DeletionFileType.BITMAP: "bin"}
 
 
@@ -126,7 +127,7 @@ def parse_version(name: str) -> int:
 
 def decode_version_hint(data: bytes) -> int | None:
     """The version that a hint names; None if it is none."""
-    found = re.fullmatch(rb'\s*\{\s*"version"\s*:\s*([0-9]{1,19})\s*\}\s*', data)
+    found = _HINT.fullmatch(data)
     return None if found is None else int(found[1])
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from lance_core.errors import InvalidInputError
 
-_LEADS_OUT = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|[\\\0]")
+_NO_NAMES = frozenset({"", ".", ".."})
 
 
 def check_path(path: str) -> None:
@@ -15,5 +13,5 @@ def check_path(path: str) -> None:
     Raises:
         InvalidInputError: The path is absolute or empty, or has an empty, ``.`` or ``..`` part, a backslash or a NUL.
     """
-    if _LEADS_OUT.search(path):
+    if "\\" in path or "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
         raise InvalidInputError(f"{path!r} is not a path below the dataset", path=path)

@@ -121,8 +121,16 @@ def apply(
         case _:
             raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
     following = _with_dictionaries(following)
-    following = replace(following, version=version, timestamp=now, tag=transaction.tag)
-    return _with_feature_flags(_with_max_fragment_id(following, manifest))
+    reader_flags, writer_flags = _feature_flags(following)
+    return replace(
+        following,
+        version=version,
+        timestamp=now,
+        tag=transaction.tag,
+        max_fragment_id=_max_fragment_id(following, manifest),
+        reader_feature_flags=reader_flags,
+        writer_feature_flags=writer_flags,
+    )
 
 
 def with_fragment_ids(operation: Rewrite, manifest: Manifest) -> Rewrite:
@@ -143,7 +151,7 @@ def with_fragment_ids(operation: Rewrite, manifest: Manifest) -> Rewrite:
 
 def _append(manifest: Manifest, operation: Append, version: int) -> Manifest:
     manifest, added = _number(manifest, operation.fragments, version)
-    return replace(manifest, fragments=manifest.fragments.replaced(added=added))
+    return replace(manifest, fragments=manifest.fragments.extended(added))
 
 
 def _overwrite(manifest: Manifest, operation: Overwrite, version: int, data_storage_version: str | None) -> Manifest:
@@ -306,21 +314,21 @@ def _number(
     next_id, next_row_id = _next_fragment_id(manifest), manifest.next_row_id
     numbered: list[Fragment] = []
     for fragment in fragments:
-        new = replace(fragment, id=next_id)
-        next_id += 1
         if not manifest.uses_stable_row_ids:
             new = replace(
-                new,
+                fragment,
+                id=next_id,
                 row_id_sequence=None,
                 last_updated_at_version_sequence=None,
                 created_at_version_sequence=None,
             )
         elif before:
-            new, count = with_moved_rows(new, next_row_id, version, before=before)
+            new, count = with_moved_rows(replace(fragment, id=next_id), next_row_id, version, before=before)
             next_row_id += count
         else:
-            new = with_new_rows(new, next_row_id, version)
+            new = with_new_rows(replace(fragment, id=next_id), next_row_id, version)
             next_row_id += fragment.physical_rows
+        next_id += 1
         numbered.append(new)
     highest = next_id - 1 if fragments else manifest.max_fragment_id
     manifest = replace(manifest, next_row_id=next_row_id, max_fragment_id=highest)
@@ -415,9 +423,9 @@ def _next_fragment_id(manifest: Manifest) -> int:
     return max(highest, manifest.fragments.highest_id) + 1
 
 
-def _with_max_fragment_id(following: Manifest, before: Manifest) -> Manifest:
+def _max_fragment_id(following: Manifest, before: Manifest) -> int | None:
     highest = max(_next_fragment_id(following), _next_fragment_id(before)) - 1
-    return replace(following, max_fragment_id=highest if highest >= 0 else None)
+    return highest if highest >= 0 else None
 
 
 # ---------------------------------------------------------------------------------------------- indices, flags and maps
@@ -459,8 +467,8 @@ _KEPT = (
 )
 
 
-def _with_feature_flags(manifest: Manifest) -> Manifest:
-    """Flags follow from the content, apart from those that are kept once set."""
+def _feature_flags(manifest: Manifest) -> tuple[int, int]:
+    """Flags for readers and for writers: they follow from the content, apart from those that are kept once set."""
     both = 0
     if manifest.fragments.has_deletions:
         both |= Feature.DELETION_FILES
@@ -468,10 +476,5 @@ def _with_feature_flags(manifest: Manifest) -> Manifest:
         both |= Feature.BASE_PATHS
     if any(index.covering_fields for index in manifest.indices):
         both |= Feature.COVERING_FIELDS
-    return replace(
-        manifest,
-        reader_feature_flags=int(both | manifest.reader_feature_flags & _KEPT),
-        writer_feature_flags=int(
-            both | manifest.writer_feature_flags & _KEPT | (Feature.CONFIG if manifest.config else 0)
-        ),
-    )
+    writers = both | (Feature.CONFIG if manifest.config else 0)
+    return int(both | manifest.reader_feature_flags & _KEPT), int(writers | manifest.writer_feature_flags & _KEPT)

@@ -247,11 +247,12 @@ class _Committer:
     def _attempt(self) -> Snapshot | None:
         """One attempt; None if another writer was faster."""
         versions = find_newest(self.store)
-        if versions.newest is None:
+        newest = versions.newest
+        if newest is None:
             base = self._new_table()
             versions = replace(versions, naming=self.creation_naming)
         else:
-            latest = self._load(versions.newest, versions.naming)
+            latest = self._load(newest, versions.naming)
             if latest is None:
                 return None
             mine = self._catch_up(latest, versions.naming)

@@ -43,13 +43,12 @@ def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) ->
         CommitOutcomeUnknownError: The store leaves open whether the file was created.
         UnsafeStoreError: The store cannot let exactly one writer win.
     """
-    transaction = manifest.inline_transaction()
-    uuid = _uuid_of(manifest) if transaction is None else transaction.uuid
     try:
         return create(store, manifest_path(manifest.version, naming), encode_manifest_pieces(manifest))
     except (UnsafeStoreError, CommitOutcomeUnknownError):
         raise
     except Exception as error:  # noqa: BLE001 whatever it was, find out what happened
+        uuid = _uuid_of(manifest)
         try:
             committed = load_transaction(store, load_manifest(store, manifest.version))
         except VersionNotFoundError:
@@ -71,7 +70,10 @@ def outcome_unknown(store: Store, version: int, uuid: str) -> CommitOutcomeUnkno
 
 
 def _uuid_of(manifest: Manifest) -> str:
-    """The uuid of a transaction that is too large for the manifest; the name of its file has it."""
+    """The uuid of the transaction; if that is too large for the manifest, the name of its file has it."""
+    transaction = manifest.inline_transaction()
+    if transaction is not None:
+        return transaction.uuid
     return manifest.transaction_file.partition("-")[2].removesuffix(".txn")
 
 

@@ -177,8 +177,10 @@ def _hinted(store: Store) -> Versions | None:
     number = None if data is None else decode_version_hint(data)
     if number is None or number < 2:
         return None
-    before, name, behind = (manifest_path(one, ManifestNaming.V2) for one in (number - 1, number, number + 1))
-    if exists(store, behind) or not exists(store, name) or not exists(store, before):
+    name = manifest_path(number, ManifestNaming.V2)
+    if exists(store, manifest_path(number + 1, ManifestNaming.V2)) or not exists(store, name):
+        return None
+    if not exists(store, manifest_path(number - 1, ManifestNaming.V2)):
         return None
     return Versions(names=(name.rpartition("/")[2],), naming=ManifestNaming.V2)
 

@@ -39,6 +39,8 @@ class TargetStore:
 
     def fragments(self, staged: Sequence[Fragment]) -> tuple[Fragment, ...]:
         """Staged fragments that say where their files are."""
+        if self.targets == [None]:
+            return tuple(staged)
         return tuple(
             replace(
                 fragment, files=tuple(replace(file, base_id=self._chosen[_stem(file.path)]) for file in fragment.files)
