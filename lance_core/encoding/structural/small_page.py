@@ -180,8 +180,9 @@ def words_per_chunk(width: int) -> int:
 
 def repeats(rows: npt.NDArray[Any]) -> Mask:
     """Whether some values of each row, spread over all of it, are such that a dictionary may pay; shape (n,)."""
-    some = np.sort(rows[:, :: -(-rows.shape[1] // _LOOKED_AT)], axis=1)
-    distinct = 1 + np.count_nonzero(some[:, 1:] != some[:, :-1], axis=1)
+    some = rows[:, :: -(-rows.shape[1] // _LOOKED_AT)].copy()
+    some.sort(axis=1)
+    distinct = 1 + (some[:, 1:] != some[:, :-1]).sum(axis=1)
     return distinct * 4 <= some.shape[1] * 3
 
 

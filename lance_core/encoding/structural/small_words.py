@@ -13,7 +13,6 @@ import numpy as np
 
 from lance_core.encoding.physical import fastlanes
 from lance_core.encoding.physical.fastlanes import BLOCK
-from lance_core.encoding.physical.memory import chunk_counts
 from lance_core.encoding.structural import small_page
 from lance_core.encoding.structural.page import PlacelessPage
 from lance_core.format.encodings import Flat, InlineBitpacking
@@ -53,7 +52,7 @@ def _encode_words(columns: Sequence[npt.NDArray[Any]], *, is_large: bool) -> lis
     data = blocks.reshape(len(columns), -1)[:, :count]
     bits = bits_of(blocks)
     packed_bytes = bits.sum(axis=1) * (BLOCK // 8) + bits.shape[1] * width
-    changes = np.count_nonzero(data[:, 1:] != data[:, :-1], axis=1)
+    changes = (data[:, 1:] != data[:, :-1]).sum(axis=1)
     best = np.minimum(packed_bytes, count * width)
     is_other = (1 + changes) * (width + 1) <= best * small_page.RUNS_PAY
     if width == small_page.DICTIONARY_WIDTH:
@@ -62,27 +61,25 @@ def _encode_words(columns: Sequence[npt.NDArray[Any]], *, is_large: bool) -> lis
     is_other |= changes == 0
     is_packed = best <= count * width * small_page.PACKED_PAYS
     packed = pack_chunks(blocks, bits, is_packed & ~is_other, is_large=is_large)
-    even = small_page.words_per_chunk(width)
-    sizes = tuple((chunk_counts(count, even) * width).tolist())
-    words, heads, pads = small_page.frames(sizes, even, is_large=is_large)
-    ends = np.cumsum((0, *sizes)).tolist()
-    layout = layout_of(Flat(width * 8), count, is_large=is_large)
-    packed_layout = layout_of(InlineBitpacking(width * 8), count, is_large=is_large)
+    layout = _layout_of_words(width * 8, count, is_packed=True, is_large=is_large)
     pages: list[PlacelessPage | None] = []
     for row, other, found in zip(data, is_other.tolist(), packed, strict=True):
         if other:
             pages.append(None)
-        elif found is not None:
-            pages.append(PlacelessPage(packed_layout, found))
         else:
-            memory = row.data.cast("B")
-            parts = [
-                one
-                for at, (head, pad) in enumerate(zip(heads, pads, strict=True))
-                for one in (head, memory[ends[at] : ends[at + 1]], pad)
-            ]
-            pages.append(PlacelessPage(layout, [words, b"".join(parts)]))
+            pages.append(_flat(row, is_large=is_large) if found is None else PlacelessPage(layout, found))
     return pages
+
+
+def _flat(data: npt.NDArray[Any], *, is_large: bool) -> PlacelessPage:
+    """Words as they are."""
+    width, memory = data.itemsize, data.data.cast("B")
+    even = small_page.words_per_chunk(width)
+    starts = range(0, data.nbytes, even * width)
+    pieces = [memory[start : start + starts.step] for start in starts]
+    words, heads, pads = small_page.frames(tuple(map(len, pieces)), even, is_large=is_large)
+    chunks = b"".join([part for parts in zip(heads, pieces, pads, strict=True) for part in parts])
+    return PlacelessPage(_layout_of_words(width * 8, len(data), is_packed=False, is_large=is_large), [words, chunks])
 
 
 def stack(columns: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -122,7 +119,7 @@ def pack_chunks(
     Returns:
         Chunk metadata and chunks of each column that is wanted, None for the others.
     """
-    columns, width = np.flatnonzero(wanted), blocks.itemsize
+    columns, width = wanted.nonzero()[0], blocks.itemsize
     found: list[list[bytes] | None] = [None] * len(blocks)
     pieces = iter(_pack(blocks[columns].reshape(-1, BLOCK), bits[columns].ravel()))
     for column, widths in zip(columns.tolist(), bits[columns].tolist(), strict=True):
@@ -138,13 +135,17 @@ def pack_chunks(
 def _pack(blocks: npt.NDArray[Any], bits: npt.NDArray[np.int64]) -> list[bytes]:
     """The packed words of each block; blocks of one width are packed together."""
     packed = [b""] * len(blocks)
-    for width in np.flatnonzero(np.bincount(bits)).tolist():
-        if width:
-            chosen = np.flatnonzero(bits == width)
-            words = np.ascontiguousarray(fastlanes.pack(blocks[chosen], width).transpose(1, 0, 2))
-            for at, one in zip(chosen.tolist(), words.reshape(len(chosen), -1), strict=True):
-                packed[at] = one.tobytes()
+    for width in {*bits.tolist()} - {0}:
+        chosen = (bits == width).nonzero()[0]
+        words = np.ascontiguousarray(fastlanes.pack(blocks[chosen], width).transpose(1, 0, 2))
+        for at, one in zip(chosen.tolist(), words.reshape(len(chosen), -1), strict=True):
+            packed[at] = one.tobytes()
     return packed
+
+
+@lru_cache(maxsize=64)
+def _layout_of_words(bits: int, count: int, *, is_packed: bool, is_large: bool) -> bytes:
+    return layout_of(InlineBitpacking(bits) if is_packed else Flat(bits), count, is_large=is_large)
 
 
 @lru_cache(maxsize=64)
