@@ -41,10 +41,18 @@ def chunks_of(column: Column, parts: Sequence[Part], rows: Int64s) -> Int64s:
     """
     table = _joined(column, parts) if len(parts) > 1 else column.indexes[parts[0].number].table
     if table is not None:
-        return table.grid[:, table.first_rows.searchsorted(rows, side="right") - 1]
+        return table.grid.take(_places_in(table.first_rows, rows), axis=1)
     ends = np.cumsum([len(part.rows) for part in parts[:-1]])
     each = zip(parts, np.split(rows, ends), strict=True)
     return np.concatenate([chunks_of(column, [part], some) for part, some in each], axis=1)
+
+
+def _places_in(firsts: Int64s, rows: Int64s) -> Int64s:
+    """Which chunk each row is in: both ascend, and what is fewer is looked for among what is more."""
+    if len(rows) < len(firsts):
+        return firsts.searchsorted(rows, side="right") - 1
+    begins = rows.searchsorted(firsts)
+    return np.repeat(np.arange(len(firsts)), np.diff(begins, append=len(rows)))
 
 
 def _joined(column: Column, parts: Sequence[Part]) -> ChunkTable | None:

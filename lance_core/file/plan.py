@@ -6,7 +6,7 @@ the data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -342,7 +342,7 @@ class _FullZipGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class _ConstantGroup:
+class ConstantGroup:
     """Rows of one constant page."""
 
     column: Column
@@ -353,9 +353,15 @@ class _ConstantGroup:
 
     @property
     def count(self) -> int:
+        """Wanted rows."""
         return len(self.part.rows)
 
+    def of(self, kept: Int64s) -> ConstantGroup:
+        """The same page with fewer rows wanted: those at some places among the consecutive rows that were."""
+        return replace(self, part=self.part._replace(rows=kept + self.part.rows[0]))
+
     def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+        """The wanted rows."""
         del found, shared  # there is no data beyond the index
         rows = self.part.rows
         decoded = constant.decode(
@@ -364,7 +370,7 @@ class _ConstantGroup:
         return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
 
 
-Group: TypeAlias = MiniBlockGroup | _FullZipGroup | _ConstantGroup
+Group: TypeAlias = MiniBlockGroup | _FullZipGroup | ConstantGroup
 
 
 def _group(column: Column, parts: list[Part], indexes: list[list[pa.Buffer]]) -> Iterator[Group]:
@@ -389,7 +395,7 @@ def _group(column: Column, parts: list[Part], indexes: list[list[pa.Buffer]]) ->
         yield (
             _full_zip_group(column, part, layout, index)
             if isinstance(layout, FullZipLayout)
-            else _ConstantGroup(column, part, layout, index, _NOWHERE)
+            else ConstantGroup(column, part, layout, index, _NOWHERE)
         )
     if waiting:
         yield _mini_block_group(column, waiting)

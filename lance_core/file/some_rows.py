@@ -18,7 +18,7 @@ from lance_core.encoding.repdef import check_levels, unravel
 from lance_core.encoding.structural.page import pick, to_arrow
 from lance_core.encoding.values import DictionaryValues
 from lance_core.errors import CorruptDataError
-from lance_core.file.plan import MiniBlockGroup, items_of, plan_groups
+from lance_core.file.plan import ConstantGroup, MiniBlockGroup, items_of, plan_groups
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +53,8 @@ def plan_kept(column: Column, rows: range, kept: Int64s, shared: SharedLevels | 
 
 def _decode_kept(group: Group, found: Found, kept: Int64s, first: int, shared: SharedLevels | None) -> pa.Array:
     """Some rows of a group, counted from where it begins: at ``first``."""
+    if isinstance(group, ConstantGroup) and len(kept):
+        return group.of(_moved(kept, -first)).decode(found)
     if not isinstance(group, MiniBlockGroup) or group.has_lists or not len(kept):
         return pick(settled(group.decode(found, shared)), _moved(kept, -first))
     decoded = group.decode_values(found, _moved(kept, int(group.selection.rows[0]) - first))

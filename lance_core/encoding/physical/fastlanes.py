@@ -245,15 +245,18 @@ def unpack_points(
     """
     bits = dtype.itemsize * 8
     bit = _ROWS_OF_VALUES[bits][index] * widths
-    shift = (bit & (bits - 1)).astype(dtype)
+    used = bit & (bits - 1)
+    shift = used.astype(dtype)
     row_bytes = BLOCK // 8
     lane = index & (BLOCK // bits - 1)
     first = starts + (bit // bits * row_bytes + lane * dtype.itemsize)
-    # A value that ends in its first word masks out what stands in the next, which may not be there.
-    limit = len(memory) - dtype.itemsize
-    low = gather_words(memory, np.minimum(first, limit), dtype) >> shift
-    high = gather_words(memory, np.minimum(first + row_bytes, limit), dtype) << (dtype.type(bits) - shift)
-    return (low | high) & _LOW_BITS[bits][widths]
+    # Behind a block of width 0 there may be nothing; all others hold the words that their values are in.
+    low = gather_words(memory, np.minimum(first, len(memory) - dtype.itemsize), dtype) >> shift
+    split = np.flatnonzero(used + widths > bits)
+    if len(split):
+        high = gather_words(memory, first[split] + row_bytes, dtype)
+        low[split] |= high << (dtype.type(bits) - shift[split])
+    return low & _LOW_BITS[bits][widths]
 
 
 def unpack_one(memory: memoryview, start: int, width: int, index: int, bits: int) -> int:

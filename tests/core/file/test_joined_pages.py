@@ -46,6 +46,14 @@ def test_rows_of_any_pages_in_any_order_of_takes(data_file, table):
     assert _reader(data_file)(rows).equals(table.take(rows))  # who opens it again knows what was put together
 
 
+@pytest.mark.parametrize("rows", [1, 7, 60, 400, 2_000])
+def test_rows_are_found_among_chunks_and_chunks_among_rows(rows):
+    firsts = np.array([100, 110, 110, 125, 600, 601, 640])
+    wanted = np.sort(RNG.choice(np.arange(100, 2_100), rows, replace=False))
+    found = joined_pages._places_in(firsts, wanted)
+    assert found.tolist() == [max(np.flatnonzero(firsts <= row)) for row in wanted.tolist()]
+
+
 def test_a_row_twice_and_neighbours(data_file, table):
     rows = np.repeat(np.arange(2_900, 3_100), 2)
     assert _reader(data_file)(rows).equals(table.take(rows))

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.encoding.structural import mini_block
+from lance_core.encoding.structural import constant, mini_block
 from lance_core.errors import InvalidInputError
 from lance_core.file import fields_v2_1, plan, writer
 from lance_core.table.predicate import Predicate
@@ -115,8 +115,25 @@ def test_items_of_dictionaries_are_looked_up_for_the_rows_that_are_kept(tmp_path
     monkeypatch.setattr(mini_block, "take_values", counted)
     found = made.to_table(filter="pick < 2")
     assert found.equals(kept(table, table["pick"].to_numpy() < 2))
-    # The condition's column, and for each other one the places that are kept and the items at these.
-    assert sum(looked_up) <= count + 2 * 2 * count // 5
+    # The condition's column, and of the two others what is kept.
+    assert sum(looked_up) <= count + 2 * count // 5
+
+
+def test_a_constant_is_repeated_for_the_rows_that_are_kept(tmp_path, monkeypatch):
+    count = 100_000
+    table = pa.table({"pick": np.arange(count) % 10, "one": np.full(count, 7), "same": ["a"] * count})
+    made = lance_core.write_dataset(table, tmp_path / "t")
+    repeated = []
+
+    def counted(value, kind, times):
+        repeated.append(times)
+        return repeat(value, kind, times)
+
+    repeat = constant._repeat
+    monkeypatch.setattr(constant, "_repeat", counted)
+    found = made.to_table(filter="pick < 2")
+    assert found.equals(kept(table, table["pick"].to_numpy() < 2))
+    assert sum(repeated) == 2 * count // 5
 
 
 def test_what_is_known_of_pages_is_kept_from_batch_to_batch(tmp_path, monkeypatch):
