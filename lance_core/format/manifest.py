@@ -53,6 +53,8 @@ MAX_INLINE_TRANSACTION_SIZE = 20 << 20
 _FIELDS_FIELD = 1
 _MANY_HEADS, _LARGE_HEAD = 16, 1 << 20
 _MANY_MANIFESTS, _SMALL_MANIFEST = 32, 1 << 17
+_STABLE_ROW_IDS = int(feature_flags.Feature.STABLE_ROW_IDS)
+_MANAGED_BLOBS = int(feature_flags.Feature.MANAGED_BLOBS)
 _FILE_FORMAT = "lance"
 _MAGIC = b"LANC"
 _FOOTER = struct.Struct("<qHH4s")
@@ -116,7 +118,7 @@ class Manifest:
     @property
     def uses_stable_row_ids(self) -> bool:
         """True if rows have ids that survive compaction."""
-        return bool(self.reader_feature_flags & feature_flags.Feature.STABLE_ROW_IDS)
+        return bool(self.reader_feature_flags & _STABLE_ROW_IDS)
 
     @property
     def num_rows(self) -> int:
@@ -134,7 +136,7 @@ def encode_manifest_file(manifest: Manifest) -> bytes:
 
 
 def encode_manifest_pieces(manifest: Manifest) -> list[bytes | memoryview]:
-    """As `encode_manifest_file`, but not laid together: the records of fragments are not copied."""
+    """As `encode_manifest_file`; large ones are not laid together: the records of fragments are not copied."""
     schema, dictionaries = place_dictionaries(manifest.schema, manifest.dictionaries)
     parts: list[bytes | memoryview] = [dictionaries]
     position = len(dictionaries)
@@ -158,10 +160,15 @@ def encode_manifest_pieces(manifest: Manifest) -> list[bytes | memoryview]:
     # In the order of the field numbers; the records in the middle go into the file as they are.
     fields = table_pb2.Manifest(fields=encode_fields(schema)).SerializeToString()
     records, rest = manifest.fragments.parts, pb.SerializeToString()
-    size = _SIZE.pack(sum(map(len, (fields, *records, rest))))
-    behind = (size + fields, *records, rest + _FOOTER.pack(position + SECTION_SIZE, *_FORMAT_VERSION, _MAGIC))
+    size = sum(map(len, (fields, *records, rest)))
+    behind = (
+        _SIZE.pack(size) + fields,
+        *records,
+        rest + _FOOTER.pack(position + SECTION_SIZE, *_FORMAT_VERSION, _MAGIC),
+    )
     before = b"".join(parts)
-    return [before + encode_section(crc32(before), _sum(behind)) + behind[0], *behind[1:]]
+    pieces = [before + encode_section(crc32(before), _sum(behind)) + behind[0], *behind[1:]]
+    return [b"".join(pieces)] if size <= _SMALL_MANIFEST else pieces
 
 
 def _sum(parts: Iterable[bytes | memoryview]) -> int:
@@ -193,9 +200,7 @@ def decode_manifest_file(data: bytes, *, version: int | None = None, path: str |
     manifest = _from_proto(
         pb, Schema(fields, dict(pb.schema_metadata) if pb.schema_metadata else {}), fragments, data, end, path=path
     )
-    if pb.reader_feature_flags & feature_flags.Feature.MANAGED_BLOBS and any(
-        field.is_blob for field in manifest.schema.walk()
-    ):
+    if pb.reader_feature_flags & _MANAGED_BLOBS and any(field.is_blob for field in manifest.schema.walk()):
         raise UnsupportedError("lance_core does not read managed blobs (feature flag 16384)", path=path)
     return manifest
 
@@ -441,7 +446,7 @@ def _to_proto(manifest: Manifest) -> table_pb2.Manifest:
     """Everything but the fields and the fragments."""
     pb = table_pb2.Manifest(
         version=manifest.version,
-        schema_metadata=dict(manifest.schema.metadata),
+        schema_metadata=dict(manifest.schema.metadata) or None,  # empty maps take time, too
         tag=manifest.tag,
         reader_feature_flags=manifest.reader_feature_flags,
         writer_feature_flags=manifest.writer_feature_flags,
@@ -450,9 +455,9 @@ def _to_proto(manifest: Manifest) -> table_pb2.Manifest:
         writer_version=table_pb2.WriterVersion(library=_WRITER_LIBRARY, version=_WRITER_VERSION),
         next_row_id=manifest.next_row_id,
         data_format=table_pb2.DataStorageFormat(file_format=_FILE_FORMAT, version=manifest.data_storage_version),
-        config=dict(manifest.config),
+        config=dict(manifest.config) or None,
         base_paths=[base_paths_format.to_proto(base) for base in manifest.base_paths],
-        table_metadata=dict(manifest.table_metadata),
+        table_metadata=dict(manifest.table_metadata) or None,
         branch=manifest.branch,
         max_allocated_field_id=manifest.max_allocated_field_id,
     )

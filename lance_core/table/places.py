@@ -341,12 +341,12 @@ def create(store: Store, path: str, pieces: Sequence[bytes | memoryview]) -> boo
     return store.put_if_absent(path, b"".join(pieces))
 
 
-def settled(store: Store, path: str) -> bytes | None:
-    """Content of an object if the store can tell that nothing in its folder happened since it was put there."""
-    line = without_bases(store)
-    if isinstance(line, FolderStore):
-        return settled(line.parent, f"{line.folder}/{path}")
-    return line.settled(path) if offers(line, SettledFolder, "settled") else None
+def settled_folder(store: Store) -> tuple[SettledFolder, str] | None:
+    """The store that can tell what is settled, and what the paths of this line begin with there; None if it cannot."""
+    line, prefix = without_bases(store), ""
+    while isinstance(line, FolderStore):
+        line, prefix = without_bases(line.parent), f"{line.folder}/{prefix}"
+    return (line, prefix) if offers(line, SettledFolder, "settled") else None
 
 
 def settle(store: Store, path: str, data: bytes) -> None:
@@ -358,14 +358,6 @@ def settle(store: Store, path: str, data: bytes) -> None:
         line.settle(path, data)
     else:
         line.put(path, data)
-
-
-def exists(store: Store, path: str) -> bool:
-    """Whether there is an object; for stores that have `settled` objects."""
-    line = without_bases(store)
-    if isinstance(line, FolderStore):
-        return exists(line.parent, f"{line.folder}/{path}")
-    return offers(line, SettledFolder, "exists") and line.exists(path)
 
 
 def objects_at_once(store: Store) -> int:

@@ -22,7 +22,7 @@ from lance_core.format.paths import (
 )
 from lance_core.format.transaction import decode_transaction
 from lance_core.frozen import frozen
-from lance_core.table.places import exists, first_names, settled, with_bases
+from lance_core.table.places import first_names, settled_folder, with_bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -173,14 +173,18 @@ def _hinted(store: Store) -> Versions | None:
     The hint was the last that happened in the folder, and its version has one before it, and none behind it. (A
     version that stands alone may have been taken by a writer that a clean-up overtook.)
     """
-    data = settled(store, LATEST_VERSION_HINT)
+    found = settled_folder(store)
+    if found is None:
+        return None
+    line, prefix = found
+    data = line.settled(prefix + LATEST_VERSION_HINT)
     number = None if data is None else decode_version_hint(data)
     if number is None or number < 2:
         return None
     name = manifest_path(number, ManifestNaming.V2)
-    if exists(store, manifest_path(number + 1, ManifestNaming.V2)) or not exists(store, name):
+    if line.exists(prefix + manifest_path(number + 1, ManifestNaming.V2)) or not line.exists(prefix + name):
         return None
-    if not exists(store, manifest_path(number - 1, ManifestNaming.V2)):
+    if not line.exists(prefix + manifest_path(number - 1, ManifestNaming.V2)):
         return None
     return Versions(names=(name.rpartition("/")[2],), naming=ManifestNaming.V2)
 

@@ -62,14 +62,26 @@ def test_round_trip():
     assert decode_manifest_file(encode_manifest_file(MANIFEST), version=3) == MANIFEST
 
 
-def test_a_commit_copies_no_record_that_it_does_not_change():
-    read = decode_manifest_file(encode_manifest_file(replace(MANIFEST, fragments=with_ids(range(10)))))
-    longer = replace(read, version=4, fragments=read.fragments.replaced(added=with_ids([10])))
+@pytest.mark.parametrize("number", [10, 10_000])
+def test_a_commit_copies_no_record_that_it_does_not_change(number):
+    """Of a large manifest; a small one costs less as one piece."""
+    read = decode_manifest_file(encode_manifest_file(replace(MANIFEST, fragments=with_ids(range(number)))))
+    longer = replace(read, version=4, fragments=read.fragments.extended([*with_ids([number])]))
     pieces = encode_manifest_pieces(longer)
-    assert any(np.shares_memory(np.frombuffer(piece, "u1"), read.fragments._bytes()) for piece in pieces)
+    shared = [np.shares_memory(np.frombuffer(piece, "u1"), read.fragments._bytes()) for piece in pieces]
+    assert shared == [False] if number == 10 else any(shared)
     written = decode_manifest_file(b"".join(pieces), version=4)
-    assert written.fragments == with_ids(range(11))
+    assert written.fragments == with_ids(range(number + 1))
     assert written == replace(longer, fragments=written.fragments)
+
+
+def test_a_list_that_gets_more_fragments_is_in_order_whatever_it_was_before():
+    for before in ([], [4], [7, 2, 5]):
+        longer = with_ids(before).extended([*with_ids([8, 9])])
+        assert [one.id for one in longer] == longer.ids.tolist() == [*sorted(before), 8, 9]
+        assert longer.highest_id == 9
+    assert with_ids([]).highest_id == -1
+    assert [one.id for one in with_ids([7, 2, 5]).extended([])] == [2, 5, 7]
 
 
 def with_ids(numbers):
