@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import os
 import stat
-import uuid
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -27,7 +26,7 @@ from lance_core.store.base import ObjectInfo
 from lance_core.store.paths import check_path
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -329,29 +328,30 @@ class LocalWriter:
     def write(self, data: bytes | memoryview | pa.Buffer) -> None:
         """Append bytes."""
         view = memoryview(data).cast("B") if not isinstance(data, bytes) else data
-        with self._told():
+        try:
             self._file.write(view)
+        except OSError as error:
+            self._tell(error)
+            raise
         self._size += len(view)
 
     def _open(self) -> BinaryIO:
         return open(self._temporary, "xb", buffering=_BUFFER_SIZE)
 
-    @contextmanager
-    def _told(self) -> Generator[None]:
+    def _tell(self, error: OSError) -> None:
         """Say which file an error is about, such as a disk without room; Python itself does not."""
-        try:
-            yield
-        except OSError as error:
-            error.filename = error.filename or self._path
-            raise
+        error.filename = error.filename or self._path
 
     def commit(self) -> int:
         """Put the file in its place and return its size in bytes."""
-        with self._told():
+        try:
             if self._disk is not None:
                 self._file.flush()
                 os.fsync(self._file.fileno())
             self._file.close()
+        except OSError as error:
+            self._tell(error)
+            raise
         os.replace(self._temporary, self._path)
         if self._disk is not None:
             self._disk.keep_names(self._path)
@@ -445,7 +445,7 @@ def _size(path: str) -> int:
 
 def _temporary_path(path: str) -> str:
     # Clean-up, ours and pylance's, takes away files with this prefix that a crash left behind.
-    return os.path.join(os.path.dirname(path), _TEMPORARY_PREFIX + uuid.uuid4().hex)
+    return os.path.join(os.path.dirname(path), _TEMPORARY_PREFIX + os.urandom(16).hex())
 
 
 def _remove(path: str) -> None:
