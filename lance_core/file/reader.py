@@ -24,6 +24,7 @@ from lance_core.file.source import FileBytes
 from lance_core.format.file_version import decode_footer_version
 from lance_core.format.footer import decode_version
 from lance_core.store.base import offers
+from lance_core.store.waits import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Mapping
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lance_core.file.page_bytes import PageBytes
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
+    from lance_core.store.waits import Waits
 
 WINDOW_BYTES = 1 << 24
 """Decoded bytes of all columns together that a scan holds, unless one batch needs more."""
@@ -64,18 +66,19 @@ class DataFileReader:
     Args:
         source: The file.
         path: Its name, for error messages.
+        is_announced: See `lance_core.file.source.announce_end`.
 
     Raises:
         CorruptDataError: Not a data file.
         UnsupportedError: A version of the format that cannot be read.
     """
 
-    def __init__(self, source: ObjectReader, *, path: str) -> None:
+    def __init__(self, source: ObjectReader, *, path: str, is_announced: bool = False) -> None:
         self._source = source
         self._path = path
         self._known = FileKnown()
         with self._blaming_file():
-            self._file = FileBytes(source)
+            self._file = FileBytes(source, is_announced=is_announced)
             self._version = decode_footer_version(*decode_version(memoryview(self._file.tail), source.size))
             self._content = self._open()
 
@@ -259,6 +262,10 @@ class DataFileReader:
             CorruptDataError: The file is damaged.
             UnsupportedError: A type or encoding that cannot be read.
         """
+        return finished(self.taking(projection, columns, offsets))
+
+    def taking(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> Waits[pa.RecordBatch]:
+        """As `take`, but stops where a mapped file was asked for something."""
         rows = np.asarray(offsets, np.int64)
         with self._blaming_file():
             opened = self._opened(projection, columns)
@@ -273,7 +280,7 @@ class DataFileReader:
             _check_end(int(rows[-1]) + 1, opened.num_rows)
             is_range = int(rows[-1]) - int(rows[0]) < len(rows) and len(rows) > _FEW_ROWS
             dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
-            found = self._read(opened.fields, dense, is_scan=is_range)
+            found = yield from self._file.reading(self._content.plan(opened.fields, dense), is_scan=is_range)
             if opened.is_settled and max(map(len, found), default=1) == 1:
                 arrays = [array for (array,) in found]
             else:
@@ -318,11 +325,9 @@ class DataFileReader:
                 yield _batch([_slice(one, at, length) for one in arrays], schema, length)
             del arrays
 
-    def _read(
-        self, wanted: list[FieldReader], rows: Rows, *, is_scan: bool = True, pages: PageBytes | None = None
-    ) -> list[list[pa.Array]]:
+    def _read(self, wanted: list[FieldReader], rows: range, *, pages: PageBytes | None) -> list[list[pa.Array]]:
         """For each field its rows, in one or more arrays."""
-        return self._file.run(self._content.plan(wanted, rows), is_scan=is_scan, pages=pages)
+        return self._file.run(self._content.plan(wanted, rows), pages=pages)
 
     def _opened(self, projection: Schema, columns: Mapping[int, int]) -> Opened:
         """The fields of a projection; many calls in a row ask for the same, and so does who opens the file again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from lance_core.encoding.plans import Found, Spots, found_in, spot_ranges
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
 from lance_core.store.base import MappedReader, StampedReader, offers
+from lance_core.store.waits import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -17,11 +18,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.plans import Ranges, Steps
+    from lance_core.encoding.values import Int64s
     from lance_core.file.integrity import BlockChecks
     from lance_core.file.page_bytes import PageBytes
     from lance_core.store.base import ObjectReader
+    from lance_core.store.waits import Waits
 
 _T = TypeVar("_T")
+
+_Bounds: TypeAlias = "tuple[Int64s, Int64s]"
+_NOTHING: _Bounds = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class FileBytes:
@@ -30,17 +36,22 @@ class FileBytes:
     Args:
         source: The file.
         when: When checksums are looked at; as the environment says if None.
+        is_announced: `announce_end` has asked for its end.
     """
 
-    def __init__(self, source: ObjectReader, *, when: Checking | None = None) -> None:
+    def __init__(self, source: ObjectReader, *, when: Checking | None = None, is_announced: bool = False) -> None:
         self._source = source
-        self._tail_start = max(0, source.size - TAIL_SIZE)
-        self.tail: pa.Buffer = source.read_ranges([(self._tail_start, source.size)])[0]
+        end = source.size
+        self._tail_start = max(0, end - TAIL_SIZE)
+        self._mapped = source if offers(source, MappedReader, "mapped") else None
+        if self._mapped is not None and is_announced:
+            self.tail: pa.Buffer = self._mapped.mapped.slice(self._tail_start)
+        else:
+            self.tail = self._source.read_ranges([(self._tail_start, end)])[0]
         self._checking = checking() if when is None else when
         self._checks: BlockChecks | None = None
         if self._checking is not Checking.OFF:
-            self._checks = open_checks(memoryview(self.tail), source.size, self._fetch_one)
-        self._mapped = source if offers(source, MappedReader, "mapped") else None
+            self._checks = open_checks(memoryview(self.tail), end, self._fetch_one)
 
     @property
     def size(self) -> int:
@@ -97,10 +108,28 @@ class FileBytes:
         Raises:
             CorruptDataError: What was read is not what was written.
         """
+        if pages is None:
+            return finished(self.reading(steps, is_scan=is_scan))
         try:
             wanted = next(steps)
             while True:
-                found = self._answer(wanted, is_scan=is_scan) if pages is None else pages.answer(wanted)
+                wanted = steps.send(pages.answer(wanted))
+        except StopIteration as stop:
+            return stop.value
+
+    def reading(self, steps: Steps[_T], *, is_scan: bool) -> Waits[_T]:
+        """As `run`, but stops where a mapped file was asked for something."""
+        source = self._mapped
+        try:
+            wanted = next(steps)
+            while True:
+                if source is None:
+                    found = self._answer(wanted, is_scan=is_scan)
+                else:
+                    checks = self._checks_of(is_scan=is_scan)
+                    bounds = self._announce(source, wanted, checks)
+                    yield
+                    found = self._look(source, wanted, bounds, checks)
                 wanted = steps.send(found)
         except StopIteration as stop:
             return stop.value
@@ -138,14 +167,8 @@ class FileBytes:
         ]
 
     def _answer(self, wanted: Sequence[tuple[int, int] | Spots], *, is_scan: bool) -> list[Any]:
-        """Buffers for ranges, memory for spots; all in one read."""
-        checks = self._checks if is_scan or self._checking is Checking.ALL else None
-        if self._mapped is not None:
-            spots = [one for one in wanted if isinstance(one, Spots)]
-            ranges = [one for one in wanted if not isinstance(one, Spots)]
-            read = iter(self.read(ranges) if ranges else [])
-            found = self._find(self._mapped, spots, checks) if spots else None
-            return [found if isinstance(one, Spots) else next(read) for one in wanted]
+        """Buffers for ranges, memory for spots; all in one read of a file that is not mapped."""
+        checks = self._checks_of(is_scan=is_scan)
         lists = [spot_ranges(one) if isinstance(one, Spots) else [one] for one in wanted]
         ranges = [one for several in lists for one in several]
         read = iter(self._source.read_ranges(ranges) if checks is None else self.read(ranges))
@@ -155,18 +178,56 @@ class FileBytes:
             for one, several, buffers in zip(wanted, lists, parts, strict=True)
         ]
 
-    def _find(self, source: MappedReader, spots: Sequence[Spots], checks: BlockChecks | None) -> Found:
-        starts = spots[0].starts if len(spots) == 1 else np.concatenate([one.starts for one in spots])
-        ends = spots[0].ends if len(spots) == 1 else np.concatenate([one.ends for one in spots])
-        if len(starts) and (starts.min() < 0 or ends.max() > self.size or (ends < starts).any()):
-            raise CorruptDataError(f"a page reaches beyond the end of the file of {self.size} bytes")
-        if checks is None:
-            source.announce(starts, ends)
-        else:
+    def _checks_of(self, *, is_scan: bool) -> BlockChecks | None:
+        return self._checks if is_scan or self._checking is Checking.ALL else None
+
+    def _announce(
+        self, source: MappedReader, wanted: Sequence[tuple[int, int] | Spots], checks: BlockChecks | None
+    ) -> tuple[_Bounds, _Bounds]:
+        """Ask for what is wanted; where ranges and spots begin and end."""
+        ranges = np.array([one for one in wanted if not isinstance(one, Spots)], np.int64).reshape(-1, 2)
+        spots = [one for one in wanted if isinstance(one, Spots)]
+        bounds = (ranges[:, 0], ranges[:, 1]), _joined(spots)
+        for (starts, ends), own in zip(bounds, (self._checks, checks), strict=True):
+            if not len(starts):
+                continue
+            if starts.min() < 0 or ends.max() > self.size or (ends < starts).any():
+                raise CorruptDataError(f"a page reaches beyond the end of the file of {self.size} bytes")
             # Whole blocks are looked at: what is not announced would be waited for, block after block.
-            source.announce(*checks.spread(starts, ends))
-            checks.check(memoryview(source.mapped), starts, ends)
-        return Found(np.frombuffer(source.mapped, np.uint8))
+            source.announce(*((starts, ends) if own is None else own.spread(starts, ends)))
+        return bounds
+
+    def _look(
+        self,
+        source: MappedReader,
+        wanted: Sequence[tuple[int, int] | Spots],
+        bounds: tuple[_Bounds, _Bounds],
+        checks: BlockChecks | None,
+    ) -> list[Any]:
+        """What is wanted; see `_announce`."""
+        mapped = source.mapped
+        for (starts, ends), own in zip(bounds, (self._checks, checks), strict=True):
+            if own is not None and len(starts):
+                own.check(memoryview(mapped), starts, ends)
+        found = Found(np.frombuffer(mapped, np.uint8))
+        return [found if isinstance(one, Spots) else mapped.slice(one[0], one[1] - one[0]) for one in wanted]
+
+
+def _joined(spots: Sequence[Spots]) -> _Bounds:
+    if len(spots) == 1:
+        return spots[0].starts, spots[0].ends
+    if not spots:
+        return _NOTHING
+    return np.concatenate([one.starts for one in spots]), np.concatenate([one.ends for one in spots])
+
+
+def announce_end(source: ObjectReader) -> bool:
+    """Ask for the end of a file, which is read when it is opened; False if there is no need to."""
+    size = source.size
+    if not offers(source, MappedReader, "mapped"):
+        return False
+    source.announce(np.array([max(0, size - TAIL_SIZE)]), np.array([size]))
+    return True
 
 
 class CheckedReader:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections import deque
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -58,8 +59,17 @@ def extension_metadata(kind: pa.BaseExtensionType) -> dict[str, bytes]:
 
 
 def names_extensions(schema: pa.Schema) -> bool:
-    """True if a field anywhere in a schema names an extension type."""
-    return any(map(_names_extension, schema))
+    """True if a field anywhere in a schema names an extension type; all fields are asked when it is first seen."""
+    for known, answer in list(_seen):
+        if known.equals(schema, check_metadata=True):
+            return answer
+    answer = any(map(_names_extension, schema))
+    _seen.appendleft((schema, answer))
+    return answer
+
+
+_seen: deque[tuple[pa.Schema, bool]] = deque(maxlen=8)
+"""What was asked last: takes of a table ask the same again and again, and Arrow knows its own schema at once."""
 
 
 def _names_extension(field: pa.Field) -> bool:

@@ -1,6 +1,7 @@
 """Work on several fragments at the same time where their store is far away; results keep their order.
 
-Of a store that answers at once nothing is read ahead: threads would only take turns.
+Of a store that answers at once nothing is read ahead by threads, which would only take turns. Works that stop where
+they have asked for bytes let the next ones ask meanwhile, since files may not be in memory.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from threading import Semaphore
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from lance_core.store.waits import finished
 from lance_core.table.places import objects_at_once
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from lance_core.store.base import Store
+    from lance_core.store.waits import Waits
 
 _T = TypeVar("_T")
 
@@ -53,6 +57,63 @@ def each(store: Store, works: Iterable[Callable[[], _T]]) -> Iterator[_T]:
         finally:
             for one in waiting:
                 one.cancel()
+
+
+def in_turn(store: Store, works: Iterable[Callable[[], Waits[_T]]]) -> Iterator[_T]:
+    """As `each`, of works that stop where they have asked for bytes: each is a step behind the one after it.
+
+    So the last ones to begin have asked before the first is decoded, and the disk has something to do meanwhile.
+    """
+    if objects_at_once(store) > 1:
+        yield from each(store, (partial(_whole, begin) for begin in works))
+        return
+    going: deque[_Going[_T]] = deque()
+    for begin in works:
+        going.append(_Going(begin()))
+        yield from _stepped(going)
+    while going:
+        yield from _stepped(going)
+
+
+def _whole(begin: Callable[[], Waits[_T]]) -> _T:
+    return finished(begin())
+
+
+def _stepped(going: deque[_Going[_T]]) -> Iterator[_T]:
+    """Let each work take a step, the last one first; results of those that are done and have none before them."""
+    for one in reversed(going):
+        one.step()
+    while going and going[0].is_done:
+        yield going.popleft().result()
+
+
+@dataclass(slots=True)
+class _Going(Generic[_T]):
+    """A work that takes steps."""
+
+    work: Waits[_T]
+    is_done: bool = False
+    _found: list[_T] = field(default_factory=list[_T])
+    _error: Exception | None = None
+
+    def step(self) -> None:
+        """Go on to where it has to wait; what it fails with is told to who wants its result."""
+        if self.is_done:
+            return
+        try:
+            next(self.work)
+        except StopIteration as stop:
+            self.is_done = True
+            self._found.append(stop.value)
+        except Exception as error:  # noqa: BLE001 - raised by `result`
+            self.is_done = True
+            self._error = error
+
+    def result(self) -> _T:
+        """What it came to."""
+        if self._error is not None:
+            raise self._error
+        return self._found[0]
 
 
 def chained(store: Store, streams: Iterable[Callable[[], Iterator[_T]]]) -> Iterator[_T]:

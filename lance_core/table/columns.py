@@ -6,8 +6,9 @@ struct may lie in different files.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -38,18 +39,41 @@ class FilePart:
     columns: Mapping[int, int]
 
 
+class _Share(NamedTuple):
+    """What of a projection is in a file with such columns; no schema if that is nothing."""
+
+    projection: Schema
+    fields: Sequence[int]
+    indices: Sequence[int]
+    columns: Mapping[int, int]
+    schema: Schema | None
+
+
+_known: deque[_Share] = deque(maxlen=8)
+"""What was worked out last: files of a table mostly have the same columns, and are asked for the same."""
+
+
 def split_projection(projection: Schema, files: Sequence[DataFile]) -> tuple[FilePart, ...]:
     """Distribute the fields of a projection over the files that hold them; unneeded files are left out."""
+    shares = [(file, _share(projection, file)) for file in files]
+    return tuple(
+        FilePart(file=file, schema=one.schema, columns=one.columns) for file, one in shares if one.schema is not None
+    )
+
+
+def _share(projection: Schema, file: DataFile) -> _Share:
+    fields, indices = file.fields, file.column_indices
+    for known in list(_known):
+        if known.fields == fields and known.indices == indices and known.projection == projection:
+            return known
     wanted = {field.id for field in projection.walk()}
-    parts: list[FilePart] = []
-    for file in files:
-        pairs = zip(file.fields, _column_indices(file), strict=True)
-        # negative ids are tombstones and row lineage, negative indices belong to fields without a column
-        columns = {field: index for field, index in pairs if field in wanted and index >= 0}
-        fields = tuple(kept for field in projection.fields if (kept := _prune(field, columns)) is not None)
-        if fields:
-            parts.append(FilePart(file=file, schema=Schema(fields, projection.metadata), columns=columns))
-    return tuple(parts)
+    pairs = zip(fields, _column_indices(file), strict=True)
+    # negative ids are tombstones and row lineage, negative indices belong to fields without a column
+    columns = {field: index for field, index in pairs if field in wanted and index >= 0}
+    kept = tuple([one for field in projection.fields if (one := _prune(field, columns)) is not None])
+    share = _Share(projection, fields, indices, columns, Schema(kept, projection.metadata) if kept else None)
+    _known.appendleft(share)
+    return share
 
 
 def is_legacy(file: DataFile) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.paths import data_file_path
 from lance_core.frozen import frozen
+from lance_core.store.waits import finished
 from lance_core.table import lineage
 from lance_core.table.blobs import BlobSources, fill_batches, needs_bytes
 from lance_core.table.columns import is_legacy, join_columns, split_projection
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.format.fragment_list import FragmentList
     from lance_core.format.schema import Schema
+    from lance_core.store.waits import Waits
     from lance_core.table.columns import FilePart
     from lance_core.table.open_files import OpenFiles
 
@@ -58,6 +61,19 @@ class _Stored(NamedTuple):
 
     schema: Schema
     lacks_bytes: bool
+
+
+_stored: deque[tuple[Schema, _Stored]] = deque(maxlen=8)
+"""What files were asked for last, which for many files of a table is the same schema object."""
+
+
+def _stored_as(schema: Schema) -> _Stored:
+    for known, stored in list(_stored):
+        if known is schema:
+            return stored
+    stored = _Stored(view_schema(schema, BlobView.DESCRIPTIONS), needs_bytes(schema))
+    _stored.appendleft((schema, stored))
+    return stored
 
 
 class FragmentReader:
@@ -191,10 +207,16 @@ class FragmentReader:
             projection: Fields to read.
             offsets: Row offsets, ascending, without duplicates.
         """
+        return finished(self.taking(projection, offsets))
+
+    def taking(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> Waits[list[pa.Array]]:
+        """As `take`, but stops where a mapped file was asked for something."""
         parts = self._parts(projection)
-        batches = [
-            self._take_part(part, stored, offsets) for part, stored in zip(parts, self._stored(parts), strict=True)
-        ]
+        batches: list[pa.RecordBatch] = []
+        for part, stored in zip(parts, self._stored(parts), strict=True):
+            file = yield from self._files.opening(part.file, num_rows=self.fragment.physical_rows)
+            found = yield from file.taking(stored.schema, part.columns, offsets)
+            batches.append(self._with_bytes(part, stored, found))
         return list(self._rows(projection, parts, batches, 0, len(offsets)).columns)
 
     def _parts(self, projection: Schema) -> Sequence[FilePart]:
@@ -208,9 +230,7 @@ class FragmentReader:
         """What to ask files for; many calls in a row ask for the same."""
         last = self._last_stored
         if last is None or last[0] is not parts:
-            stored = [
-                _Stored(view_schema(part.schema, BlobView.DESCRIPTIONS), needs_bytes(part.schema)) for part in parts
-            ]
+            stored = [_stored_as(part.schema) for part in parts]
             last = self._last_stored = (parts, stored)
         return last[1]
 
@@ -218,9 +238,6 @@ class FragmentReader:
         stored = view_schema(part.schema, BlobView.DESCRIPTIONS)
         batches = self._open(part).scan(stored, part.columns, **rows, is_kept=is_kept)
         return fill_batches(part.schema, batches, self._blobs(part)) if needs_bytes(part.schema) else batches
-
-    def _take_part(self, part: FilePart, stored: _Stored, offsets: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        return self._with_bytes(part, stored, self._open(part).take(stored.schema, part.columns, offsets))
 
     def _with_bytes(self, part: FilePart, stored: _Stored, batch: pa.RecordBatch) -> pa.RecordBatch:
         """With the bytes of blobs, if they are wanted."""

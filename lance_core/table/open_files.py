@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError
 from lance_core.file.reader import DataFileReader
+from lance_core.file.source import announce_end
 from lance_core.format.paths import data_file_path
+from lance_core.store.waits import finished
 from lance_core.table.fragment_reader import FragmentReaders
 from lance_core.table.zone_maps import load_zone_table
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from lance_core.format.index_metadata import IndexMetadata
     from lance_core.format.schema import Field
     from lance_core.store.base import Store
+    from lance_core.store.waits import Waits
     from lance_core.table.zone_maps import ZoneTable
 
 DEFAULT_CAPACITY = 64
@@ -70,6 +73,10 @@ class OpenFiles:
             CorruptDataError: Not a data file, or one with another number of rows.
             NotFoundError: It is not there.
         """
+        return finished(self.opening(file, num_rows=num_rows))
+
+    def opening(self, file: DataFile, *, num_rows: int) -> Waits[DataFileReader]:
+        """As `open`, but stops where the end of a mapped file was asked for."""
         key = (file.base_id, file.path)
         with self._lock:
             known = self._readers.get(key)
@@ -77,7 +84,11 @@ class OpenFiles:
                 self._readers.move_to_end(key)
                 return known
         path = data_file_path(file)
-        reader = DataFileReader(self.store.reader(path), path=f"{self.store.uri}/{path}")
+        source = self.store.reader(path)
+        is_announced = announce_end(source)
+        if is_announced:
+            yield
+        reader = DataFileReader(source, path=f"{self.store.uri}/{path}", is_announced=is_announced)
         if reader.num_rows != num_rows:
             raise CorruptDataError(f"the data file has {reader.num_rows} rows, the manifest says {num_rows}", path=path)
         with self._lock:

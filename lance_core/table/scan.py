@@ -20,6 +20,7 @@ from lance_core.encoding.coded import Coded
 from lance_core.encoding.physical.memory import numbers_array, take_inside
 from lance_core.errors import InvalidInputError
 from lance_core.format.schema import Schema
+from lance_core.store.waits import finished
 from lance_core.table.ahead import chained, each
 from lance_core.table.candidates import candidate_ranges
 from lance_core.table.fragment_reader import FragmentReader, Rows
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lance_core.format.fragment import Fragment
+    from lance_core.store.waits import Waits
     from lance_core.table.open_files import OpenFiles
 
 _FEW_ROWS = 1 << 10
@@ -133,7 +135,13 @@ def scan_fragment(
 
 def take_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[np.int64]) -> pa.RecordBatch:
     """Read single rows of one fragment by their offsets: ascending, without duplicates."""
-    return _output(reader, plan, plan.projection, reader.take(plan.projection, offsets), offsets)
+    return finished(taking_offsets(reader, plan, offsets))
+
+
+def taking_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[np.int64]) -> Waits[pa.RecordBatch]:
+    """As `take_offsets`, but stops where a mapped file was asked for something."""
+    columns = yield from reader.taking(plan.projection, offsets)
+    return _output(reader, plan, plan.projection, columns, offsets)
 
 
 def count_matching(reader: FragmentReader, plan: ScanPlan) -> int:

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import InvalidInputError
-from lance_core.table.ahead import each
+from lance_core.table.ahead import in_turn
 from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.scan import take_offsets
+from lance_core.table.scan import taking_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from lance_core.store.waits import Waits
     from lance_core.table.fragment_reader import FragmentReaders
     from lance_core.table.open_files import OpenFiles
     from lance_core.table.scan_plan import ScanPlan
@@ -43,8 +44,8 @@ def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[
     owners = (unique >> np.uint64(32)).astype(np.int64)
     offsets = (unique & np.uint64((1 << 32) - 1)).astype(np.int64)
     fragments = snapshot.manifest.fragments.select(np.unique(owners).tolist())
-    works = (partial(take_offsets, FragmentReader(files, one), plan, offsets[owners == one.id]) for one in fragments)
-    return _in_order(each(files.store, works), order, plan)
+    works = (partial(taking_offsets, FragmentReader(files, one), plan, offsets[owners == one.id]) for one in fragments)
+    return _in_order(in_turn(files.store, works), order, plan)
 
 
 def _ascending(places: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.int64] | None]:
@@ -81,12 +82,12 @@ def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64
     if len(places) and (places.min() < 0 or places.max() >= total):
         raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
     unique, order = _ascending(places)
-    return _in_order(each(files.store, _parts(readers, unique, plan)), order, plan)
+    return _in_order(in_turn(files.store, _parts(readers, unique, plan)), order, plan)
 
 
 def _parts(
     readers: FragmentReaders, places: npt.NDArray[np.int64], plan: ScanPlan
-) -> Iterator[Callable[[], pa.RecordBatch]]:
+) -> Iterator[Callable[[], Waits[pa.RecordBatch]]]:
     """For each fragment that has some of the rows, what reads them."""
     ends = readers.ends
     at = 0
@@ -94,9 +95,9 @@ def _parts(
         owner = int(ends.searchsorted(places[at], side="right"))
         stop = int(places.searchsorted(ends[owner]))
         positions = places[at:stop] - ends[owner - 1] if owner else places[at:stop]
-        yield partial(_take_live, readers[owner], plan, positions)
+        yield partial(_taking_live, readers[owner], plan, positions)
         at = stop
 
 
-def _take_live(reader: FragmentReader, plan: ScanPlan, positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    return take_offsets(reader, plan, reader.offsets_of_live(positions))
+def _taking_live(reader: FragmentReader, plan: ScanPlan, positions: npt.NDArray[np.int64]) -> Waits[pa.RecordBatch]:
+    return taking_offsets(reader, plan, reader.offsets_of_live(positions))

@@ -9,9 +9,11 @@ import pytest
 
 import lance_core
 from lance_core.errors import CorruptDataError
+from lance_core.file.integrity import BlockChecks
+from lance_core.store.local import LocalReader
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
-from lance_core.table.ahead import chained, each
+from lance_core.table.ahead import chained, each, in_turn
 from lance_core.table.snapshot import open_snapshot
 
 WAIT_S = 30
@@ -55,6 +57,51 @@ def test_the_first_failure_is_raised_and_nothing_much_later_is_begun():
         found.extend(each(FarStore(), (partial(work, number) for number in range(100))))
     assert found == [0, 1, 2]
     assert max(begun) <= 3 + FarStore.at_once + 1
+
+
+def test_works_that_wait_let_the_next_one_ask():
+    told = []
+
+    def work(number):
+        for step in ("end", "pages"):
+            told.append((step, number))
+            yield
+        told.append(("decode", number))
+        return number
+
+    assert list(in_turn(MemoryStore(), (partial(work, number) for number in range(4)))) == [0, 1, 2, 3]
+    for number in range(3):
+        assert told.index(("end", number + 1)) < told.index(("pages", number))
+        assert told.index(("pages", number + 1)) < told.index(("decode", number))
+    for number in range(2):
+        assert told.index(("decode", number)) < told.index(("pages", number + 2)), "none is begun long before its turn"
+
+
+def test_of_works_that_wait_the_first_failure_is_raised():
+    def work(number):
+        if number == 3:
+            raise CorruptDataError("work 3")
+        yield
+        yield
+        if number == 2:
+            raise CorruptDataError("work 2")
+        return number
+
+    for store in (MemoryStore(), FarStore()):
+        found = []
+        with pytest.raises(CorruptDataError, match="work 2"):
+            found.extend(in_turn(store, (partial(work, number) for number in range(9))))
+        assert found == [0, 1]
+
+
+def test_works_that_wait_are_done_together_where_that_takes_long():
+    barrier = threading.Barrier(4)
+
+    def work(number):
+        yield
+        return _together(barrier, number)
+
+    assert list(in_turn(FarStore(), (partial(work, one) for one in range(12)))) == list(range(12))
 
 
 def test_streams_go_on_together_and_are_chained():
@@ -175,3 +222,33 @@ def test_a_limit_opens_no_more_files_than_it_needs(far):
     store.opened.clear()
     assert dataset.to_table(filter="n >= 400", limit=1).num_rows == 1
     assert len(set(store.opened)) <= 3, "of what comes behind a match nothing is read"
+
+
+def test_rows_of_the_next_fragment_are_asked_for_before_those_of_one_are_looked_at(tmp_path, table, monkeypatch):
+    """Files may not be in memory: the disk is to have something to do while rows are decoded."""
+    uri = str(tmp_path / "t.lance")
+    lance_core.write_dataset(table, uri, max_rows_per_file=ROWS * FRAGMENTS // 3)
+    told = []
+    announce, check = LocalReader.announce, BlockChecks.check
+
+    def announced(reader, starts, ends):
+        told.append(("end" if int(ends[-1]) == reader.size else "rows", reader._path))
+        announce(reader, starts, ends)
+
+    def checked(checks, data, starts, ends, *, at=0):
+        told.append(("checked", None))
+        check(checks, data, starts, ends, at=at)
+
+    monkeypatch.setattr(LocalReader, "announce", announced)
+    monkeypatch.setattr(BlockChecks, "check", checked)
+    wanted = list(range(0, ROWS * FRAGMENTS, 97))
+    assert lance_core.dataset(uri).take(wanted).equals(table.take(wanted))
+    told.clear()
+    assert lance_core.dataset(uri).take(wanted).equals(table.take(wanted))
+    steps = [step for step, _ in told]
+    assert steps[:2] == ["end", "end"], "of two files before the first is opened"
+    firsts = [at for at, step in enumerate(steps) if step == "rows"]
+    assert len(firsts) == 3
+    assert len({told[at][1] for at in firsts}) == 3
+    # The end of the second file is checked in between, no rows of the first are.
+    assert steps[firsts[0] : firsts[1]].count("checked") == 1

@@ -88,3 +88,22 @@ def test_what_unpacking_needs_on_the_way_comes_from_arrows_pool(bits, width, cou
 def test_bit_widths(bits):
     blocks = np.array([[0, 0], [1, 0], [2, 1], [(1 << bits) - 1, 0], [1 << (bits - 1), 5]], f"<u{bits // 8}")
     assert fastlanes.bit_widths(blocks).tolist() == [0, 1, 2, bits, bits]
+
+
+@pytest.mark.parametrize(("bits", "width"), WIDTHS[1:])
+def test_single_values_are_read_without_a_look_beyond_their_words(bits, width, monkeypatch):
+    """What lies behind may be a page of a file that has to be fetched for it."""
+    words = random_words(1024 // bits * width + 500, bits)
+    end = 1024 * width // 8
+    ends = []
+    gather = fastlanes.gather_words
+    monkeypatch.setattr(
+        fastlanes,
+        "gather_words",
+        lambda memory, starts, dtype: ends.append(int(starts.max()) + bits // 8) or gather(memory, starts, dtype),
+    )
+    index = np.arange(1024)
+    starts = np.zeros(1024, np.int64)
+    found = fastlanes.unpack_points(words.view(np.uint8), starts, np.full(1024, width), index, words.dtype)
+    assert found.tolist() == slow_unpack(words, width, bits)
+    assert max(ends) <= end or width == 0
