@@ -7,7 +7,7 @@ is first wanted.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lance_core.encoding.leaves import is_list_field
 from lance_core.encoding.repdef import is_list
@@ -31,22 +31,10 @@ if TYPE_CHECKING:
     from lance_core.format.page_layout import Layers
 
 
-class Place(NamedTuple):
-    """Where a row is.
-
-    Attributes:
-        start: Position of the bytes that hold it: those of a chunk, or its own.
-        size: How many these are; 0 if none are needed.
-        num_values: Values in the chunk.
-        inside: Which of the values, or of the chunk's rows, it is.
-        chunk: Number of the chunk in its page.
-    """
-
-    start: int
-    size: int
-    num_values: int
-    inside: int
-    chunk: int
+Place: TypeAlias = tuple[int, int, int, int, int]
+"""Where a row is: position of the bytes that hold it (those of a chunk, or its own), how many these are (0 if none are
+needed), values in the chunk, which of the values or of the chunk's rows it is, number of the chunk in its page. A plain
+tuple: there is one for each value."""
 
 
 @dataclass(slots=True)
@@ -108,7 +96,7 @@ class _Chunks:
     def find(self, row: int) -> Place:
         chunk = int(self.first_rows.searchsorted(row, "right")) - 1
         start, size, count, first = self.grid[:4, chunk].tolist()
-        return Place(start, size, count, row - first, chunk)
+        return start, size, count, row - first, chunk
 
     def read(self, memory: memoryview, places: Sequence[Place], into: FewRows, known: dict[object, Any]) -> None:
         del known
@@ -142,7 +130,7 @@ class _ListChunks:
         following = chunk + 1
         if following < len(table.first_rows) and table.first_rows[following] == row + 1 and self._is_cut(following):
             return None  # the row goes on in the next chunk
-        return Place(start, size, count, row - first, chunk)
+        return start, size, count, row - first, chunk
 
     def _is_cut(self, chunk: int) -> bool:
         preambles = self.index.table.has_preamble
@@ -171,11 +159,11 @@ class _Even:
     has_definition: bool = False
 
     def find(self, row: int) -> Place:
-        return Place(self.start + (row - self.first_row) * self.width, self.width, 1, 0, 0)
+        return self.start + (row - self.first_row) * self.width, self.width, 1, 0, 0
 
     def read(self, memory: memoryview, places: Sequence[Place], into: FewRows, known: dict[object, Any]) -> None:
         del known
-        into.values += [bytes(memory[one.start : one.start + self.width]) for one in places]
+        into.values += [bytes(memory[start : start + self.width]) for start, *_ in places]
 
 
 @frozen
@@ -198,7 +186,7 @@ class _Constant:
             into.definition += [self.level] * len(places)
 
 
-_NOWHERE = Place(0, 0, 0, 0, 0)
+_NOWHERE: Place = (0, 0, 0, 0, 0)
 
 
 def reader_of(column: Column, layout: MiniBlockLayout) -> SingleReader | ListReader | None:

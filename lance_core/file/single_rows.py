@@ -6,7 +6,7 @@ values. Below some hundred values it is cheaper to pick them one by one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,12 +15,12 @@ from lance_core.encoding.structural.few_levels import unravel_few
 from lance_core.encoding.structural.few_values import Leaf, maker, nest_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.plan import Part, index_ranges, load_indexes
-from lance_core.file.single_pages import FewRows, Place, open_page, reader_of
+from lance_core.file.single_pages import FewRows, open_page, reader_of
 from lance_core.format.page_layout import MiniBlockLayout
 from lance_core.format.schema import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.structural.few_values import Make, Nest, Shape
     from lance_core.encoding.values import Int64s
     from lance_core.file.plan import Column
-    from lance_core.file.single_pages import SinglePage
+    from lance_core.file.single_pages import Place, SinglePage
     from lance_core.format.schema import Field
 
 _MOST_VALUES = 256
@@ -44,11 +44,11 @@ def is_handful(num_rows: int, num_columns: int) -> bool:
     return num_rows <= _MOST_ROWS or num_rows * num_columns <= _MOST_VALUES
 
 
-class _Run(NamedTuple):
-    """Rows of one page, one after the other."""
+_Run: TypeAlias = tuple["SinglePage", list["Place"]]
+"""Rows of one page, one after the other. A plain tuple: there is one for each column."""
 
-    page: SinglePage
-    places: list[Place]
+_LEFT: list[list[_Run]] = []
+"""Instead of the rows of a field that are read otherwise."""
 
 
 class FewReader:
@@ -60,25 +60,24 @@ class FewReader:
         columns: Those of its leaves.
     """
 
-    __slots__ = ("_field", "_kind", "_makers", "columns", "nest")
+    __slots__ = ("_field", "_kind", "columns", "is_bare", "makers", "nest")
 
     def __init__(self, field: Field, kind: pa.DataType, columns: Sequence[Column]) -> None:
         self.columns = columns
+        self.is_bare = field.is_leaf
+        self.nest: Nest | None = None
+        self.makers: list[tuple[Shape, Make]] | None = None
         self._field = field
         self._kind = kind
-        self._makers: list[tuple[Shape, Make]] | None = None
-        self.nest: Nest | None = None
 
-    def makers(self) -> list[tuple[Shape, Make]]:
-        """What makes the array of each leaf; nothing if rows of the field are not read one by one."""
-        makers = self._makers
-        if makers is None:
-            found = [_maker_of(column) for column in self.columns]
-            self.nest = nest_of(self._field, self._kind)
-            makers = [one for one in found if one is not None]
-            if self.nest is None or len(makers) < len(found):
-                makers = []
-            self._makers = makers  # at last: others may read rows at the same time
+    def make_ready(self) -> list[tuple[Shape, Make]]:
+        """Find what makes the array of each leaf; nothing if rows of the field are not read one by one."""
+        found = [_maker_of(column) for column in self.columns]
+        self.nest = nest_of(self._field, self._kind)
+        makers = [one for one in found if one is not None]
+        if self.nest is None or len(makers) < len(found):
+            makers = []
+        self.makers = makers  # at last: others may read rows at the same time
         return makers
 
 
@@ -99,128 +98,131 @@ def plan_few(fields: Sequence[FewReader], rows: Int64s, otherwise: Otherwise) ->
     Returns:
         For each field arrays that hold the rows one after the other.
     """
-    pages = _pages(fields, rows)
-    left = [number for number, wanted in enumerate(pages) if not wanted]
+    numbers, pages = rows.tolist(), _Pages(rows)
+    runs = [_find(one, pages, numbers) for one in fields]
+    missing = [(number, _missing(one, pages)) for number, one in enumerate(fields) if runs[number] is None]
+    for number, _ in (one for one in missing if one[1] is None):
+        runs[number] = _LEFT
+    left = [number for number, own in enumerate(runs) if own is _LEFT]
     others: list[list[pa.Array]] = []
     if left:
-        few, others = yield from together([_plan(fields, pages, rows), otherwise(left)])
+        few, others = yield from together([_plan(fields, runs, missing, pages, numbers), otherwise(left)])
     else:
-        few = yield from _plan(fields, pages, rows)
-    late = [number for number, (array, wanted) in enumerate(zip(few, pages, strict=True)) if wanted and array is None]
+        few = yield from _plan(fields, runs, missing, pages, numbers)
+    late = [number for number, array in enumerate(few) if array is None and runs[number] is not _LEFT]
     if late:  # a row that lies in several chunks
         left, others = [*left, *late], [*others, *(yield from otherwise(late))]
     found = dict(zip(left, others, strict=True))
     return [found[number] if array is None else [array] for number, array in enumerate(few)]
 
 
-def _plan(fields: Sequence[FewReader], pages: Sequence[list[list[int]]], rows: Int64s) -> Steps[list[Any]]:
+class _Pages:
+    """The pages of rows.
+
+    Args:
+        rows: The rows.
+    """
+
+    __slots__ = ("_known", "_rows")
+
+    def __init__(self, rows: Int64s) -> None:
+        self._rows = rows
+        self._known: dict[int, list[int]] = {}
+
+    def of(self, column: Column) -> list[int]:
+        """For each row the number of its page; columns whose pages are alike share the bounds of these."""
+        firsts = column.first_rows
+        pages = self._known.get(id(firsts))
+        if pages is None:
+            if int(self._rows[-1]) >= firsts[-1]:
+                raise CorruptDataError(f"field {column.path.leaf.name!r} has {column.num_rows} rows in this file")
+            pages = self._known[id(firsts)] = (firsts.searchsorted(self._rows, "right") - 1).tolist()
+        return pages
+
+
+def _plan(
+    fields: Sequence[FewReader],
+    runs: Sequence[list[list[_Run]] | None],
+    missing: Sequence[tuple[int, list[tuple[Column, Part]] | None]],
+    pages: _Pages,
+    rows: list[int],
+) -> Steps[list[Any]]:
     """For each field an array; None if it is read otherwise."""
-    missing = _missing(fields, pages)
-    if missing:
-        ranges = [index_ranges(column, part) for column, part in missing]
+    wanted = [one for _, parts in missing for one in parts or ()]
+    if wanted:
+        ranges = [index_ranges(column, part) for column, part in wanted]
         buffers = iter((yield [one for several in ranges for one in several]))
-        load_indexes(missing, [[next(buffers) for _ in several] for several in ranges])
-    numbers = rows.tolist()
-    runs = [_find_field(one, wanted, numbers) for one, wanted in zip(fields, pages, strict=True)]
-    places = [place for several in runs for own in several for run in own for place in run.places]
+        load_indexes(wanted, [[next(buffers) for _ in several] for several in ranges])
+    found = list(runs)
+    for number, parts in missing:
+        if parts is not None:
+            _open_pages(fields[number], pages)
+            found[number] = _find(fields[number], pages, rows)
+    places = [place for several in found for own in several or () for _, run in own for place in run]
     spots = sorted({(start, start + size) for start, size, *_ in places if size})
-    memory, moved = memoryview(b""), iter(places)
+    memory = memoryview(b"")
     if spots:
-        found: Found
-        (found,) = yield [Spots(*np.array(spots, np.int64).T)]
-        memory, moved = found.memory.data, _moved(places, found)
+        read: Found
+        (read,) = yield [Spots(*np.array(spots, np.int64).T)]
+        memory = read.memory.data
+        if read.starts is not None:
+            found = _moved(found, places, read)
     known: dict[object, Any] = {}
-    return [
-        _decode(one, several, memory, moved, known) if several else None
-        for one, several in zip(fields, runs, strict=True)
-    ]
+    return [_decode(one, own, memory, known) if own else None for one, own in zip(fields, found, strict=True)]
 
 
-def _pages(fields: Sequence[FewReader], rows: Int64s) -> list[list[list[int]]]:
-    """For each field and leaf the pages of the rows; nothing for fields that are read otherwise."""
-    known: dict[int, list[int]] = {}
-    found: list[list[list[int]]] = []
-    for one in fields:
-        found.append([])
-        if not one.makers():
-            continue
-        for column in one.columns:
-            pages = known.get(id(column.first_rows))  # columns whose pages are alike share it
-            if pages is None:
-                if int(rows[-1]) >= column.first_rows[-1]:
-                    raise CorruptDataError(f"field {column.path.leaf.name!r} has {column.num_rows} rows in this file")
-                pages = (column.first_rows.searchsorted(rows, "right") - 1).tolist()
-                known[id(column.first_rows)] = pages
-            if _is_left(column, pages):
-                found[-1].clear()
-                break
-            found[-1].append(pages)
-    return found
-
-
-def _is_left(column: Column, numbers: Sequence[int]) -> bool:
-    """True if rows of any of these pages are read otherwise, as far as that is known without a look at its bytes."""
-    for number in numbers if len(numbers) == 1 else set(numbers):
-        if number in column.singles:
-            if column.singles[number] is None:
-                return True
-            continue
-        layout = column.layout(number)
-        if isinstance(layout, MiniBlockLayout) and reader_of(column, layout) is None:
-            return True
-    return False
-
-
-def _missing(fields: Sequence[FewReader], pages: Sequence[list[list[int]]]) -> list[tuple[Column, Part]]:
-    """Pages of which it is not known where their chunks are."""
-    missing: list[tuple[Column, Part]] = []
-    for one, wanted in zip(fields, pages, strict=True):
-        if not wanted:
-            continue
-        for column, numbers in zip(one.columns, wanted, strict=True):
-            for number in numbers if len(numbers) == 1 else dict.fromkeys(numbers):
-                if number in column.singles or number in column.indexes:
-                    continue
-                layout = column.layout(number)
-                if isinstance(layout, MiniBlockLayout):
-                    missing.append((column, Part(number, column.pages[number], layout, range(0))))
-    return missing
-
-
-def _find_field(one: FewReader, pages: list[list[int]], rows: list[int]) -> list[list[_Run]]:
-    """For each leaf of a field where the rows are; nothing if they are read otherwise."""
+def _find(one: FewReader, pages: _Pages, rows: list[int]) -> list[list[_Run]] | None:
+    """For each leaf of a field where the rows are; None if too little is known of its pages."""
+    makers = one.makers
+    if not (one.make_ready() if makers is None else makers):
+        return _LEFT
     found: list[list[_Run]] = []
-    if not pages:
-        return found
-    for column, (shape, _), numbers in zip(one.columns, one.makers(), pages, strict=True):
-        runs = _find(column, shape, numbers, rows)
-        if runs is None:
-            return []
+    for column in one.columns:
+        singles, last = column.singles, -1
+        runs: list[_Run] = []
+        places: list[Place] = []
+        page = None
+        for number, row in zip(pages.of(column), rows, strict=True):
+            if number != last:
+                if number not in singles:
+                    return None
+                page, last = singles[number], number
+                if page is None or (runs and not _is_alike(page, runs[0][0])):
+                    return _LEFT
+                places = []
+                runs.append((page, places))
+            place = page.find(row) if page else None
+            if place is None:
+                return _LEFT
+            places.append(place)
         found.append(runs)
     return found
 
 
-def _find(column: Column, shape: Shape, numbers: list[int], rows: list[int]) -> list[_Run] | None:
-    runs: list[_Run] = []
-    last = -1
-    for number, row in zip(numbers, rows, strict=True):
-        if number != last:
-            page = _page(column, number, shape)
-            if page is None or (runs and not _is_alike(page, runs[0].page)):
+def _missing(one: FewReader, pages: _Pages) -> list[tuple[Column, Part]] | None:
+    """Pages of which it is not known where their chunks are; None if the field is read otherwise."""
+    missing: list[tuple[Column, Part]] = []
+    for column in one.columns:
+        for number in dict.fromkeys(pages.of(column)):
+            if number in column.singles:
+                if column.singles[number] is None:
+                    return None
+                continue
+            layout = column.layout(number)
+            if not isinstance(layout, MiniBlockLayout):
+                continue
+            if reader_of(column, layout) is None:
                 return None
-            runs.append(_Run(page, []))
-            last = number
-        place = runs[-1].page.find(row)
-        if place is None:
-            return None
-        runs[-1].places.append(place)
-    return runs
+            if number not in column.indexes:
+                missing.append((column, Part(number, column.pages[number], layout, range(0))))
+    return missing
 
 
-def _page(column: Column, number: int, shape: Shape) -> SinglePage | None:
-    if number not in column.singles:
-        column.singles[number] = open_page(column, number, shape)
-    return column.singles[number]
+def _open_pages(one: FewReader, pages: _Pages) -> None:
+    for column, (shape, _) in zip(one.columns, one.makers or (), strict=True):
+        for number in dict.fromkeys(pages.of(column)):
+            if number not in column.singles:
+                column.singles[number] = open_page(column, number, shape)
 
 
 def _is_alike(one: SinglePage, other: SinglePage) -> bool:
@@ -228,24 +230,28 @@ def _is_alike(one: SinglePage, other: SinglePage) -> bool:
     return one.layers == other.layers and one.has_definition == other.has_definition
 
 
-def _moved(places: Sequence[Place], found: Found) -> Iterator[Place]:
-    """Where the places lie in what was read."""
-    if found.starts is None:
-        return iter(places)
-    starts = found.places(np.array([one.start for one in places], np.int64)).tolist()
-    return (one._replace(start=start) for one, start in zip(places, starts, strict=True))
+def _moved(
+    runs: Sequence[list[list[_Run]] | None], places: Sequence[Place], found: Found
+) -> list[list[list[_Run]] | None]:
+    """The same rows with where they lie in what was read."""
+    starts = iter(found.places(np.array([start for start, *_ in places], np.int64)).tolist())
+
+    def move(run: list[Place]) -> list[Place]:
+        return [(next(starts), size, count, inside, chunk) for _, size, count, inside, chunk in run]
+
+    return [several and [[(page, move(run)) for page, run in own] for own in several] for several in runs]
 
 
-def _decode(
-    one: FewReader, runs: list[list[_Run]], memory: memoryview, moved: Iterator[Place], known: dict[object, Any]
-) -> pa.Array:
+def _decode(one: FewReader, runs: list[list[_Run]], memory: memoryview, known: dict[object, Any]) -> pa.Array:
     leaves: list[Leaf] = []
-    for (_, make), own in zip(one.makers(), runs, strict=True):
-        page = own[0].page
-        rows = FewRows([] if page.layers.max_rep else None, [] if page.has_definition else None)
-        for run in own:
-            run.page.read(memory, [next(moved) for _ in run.places], rows, known)
-        slots = _slots(page.layers, rows, known)
+    for (_, make), own in zip(one.makers or (), runs, strict=True):
+        first = own[0][0]
+        rows = FewRows([] if first.layers.max_rep else None, [] if first.has_definition else None)
+        for page, places in own:
+            page.read(memory, places, rows, known)
+        if one.is_bare and not first.has_definition:
+            return make(rows.values, None)  # nothing is around the values
+        slots = _slots(first.layers, rows, known)
         leaves.append(Leaf(make(rows.values, slots[0].valid), slots))
     return one.nest(leaves) if one.nest else leaves[0].array
 

@@ -14,9 +14,9 @@ def _table(num_columns, make):
 
 
 MAKERS = {
-    "small": (lambda: RNG.integers(0, 1000, 1000), 200, 210),
-    "floats": (lambda: RNG.random(1000), 200, 210),
-    "words": (lambda: pa.array([f"word {one}" for one in RNG.integers(0, 99, 1000).tolist()]), 420, 300),
+    "small": (lambda: RNG.integers(0, 1000, 1000), 200, 45),
+    "floats": (lambda: RNG.random(1000), 200, 45),
+    "words": (lambda: pa.array([f"word {one}" for one in RNG.integers(0, 99, 1000).tolist()]), 420, 60),
 }
 
 
