@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lance_core.encoding.values import Int64s
+    from lance_core.file.page_indexes import MiniBlockIndex
     from lance_core.file.plan import Column, Part
 
 _GROWTH = 2
@@ -41,10 +42,26 @@ def chunks_of(column: Column, parts: Sequence[Part], rows: Int64s) -> Int64s:
     """
     table = _joined(column, parts) if len(parts) > 1 else column.indexes[parts[0].number].table
     if table is not None:
-        return table.grid.take(_places_in(table.first_rows, rows), axis=1)
+        return grid_of(table, rows)
     ends = np.cumsum([len(part.rows) for part in parts[:-1]])
     each = zip(parts, np.split(rows, ends), strict=True)
     return np.concatenate([chunks_of(column, [part], some) for part, some in each], axis=1)
+
+
+def grid_of(table: ChunkTable, rows: Int64s) -> Int64s:
+    """As `chunks_of`, of a table that has all of the rows."""
+    return table.grid.take(_places_in(table.first_rows, rows), axis=1)
+
+
+def known_chunks(column: Column) -> tuple[MiniBlockIndex, ChunkTable] | None:
+    """What is known of one of the pages and the chunks of all of them, if they are alike and were put together."""
+    if len(column.pages) == 1:
+        index = column.indexes.get(0)
+        return None if index is None else (index, index.table)
+    if len(column.joined_pages) != 1:
+        return None
+    (known,) = column.joined_pages.values()
+    return (column.indexes[0], known.table) if len(known.pages) == len(column.pages) else None
 
 
 def _places_in(firsts: Int64s, rows: Int64s) -> Int64s:

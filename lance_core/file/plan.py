@@ -450,7 +450,7 @@ def _page_words(column: Column, part: Part, layout: MiniBlockLayout, buffers: li
 
 def _kind(column: Column, layout: MiniBlockLayout) -> object:
     key = (layout.values, layout.definition, layout.layers, layout.dictionary is None, layout.has_large_chunk)
-    key = (*key, layout.num_buffers, layout.rep)
+    key = (*key, layout.num_buffers, layout.rep, layout.blob_layers)
     return column.kinds.setdefault(key, key)
 
 

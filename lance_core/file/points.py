@@ -20,7 +20,7 @@ from lance_core.encoding.structural.page import Decoded, to_arrow
 from lance_core.encoding.structural.shared_levels import SharedLevels
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.file.joined_pages import chunks_of
+from lance_core.file.joined_pages import chunks_of, grid_of, known_chunks
 from lance_core.file.page_indexes import join_chunks, join_dictionaries
 from lance_core.file.plan import index_ranges, load_indexes, plan_rows
 from lance_core.format.page_layout import MiniBlockLayout
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.structural.list_points import RowValues
     from lance_core.encoding.structural.mini_block_points import Points
     from lance_core.encoding.values import Int64s, Values
+    from lance_core.file.page_indexes import MiniBlockIndex
     from lance_core.file.plan import Column, Part
     from lance_core.format.page_layout import PageLayout
 
@@ -84,6 +85,13 @@ class _Batch:
         self.rows.append(rows)
         sizes = [len(part.rows) for part in parts]
         self._add_segment(wanted, self.num_rows, [part.number for part in parts], sizes)
+        self.num_rows += len(rows)
+
+    def add_known(self, wanted: _Wanted, table: ChunkTable, rows: Int64s) -> None:
+        """Single rows of any pages without dictionaries."""
+        self.grids.append(grid_of(table, rows))
+        self.rows.append(rows)
+        self._add_segment(wanted, self.num_rows, [], [len(rows)])
         self.num_rows += len(rows)
 
     def add_range(self, wanted: _Wanted, parts: Sequence[Part]) -> None:
@@ -153,8 +161,15 @@ def plan_points(columns: Sequence[Column], rows: Rows) -> Steps[_Columns]:
     mine: list[_Wanted] = []
     others: list[int] = []
     for number, column in enumerate(columns):
-        parts = column.parts(rows) if _stands_for_itself(column) else []
-        if parts and all(_is_plain(part.layout) for part in parts):
+        if not _stands_for_itself(column):
+            others.append(number)
+            continue
+        known = None if isinstance(rows, range) else _known(column, rows)
+        if known is not None:
+            mine.append(_Wanted(column, [], arrays[number], known))
+            continue
+        parts = column.parts(rows)
+        if all(_is_plain(part.layout) for part in parts):
             mine.append(_Wanted(column, parts, arrays[number]))
         else:
             others.append(number)
@@ -167,11 +182,22 @@ def plan_points(columns: Sequence[Column], rows: Rows) -> Steps[_Columns]:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Rows of one column, and what takes them."""
+    """Rows of one column, and what takes them: by page, or of all pages if what is known of these is one table."""
 
     column: Column
     parts: list[Part]
     arrays: list[pa.Array]
+    known: tuple[MiniBlockIndex, ChunkTable] | None = None
+
+
+def _known(column: Column, rows: Int64s) -> tuple[MiniBlockIndex, ChunkTable] | None:
+    """The chunks of all pages, if there is no need to know which page a row is in."""
+    known = known_chunks(column)
+    if known is None or int(rows[-1]) >= column.first_rows[-1]:
+        return None
+    layout = known[0].layouts[0]
+    is_simple = layout.rep is None and layout.dictionary is None and layout.blob_layers is None
+    return known if is_simple else None
 
 
 def _stands_for_itself(column: Column) -> bool:
@@ -258,6 +284,11 @@ def _batches(wanted: Sequence[_Wanted], rows: Rows) -> Iterator[_Batch]:
     for one in wanted:
         indexes = one.column.indexes
         last, key, at = None, 0, 0
+        if one.known is not None and not isinstance(rows, range):
+            index, table = one.known
+            key = id(index.kind)
+            last = batches.setdefault(key, _Batch(index.layouts[0]))
+            last.add_known(one, table, rows)
         for key, run in groupby(one.parts, key=lambda part: id(indexes[part.number].kind)):
             parts = list(run)
             last = batches.get(key)
