@@ -318,9 +318,11 @@ def check_section(data: bytes, at: int, *, path: str | None) -> bool:
     Raises:
         CorruptDataError: The bytes have changed since they were written.
     """
-    if at < 0 or data[at : at + len(MAGIC)] != MAGIC or at + SECTION_SIZE > len(data):
+    if not 0 <= at <= len(data) - SECTION_SIZE:
         return False
-    _, before, behind = _SECTION.unpack_from(data, at)
+    magic, before, behind = _SECTION.unpack_from(data, at)
+    if magic != MAGIC:
+        return False
     view = memoryview(data)
     if crc32(view[:at]) != before or crc32(view[at + SECTION_SIZE :]) != behind:
         raise CorruptDataError("the file is damaged: its bytes do not match their checksum", path=path)

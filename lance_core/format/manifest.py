@@ -252,7 +252,7 @@ def _check(pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version:
         check_limit("max_base_paths", len(pb.base_paths), "base paths", path=path)
     if not num_fields:
         raise CorruptDataError("the manifest has no fields", path=path)
-    if pb.HasField("fragment_tree") and not num_fragments:
+    if not num_fragments and pb.HasField("fragment_tree"):
         raise UnsupportedError("the fragments are not in the manifest (fragment_tree)", path=path)
 
 
@@ -307,12 +307,13 @@ def decode_manifest_files(data: bytes, *, version: int | None = None, path: str 
     indices: tuple[IndexMetadata, ...] = ()
     if pb.HasField("index_section"):
         indices = decode_index_section(_section(data, pb.index_section, end, path))
+    bases = pb.base_paths
     return ManifestFiles(
         _timestamp(pb),
         pb.writer_feature_flags,
         fragments,
         pb.transaction_file,
-        tuple([base_paths_format.from_proto(base) for base in pb.base_paths]),
+        tuple([base_paths_format.from_proto(base) for base in bases]) if bases else (),
         indices,
     )
 

@@ -62,6 +62,9 @@ class ManifestNaming(Enum):
     V2 = "V2"
 
 
+_V2 = ManifestNaming.V2  # to look up a member of an enumeration takes as long as to read a number
+
+
 class ManifestName(NamedTuple):
     """What the name of a manifest file says.
 
@@ -88,13 +91,10 @@ def parse_manifest_name(name: str) -> ManifestName | None:
     stem = name.removesuffix(_SUFFIX)
     if stem == name or not stem.isascii():
         return None
-    if stem.startswith("d") and stem[1:].isdigit():
-        return ManifestName(version=int(stem[1:]), naming=None)
-    if not stem.isdigit():
-        return None
-    if len(stem) == _V2_DIGITS:
-        return ManifestName(version=_MAX_VERSION - int(stem), naming=ManifestNaming.V2)
-    return ManifestName(version=int(stem), naming=ManifestNaming.V1)
+    if stem.isdigit():
+        is_v2 = len(stem) == _V2_DIGITS
+        return ManifestName(_MAX_VERSION - int(stem), _V2) if is_v2 else ManifestName(int(stem), ManifestNaming.V1)
+    return ManifestName(int(stem[1:]), None) if stem[:1] == "d" and stem[1:].isdigit() else None
 
 
 def split_v2_names(names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -208,7 +208,7 @@ class _Survey:
 
 def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Collection[str] = ()) -> _Survey:
     listed = _manifest_files(store)
-    attached = sorted((name.version for name, _ in listed if name.naming is not None), reverse=True)
+    attached = sorted([name.version for name, _ in listed if name.naming is not None], reverse=True)
     if not attached:
         raise DatasetNotFoundError("there is no Lance dataset here", path=store.uri)
     survey = _Survey(newest=attached[0], kept=References(store.uri), removed=References(store.uri))
@@ -271,8 +271,9 @@ def _dated(store: Store, listed: list[tuple[ManifestName, ObjectInfo]], now: dat
     before: datetime | None = None
     uri = store.uri
     for name, info in listed:
-        data = _get(store, info.path)
-        if data is None:
+        try:
+            data = store.get(info.path)
+        except NotFoundError:  # another clean-up was here
             continue
         manifest = decode_manifest_files(data, version=name.version, path=f"{uri}/{info.path}")
         check_writable(manifest.writer_feature_flags, path=uri)
