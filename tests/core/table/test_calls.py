@@ -92,7 +92,7 @@ def columns(number):
 # For each work the most calls that a table of one column may cost, and each further column.
 LIMITS = {
     "open": (245, 2),
-    "append": (1900, 185),
+    "append": (1250, 62),
     "scan": (1700, 215),
     "take": (1400, 255),
     "filter": (2300, 265),
@@ -176,6 +176,15 @@ def with_versions(path, number):
     for version in range(2, number + 1):
         store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(replace(first, version=version)))
     return str(path)
+
+
+def test_calls_of_a_clean_up(tmp_path, calls_of):
+    """For each version that goes."""
+    counts: list[int] = []
+    for number in (10, 10, 210):
+        dataset = lance_core.dataset(with_versions(tmp_path / f"{number} {len(counts)}", number))
+        counts.append(calls_of(lambda dataset=dataset: dataset.cleanup_old_versions(retain_versions=1)))
+    assert (counts[2] - counts[1]) / 200 <= 75
 
 
 def test_calls_of_a_version_that_is_opened_again(tmp_path, calls_of):
