@@ -37,6 +37,10 @@ class Coded:
         """How many values there are."""
         return len(self.places)
 
+    def kept(self, rows: npt.NDArray[np.int64]) -> Coded:
+        """Some of the values: shape (m,), their numbers."""
+        return Coded(self.items, self.places[rows], None if self.validity is None else self.validity[rows])
+
     def questions(self) -> pa.Array:
         """The items, and null."""
         return pa.concat_arrays([self.items, pa.nulls(1, self.items.type)])

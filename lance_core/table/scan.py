@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import mask_array, settled, unpack_bits
 from lance_core.encoding.coded import Coded
-from lance_core.encoding.physical.memory import numbers_array, take_inside
+from lance_core.encoding.physical.memory import numbers_array, starts_of, take_inside
 from lance_core.errors import InvalidInputError
 from lance_core.format.schema import Schema
 from lance_core.store.waits import finished
@@ -164,19 +164,7 @@ def matching_offsets(reader: FragmentReader, plan: ScanPlan) -> npt.NDArray[np.i
 
 def _masks(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
     """Which rows match, in parts with the offset of their first row."""
-    for low, high in candidate_ranges(reader, plan, start, end):
-        parts = None
-        if plan.predicate is not None and plan.predicate.columns == plan.filter_projection.names:
-            parts = reader.scan_coded(plan.filter_projection, start=low, end=high, batch_size=plan.step)
-        if parts is None:
-            yield from ((rows.start, mask) for rows, mask in _matches_in(reader, plan, low, high))
-            continue
-        first = low
-        for part in parts:
-            mask = _answers(plan, part)
-            live = reader.live_mask(first, first + len(mask))
-            yield first, mask if live is None else mask & live
-            first += len(mask)
+    return ((one.start, one.mask) for one in _matches(reader, plan, start, end))
 
 
 def _answers(plan: ScanPlan, part: pa.Array | Coded) -> npt.NDArray[np.bool_]:
@@ -194,21 +182,86 @@ def _answers(plan: ScanPlan, part: pa.Array | Coded) -> npt.NDArray[np.bool_]:
     return _as_mask(plan.predicate.mask(pa.RecordBatch.from_arrays([part], names=names)))
 
 
-def _matches(
-    reader: FragmentReader, plan: ScanPlan, start: int, end: int
-) -> Iterator[tuple[Rows, npt.NDArray[np.bool_]]]:
+class _Match(NamedTuple):
+    """Consecutive rows, of which some match.
+
+    Attributes:
+        start: Offset of the first.
+        mask: Shape (n,): which ones match.
+        pick: The condition's columns of some of them: shape (m,), counted from the first, ascending.
+    """
+
+    start: int
+    mask: npt.NDArray[np.bool_]
+    pick: Callable[[npt.NDArray[np.int64]], list[pa.Array]]
+
+
+def _matches(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
     for low, high in candidate_ranges(reader, plan, start, end):
-        yield from _matches_in(reader, plan, low, high)
+        parts = None
+        if plan.predicate is not None and plan.predicate.columns == plan.filter_projection.names:
+            parts = reader.scan_coded(plan.filter_projection, start=low, end=high, batch_size=plan.step)
+        if parts is None:
+            yield from _matches_in(reader, plan, low, high)
+        else:
+            yield from _matches_among(reader, plan, low, parts)
 
 
-def _matches_in(
-    reader: FragmentReader, plan: ScanPlan, start: int, end: int
-) -> Iterator[tuple[Rows, npt.NDArray[np.bool_]]]:
+def _matches_in(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     for rows in reader.scan(plan.filter_projection, start=start, end=end, batch_size=plan.step):
         mask = _as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows)))
         live = reader.live_mask(rows.start, rows.start + rows.num_rows)
-        yield rows, mask if live is None else mask & live
+        pick = partial(_picked, rows.columns, plan.filter_projection, rows.num_rows)
+        yield _Match(rows.start, mask if live is None else mask & live, pick)
+
+
+class _Part(NamedTuple):
+    """Values of the condition's only column, from one of them on, and which ones match."""
+
+    values: pa.Array | Coded
+    first: int
+    mask: npt.NDArray[np.bool_]
+
+
+def _matches_among(
+    reader: FragmentReader, plan: ScanPlan, start: int, several: Iterator[pa.Array | Coded]
+) -> Iterator[_Match]:
+    """Matches among values that come in parts of any size, in steps as the plan has them."""
+    parts: list[_Part] = []
+    num_rows = 0
+    for values in several:
+        mask, at = _answers(plan, values), 0
+        while at < len(mask):
+            part = _Part(values, at, mask[at : at + plan.step - num_rows])
+            parts.append(part)
+            num_rows, at = num_rows + len(part.mask), at + len(part.mask)
+            if num_rows == plan.step:
+                yield _match_of(reader, plan, start, parts)
+                start, parts, num_rows = start + num_rows, [], 0
+    if parts:
+        yield _match_of(reader, plan, start, parts)
+
+
+def _match_of(reader: FragmentReader, plan: ScanPlan, start: int, parts: Sequence[_Part]) -> _Match:
+    mask = parts[0].mask if len(parts) == 1 else np.concatenate([one.mask for one in parts])
+    live = reader.live_mask(start, start + len(mask))
+
+    def pick(places: npt.NDArray[np.int64]) -> list[pa.Array]:
+        bounds = starts_of(np.array([len(one.mask) for one in parts]))
+        ends = places.searchsorted(bounds).tolist()
+        found: list[pa.Array] = []
+        for one, begin, low, high in zip(parts, bounds.tolist(), ends, ends[1:], strict=False):
+            inside = places[low:high] + (one.first - begin)
+            if low == high:
+                continue
+            if isinstance(one.values, Coded):
+                found.append(one.values.kept(inside).values())
+            else:
+                found += _picked([one.values], plan.filter_projection, len(one.values), inside)
+        return found if len(found) == 1 else [pa.concat_arrays(found)]
+
+    return _Match(start, mask if live is None else mask & live, pick)
 
 
 def _as_mask(answer: pa.BooleanArray) -> npt.NDArray[np.bool_]:
@@ -267,24 +320,24 @@ def _found(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iter
     """Matching rows; batches may be larger than the plan's."""
     sparse = _Sparse()
     read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
-    for rows, mask in _matches(reader, plan, start, end):
-        places = np.flatnonzero(mask)
+    for match in _matches(reader, plan, start, end):
+        places, num_rows = np.flatnonzero(match.mask), len(match.mask)
         if not len(places):
             continue
-        offsets = places + rows.start
-        columns = _filtered(rows.columns, plan.filter_projection, mask)
+        offsets = places + match.start
+        columns = match.pick(places)
         if not plan.rest.fields:
             yield _output(reader, plan, plan.filter_projection, columns, offsets)
-        elif len(offsets) <= rows.num_rows * _SPARSE_SHARE:
+        elif len(offsets) <= num_rows * _SPARSE_SHARE:
             sparse.add(offsets, columns)
             if sparse.num_rows >= plan.batch_size:
                 yield from sparse.fetch(reader, plan)
         else:
             yield from sparse.fetch(reader, plan)
             read = read or reader.passage(plan.rest, end=end)
-            here = range(rows.start, rows.start + rows.num_rows)
-            if len(places) > rows.num_rows * _MASKED_SHARE:
-                rest = _filtered(read(here, None), plan.rest, mask)
+            here = range(match.start, match.start + num_rows)
+            if len(places) > num_rows * _MASKED_SHARE:
+                rest = _picked(read(here, None), plan.rest, num_rows, places)
             else:
                 rest = read(here, places)
             yield _output(reader, plan, _both(plan), [*columns, *rest], offsets)
@@ -292,13 +345,21 @@ def _found(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iter
 
 
 def _filtered(columns: Sequence[pa.Array], schema: Schema, keep: npt.NDArray[np.bool_]) -> list[pa.Array]:
-    num_kept = int(np.count_nonzero(keep))
-    if not columns or num_kept == len(keep):
+    return _picked(columns, schema, len(keep), np.flatnonzero(keep))
+
+
+def _picked(
+    columns: Sequence[pa.Array], schema: Schema, num_rows: int, places: npt.NDArray[np.int64]
+) -> list[pa.Array]:
+    """Some rows of columns, which have so many: shape (n,), ascending."""
+    if not columns or len(places) == num_rows:
         return list(columns)
     batch = pa.RecordBatch.from_arrays(list(map(settled, columns)), schema=schema.to_arrow())
-    if num_kept > len(keep) * _MASKED_SHARE:
+    if len(places) > num_rows * _MASKED_SHARE:
+        keep = np.zeros(num_rows, np.bool_)
+        keep[places] = True
         return list(batch.filter(mask_array(keep)).columns)
-    return list(take_inside(batch, np.flatnonzero(keep)).columns)
+    return list(take_inside(batch, places).columns)
 
 
 def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.int64]:
