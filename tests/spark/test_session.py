@@ -12,6 +12,8 @@ import lance_core.spark
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.spark import read_lance, recommended_conf, register, session, write_lance
 
+BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
 
 def test_an_old_pyspark_is_refused(monkeypatch):
     monkeypatch.setattr(pyspark, "__version__", "4.0.1")
@@ -66,8 +68,28 @@ def test_a_thread_without_an_active_session_can_read(spark, uri):
     assert counts == [3]
 
 
-def test_settings_are_texts():
-    assert all(isinstance(value, str) for value in recommended_conf().values())
+@pytest.mark.parametrize("small_rows", [False, True])
+def test_settings_are_texts(small_rows):
+    assert all(isinstance(value, str) for value in recommended_conf(small_rows=small_rows).values())
+
+
+def test_batches_keep_their_limit_unless_rows_are_said_to_be_small():
+    assert recommended_conf(small_rows=True).items() - recommended_conf().items() == {(BATCH_BYTES, str(2**31 - 1))}
+    assert BATCH_BYTES not in recommended_conf()
+
+
+@pytest.mark.spark
+def test_a_batch_of_small_rows_ends_at_no_number_of_bytes(spark, uri):
+    """One setting of Spark limits the bytes of a batch, and one value of it stands for no limit."""
+    rows = spark.range(0, 2000, numPartitions=1)
+    before = spark.conf.get(BATCH_BYTES)
+    try:
+        spark.conf.set(BATCH_BYTES, "1000")
+        limited = write_lance(rows, uri, max_bytes_per_file=1).num_files
+        spark.conf.set(BATCH_BYTES, recommended_conf(small_rows=True)[BATCH_BYTES])
+        assert write_lance(rows, uri, max_bytes_per_file=1).num_files == 1 < limited
+    finally:
+        spark.conf.set(BATCH_BYTES, before)
 
 
 @pytest.mark.parametrize("needed", ["reader", "rows_job", "fragment_work"])
