@@ -45,8 +45,11 @@ _PART_BYTES = 1 << 25
 _SPARSE, _SHORT = 64, 8
 """Ranges are far apart if so many times as many blocks lie between the first and the last; short, if of so few."""
 
-_FEW_RANGES, _FEW_BLOCKS = 8, 16
-"""So few are looked at one by one: each step with an array costs as much as a checksum."""
+_FEW_RANGES, _FEW_BLOCKS = 32, 64
+"""The blocks of so few ranges are found in plain numbers: each step with an array costs as much as several of them."""
+
+_SINGLE_BLOCKS = 8
+"""So few are looked at one by one: a step with an array costs as much as a checksum."""
 
 _RUN_BYTES = 1 << 18
 _MANY_RUNS = 8
@@ -147,9 +150,8 @@ class BlockChecks:
         """
         if len(starts) <= _FEW_RANGES:
             few = self._touched(starts.tolist(), ends.tolist())
-            if len(few) <= _FEW_BLOCKS:
-                for block in few:
-                    self._check_block(block, data, at)
+            if few is not None:
+                self._check_few(few, data, at)
                 return
         place = self._place
         if int(ends.max()) > place.start:  # of the tail, or of the checksums themselves
@@ -167,10 +169,9 @@ class BlockChecks:
         blocks = blocks[~self._is_good[blocks]]
         if len(blocks):
             self._check_blocks(blocks, data, at)
-            self._is_good[blocks] = True
 
-    def _touched(self, starts: list[int], ends: list[int]) -> list[int]:
-        """Blocks that a few ranges touch and that are not known to be good; those of the whole are too many."""
+    def _touched(self, starts: list[int], ends: list[int]) -> list[int] | None:
+        """Blocks that a few ranges touch and that are not known to be good, ascending; None if they touch many."""
         place, width = self._place, self._place.block_size
         blocks: list[int] = []
         for start, end in zip(starts, ends, strict=True):
@@ -183,8 +184,16 @@ class BlockChecks:
                 last = -(-(end - shift) // width)
                 blocks += range((start - shift) // width, last)
             if len(blocks) > _FEW_BLOCKS:
-                break
-        return [block for block in blocks if not self._is_good[block]] if len(blocks) <= _FEW_BLOCKS else blocks
+                return None
+        is_good = self._is_good
+        return sorted({block for block in blocks if not is_good[block]})
+
+    def _check_few(self, blocks: list[int], data: memoryview, at: int) -> None:
+        if len(blocks) > _SINGLE_BLOCKS:
+            self._check_blocks(np.array(blocks), data, at)
+            return
+        for block in blocks:
+            self._check_block(block, data, at)
 
     def _check_block(self, block: int, data: memoryview, at: int) -> None:
         place = self._place
@@ -212,6 +221,7 @@ class BlockChecks:
         is_wrong = _sums_in(data, begins - at, np.minimum(begins + width, limits) - at) != sums
         if is_wrong.any():
             raise _damaged(int(begins[is_wrong][0]))
+        self._is_good[blocks] = True
 
     def _sums_of(self, blocks: Int64s) -> npt.NDArray[np.uint32]:
         num_blocks = self._place.num_blocks

@@ -22,11 +22,13 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    import numpy.typing as npt
+
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.structural.few_levels import FewLayers
     from lance_core.encoding.structural.few_values import Shape
     from lance_core.encoding.values import Int64s, Values
-    from lance_core.file.page_indexes import MiniBlockIndex
     from lance_core.file.plan import Column
     from lance_core.format.page_layout import Layers
 
@@ -120,24 +122,24 @@ class _ListChunks:
 
     layers: FewLayers
     has_definition: bool
-    index: MiniBlockIndex
+    first_rows: Int64s
+    grid: Int64s
+    preambles: npt.NDArray[np.bool_] | None
     reader: ListReader
+    items: Values | None
 
     def find(self, row: int) -> Place | None:
-        table = self.index.table
-        chunk = int(table.first_rows.searchsorted(row, "right")) - 1
-        start, size, count, first, _ = table.grid[:, chunk].tolist()
-        following = chunk + 1
-        if following < len(table.first_rows) and table.first_rows[following] == row + 1 and self._is_cut(following):
+        chunk = int(self.first_rows.searchsorted(row, "right")) - 1
+        start, size, count, first, num_rows = self.grid[:, chunk].tolist()
+        if row - first == num_rows - 1 and chunk + 1 < len(self.first_rows) and self._is_cut(chunk + 1):
             return None  # the row goes on in the next chunk
         return start, size, count, row - first, chunk
 
     def _is_cut(self, chunk: int) -> bool:
-        preambles = self.index.table.has_preamble
-        return preambles is not None and bool(preambles[chunk])
+        return self.preambles is not None and bool(self.preambles[chunk])
 
     def read(self, memory: memoryview, places: Sequence[Place], into: FewRows, known: dict[object, Any]) -> None:
-        num_rows = self.index.table.num_rows
+        num_rows = self.grid[4]
         for start, size, count, index, chunk in places:
             place = ListPlace(start, size, count, self._is_cut(chunk), int(num_rows[chunk]), index)
             rep, definition, values = self.reader.read(memory, place, known)
@@ -145,7 +147,7 @@ class _ListChunks:
                 into.rep += rep
             if into.definition is not None and definition is not None:
                 into.definition += definition
-            into.values += values if self.index.dictionary is None else look_up(self.index.dictionary, values)
+            into.values += values if self.items is None else look_up(self.items, values)
 
 
 @frozen
@@ -241,11 +243,11 @@ def _open_chunks(column: Column, number: int, layout: MiniBlockLayout, shape: Sh
     found = shape_of(reader.encoding) if index.dictionary is None else shape_of_items(index.dictionary)
     if found != shape:
         return None
-    has_definition = layout.definition is not None
+    layers, has_definition, table = few_layers(layout.layers), layout.definition is not None, index.table
+    first_rows, grid, items = table.first_rows, table.grid, index.dictionary
     if isinstance(reader, ListReader):
-        return _ListChunks(few_layers(layout.layers), has_definition, index, reader)
-    table = index.table
-    return _Chunks(few_layers(layout.layers), has_definition, table.first_rows, table.grid, reader, index.dictionary)
+        return _ListChunks(layers, has_definition, first_rows, grid, table.has_preamble, reader, items)
+    return _Chunks(layers, has_definition, first_rows, grid, reader, items)
 
 
 def _open_constant(layout: ConstantLayout, shape: Shape) -> SinglePage | None:

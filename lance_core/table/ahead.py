@@ -10,6 +10,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from queue import SimpleQueue
 from threading import Semaphore
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -67,8 +68,13 @@ def in_turn(store: Store, works: Iterable[Callable[[], Waits[_T]]]) -> Iterator[
     if objects_at_once(store) > 1:
         yield from each(store, (partial(_whole, begin) for begin in works))
         return
+    begun = iter(works)
+    first, second = next(begun, None), next(begun, None)
+    if first is not None and second is None:  # nobody else has anything to do meanwhile
+        yield finished(first())
+        return
     going: deque[_Going[_T]] = deque()
-    for begin in works:
+    for begin in chain((one for one in (first, second) if one is not None), begun):
         going.append(_Going(begin()))
         yield from _stepped(going)
     while going:

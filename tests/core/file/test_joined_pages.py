@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lance_core.errors import InvalidInputError
 from lance_core.file import joined_pages, writer
 from lance_core.file.known_files import KnownFiles
 
@@ -77,3 +78,20 @@ def test_pages_that_were_read_together_are_not_copied(data_file, monkeypatch):
     monkeypatch.setattr(joined_pages, "join_tables", None)
     rows = np.arange(0, ROWS, 20)
     assert _reader(data_file)(rows).equals(table.take(rows))
+
+
+def test_pages_that_are_alike_take_no_steps_of_their_own(data_file, calls_of):
+    """Once all are put together, nobody asks which page a row is in."""
+    counts = []
+    rows = np.sort(RNG.choice(3_000, 700, replace=False))
+    for number in (1, 8):
+        text = [f"{number:08} {'x' * (number % 50)}" for number in RNG.integers(0, 1 << 20, 3_000 * number).tolist()]
+        table = pa.table({"line": text})
+        data_file.write(table)
+        wanted, take = rows * number, _reader(data_file)
+        assert take(wanted).equals(table.take(wanted))
+        assert take(wanted).equals(table.take(wanted))
+        counts.append(calls_of(lambda: take(wanted)))  # noqa: B023 called at once
+    assert counts[1] <= counts[0] + 20
+    with pytest.raises(InvalidInputError, match="there is no row 24000"):
+        take([*wanted.tolist(), 24_000])
