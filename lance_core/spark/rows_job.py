@@ -13,6 +13,7 @@ from lance_core.spark.blob_columns import fit_blob_columns
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.commit import publish
 from lance_core.spark.handover import hand_over
+from lance_core.spark.task_memory import keep_freed_memory
 from lance_core.table.predicate import make_predicate
 from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
 
@@ -70,6 +71,7 @@ class RowsJob:
         plan = self.plan
         if plan.done_version is not None:
             return RowsPart()
+        keep_freed_memory()
         rows = cast_batches(fit_blob_columns(batches, plan.fields), plan.fields.to_arrow())
         if plan.condition is not None and plan.checks_condition:
             predicate = make_predicate(plan.condition, plan.fields.to_arrow())
