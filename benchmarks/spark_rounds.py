@@ -3,8 +3,7 @@
 CPU is that of this process and all below it: the JVM and the Python workers, also those that have ended. Rounds are
 interleaved and their order rotates. The first ones are not counted: until the JVM has compiled what runs often, both
 sides are several times as slow. Figures are medians over the rounds; ratios are made within each round.
-Python keeps what it compiled, as it does wherever it may write beside the modules. Spark is told that rows are small
-(`lance_core.spark.recommended_conf`), which spares it a look at each batch's bytes after each row.
+Python keeps what it compiled, as it does wherever it may write beside the modules.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def start_spark(cores: int) -> SparkSession:
     ensure_java()
     builder: Any = SparkSession.builder.master(f"local[{cores}]").appName("benchmark")
     conf = {
-        **recommended_conf(small_rows=True),
+        **recommended_conf(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "4g",

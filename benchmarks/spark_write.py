@@ -3,7 +3,9 @@
     python benchmarks/spark_write.py [--rounds 5] [--warm-up 2] [--scale 0.1] [--data flights vectors taxi] [--cores 2]
 
 The DataFrame is cached first, so that only the write is measured; ``vectors`` is made anew each time, which ``noop``
-tells. ``receive`` hands the rows to Python, which drops them: no data source in Python can be cheaper.
+tells. ``receive`` hands the rows to Python, which drops them: no data source in Python can be cheaper. Both are
+measured again with Spark told that rows are small (`lance_core.spark.recommended_conf`), which spares it a look at the
+bytes of a batch after each row.
 """
 
 from __future__ import annotations
@@ -19,14 +21,17 @@ from measure import bytes_on_disk
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from spark_rounds import PARQUET, add_arguments, make_frame, print_head, print_line, rows_of, run_rounds, start_spark
 
-from lance_core.spark import write_lance
+from lance_core.spark import recommended_conf, write_lance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+_SMALL_ROWS = recommended_conf(small_rows=True).items() - recommended_conf().items()
 
 
 class Discarding(DataSource):
@@ -51,11 +56,20 @@ class Discarding(DataSource):
 
 def measure(frame: DataFrame, title: str, folder: Path, rounds: int, warm_up: int) -> None:
     """Write the DataFrame again and again; print what it costs."""
+
+    def receive(_path: str) -> None:
+        frame.write.format("discarding").mode("append").save()
+
+    def lance(path: str) -> None:
+        write_lance(frame, path, mode="create")
+
     engines: dict[str, Callable[[str], object]] = {
         "noop": lambda _: frame.write.format("noop").mode("overwrite").save(),
         PARQUET: lambda path: frame.write.mode("overwrite").parquet(path),
-        "receive": lambda _: frame.write.format("discarding").mode("append").save(),
-        "lance": lambda path: write_lance(frame, path, mode="create"),
+        "receive": receive,
+        "lance": lance,
+        "receive, small rows": partial(_with_small_rows, frame.sparkSession, receive),
+        "lance, small rows": partial(_with_small_rows, frame.sparkSession, lance),
     }
 
     def write(name: str) -> None:
@@ -69,6 +83,17 @@ def measure(frame: DataFrame, title: str, folder: Path, rounds: int, warm_up: in
         size = bytes_on_disk(folder / name)
         more = [f"{size / 1e6:.1f}", f"{size / parquet_size:.2f}"] if size else ["", ""]
         print_line(name, samples, found[PARQUET], more)
+
+
+def _with_small_rows(spark: SparkSession, write: Callable[[str], object], path: str) -> None:
+    """Write while the session is set to small rows."""
+    for key, value in _SMALL_ROWS:
+        spark.conf.set(key, value)
+    try:
+        write(path)
+    finally:
+        for key, _ in _SMALL_ROWS:
+            spark.conf.unset(key)
 
 
 def main() -> None:
