@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _SAMPLE_S = 0.002
-_LEAST_S = 0.02
-"""Short calls are repeated until they take so long together."""
+_LEAST_S, _SHORT_S = 0.02, 0.5
+"""Short calls are repeated until they take so long together; what takes this long at first may be short later."""
 _LEAST_ROUNDS, _MOST_S = 3, 8
 """Rounds that there are in any case, and seconds after which there are no more."""
 
@@ -55,15 +55,21 @@ def compare(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Sp
 
     Long rounds are not repeated for ever: after eight seconds three are enough.
     """
-    return compare_warm(calls, {name: _spend(call, 1).wall for name, call in calls.items()}, rounds)
+    return compare_warm(calls, {name: _warm_up(call) for name, call in calls.items()}, rounds)
+
+
+def _warm_up(call: Callable[[], Any]) -> float:
+    """Seconds that a call takes: who learns something in the first one must not be repeated less often for that."""
+    first = _spend(call, 1).wall
+    return first if first > _SHORT_S else _spend(call, 1).wall
 
 
 def able(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    """Call each once: seconds of those that work; whatever an engine says about what it cannot do is printed."""
+    """Call each: seconds of those that work; whatever an engine says about what it cannot do is printed."""
     found: dict[str, float] = {}
     for name, call in calls.items():
         try:
-            found[name] = _spend(call, 1).wall
+            found[name] = _warm_up(call)
         except Exception as error:  # noqa: BLE001 - of any engine
             print(f"  {name} cannot do this: {str(error).splitlines()[0][:100]}")
     return found
@@ -75,7 +81,7 @@ def compare_warm(
     rounds: int,
     before: Callable[[str], Any] | None = None,
 ) -> dict[str, Spent]:
-    """As `compare`, of those that were called once and took so many seconds.
+    """As `compare`, of those that were called before and took so many seconds.
 
     What is done before a call costs nothing; such calls are not repeated within a round.
     """
