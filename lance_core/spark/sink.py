@@ -129,10 +129,7 @@ class LanceWriter(DataSourceArrowWriter):
             for partition in unknown:
                 remove_data_files(store, place.job, partition, range(MAX_ATTEMPTS))
 
-        if len(unknown) == 1:  # the task that failed
-            remove()
-        else:
-            remove_while_tasks_end(remove)
+        remove_while_tasks_end(remove)
 
 
 def _own(messages: Sequence[WriterCommitMessage | None]) -> list[LanceCommitMessage]:

@@ -1,3 +1,5 @@
+"""Page faults of a process that takes and frees memory as tasks do."""
+
 import platform
 import subprocess
 import sys
