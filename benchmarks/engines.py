@@ -44,9 +44,8 @@ def _storable(table: pa.Table, version: str) -> pa.Table:
     return table.drop_columns(maps) if version in {"2.0", "2.1"} else table
 
 
-def _ask_for_lz4(table: pa.Table) -> pa.Table:
-    """With LZ4 asked for in the metadata of each string column."""
-    asked = {"lance-encoding:compression": "lz4"}
+def _ask_for(asked: dict[str, str], table: pa.Table) -> pa.Table:
+    """With something asked for in the metadata of each string column."""
     fields = [field.with_metadata(asked) if pa.types.is_string(field.type) else field for field in table.schema]
     return pa.table(table.columns, schema=pa.schema(fields))
 
@@ -57,8 +56,8 @@ def _write_lance_core(version: str, table: pa.Table, path: str, mode: str = "cre
     lance_core.write_dataset(_storable(table, version), path, mode=mode, data_storage_version=version)
 
 
-def _write_lz4(table: pa.Table, path: str, mode: str = "create") -> None:
-    _write_lance_core("2.2", _ask_for_lz4(table), path, mode)
+def _write_asked(asked: dict[str, str], table: pa.Table, path: str, mode: str = "create") -> None:
+    _write_lance_core("2.2", _ask_for(asked, table), path, mode)
 
 
 def _open_lance_core(path: str) -> Any:
@@ -122,6 +121,15 @@ def _pylance(version: str) -> Engine:
     return Engine(write=write, append=append, open=_open_pylance, sql=True, count_io=_count_pylance)
 
 
+def _asked(codec: str, chunk: int | None = None) -> Engine:
+    """lance_core with a codec asked for, and chunks of so many KiB."""
+    asked = {"lance-encoding:compression": codec}
+    if chunk:
+        asked["lance-encoding:minichunk-size"] = str(chunk << 10)
+    write = partial(_write_asked, asked)
+    return replace(_lance_core("2.2"), write=write, append=partial(write, mode="append"))
+
+
 def _reads(writer: Callable[[str], Engine], reader: Callable[[str], Engine], version: str) -> Engine:
     """One engine reads what another one wrote."""
     theirs, ours = writer(version), reader(version)
@@ -142,7 +150,10 @@ def _open_delta(path: str) -> Any:
 
 ENGINES = {
     **{f"core-{version}": _lance_core(version) for version in ("2.0", "2.1", "2.2")},
-    "core-2.2-lz4": replace(_lance_core("2.2"), write=_write_lz4, append=partial(_write_lz4, mode="append")),
+    "core-2.2-lz4": _asked("lz4"),
+    **{f"core-2.2-{codec}-{chunk}": _asked(codec, chunk) for codec in ("zstd", "lz4") for chunk in (4, 8, 16, 32)},
+    "core-2.2-fsst": _asked("fsst"),
+    "core-2.2-none": _asked("none"),
     **{f"pylance-{version}": _pylance(version) for version in ("2.0", "2.1", "2.2")},
     **{f"core<pylance-{version}": _reads(_pylance, _lance_core, version) for version in ("2.0", "2.1", "2.2")},
     **{f"pylance<core-{version}": _reads(_lance_core, _pylance, version) for version in ("2.1", "2.2")},

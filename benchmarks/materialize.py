@@ -1,4 +1,4 @@
-"""A Dagster asset from start to end, in one process, beside the same table written by hand."""
+"""A Dagster asset from start to end beside the same table written by hand; a DataFrame of Spark beside Parquet."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.2
 """A million rows of taxi."""
+_CORES = 2
 
 
 def materialization(root: Path, scale: float, rounds: int) -> dict[str, dict[str, tuple[float, float]]]:
@@ -48,3 +49,23 @@ def materialization(root: Path, scale: float, rounds: int) -> dict[str, dict[str
     names = ("pylance-2.0", "pylance-2.1", "pylance-2.2", "core-2.2", "parquet")
     spent = compare({"lance_core": materialize, **{name: by_hand(name) for name in names}}, rounds)
     return {"materialize an asset": {name: (one.cpu, one.wall) for name, one in spent.items()}}
+
+
+def on_spark(root: Path, scale: float, rounds: int) -> dict[str, dict[str, tuple[float, float]]]:
+    """CPU and wall seconds of Spark, its workers among them: vectors written and read, as Lance and as Parquet."""
+    import spark_read  # noqa: PLC0415 - other parts need no Spark
+    import spark_rounds  # noqa: PLC0415 - likewise
+    import spark_write  # noqa: PLC0415 - likewise
+
+    spark = spark_rounds.start_spark(_CORES)
+    frame = spark_rounds.make_frame(spark, spark_rounds.VECTORS, scale, _CORES, root)
+    calls = spark_write.calls_of(frame, root)
+    written = {name: calls[name] for name in (spark_rounds.PARQUET, "lance", "lance, small rows")}
+    found = spark_rounds.run_rounds(written, rounds, warm_up=1)
+    spent = {"Spark write": {"lance_core": found["lance"], **found}}
+    asked = spark_read.queries(spark, root, spark_rounds.two_numbers(frame), spark_read.BATCH_SIZE)
+    for query in ("full", "two"):
+        found = spark_rounds.run_rounds(asked[query], rounds, warm_up=1)
+        spent[f"Spark read, {query}"] = {"lance_core": found["lance"], **found}
+    spark.stop()
+    return {work: {name: spark_rounds.medians(all_) for name, all_ in each.items()} for work, each in spent.items()}

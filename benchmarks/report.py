@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from goals import table
 from picture import ROWS, bars
+from text_codecs import codecs_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE / "published"
-README = {HERE.parent / "README.md": "summary", HERE / "README.md": "goals"}
-"""Files, and which of the parts below each has."""
+README = {HERE.parent / "README.md": ("summary",), HERE / "README.md": ("goals", "codecs")}
+"""Files, and which of the parts below each has, one between each pair of marks."""
 PICTURE = "benchmarks/published/bars.svg"
 _MORE = "What each means, and why: [benchmarks/README.md](benchmarks/README.md)."
 MARKS = "<!-- figures, written by benchmarks/run.py --publish -->", "<!-- end of figures -->"
@@ -107,7 +108,11 @@ def summary_text(results: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {"summary": summary_text, "goals": goals_text}
+PARTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "summary": summary_text,
+    "goals": goals_text,
+    "codecs": codecs_text,
+}
 
 
 def parts_of(text: str) -> list[str]:
@@ -146,11 +151,11 @@ def publish(results: Mapping[str, Any]) -> list[Path]:
     drawn.write_text(bars(results))
     written = [kept, drawn]
     first, last = MARKS
-    for path, part in README.items():
+    pattern = re.compile(f"{re.escape(first)}\n.*?{re.escape(last)}", re.DOTALL)
+    for path, parts in README.items():
         before = path.read_text() if path.exists() else ""
-        made = PARTS[part](results)
-        pattern = f"{re.escape(first)}\n.*?{re.escape(last)}"
-        after = re.sub(pattern, lambda _, made=made: f"{first}\n{made}\n{last}", before, flags=re.DOTALL)
+        made = iter(parts)
+        after = pattern.sub(lambda _, made=made: f"{first}\n{PARTS[next(made)](results)}\n{last}", before)
         if after != before:
             path.write_text(after)
             written.append(path)

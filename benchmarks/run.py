@@ -1,6 +1,6 @@
 """lance_core beside pylance, Parquet and Arrow files: what is asked, what is reached; JSON and a picture.
 
-    python benchmarks/run.py                    all that is asked, on full data, 20 minutes; into benchmarks/results
+    python benchmarks/run.py                    all that is asked, on full data, half an hour; into benchmarks/results
     python benchmarks/run.py --publish          the same, and the figures of the READMEs are rewritten
     python benchmarks/run.py --quick            3 minutes, smaller data: figures are rough
     python benchmarks/run.py --scale 1 --rounds 7 --data taxi --parts data
@@ -10,8 +10,9 @@ Engines: `core-2.2` is lance_core with files of version 2.2, `pylance-2.1` the o
 `core<pylance-2.1` is lance_core reading what pylance wrote, `delta` needs the package deltalake. Rounds are interleaved
 in changing order, so that a noisy machine disturbs all alike. Parts: `data` (writes, reads, sizes, requests,
 memory of each data set), `scale` (import, open, commits, histories, tags), `changes` (delete, compaction, clean-up,
-the same bytes again), `dagster` (an asset from start to end). More: spark_read.py, spark_write.py, compact.py,
-commit.py. Without --engines and --works each data set is asked what goals.py and picture.py need.
+the same bytes again), `codecs` (text in each codec), `dagster` (an asset from start to end), `spark` (a DataFrame
+written and read). More: spark_read.py, spark_write.py, compact.py, commit.py. Without --engines and --works each data
+set is asked what goals.py and picture.py need.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ from data import DATA_SETS
 from engines import ENGINES
 from figures import OfData
 from goals import GOALS, table
-from materialize import materialization
+from materialize import materialization, on_spark
 from measure import use_free_memory
 from picture import ROWS, bars
 from report import HERE, PUBLISHED, print_table, publish, renewed
 from side_by_side import COLD, WORKS, Plan, run_data_set
+from text_codecs import measure_codecs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PARTS = ("data", "scale", "changes", "dagster")
+PARTS = ("data", "scale", "changes", "codecs", "dagster", "spark")
 PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
 EVERY = ["core-2.2", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet", "ipc"]
 SELDOM = {"head", "head*", "scan*", "count all", "peak scan"}
@@ -116,9 +118,17 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         singles |= changes.cleanups(root, number, rounds)
         results["same_bytes"] = changes.same_bytes(root, min(options.scale, 0.05))
         yield
+    if "codecs" in options.parts:
+        with tempfile.TemporaryDirectory(dir=root) as folder:
+            results["codecs"] = measure_codecs(Path(folder), options.scale, min(options.rounds, 3))
+        yield
     if "dagster" in options.parts:
         print("materialize an asset ...", flush=True)
         singles |= materialization(root, options.scale, options.rounds)
+        yield
+    if "spark" in options.parts:
+        print("write and read with Spark ...", flush=True)
+        singles |= on_spark(root, options.scale, min(options.rounds, 3))
         yield
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUERIES = ("full", "two", "filter")
+BATCH_SIZE = 16384
 
 
 def consume(frame: DataFrame) -> None:
@@ -73,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
     parser.add_argument("--queries", nargs="+", choices=QUERIES, default=QUERIES)
-    parser.add_argument("--batch-size", type=int, default=16384)
+    parser.add_argument("--batch-size", type=int, default=BATCH_SIZE)
     arguments = parser.parse_args()
     spark = start_spark(arguments.cores)
     for name in arguments.data:

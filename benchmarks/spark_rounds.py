@@ -126,6 +126,11 @@ def run_rounds(calls: Mapping[str, Callable[[], object]], rounds: int, warm_up: 
     return found
 
 
+def medians(samples: list[Round]) -> tuple[float, float]:
+    """CPU and wall seconds."""
+    return statistics.median(one.cpu for one in samples), statistics.median(one.wall for one in samples)
+
+
 def print_head(title: str, columns: Iterable[str] = ()) -> None:
     """Begin a table in Markdown."""
     names = [title, "CPU s", "wall s", "CPU / Parquet", "wall / Parquet", *columns]
@@ -134,7 +139,7 @@ def print_head(title: str, columns: Iterable[str] = ()) -> None:
 
 def print_line(title: str, samples: list[Round], base: list[Round], more: Iterable[str] = ()) -> None:
     """One line of it."""
-    cpu, wall = (statistics.median(getattr(one, name) for one in samples) for name in ("cpu", "wall"))
+    cpu, wall = medians(samples)
     cells = [title, f"{cpu:.2f}", f"{wall:.2f}", _ratio(samples, base, "cpu"), _ratio(samples, base, "wall"), *more]
     print("| " + " | ".join(cells) + " |", flush=True)
 

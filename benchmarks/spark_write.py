@@ -54,8 +54,8 @@ class Discarding(DataSource):
         return Writer()
 
 
-def measure(frame: DataFrame, title: str, folder: Path, rounds: int, warm_up: int) -> None:
-    """Write the DataFrame again and again; print what it costs."""
+def calls_of(frame: DataFrame, folder: Path) -> dict[str, Callable[[], object]]:
+    """What writes the DataFrame, each into a folder of its own below the one that is given."""
 
     def receive(_path: str) -> None:
         frame.write.format("discarding").mode("append").save()
@@ -76,7 +76,12 @@ def measure(frame: DataFrame, title: str, folder: Path, rounds: int, warm_up: in
         shutil.rmtree(folder / name, ignore_errors=True)
         engines[name](str(folder / name))
 
-    found = run_rounds({name: partial(write, name) for name in engines}, rounds, warm_up)
+    return {name: partial(write, name) for name in engines}
+
+
+def measure(frame: DataFrame, title: str, folder: Path, rounds: int, warm_up: int) -> None:
+    """Write the DataFrame again and again; print what it costs."""
+    found = run_rounds(calls_of(frame, folder), rounds, warm_up)
     print_head(title, ["MB", "bytes / Parquet"])
     parquet_size = bytes_on_disk(folder / PARQUET)
     for name, samples in found.items():

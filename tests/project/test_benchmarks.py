@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parents[2] / "benchmarks"
-NUM_ROWS = 34
+NUM_ROWS = 37
 
 
 @pytest.fixture(name="report")
@@ -48,9 +48,10 @@ def test_verdicts(report, ours, verdict):
 
 def test_publishing_replaces_what_is_between_the_marks(report, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "PUBLISHED", tmp_path / "published")
-    monkeypatch.setattr(report, "README", {tmp_path / "R.md": "goals", tmp_path / "none.md": "summary"})
+    monkeypatch.setattr(report, "README", {tmp_path / "R.md": ("goals", "codecs"), tmp_path / "none.md": ("summary",)})
     first, last = report.MARKS
-    (tmp_path / "R.md").write_text(f"before\n{first}\nstale figures\n{last}\nafter\n")
+    stale = f"{first}\nstale figures\n{last}\n"
+    (tmp_path / "R.md").write_text(f"before\n{stale}between\n{stale}after\n")
     (tmp_path / "none.md").write_text("no marks")
     results = results_of({"core-2.2": 40, "pylance-2.1": 100})
     results["goals"] = report.table(results)
@@ -59,7 +60,8 @@ def test_publishing_replaces_what_is_between_the_marks(report, tmp_path, monkeyp
         text = (tmp_path / "R.md").read_text()
         assert text.startswith(f"before\n{first}\n")
         assert text.endswith(f"\n{last}\nafter\n")
-        assert report.parts_of(text) == [report.goals_text(results)]
+        assert report.parts_of(text) == [report.goals_text(results), report.codecs_text(results)]
+        assert f"\n{last}\nbetween\n{first}\n" in text
         assert "| 0.4 |" in text
         assert "stale" not in text
     assert (tmp_path / "none.md").read_text() == "no marks"
@@ -100,6 +102,5 @@ def test_what_is_published_is_what_was_measured(report):
     assert results["goals"] == report.table(results)
     assert (report.PUBLISHED / "bars.svg").read_text() == report.bars(results)
     found = {path: report.parts_of(path.read_text()) for path in report.README}
-    assert len(found[HERE / "README.md"]) == 1
-    for path, part in report.README.items():
-        assert all(text == report.PARTS[part](results) for text in found[path])
+    for path, parts in report.README.items():
+        assert found[path] == [report.PARTS[part](results) for part in parts]
