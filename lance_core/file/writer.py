@@ -48,6 +48,10 @@ _SMALL_BUFFER = 1 << 14
 _MANY_BYTES = 1 << 17
 """Small buffers that go to the sink together."""
 
+_LARGE_PAGE = 1 << 20
+"""What was needed for a page of so many bytes goes back to the system, unless it was of numbers: Arrow's pool finds no
+other use for the many sizes that strings need, and would hold 20 MiB more. Numbers need the same sizes again."""
+
 _PADDING = PAD_BYTE * PAGE_ALIGNMENT
 
 
@@ -323,8 +327,11 @@ class DataFileWriter:
         """Write the rows that a column has collected."""
         if not column.arrays:
             return
-        arrays, column.arrays, column.num_bytes, column.num_rows = column.arrays, [], 0, 0
+        arrays, num_bytes = column.arrays, column.num_bytes
+        column.arrays, column.num_bytes, column.num_rows = [], 0, 0
         column.writer.write(_joined(arrays), self._put)
+        if num_bytes >= _LARGE_PAGE and not pa.types.is_primitive(arrays[0].type):
+            pa.default_memory_pool().release_unused()
 
     def _put(self, data: bytes | Bytes) -> tuple[int, int]:
         """Write a buffer where one may begin; its position and size."""
