@@ -21,6 +21,7 @@ from lance_core.encoding.physical.memory import (
     check_sizes,
     empty,
     gather,
+    gather_between,
     gather_words,
     put_words,
     starts_of,
@@ -138,14 +139,8 @@ def _decompress_lz4(memory: Bytes, starts: Int64s, sizes: Int64s) -> tuple[Bytes
     if largest > _LZ4_LARGEST_BLOCK:
         return _decompress_large_lz4(memory, starts + 4, sizes - 4, claims), claims
     header = _lz4_frame_header(largest, int(claims.sum()))
-    ends = starts + sizes
-    if (starts[1:] == ends[:-1]).all():
-        blocks = [memory[int(starts[0]) : int(ends[-1])]]
-    else:  # a slice for each costs less than another copy of all
-        blocks = [memory[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    framed = gather_between(memory, starts, sizes, header, _LZ4_END)
     slots = len(header) + starts_of(sizes)
-    framed = empty(int(slots[-1]) + len(_LZ4_END), np.uint8)
-    np.concatenate((np.frombuffer(header, np.uint8), *blocks, np.frombuffer(_LZ4_END, np.uint8)), out=framed)
     put_words(framed, slots[:-1], (sizes - 4).astype("<u4"))
     return view_buffer(_decode_lz4("lz4", framed, int(claims.sum()))), claims
 

@@ -25,6 +25,9 @@ _FEW_CHUNKS = 16
 _FEW_BYTES = 1 << 12
 """So many bytes are moved one by one faster than it takes to look for a better way."""
 
+_FEW_RANGES = 16
+"""So many ranges are cut out and joined by numpy faster than Arrow is asked for them."""
+
 MAX_CHUNK_VALUES = 1 << 32
 MAX_VALUE_BITS = 1 << 30
 """Limits of what is taken for real; their product fits int64."""
@@ -92,17 +95,42 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
         return out
     if least < 0:  # Arrow sizes its output by last minus first offset
         return np.concatenate([memory[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)])
-    return _take(memory, starts, ends)
+    return _take(memory, starts, ends, np.arange(len(starts)))
 
 
-def _take(memory: Bytes, starts: Int64s, ends: Int64s) -> Bytes:
-    """Gather by Arrow: elements of a binary array are ranges and gaps in turn, and the ranges are taken."""
+def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, tail: bytes) -> Bytes:
+    """Some bytes, those of at least one range of a memory as in `gather`, and some more bytes, end to end.
+
+    Returns:
+        Shape (len(head) + sizes.sum() + len(tail),); a copy that may be written to.
+    """
+    ends = starts + sizes
+    largest = int(sizes.argmax())
+    before, behind = np.frombuffer(head, np.uint8), np.frombuffer(tail, np.uint8)
+    room = int(sizes[largest])
+    if len(starts) <= _FEW_RANGES or room < max(len(head), len(tail)) or (starts[1:] < ends[:-1]).any():
+        blocks = [memory[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)]
+        out = empty(len(head) + int(sizes.sum()) + len(tail), np.uint8)
+        np.concatenate((before, *blocks, behind), out=out)
+        return out
+    # The largest range stands at both ends as well, and is written over there: another copy of all would cost more.
+    places = np.empty(len(starts) + 2, np.int64)
+    places[0] = places[-1] = largest
+    places[1:-1] = np.arange(len(starts))
+    taken = _take(memory, starts, ends, places)
+    out = taken[room - len(head) : len(taken) - room + len(tail)]
+    out[: len(head)], out[len(out) - len(tail) :] = before, behind
+    return out
+
+
+def _take(memory: Bytes, starts: Int64s, ends: Int64s, places: Int64s) -> Bytes:
+    """Some of many ranges by Arrow: elements of a binary array are ranges and gaps in turn."""
     offsets = np.empty(2 * len(starts), np.int64)
     offsets[0::2], offsets[1::2] = starts, ends
     array = pa.Array.from_buffers(
         pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(memory)]
     )
-    return view_buffer(take_inside(array, np.arange(0, len(offsets), 2)).buffers()[2])
+    return view_buffer(take_inside(array, 2 * places).buffers()[2])
 
 
 @cache

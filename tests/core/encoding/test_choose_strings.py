@@ -80,8 +80,9 @@ def test_the_level_that_is_chosen_leaves_the_least():
         assert free <= min(sizes.values()) * 1.03
 
 
-def test_chunks_stay_small_enough_to_read_single_values():
-    encoding, chunks = encode_strings(log_lines(6000), PageOptions(), 4096)
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_chunks_stay_small_enough_to_read_single_values(compression):
+    encoding, chunks = encode_strings(log_lines(6000), PageOptions(compression=compression), 4096)
     plain = general.decompress_chunks(encoding.compression, chunks)
     assert int(plain.sizes[0, :-1].min()) >= 1 << 12
     assert int(plain.sizes.max()) <= 1 << 13

@@ -47,6 +47,27 @@ def test_adjoining_ranges_are_a_view():
 
 
 @settings(derandomize=True, deadline=None)
+@given(ranges.filter(len), st.booleans(), st.binary(min_size=1, max_size=9), st.binary(min_size=1, max_size=9))
+def test_ranges_stand_between_other_bytes(pairs, in_order, head, tail):
+    pairs = sorted(pairs) if in_order else pairs
+    starts, sizes = np.array(pairs, np.int64).reshape(-1, 2).T
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "_FEW_RANGES", 2)
+        found = memory.gather_between(DATA, starts, sizes, head, tail)
+    assert found.tobytes() == head + slow_gather(starts, sizes) + tail
+    found[:] = 0  # it is nobody else's
+    assert DATA[1] == 1
+
+
+def test_many_ranges_between_other_bytes():
+    starts = np.arange(0, 190, 5)
+    sizes = 3 + starts % 2
+    assert memory.gather_between(DATA, starts, sizes, b"abc", b"de").tobytes() == (
+        b"abc" + slow_gather(starts, sizes) + b"de"
+    )
+
+
+@settings(derandomize=True, deadline=None)
 @given(ranges)
 def test_aranges(pairs):
     starts, sizes = np.array(pairs, np.int64).reshape(-1, 2).T
