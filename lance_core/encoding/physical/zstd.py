@@ -32,8 +32,8 @@ _MOST_KEPT_LEVEL = 3
 _SMALL_BYTES = 1 << 15
 _SMALL_TABLES = {
     DEFAULT_LEVEL: {
-        "compression_level": DEFAULT_LEVEL, "strategy": 1, "window_log": 15, "hash_log": 13, "chain_log": 11,
-        "search_log": 1, "min_match": 5, "target_length": 0,
+        "compression_level": DEFAULT_LEVEL, "strategy": 1, "window_log": 15, "hash_log": 12, "chain_log": 11,
+        "search_log": 1, "min_match": 6, "target_length": 0,
     },
     WORDS_LEVEL: {
         "compression_level": WORDS_LEVEL, "strategy": 2, "window_log": 15, "hash_log": 12, "chain_log": 11,
@@ -42,7 +42,8 @@ _SMALL_TABLES = {
 }  # fmt: skip
 """What levels come to for small chunks: zstd's own tables would hold up to 64 times as many entries, which must be
 emptied for every chunk. Beside them a twentieth to a tenth less time, and as many bytes within a hundredth: `strategy`
-1 is fast, 2 is dfast."""
+1 is fast, 2 is dfast. Matches of six bytes at least: log lines take 1 % more than with five, and a twentieth less time
+to write and to read; of seven bytes 3 % more."""
 
 
 class Zstd(Protocol):
