@@ -20,6 +20,9 @@ from urllib.request import Request, urlopen
 import pytest
 from botocore.session import get_session
 
+from lance_core.format.manifest import decode_manifest_file, remember_manifest
+from lance_core.table import publish
+
 pytest.register_assert_rewrite("lance_core.testing.lines")
 
 # What gcsfs asks by gRPC, to learn what kind of bucket it has, cannot be sent to another service.
@@ -72,6 +75,24 @@ class S3Service:
         request = Request(f"{self.endpoint}/_test/{what}", json.dumps(content).encode(), method="POST")  # noqa: S310
         with urlopen(request, timeout=30) as answer:  # noqa: S310 - ours
             return json.load(answer)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def versions_are_what_their_files_say():
+    """Each version that a test commits is what its file says, and who opens it later asks the file."""
+
+    def check(manifest, pieces):
+        assert decode_manifest_file(b"".join(pieces)) == manifest
+
+    publish.remember_manifest = check
+    yield
+    publish.remember_manifest = remember_manifest
+
+
+@pytest.fixture
+def versions_are_remembered(monkeypatch):
+    """As it is outside of tests: who opens what this process wrote last need not decode it."""
+    monkeypatch.setattr(publish, "remember_manifest", remember_manifest)
 
 
 @pytest.fixture(scope="session")

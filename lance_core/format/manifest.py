@@ -53,6 +53,7 @@ MAX_INLINE_TRANSACTION_SIZE = 20 << 20
 _FIELDS_FIELD = 1
 _MANY_HEADS, _LARGE_HEAD = 16, 1 << 20
 _MANY_MANIFESTS, _SMALL_MANIFEST = 32, 1 << 17
+_MANY_MADE = 8
 _STABLE_ROW_IDS = int(feature_flags.Feature.STABLE_ROW_IDS)
 _MANAGED_BLOBS = int(feature_flags.Feature.MANAGED_BLOBS)
 _FILE_FORMAT = "lance"
@@ -62,6 +63,7 @@ _SIZE = struct.Struct("<I")
 _FORMAT_VERSION = (0, 2)
 _WRITER_LIBRARY, _WRITER_VERSION = "lance-dagster", "0.1.0"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_USUAL_LIMITS = Limits()  # which no small manifest without base paths goes beyond
 
 
 @frozen(kw_only=True)
@@ -213,12 +215,32 @@ def decode_known_manifest(data: bytes, *, version: int | None = None, path: str 
     if len(data) > _SMALL_MANIFEST:
         return decode_manifest_file(data, version=version, path=path)
     try:
-        manifest = _decode_small(data, limits())
+        manifest = _MADE.get(data) or _decode_small(data, limits())
     except LanceError as error:
         error.path = error.path or path
         raise
     _check_version(manifest.version, version, path)
     return manifest
+
+
+_MADE: dict[bytes, Manifest] = {}
+"""What this process wrote last, by all bytes of the file: who appends again and again finds its own version."""
+
+
+def remember_manifest(manifest: Manifest, pieces: Sequence[bytes | memoryview]) -> None:
+    """Let `decode_known_manifest` know what it would find in a file that was just written.
+
+    Args:
+        manifest: The version. One that readers may have to refuse, or that is small for nobody, is not remembered.
+        pieces: What `encode_manifest_pieces` made of it.
+    """
+    data = pieces[0]
+    may_be_refused = manifest.base_paths or manifest.dictionaries or manifest.reader_feature_flags & _MANAGED_BLOBS
+    if len(pieces) > 1 or not isinstance(data, bytes) or may_be_refused or limits() != _USUAL_LIMITS:
+        return
+    if len(_MADE) >= _MANY_MADE:
+        _MADE.clear()
+    _MADE[data] = manifest
 
 
 @lru_cache(maxsize=_MANY_MANIFESTS)

@@ -12,7 +12,7 @@ from lance_core.errors import (
     UnsafeStoreError,
     VersionNotFoundError,
 )
-from lance_core.format.manifest import encode_manifest_pieces
+from lance_core.format.manifest import encode_manifest_pieces, remember_manifest
 from lance_core.format.operations import Append, DataReplacement, Operation, Overwrite, Rewrite
 from lance_core.format.paths import ManifestNaming, data_file_path, deletion_file_path, manifest_path
 from lance_core.table.apply_settings import add_bases
@@ -44,7 +44,11 @@ def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) ->
         UnsafeStoreError: The store cannot let exactly one writer win.
     """
     try:
-        return create(store, manifest_path(manifest.version, naming), encode_manifest_pieces(manifest))
+        pieces = encode_manifest_pieces(manifest)
+        is_ours = create(store, manifest_path(manifest.version, naming), pieces)
+        if is_ours:
+            remember_manifest(manifest, pieces)
+        return is_ours
     except (UnsafeStoreError, CommitOutcomeUnknownError):
         raise
     except Exception as error:  # noqa: BLE001 whatever it was, find out what happened

@@ -16,6 +16,8 @@ from lance_core.format.manifest import encode_manifest_file
 from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
 
+pytestmark = pytest.mark.usefixtures("versions_are_remembered")
+
 ROW = pa.table({"x": pa.array([1], pa.int64())})
 FEW, MANY = 100, 1_000
 GROWTH = 100

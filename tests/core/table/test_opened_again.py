@@ -4,8 +4,10 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file import field_shapes
+from lance_core.format import manifest as manifest_format
+from lance_core.limits import limits
 from lance_core.methods import reading
 
 
@@ -47,3 +49,27 @@ def test_what_is_asked_and_what_is_there_makes_a_plan_of_its_own(tmp_path, count
     with pytest.raises(InvalidInputError, match="'a'"):
         lance_core.dataset(tmp_path).take([3], columns=["a"])
     assert counted["plans"] >= 5
+
+
+@pytest.mark.usefixtures("versions_are_remembered")
+def test_who_appends_again_and_again_does_not_decode_its_own_versions(tmp_path, monkeypatch):
+    rows = pa.table({"a": range(10)})
+    lance_core.write_dataset(rows, tmp_path)
+    monkeypatch.setattr(manifest_format, "_decode_message", None)  # it would fail
+    for count in range(2, 20):
+        lance_core.write_dataset(rows, tmp_path, mode="append")
+        assert lance_core.dataset(tmp_path).count_rows() == 10 * count
+    assert len(manifest_format._MADE) <= manifest_format._MANY_MADE
+
+
+@pytest.mark.usefixtures("versions_are_remembered")
+def test_what_limits_would_refuse_is_not_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("LANCE_CORE_MAX_FRAGMENTS", "1")
+    limits.cache_clear()
+    try:
+        lance_core.write_dataset(pa.table({"a": range(10)}), tmp_path, max_rows_per_file=5)
+        with pytest.raises(UnsupportedError, match="fragments"):
+            lance_core.dataset(tmp_path)
+    finally:
+        monkeypatch.undo()
+        limits.cache_clear()
