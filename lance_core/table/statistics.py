@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from lance_core.format.fragment import FragmentTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
     from lance_core.format.manifest import Manifest
@@ -46,18 +45,13 @@ def version_summary(manifest: Manifest) -> dict[str, Any]:
         numbers["num_bytes"],
     )
     num_fragments, num_deletion_files = numbers["num_fragments"], numbers["num_deletion_files"]
-    return _entry(manifest.version, manifest.timestamp, totals, num_fragments, num_deletion_files)
+    return version_entry(manifest.version, manifest.timestamp, totals, num_fragments, num_deletion_files)
 
 
-def version_entry(version: int, timestamp: datetime | None, fragments: Sequence[FragmentTotals]) -> dict[str, Any]:
-    """As `version_summary`, from the numbers of each fragment."""
-    totals = FragmentTotals(*map(sum, zip(*fragments, strict=True))) if fragments else FragmentTotals(0, 0, 0, 0)
-    return _entry(version, timestamp, totals, len(fragments), sum(one.num_deleted_rows > 0 for one in fragments))
-
-
-def _entry(
+def version_entry(
     version: int, timestamp: datetime | None, totals: FragmentTotals, num_fragments: int, num_deletion_files: int
 ) -> dict[str, Any]:
+    """As `version_summary`, from the sums over all fragments."""
     physical_rows, num_deleted_rows, num_data_files, num_bytes = totals
     return {
         "version": version,

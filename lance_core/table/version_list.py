@@ -93,13 +93,18 @@ class VersionList(Sequence[dict[str, Any]]):
         if len(data) > _SMALL_MANIFEST:
             return version_summary(decode_manifest_file(data, version=number, path=path))
         files = decode_manifest_files(data, version=number, path=path)
-        if len(self._known) > _MOST_KNOWN:
-            self._known = {}
         known = self._known
-        totals: list[FragmentTotals] = []
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        rows = deleted = num_files = num_bytes = num_deletion_files = 0
         for record in files.fragments:
             found = known.get(record)
             if found is None:
                 found = known[record] = decode_totals(record)
-            totals.append(found)
-        return version_entry(number, files.timestamp, totals)
+            rows += found[0]
+            deleted += found[1]
+            num_files += found[2]
+            num_bytes += found[3]
+            num_deletion_files += found[1] > 0
+        totals = FragmentTotals(rows, deleted, num_files, num_bytes)
+        return version_entry(number, files.timestamp, totals, len(files.fragments), num_deletion_files)
