@@ -47,6 +47,9 @@ COLUMN_WINDOW_BYTES = 1 << 22
 """Decoded bytes of one column that a scan holds, unless one batch needs more; strings need several times as much on
 the way."""
 
+CODED_WINDOW_BYTES = 1 << 23
+"""The same of a column that is read alone, of which hardly anything is decoded: a million numbers at once."""
+
 KEPT_WINDOW_BYTES, KEPT_COLUMN_WINDOW_BYTES = 1 << 26, 1 << 25
 """The same for those who keep all rows: larger steps are cheaper."""
 
@@ -202,7 +205,7 @@ class DataFileReader:
             (wanted,) = [one.fresh() for one in self._content.fields(projection, columns)]
             _check_end(end, self._num_rows([wanted]))
             pages = self._file.pages(_page_extents([wanted], range(start, end)))
-        window = _fitting_rows(wanted.widths, batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES)
+        window = _fitting_rows(wanted.widths, batch_size, WINDOW_BYTES, CODED_WINDOW_BYTES)
         for low in range(start, end, window):
             high = min(low + window, end)
             with self._blaming_file():

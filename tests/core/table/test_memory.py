@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.file import reader
+from lance_core.file import reader, source
 
 WINDOW = 1 << 20
 
@@ -110,3 +110,16 @@ def test_windows_follow_what_strings_come_to(tmp_path, monkeypatch):
     assert sum(batch.num_rows for batch in table.to_batches(batch_size=1024)) == 50_000
     assert max(steps[1:]) <= WINDOW
     assert len(steps) > 10
+
+
+def test_a_column_that_is_only_asked_is_read_in_large_steps(tmp_path, monkeypatch):
+    """A million numbers at once: each step costs as much as some ten thousand values."""
+    numbers = np.arange(1 << 20) % 997
+    table = lance_core.write_dataset(pa.table({"c": numbers}), tmp_path / "t")
+    steps = []
+    run = source.FileBytes.run
+    monkeypatch.setattr(
+        source.FileBytes, "run", lambda self, *given, **how: steps.append(1) or run(self, *given, **how)
+    )
+    assert table.count_rows(filter="c < 10") == np.count_nonzero(numbers < 10)
+    assert len(steps) == 1
