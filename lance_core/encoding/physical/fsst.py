@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.physical import symbol_table
-from lance_core.encoding.physical.memory import empty, starts_of, view_buffer
+from lance_core.encoding.physical.memory import empty, starts_of, take_inside, view_buffer
 from lance_core.encoding.physical.symbol_table import LITERAL, parse_table
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
@@ -84,7 +84,7 @@ def decode(table: bytes, values: VariableValues) -> VariableValues:
     literals = codes[escapes + 1]
     codes, words = _hide_literals(codes, escapes, words)
     parts, offsets, spots = _expand(codes, words, values.offsets, escapes + 1)
-    text = parts[0] if len(parts) == 1 and len(spots) == 0 else _join(parts)
+    text = parts[0] if len(parts) == 1 else _join(parts)
     if len(spots):
         text[spots] = literals
     dtype: np.dtype[Any] = values.offsets.dtype
@@ -135,7 +135,7 @@ def _hide_literals(
 
 
 def _join(parts: list[Bytes]) -> Bytes:
-    """Pieces of text end to end, in memory that may be written to."""
+    """Pieces of text end to end."""
     out = empty(sum(map(len, parts)), np.uint8)
     if parts:
         np.concatenate(parts, out=out)
@@ -208,11 +208,11 @@ def _places(
 def _look_up(
     codes: npt.NDArray[Any], lookup: pa.Array, lengths: Bytes, *, by_pairs: bool
 ) -> tuple[Bytes, npt.NDArray[Any]]:
-    """Words of codes end to end, and where the word of each code or pair starts (and the last one ends)."""
+    """Words of codes end to end, where they may be changed, and where that of each code or pair starts (and ends)."""
     is_odd = by_pairs and len(codes) % 2
     if by_pairs:  # code 0 fills up the last pair
         codes = (np.append(codes, np.uint8(0)) if is_odd else codes).view("<u2")
-    taken = lookup.take(pa.array(codes))
+    taken = take_inside(lookup, codes)  # which has a word for each code
     text, bounds = view_buffer(taken.buffers()[2]), np.frombuffer(taken.buffers()[1], np.int32, len(taken) + 1)
     return text[: len(text) - int(lengths[0])] if is_odd else text, bounds
 
