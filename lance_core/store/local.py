@@ -24,6 +24,7 @@ import pyarrow as pa
 from lance_core.errors import CommitOutcomeUnknownError, NotFoundError
 from lance_core.store.base import ObjectInfo
 from lance_core.store.paths import check_path
+from lance_core.store.reserve import LEAST_BYTES, reserve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -324,11 +325,14 @@ class LocalWriter:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             self._file = self._open()
         self._size = 0
+        self._can_reserve = True
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> None:
         """Append bytes."""
         view = memoryview(data).cast("B") if not isinstance(data, bytes) else data
         try:
+            if len(view) >= LEAST_BYTES and self._can_reserve:
+                self._can_reserve = reserve(self._file.fileno(), self._size, len(view))
             self._file.write(view)
         except OSError as error:
             self._tell(error)
@@ -408,7 +412,10 @@ def _write_temporary(path: str, pieces: Sequence[bytes | memoryview], disk: _Dis
 
 def _write_file(path: str, pieces: Sequence[bytes | memoryview], disk: _Disk | None) -> None:
     try:
+        size = sum(map(len, pieces))
         with open(path, "xb", buffering=0) as file:
+            if size >= LEAST_BYTES:
+                reserve(file.fileno(), 0, size)
             for piece in pieces:
                 left = memoryview(piece)
                 while left:

@@ -1,5 +1,6 @@
 import os
 import stat
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from lance_core.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lance_core.store import local
+from lance_core.store import reserve as reserve_module
 from lance_core.store.local import LocalStore
 from lance_core.store.open import open_store
 
@@ -201,3 +203,47 @@ def test_a_few_ranges_are_announced_in_few_steps(tmp_path, calls_of):
     starts = np.array([800_000, 5, 300_000])
     assert calls_of(lambda: reader.announce(starts, starts + 100)) <= 20
     reader.announce(starts[:0], starts[:0])
+
+
+def asked_for_room(monkeypatch, *, can):
+    """Notes what room is asked for, of a file system that has it or not."""
+    asked = []
+
+    def reserve(descriptor, start, size):
+        asked.append((start, size))
+        return can and reserve_module.reserve(descriptor, start, size)
+
+    monkeypatch.setattr(local, "reserve", reserve)
+    return asked
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_large_writes_ask_for_room_first(tmp_path, monkeypatch, can):
+    """Where a file system cannot give it nobody asks again; what is written is the same."""
+    asked = asked_for_room(monkeypatch, can=can)
+    writer = LocalStore(str(tmp_path)).writer("x")
+    parts = [b"ab", bytes(range(256)) * 1024, b"c" * 1000, b"d" * (2 << 20)]
+    for part in parts:
+        writer.write(part)
+    assert writer.commit() == (tmp_path / "x").stat().st_size
+    assert (tmp_path / "x").read_bytes() == b"".join(parts)
+    large = [(2, 1 << 18), (2 + (1 << 18) + 1000, 2 << 20)]
+    assert asked == (large if can and sys.platform == "linux" else large[:1])
+
+
+def test_files_of_large_pieces_ask_for_room_once(tmp_path, monkeypatch):
+    asked = asked_for_room(monkeypatch, can=True)
+    pieces = [b"a" * 200_000, memoryview(b"b" * 200_000)]
+    assert LocalStore(str(tmp_path)).put_pieces_if_absent("x", pieces)
+    assert (tmp_path / "x").read_bytes() == b"".join(pieces)
+    assert LocalStore(str(tmp_path)).put_if_absent("y", b"small")
+    assert asked == [(0, 400_000)]
+
+
+def test_room_is_as_long_as_was_asked_for(tmp_path):
+    """Nothing happens where the kernel has no room: what is written later tells."""
+    with (tmp_path / "x").open("xb") as file:
+        found = reserve_module.reserve(file.fileno(), 100, 5000)
+        assert os.fstat(file.fileno()).st_size == (5100 if found else 0)
+    with (tmp_path / "x").open("rb") as file:
+        assert not reserve_module.reserve(file.fileno(), 0, 1)  # not open for writing
