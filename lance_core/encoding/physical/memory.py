@@ -93,8 +93,6 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
         shape = (len(starts), int(sizes[0]))
         out.reshape(shape)[...] = as_strided(memory[int(starts[0]) :], shape, (most, 1))
         return out
-    if least < 0:  # Arrow sizes its output by last minus first offset
-        return np.concatenate([memory[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)])
     return _take(memory, starts, ends, np.arange(len(starts)))
 
 
@@ -108,7 +106,7 @@ def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, ta
     largest = int(sizes.argmax())
     before, behind = np.frombuffer(head, np.uint8), np.frombuffer(tail, np.uint8)
     room = int(sizes[largest])
-    if len(starts) <= _FEW_RANGES or room < max(len(head), len(tail)) or (starts[1:] < ends[:-1]).any():
+    if len(starts) <= _FEW_RANGES or room < max(len(head), len(tail)):
         blocks = [memory[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)]
         out = empty(len(head) + int(sizes.sum()) + len(tail), np.uint8)
         np.concatenate((before, *blocks, behind), out=out)
@@ -124,7 +122,14 @@ def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, ta
 
 
 def _take(memory: Bytes, starts: Int64s, ends: Int64s, places: Int64s) -> Bytes:
-    """Some of many ranges by Arrow: elements of a binary array are ranges and gaps in turn."""
+    """Some of many ranges by Arrow: elements of a binary array are ranges and gaps in turn.
+
+    They are put in order first, because Arrow sizes its output by the last offset minus the first one.
+    """
+    if (starts[1:] < starts[:-1]).any():
+        order = starts.argsort(kind="stable")
+        places = order.argsort(kind="stable")[places]
+        starts, ends = starts[order], ends[order]
     offsets = np.empty(2 * len(starts), np.int64)
     offsets[0::2], offsets[1::2] = starts, ends
     array = pa.Array.from_buffers(
