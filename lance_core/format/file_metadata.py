@@ -13,7 +13,8 @@ from google.protobuf.message import DecodeError
 
 from lance_core._proto import file2_pb2, file_pb2
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.schema import Schema, decode_fields, encode_fields
+from lance_core.format.schema import Schema, decode_fields
+from lance_core.format.wire import field_of
 from lance_core.frozen import frozen
 from lance_core.limits import check_limit
 
@@ -62,19 +63,15 @@ def encode_column(pages: list[Page], *, is_blob: bool = False) -> bytes:
         is_blob: True if pages only tell where the values are (version 2.0).
     """
     encoding = _BLOB_ENCODING if is_blob else _COLUMN_ENCODING
-    message = file2_pb2.ColumnMetadata(
-        encoding=_direct(encoding),
-        pages=[
-            file2_pb2.ColumnMetadata.Page(
-                buffer_offsets=[position for position, _ in page.buffers],
-                buffer_sizes=[size for _, size in page.buffers],
-                length=page.num_rows,
-                encoding=_direct(page.layout),
-                priority=page.first_row,
-            )
-            for page in pages
-        ],
-    )
+    message = file2_pb2.ColumnMetadata(encoding=_direct(encoding))
+    for page in pages:
+        message.pages.add(
+            buffer_offsets=[position for position, _ in page.buffers],
+            buffer_sizes=[size for _, size in page.buffers],
+            length=page.num_rows,
+            encoding=_direct(page.layout),
+            priority=page.first_row,
+        )
     return message.SerializeToString(deterministic=True)
 
 
@@ -140,10 +137,12 @@ def _decode_pages(message: file2_pb2.ColumnMetadata, limit: int) -> tuple[Page, 
 
 def encode_descriptor(schema: Schema, num_rows: int) -> bytes:
     """The FileDescriptor."""
-    message = file_pb2.FileDescriptor(
-        schema=file_pb2.Schema(fields=encode_fields(schema), metadata=schema.metadata), length=num_rows
-    )
-    return message.SerializeToString(deterministic=True)
+    # Field 1 is the schema, whose fields are the same for all files of a table.
+    fields = schema.encoded
+    if schema.metadata:
+        fields += file_pb2.Schema(metadata=schema.metadata).SerializeToString(deterministic=True)
+    rows = file_pb2.FileDescriptor(length=num_rows).SerializeToString()
+    return field_of(fields, 1) + rows
 
 
 def decode_descriptor(data: bytes) -> tuple[Schema, int]:

@@ -8,6 +8,7 @@ Source: field ``fragments`` of message ``Manifest`` of package ``lance.table``.
 
 from __future__ import annotations
 
+from operator import lt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,7 @@ class FragmentList:
     copies those that did not change.
     """
 
-    __slots__ = ("_bounds", "_data", "_highest_id", "_numbers", "_parts", "_starts")
+    __slots__ = ("_ascends", "_bounds", "_data", "_highest_id", "_numbers", "_parts", "_starts")
 
     def __init__(self, records: Iterable[bytes] = ()) -> None:
         """Wrap encoded ``DataFragment`` messages."""
@@ -49,6 +50,7 @@ class FragmentList:
         self._starts: wire.Ints | None = None
         self._numbers: tuple[npt.NDArray[np.int64], ...] = ()
         self._highest_id: int | None = None
+        self._ascends = False  # unless that is known
 
     @classmethod
     def of(cls, fragments: Iterable[Fragment]) -> FragmentList:
@@ -63,6 +65,7 @@ class FragmentList:
         *,
         numbers: tuple[npt.NDArray[np.int64], ...] = (),
         highest_id: int | None = None,
+        ascends: bool = False,
     ) -> FragmentList:
         """Wrap records as they are in a manifest, each behind its key and length.
 
@@ -71,11 +74,13 @@ class FragmentList:
             bounds: Where the first begins (0) and each ends, shape (n + 1,).
             numbers: What a scan would find, side by side, if it is known.
             highest_id: The highest fragment id, if it is known.
+            ascends: Whether ids are known to ascend.
         """
         fragments = cls()
         pieces = tuple(parts)
         fragments._parts = (b"".join(pieces),) if len(pieces) > _MOST_PARTS else pieces
         fragments._bounds, fragments._numbers, fragments._highest_id = bounds, numbers, highest_id
+        fragments._ascends = ascends
         return fragments
 
     def __len__(self) -> int:
@@ -210,8 +215,15 @@ class FragmentList:
         numbers = np.array([fragment_numbers.of_fragment(one) for one in joining], np.int64).T
         ends = np.concatenate((self._bounds, bounds[1:] + self._bounds[-1]))
         parts = [part for part in (*self._parts, frames) if len(part)]
-        highest = max(self.highest_id, joining[-1].id)
-        return FragmentList.framed(parts, ends, numbers=(self._scanned(), numbers), highest_id=highest).ascending()
+        before, new = self.highest_id, [one.id for one in joining]
+        longer = FragmentList.framed(
+            parts,
+            ends,
+            numbers=(self._scanned(), numbers),
+            highest_id=max(before, *new),
+            ascends=self._ascends and before < new[0] and all(map(lt, new, new[1:])),
+        )
+        return longer.ascending()
 
     def _spliced(self, new: Mapping[int, Fragment | None], joining: list[Fragment]) -> FragmentList:
         """A list with new content at some places, where None drops what is there, and more at the end."""
@@ -254,6 +266,8 @@ class FragmentList:
 
     def ascending(self) -> FragmentList:
         """The same fragments, ordered by id (itself if they are)."""
+        if self._ascends:
+            return self
         behind = -1
         for piece in self._pieces():
             ids = piece[fragment_numbers.ID]
@@ -261,6 +275,7 @@ class FragmentList:
                 break
             behind = ids[-1] if len(ids) else behind
         else:
+            self._ascends = True
             return self
         order = np.argsort(self.ids, kind="stable")
         records = self.records

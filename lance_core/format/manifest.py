@@ -31,7 +31,7 @@ from lance_core.format.checksums import SECTION_SIZE, check_section, crc32, enco
 from lance_core.format.fragment_list import FRAGMENTS_FIELD, FragmentList
 from lance_core.format.index_metadata import IndexMetadata, decode_index_section, encode_index_section
 from lance_core.format.legacy_dictionaries import LegacyDictionary, decode_dictionaries, place_dictionaries
-from lance_core.format.schema import Field, Schema, decode_fields, encode_fields
+from lance_core.format.schema import Field, Schema, decode_fields
 from lance_core.format.transaction import (
     Transaction,
     decode_transaction,
@@ -160,7 +160,7 @@ def encode_manifest_pieces(manifest: Manifest) -> list[bytes | memoryview]:
     if transaction_section is not None:
         pb.transaction_section = transaction_section
     # In the order of the field numbers; the records in the middle go into the file as they are.
-    fields = table_pb2.Manifest(fields=encode_fields(schema)).SerializeToString()
+    fields = schema.encoded  # field 1 here as well
     records, rest = manifest.fragments.parts, pb.SerializeToString()
     size = sum(map(len, (fields, *records, rest)))
     behind = (
@@ -215,7 +215,7 @@ def decode_known_manifest(data: bytes, *, version: int | None = None, path: str 
     if len(data) > _SMALL_MANIFEST:
         return decode_manifest_file(data, version=version, path=path)
     try:
-        manifest = _MADE.get(data) or _decode_small(data, limits())
+        manifest = _made(data) or _decode_small(data, limits())
     except LanceError as error:
         error.path = error.path or path
         raise
@@ -223,8 +223,15 @@ def decode_known_manifest(data: bytes, *, version: int | None = None, path: str 
     return manifest
 
 
-_MADE: dict[bytes, Manifest] = {}
-"""What this process wrote last, by all bytes of the file: who appends again and again finds its own version."""
+_MADE: list[tuple[bytes, Manifest]] = []
+"""What this process wrote last, with all bytes of the file: who appends again and again finds its own version."""
+
+
+def _made(data: bytes) -> Manifest | None:
+    for known, manifest in _MADE:
+        if known == data:
+            return manifest
+    return None
 
 
 def remember_manifest(manifest: Manifest, pieces: Sequence[bytes | memoryview]) -> None:
@@ -238,9 +245,7 @@ def remember_manifest(manifest: Manifest, pieces: Sequence[bytes | memoryview]) 
     may_be_refused = manifest.base_paths or manifest.dictionaries or manifest.reader_feature_flags & _MANAGED_BLOBS
     if len(pieces) > 1 or not isinstance(data, bytes) or may_be_refused or limits() != _USUAL_LIMITS:
         return
-    if len(_MADE) >= _MANY_MADE:
-        _MADE.clear()
-    _MADE[data] = manifest
+    _MADE[:] = [(data, manifest), *_MADE[: _MANY_MADE - 1]]  # in one step: other threads may be looking
 
 
 @lru_cache(maxsize=_MANY_MANIFESTS)

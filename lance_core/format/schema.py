@@ -220,6 +220,11 @@ class Schema:
             ]
         )
 
+    @cached_property
+    def encoded(self) -> bytes:
+        """The fields as the first field of a message that lists them, as `Manifest` and `Schema` do."""
+        return file_pb2.Schema(fields=encode_fields(self)).SerializeToString(deterministic=True)
+
     @property
     def max_id(self) -> int:
         """Largest field id, -1 if there are no fields."""

@@ -51,9 +51,13 @@ def frame(messages: Sequence[bytes], number: int) -> tuple[bytes, Ints]:
     """
     if not messages:
         return b"", np.zeros(1, np.int64)
-    key = bytes([number << 3 | _BYTES])
-    parts = [key + _varint(len(message)) + message for message in messages]
+    parts = [field_of(message, number) for message in messages]
     return b"".join(parts), np.array([0, *accumulate(map(len, parts))], np.int64)
+
+
+def field_of(content: bytes, number: int) -> bytes:
+    """A field of bytes, or of a message, whose number is below 16."""
+    return bytes((number << 3 | _BYTES,)) + _varint(len(content)) + content
 
 
 def _varint(value: int) -> bytes:

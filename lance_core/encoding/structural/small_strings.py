@@ -81,7 +81,7 @@ def _encode(columns: list[_Coded], kind: np.dtype[Any], *, is_large: bool) -> li
         small_page.dictionary_pays(size, items, most)
         for size, (_, items, most) in zip((bits.sum(axis=1) * (BLOCK // 8)).tolist(), columns, strict=True)
     ]
-    packed = pack_chunks(blocks, bits, np.array(pays), is_large=is_large)
+    packed = pack_chunks(blocks, bits, pays, is_large=is_large)
     encoding, count = InlineBitpacking(kind.itemsize * 8), len(columns[0][0])
     pages: list[PlacelessPage | None] = []
     for (_, items, _), buffers in zip(columns, packed, strict=True):

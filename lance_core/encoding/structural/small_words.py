@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from lance_core.encoding.repdef import Mask
     from lance_core.format.encodings import Encoding
 
 AT_ONCE = 64
@@ -51,19 +50,19 @@ def _encode_words(columns: Sequence[npt.NDArray[Any]], *, is_large: bool) -> lis
     blocks = stack(columns, columns[0].dtype)
     data = blocks.reshape(len(columns), -1)[:, :count]
     bits = bits_of(blocks)
-    packed_bytes = bits.sum(axis=1) * (BLOCK // 8) + bits.shape[1] * width
-    changes = (data[:, 1:] != data[:, :-1]).sum(axis=1)
-    best = np.minimum(packed_bytes, count * width)
-    is_other = (1 + changes) * (width + 1) <= best * small_page.RUNS_PAY
-    if width == small_page.DICTIONARY_WIDTH:
-        is_other |= small_page.repeats(data)
-    is_other &= best > count * width * small_page.PACKED_WELL
-    is_other |= changes == 0
-    is_packed = best <= count * width * small_page.PACKED_PAYS
-    packed = pack_chunks(blocks, bits, is_packed & ~is_other, is_large=is_large)
+    changes = (data[:, 1:] != data[:, :-1]).sum(axis=1).tolist()
+    repeats = small_page.repeats(data).tolist() if width == small_page.DICTIONARY_WIDTH else [False] * len(columns)
+    # Plain numbers: what is decided for each column takes less time than a dozen arrays of so few.
+    is_other, is_packed, plain = list[bool](), list[bool](), count * width
+    for widths, changing, repeating in zip(bits.tolist(), changes, repeats, strict=True):
+        best = min(sum(widths) * (BLOCK // 8) + len(widths) * width, plain)
+        may_pay = repeating or (1 + changing) * (width + 1) <= best * small_page.RUNS_PAY
+        is_other.append(not changing or (may_pay and best > plain * small_page.PACKED_WELL))
+        is_packed.append(not is_other[-1] and best <= plain * small_page.PACKED_PAYS)
+    packed = pack_chunks(blocks, bits, is_packed, is_large=is_large)
     layout = _layout_of_words(width * 8, count, is_packed=True, is_large=is_large)
     pages: list[PlacelessPage | None] = []
-    for row, other, found in zip(data, is_other.tolist(), packed, strict=True):
+    for row, other, found in zip(data, is_other, packed, strict=True):
         if other:
             pages.append(None)
         else:
@@ -106,23 +105,25 @@ def bits_of(blocks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def pack_chunks(
-    blocks: npt.NDArray[Any], bits: npt.NDArray[np.int64], wanted: Mask, *, is_large: bool
+    blocks: npt.NDArray[Any], bits: npt.NDArray[np.int64], wanted: Sequence[bool], *, is_large: bool
 ) -> list[list[bytes] | None]:
     """Chunks of one packed block each.
 
     Args:
         blocks: From `stack`.
         bits: From `bits_of`.
-        wanted: Shape (columns,).
+        wanted: One for each column.
         is_large: For version 2.2 and newer.
 
     Returns:
         Chunk metadata and chunks of each column that is wanted, None for the others.
     """
-    columns, width = wanted.nonzero()[0], blocks.itemsize
-    found: list[list[bytes] | None] = [None] * len(blocks)
-    pieces = iter(_pack(blocks[columns].reshape(-1, BLOCK), bits[columns].ravel()))
-    for column, widths in zip(columns.tolist(), bits[columns].tolist(), strict=True):
+    columns, width = [at for at, one in enumerate(wanted) if one], blocks.itemsize
+    found: list[list[bytes] | None] = [None] * len(wanted)
+    if len(columns) < len(blocks):
+        blocks, bits = blocks[columns], bits[columns]
+    pieces = iter(_pack(blocks.reshape(-1, BLOCK), bits.ravel()))
+    for column, widths in zip(columns, bits.tolist(), strict=True):
         sizes = tuple([width + one * (BLOCK // 8) for one in widths])
         words, heads, pads = small_page.frames(sizes, BLOCK, is_large=is_large)
         parts: list[bytes] = []
@@ -137,7 +138,8 @@ def _pack(blocks: npt.NDArray[Any], bits: npt.NDArray[np.int64]) -> list[bytes]:
     packed = [b""] * len(blocks)
     for width in {*bits.tolist()} - {0}:
         chosen = (bits == width).nonzero()[0]
-        words = np.ascontiguousarray(fastlanes.pack(blocks[chosen], width).transpose(1, 0, 2))
+        some = blocks if len(chosen) == len(blocks) else blocks[chosen]
+        words = np.ascontiguousarray(fastlanes.pack(some, width).transpose(1, 0, 2))
         for at, one in zip(chosen.tolist(), words.reshape(len(chosen), -1), strict=True):
             packed[at] = one.tobytes()
     return packed

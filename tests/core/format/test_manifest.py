@@ -80,6 +80,9 @@ def test_a_list_that_gets_more_fragments_is_in_order_whatever_it_was_before():
         longer = with_ids(before).extended([*with_ids([8, 9])])
         assert [one.id for one in longer] == longer.ids.tolist() == [*sorted(before), 8, 9]
         assert longer.highest_id == 9
+    known = with_ids([7]).extended([*with_ids([8])])
+    assert [one.id for one in known.extended([*with_ids([3])])] == [3, 7, 8]
+    assert [one.id for one in known.extended([*with_ids([12, 11])]).extended([*with_ids([13])])] == [7, 8, 11, 12, 13]
     assert with_ids([]).highest_id == -1
     assert [one.id for one in with_ids([7, 2, 5]).extended([])] == [2, 5, 7]
 
