@@ -305,13 +305,12 @@ def _compress(
     def compress(part: slice) -> list[bytes]:
         return _frames(memory, starts[part], sizes[part], _compressor(compression, level, largest))
 
-    lengths = sizes.astype(_HEADS[compression])
-    heads, width = lengths.tobytes(), lengths.itemsize
+    heads = sizes.astype(_HEADS[compression])
     frames = [frame for part in run_parts(compress, sizes) for frame in part]
-    pieces: list[bytes] = []
-    for at, frame in zip(range(0, len(heads), width), frames, strict=True):
-        pieces += (heads[at : at + width], frame)
-    packed = np.array([width + len(frame) for frame in frames], np.int64)
+    pieces: list[bytes] = [b""] * (2 * len(frames))
+    pieces[0::2] = heads.view(f"V{heads.itemsize}").tolist()
+    pieces[1::2] = frames
+    packed = np.fromiter(map(len, frames), np.int64, len(frames)) + heads.itemsize
     return np.frombuffer(b"".join(pieces), np.uint8), starts_of(packed)
 
 

@@ -31,6 +31,7 @@ from lance_core.encoding.physical.dictionary import index_dtype
 from lance_core.encoding.physical.memory import check_chunks, empty, gather_windows, starts_of
 from lance_core.encoding.repdef import Levels, max_rep, merge_layers, pick_levels, widen
 from lance_core.encoding.structural import blob
+from lance_core.encoding.structural.chunk_bytes import assemble, chunk_sizes, pad8
 from lance_core.encoding.structural.chunk_table import encode_repetition_index, encode_words, level_bounds
 from lance_core.encoding.structural.page import Decoded, EncodedPage
 from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-PAD_BYTE = 0xFE
 _MAX_SMALL_CHUNK = 1 << 15
 _LEAST_VALUES = 2
 _PLAIN_WORDS = (Flat(32), Flat(64))
@@ -242,7 +242,7 @@ def read_headers(
     """
     num_short = (layout.rep is not None) + (layout.definition is not None)
     widths = [2] * num_short + [4 if layout.has_large_chunk else 2] * layout.num_buffers
-    header_size = _pad8(2 + sum(widths))
+    header_size = pad8(2 + sum(widths))
     if len(starts) and int(sizes.min()) < header_size:
         raise CorruptDataError("a chunk is too small for its header")
     words = gather_windows(memory, starts, header_size).view("<u2").T.astype(np.int64)
@@ -389,7 +389,7 @@ def _encode_parts(
         rep = None if levels.rep is None else encode_level_chunks(levels.rep, bounds)
         definition = None if levels.definition is None else encode_level_chunks(levels.definition, bounds)
         level_chunks = [one[1] for one in (rep, definition) if one is not None]
-        sizes = _chunk_sizes(level_chunks, chunks, options)
+        sizes = chunk_sizes(level_chunks, chunks, options)
         if options.has_large_chunks or int(sizes.max()) <= _MAX_SMALL_CHUNK:
             return _Parts(
                 rep=None if rep is None else rep[0],
@@ -398,7 +398,7 @@ def _encode_parts(
                 bounds=bounds,
                 counts=chunks.counts,
                 sizes=sizes,
-                data=_assemble(bounds, level_chunks, chunks, options),
+                data=assemble(bounds, level_chunks, chunks, options),
             )
         max_values = int(chunks.counts[0]) // 2
         if max_values < _LEAST_VALUES:
@@ -412,77 +412,3 @@ def _is_plain(encoding: Encoding, options: PageOptions) -> bool:
     ones and takes 10,000 rows at the price of its files of version 2.0, twice that of chunks.
     """
     return options.structural_encoding is None and options.compression is None and encoding in _PLAIN_WORDS
-
-
-def _header_bytes(level_chunks: list[Chunks], chunks: Chunks, options: PageOptions) -> list[int]:
-    """Bytes of the size of each buffer."""
-    return [2] * len(level_chunks) + [4 if options.has_large_chunks else 2] * len(chunks.buffers)
-
-
-def _chunk_sizes(level_chunks: list[Chunks], chunks: Chunks, options: PageOptions) -> Int64s:
-    header = _pad8(2 + sum(_header_bytes(level_chunks, chunks, options)))
-    sizes = np.full(len(chunks.counts), header, np.int64)
-    for one in level_chunks:
-        sizes += _pad8(one.sizes[0])
-    return sizes + _pad8(chunks.sizes).sum(axis=0)
-
-
-def _assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks, options: PageOptions) -> Bytes:
-    """The chunks end to end."""
-    sources = [*level_chunks, *[_one_buffer(chunks, index) for index in range(len(chunks.buffers))]]
-    widths = _header_bytes(level_chunks, chunks, options)
-    header = np.full((len(chunks.counts), _pad8(2 + sum(widths))), PAD_BYTE, np.uint8)
-    header[:, :2] = _as_bytes(np.diff(bounds), 2)
-    sizes = np.full(len(chunks.counts), header.shape[1], np.int64)
-    places: list[Int64s] = []
-    at = 2
-    for source, width in zip(sources, widths, strict=True):
-        header[:, at : at + width] = _as_bytes(source.sizes[0], width)
-        at += width
-        places.append(sizes.copy())
-        sizes += _pad8(source.sizes[0])
-    starts = starts_of(sizes)
-    out: Bytes = empty(int(starts[-1]), np.uint8)
-    out.fill(PAD_BYTE)
-    out[starts[:-1, None] + np.arange(header.shape[1])] = header
-    for source, place in zip(sources, places, strict=True):
-        _scatter(out, starts[:-1] + place, source)
-    return out
-
-
-def _one_buffer(chunks: Chunks, index: int) -> Chunks:
-    return Chunks(
-        buffers=(chunks.buffers[index],),
-        starts=chunks.starts[index : index + 1],
-        sizes=chunks.sizes[index : index + 1],
-        counts=chunks.counts,
-    )
-
-
-def _as_bytes(numbers: Int64s, width: int) -> Bytes:
-    return numbers.astype(f"<u{width}").view(np.uint8).reshape(-1, width)
-
-
-def _scatter(out: Bytes, places: Int64s, source: Chunks) -> None:
-    """Copy the pieces of a source to their places."""
-    memory, starts, sizes = source.buffers[0], source.starts[0], source.sizes[0]
-    num_even = len(starts) - 1
-    if num_even > 1 and _is_regular(places[:-1]) and _is_regular(starts[:-1]) and (sizes[:-1] == sizes[0]).all():
-        shape = (num_even, int(sizes[0]))
-        into = np.lib.stride_tricks.as_strided(out[int(places[0]) :], shape, (int(places[1] - places[0]), 1))
-        into[...] = np.lib.stride_tricks.as_strided(
-            memory[int(starts[0]) :], shape, (int(starts[1] - starts[0]), 1), writeable=False
-        )
-        starts, places, sizes = starts[-1:], places[-1:], sizes[-1:]
-    # One slice a chunk costs less than index arrays: 0.2 ms for a page of 8 MiB.
-    for place, start, size in zip(places.tolist(), starts.tolist(), sizes.tolist(), strict=True):
-        out[place : place + size] = memory[start : start + size]
-
-
-def _is_regular(positions: Int64s) -> bool:
-    steps = np.diff(positions)
-    return bool((steps == steps[0]).all())
-
-
-def _pad8(size: Any) -> Any:
-    return (size + 7) // 8 * 8
