@@ -31,7 +31,7 @@ SYSTEM_COLUMNS = (ROW_ID, ROW_ADDRESS, ROW_CREATED_AT, ROW_UPDATED_AT)
 DEFAULT_BATCH_BYTES = 32 << 20
 STREAM_BATCH_BYTES = 4 << 20
 """Of batches that nobody filters: what streams hold is some batches, as read, as made and as handed out."""
-_MAX_BATCH_ROWS = 1 << 18
+_MAX_BATCH_ROWS, _MAX_KEPT_ROWS = 1 << 18, 1 << 19
 _MIN_BATCH_ROWS = 1 << 10
 _VARIABLE_BYTES = 64
 _MANY_PLANS = 8
@@ -66,7 +66,7 @@ class ScanPlan:
     @property
     def step(self) -> int:
         """Rows that are looked at together: where all of the result is kept, larger steps are cheaper."""
-        return max(self.batch_size, min(2 * self.batch_size, _MAX_BATCH_ROWS)) if self.is_kept else self.batch_size
+        return max(self.batch_size, min(4 * self.batch_size, _MAX_KEPT_ROWS)) if self.is_kept else self.batch_size
 
 
 _known: deque[tuple[Schema, Hashable, ScanPlan]] = deque(maxlen=_MANY_PLANS)

@@ -197,6 +197,27 @@ def test_what_is_known_of_pages_is_kept_from_batch_to_batch(tmp_path, monkeypatc
     assert loaded == [0, 0, 0]
 
 
+def test_a_filter_whose_result_is_kept_looks_at_four_batches_at_once(tmp_path, monkeypatch):
+    """Each look at a column costs as much as some ten thousand values."""
+    count = 100_000
+    made = lance_core.write_dataset(
+        pa.table({"pick": np.arange(count) % 4, "other": np.arange(count) % 1000}), tmp_path / "t"
+    )
+    looks = []
+    plan_kept = fields_v2_1.plan_kept
+
+    def counted(column, rows, *others):
+        looks.append(len(rows))
+        return plan_kept(column, rows, *others)
+
+    monkeypatch.setattr(fields_v2_1, "plan_kept", counted)
+    assert sum(one.num_rows for one in made.to_batches(filter="pick = 1", batch_size=10_000)) == count // 4
+    assert looks == [10_000] * 10
+    looks.clear()
+    assert made.scanner(filter="pick = 1", batch_size=10_000).to_table().num_rows == count // 4
+    assert looks == [40_000, 40_000, 20_000]
+
+
 CONDITIONS = [
     "number < 3",
     "number is null",
