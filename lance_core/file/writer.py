@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.blob_files import BlobFiles
-from lance_core.file.write_together import encode_together
+from lance_core.file.write_together import encode_together, num_bytes_of
 from lance_core.file.write_v2_1 import FieldWriterV21
 from lance_core.format.blobs import file_schema
 from lance_core.format.checksums import RunningSums, align, encode_sums, sums_size
@@ -187,7 +187,7 @@ class DataFileWriter:
         num_rows = batch.num_rows
         small = min(self._page_bytes // 2, _VECTOR_BYTES * num_rows)
         for array, column in zip(arrays, self._columns, strict=True):
-            num_bytes: int = array.nbytes
+            num_bytes = num_bytes_of(array)
             if num_bytes + column.num_bytes < small:
                 column.arrays.append(array)
                 column.num_rows += num_rows
@@ -337,13 +337,13 @@ class DataFileWriter:
         """Write a buffer where one may begin; its position and size."""
         size, gap = len(data), -self._position % PAGE_ALIGNMENT
         position = self._position + gap
-        self._waiting.append(_PADDING[:gap])
         self._position = position + size
         if size <= _SMALL_BUFFER:
-            self._waiting.append(data if isinstance(data, bytes) else data.tobytes())
+            self._waiting += (_PADDING[:gap], data if isinstance(data, bytes) else data.tobytes())
             if self._position - self._handed_over >= _MANY_BYTES:
                 self._write_waiting()
         else:
+            self._waiting.append(_PADDING[:gap])
             self._write_waiting()
             self._hand_over(data if isinstance(data, bytes) else data.data)
         return position, size

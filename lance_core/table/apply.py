@@ -150,8 +150,10 @@ def with_fragment_ids(operation: Rewrite, manifest: Manifest) -> Rewrite:
 
 
 def _append(manifest: Manifest, operation: Append, version: int) -> Manifest:
-    manifest, added = _number(manifest, operation.fragments, version)
-    return replace(manifest, fragments=manifest.fragments.extended(added))
+    _check_file_versions(manifest, operation.fragments)
+    added, next_row_id = _numbered(manifest, operation.fragments, version)
+    longer = replace(manifest, fragments=manifest.fragments.extended(added), next_row_id=next_row_id)
+    return _with_mixed_versions(longer, added)
 
 
 def _overwrite(manifest: Manifest, operation: Overwrite, version: int, data_storage_version: str | None) -> Manifest:
@@ -311,6 +313,16 @@ def _number(
     ``before`` are the fragments that rows which bring their ids came from.
     """
     _check_file_versions(manifest, fragments)
+    numbered, next_row_id = _numbered(manifest, fragments, version, before=before)
+    highest = numbered[-1].id if numbered else manifest.max_fragment_id
+    manifest = replace(manifest, next_row_id=next_row_id, max_fragment_id=highest)
+    return _with_mixed_versions(manifest, fragments), numbered
+
+
+def _numbered(
+    manifest: Manifest, fragments: tuple[Fragment, ...], version: int, *, before: Sequence[Fragment] = ()
+) -> tuple[list[Fragment], int]:
+    """As `_number`: the fragments, and the first stable row id that is free then."""
     next_id, next_row_id = _next_fragment_id(manifest), manifest.next_row_id
     numbered: list[Fragment] = []
     for fragment in fragments:
@@ -330,9 +342,7 @@ def _number(
             next_row_id += fragment.physical_rows
         next_id += 1
         numbered.append(new)
-    highest = next_id - 1 if fragments else manifest.max_fragment_id
-    manifest = replace(manifest, next_row_id=next_row_id, max_fragment_id=highest)
-    return _with_mixed_versions(manifest, fragments), numbered
+    return numbered, next_row_id
 
 
 def _stamped_if_changed(manifest: Manifest, fragment: Fragment, version: int) -> Fragment:

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lance_core.file.write_together import num_bytes_of
 from lance_core.file.writer import DataFileWriter
 from lance_core.format.schema import Schema
 
@@ -111,3 +112,12 @@ def test_runs_that_take_little_anyway_are_not_searched_for(data_file, monkeypatc
     table = pa.table({name: pa.array(values, mask=np.arange(1000) % 7 == 0) for name, values in columns.items()})
     data_file.write(table)
     assert data_file.read() == table
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.float32(), pa.timestamp("us"), pa.bool_(), pa.string()])
+@pytest.mark.parametrize("values", [[1, 0, 1, 1, 0] * 5, [1, None, 0] * 7, []])
+def test_bytes_of_an_array_are_those_that_arrow_tells(kind, values):
+    """Where pages end follows from them."""
+    array = pa.array(values, pa.int8()).cast(kind if kind != pa.timestamp("us") else pa.int64()).cast(kind)
+    for one in (array, array[3:], array[2:7], array[1:].drop_null(), pa.concat_arrays([array, array])):
+        assert num_bytes_of(one) == one.nbytes
