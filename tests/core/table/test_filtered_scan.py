@@ -204,13 +204,13 @@ def test_a_filter_whose_result_is_kept_looks_at_four_batches_at_once(tmp_path, m
         pa.table({"pick": np.arange(count) % 4, "other": np.arange(count) % 1000}), tmp_path / "t"
     )
     looks = []
-    plan_kept = fields_v2_1.plan_kept
+    plan_some = fields_v2_1.ContentV21.plan_some
 
-    def counted(column, rows, *others):
+    def counted(self, fields, rows, kept):
         looks.append(len(rows))
-        return plan_kept(column, rows, *others)
+        return plan_some(self, fields, rows, kept)
 
-    monkeypatch.setattr(fields_v2_1, "plan_kept", counted)
+    monkeypatch.setattr(fields_v2_1.ContentV21, "plan_some", counted)
     assert sum(one.num_rows for one in made.to_batches(filter="pick = 1", batch_size=10_000)) == count // 4
     assert looks == [10_000] * 10
     looks.clear()
