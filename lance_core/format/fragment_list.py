@@ -26,7 +26,8 @@ FRAGMENTS_FIELD = 2
 """Number of the field in ``Manifest``."""
 
 _MOST_PARTS = 64
-"""A list of more pieces is laid together, so that a long row of appends does not become slow."""
+_FEW_BYTES = 1 << 15
+"""A list of more pieces, or of so few bytes, is laid together, so that a long row of appends does not become slow."""
 _BLOCK = 1 << 13
 _FEW = 1 << 6
 """Up to so many fragments, parsing them costs less than a look at the bytes of all at once."""
@@ -78,7 +79,8 @@ class FragmentList:
         """
         fragments = cls()
         pieces = tuple(parts)
-        fragments._parts = (b"".join(pieces),) if len(pieces) > _MOST_PARTS else pieces
+        is_joined = len(pieces) > _MOST_PARTS or (len(pieces) > 1 and bounds[-1] <= _FEW_BYTES)
+        fragments._parts = (b"".join(pieces),) if is_joined else pieces
         fragments._bounds, fragments._numbers, fragments._highest_id = bounds, numbers, highest_id
         fragments._ascends = ascends
         return fragments
