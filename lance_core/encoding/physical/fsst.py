@@ -6,6 +6,7 @@ Source: message ``Fsst``.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from lance_core.encoding.physical.memory import empty, starts_of, take_inside, v
 from lance_core.encoding.physical.symbol_table import LITERAL, parse_table
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,6 +29,8 @@ _PAIRS_PAY_AT = 1 << 17
 """Codes from which on a table of all pairs, which takes about a millisecond, pays."""
 _BLOCK_CODES = 1 << 24
 """Codes that are looked up at once; they stand for at most 128 MiB of text. Even, so that pairs stay whole."""
+_TABLES_KEPT = 64
+"""Single values need little else than the table of their page, which costs more than they do; each takes some 30 KB."""
 _TEXTS_AT_ONCE = 1 << 16
 """Values that are encoded at once: bounds the memory that it takes."""
 
@@ -76,13 +80,13 @@ def decode(table: bytes, values: VariableValues) -> VariableValues:
     Raises:
         CorruptDataError: A bad table, an unknown code, a value that ends within an escape.
     """
-    words = parse_table(table)
-    if words is None:
+    if _symbols(table) is None:
         return values
     codes = values.data[: int(values.offsets[-1])]
     escapes = _find_escapes(codes, values.offsets)
+    words = _words(table, has_escapes=len(escapes) > 0)
     literals = codes[escapes + 1]
-    codes, words = _hide_literals(codes, escapes, words)
+    codes = _hide_literals(codes, escapes, words)
     parts, offsets, spots = _expand(codes, words, values.offsets, escapes + 1)
     text = parts[0] if len(parts) == 1 else _join(parts)
     if len(spots):
@@ -110,28 +114,57 @@ def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
     return escapes
 
 
-def _hide_literals(
-    codes: npt.NDArray[Any], escapes: Int64s, words: list[bytes]
-) -> tuple[npt.NDArray[Any], list[bytes]]:
-    """Let escapes mean nothing and literals mean some byte, to be replaced by the right one in the text.
+@frozen
+class _Words:
+    """What codes mean, also those that nobody may write.
 
-    Returns:
-        Codes below 256, and the words for all of them; 16-bit codes and more words if no code is left for literals.
+    Attributes:
+        num_symbols: Codes below it may be written.
+        literal: The code that a literal gets; 256 if none of 8 bits is left for it.
+        lengths: Shape (codes,): bytes of each word.
+        texts: The words, an Arrow array.
     """
+
+    num_symbols: int
+    literal: int
+    lengths: Bytes
+    texts: pa.Array
+
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def _symbols(table: bytes) -> list[bytes] | None:
+    return parse_table(table)
+
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def _words(table: bytes, *, has_escapes: bool) -> _Words:
+    """The words of a table; escapes mean nothing, literals some byte."""
+    symbols = _symbols(table) or []
+    num_symbols = len(symbols)
+    words = [*symbols, *[b"?"] * (_ESCAPE + 1 - num_symbols)]
+    literal = next((code for code, word in enumerate(symbols) if len(word) == 1), num_symbols)
+    if has_escapes:
+        words[_ESCAPE] = b""
+        if literal == _ESCAPE:
+            words.append(b"?")
+            literal += 1
+    return _Words(num_symbols, literal, np.array(list(map(len, words)), np.uint8), pa.array(words, pa.binary()))
+
+
+def _hide_literals(codes: npt.NDArray[Any], escapes: Int64s, words: _Words) -> npt.NDArray[Any]:
+    """Codes with literals that mean some byte, to be replaced by the right one in the text."""
     if len(escapes) == 0:
-        if len(codes) and int(codes.max()) >= len(words):
+        if len(codes) and int(codes.max()) >= words.num_symbols:
             raise CorruptDataError("FSST code without symbol")
-        return codes, [*words, *[b"?"] * (_ESCAPE + 1 - len(words))]
+        return codes
     codes = codes.copy()
     codes[escapes + 1] = _ESCAPE
-    if len(words) < _ESCAPE and ((codes >= len(words)) & (codes != _ESCAPE)).any():
+    if words.num_symbols < _ESCAPE and ((codes >= words.num_symbols) & (codes != _ESCAPE)).any():
         raise CorruptDataError("FSST code without symbol")
-    literal = next((code for code, word in enumerate(words) if len(word) == 1), len(words))
-    if literal == _ESCAPE:
-        codes, literal = codes.astype(np.uint16), _ESCAPE + 1
-    codes[escapes + 1] = literal
-    words = [*words, *[b"?"] * (_ESCAPE - len(words)), b""]
-    return codes, words if literal < _ESCAPE else [*words, b"?"]
+    if words.literal > _ESCAPE:
+        codes = codes.astype(np.uint16)
+    codes[escapes + 1] = words.literal
+    return codes
 
 
 def _join(parts: list[Bytes]) -> Bytes:
@@ -143,22 +176,22 @@ def _join(parts: list[Bytes]) -> Bytes:
 
 
 def _expand(
-    codes: npt.NDArray[Any], words: list[bytes], offsets: npt.NDArray[Any], literals: Int64s
+    codes: npt.NDArray[Any], words: _Words, offsets: npt.NDArray[Any], literals: Int64s
 ) -> tuple[list[Bytes], npt.NDArray[Any], npt.NDArray[Any]]:
     """Replace codes by words.
 
     Args:
         codes: Shape (n,).
-        words: One for each code.
+        words: What they mean.
         offsets: Ascending positions in ``codes``, 0 to n each.
         literals: Likewise.
 
     Returns:
         The text in pieces, and where in it offsets and literals lie.
     """
-    lengths = np.array([len(word) for word in words], np.uint8)
+    lengths = words.lengths
     by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
-    lookup = _all_pairs(words) if by_pairs else pa.array(words, pa.binary())
+    lookup = _all_pairs(words.texts) if by_pairs else words.texts
     if len(codes) <= _BLOCK_CODES:
         text, bounds = _look_up(codes, lookup, lengths, by_pairs=by_pairs)
         found = [_places(codes, bounds, lengths, marks, by_pairs=by_pairs) for marks in (offsets, literals)]
@@ -217,9 +250,9 @@ def _look_up(
     return text[: len(text) - int(lengths[0])] if is_odd else text, bounds
 
 
-def _all_pairs(words: list[bytes]) -> pa.Array:
+def _all_pairs(words: pa.Array) -> pa.Array:
     """What each pair of codes means: entry ``second << 8 | first``."""
     order = np.arange(1 << 16, dtype="<u2").view(np.uint8)
-    singles = pa.array(words, pa.binary()).take(pa.array(order))
+    singles = take_inside(words, order)
     offsets = np.frombuffer(singles.buffers()[1], np.int32)[: len(order) + 1 : 2].copy()
     return pa.Array.from_buffers(pa.binary(), 1 << 16, [None, pa.py_buffer(offsets), singles.buffers()[2]])

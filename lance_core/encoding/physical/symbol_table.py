@@ -62,7 +62,7 @@ def parse_table(table: bytes) -> list[bytes] | None:
         return None
     ends = 8 + count * _SYMBOL_BYTES
     lengths = table[ends : ends + count]
-    if any(not 1 <= length <= _SYMBOL_BYTES for length in lengths):
+    if lengths and not 1 <= min(lengths) <= max(lengths) <= _SYMBOL_BYTES:
         raise CorruptDataError("FSST symbol with a length outside of 1 to 8")
     return [table[at : at + length] for at, length in zip(range(8, ends, _SYMBOL_BYTES), lengths, strict=True)]
 

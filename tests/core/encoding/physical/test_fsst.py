@@ -133,3 +133,22 @@ def test_many_codes_are_looked_up_in_pairs(monkeypatch, extra, block):
     escaped = [bytes([255, one]) for one in extra]
     with_extra = values_of([*escaped, *texts_of(codes), *escaped])
     assert texts_of(fsst.decode(table, with_extra)) == [extra] * len(extra) + parts + [extra] * len(extra)
+
+
+def test_a_table_is_taken_apart_once(monkeypatch):
+    table, codes = fsst.encode(values_of(logs(300, seed=77)))
+    one = VariableValues(codes.offsets[:2], codes.data)
+    first = texts_of(fsst.decode(table, one))
+    monkeypatch.setattr(fsst, "parse_table", None)
+    assert texts_of(fsst.decode(bytes(bytearray(table)), one)) == first
+
+
+@pytest.mark.parametrize("num_symbols", [3, 254, 255])
+@pytest.mark.parametrize("length", [1, 2])
+@pytest.mark.parametrize("texts", [[b"", b"\x00\x01\x02"], [b"\xff\x07\x02", b"\xff\xff", b"\x01\xff\x00\x00"]])
+def test_literals_beside_tables_of_any_size(num_symbols, length, texts):
+    """A literal borrows the code of a lone byte, or one without symbol, or needs wider codes."""
+    symbols = [number.to_bytes(2, "big").rjust(length, b"a")[:2] for number in range(300, 300 + num_symbols)]
+    symbols = [one[-length:] if number == 1 else one for number, one in enumerate(symbols)]
+    table = symbol_table.encode_table(symbols)
+    assert texts_of(fsst.decode(table, values_of(texts))) == [slow_decode(table, text) for text in texts]
