@@ -176,12 +176,16 @@ def encode_sums(before: RunningSums, tail: bytes) -> bytes:
         before: Of what lies before it.
         tail: All that comes behind it and the padding.
     """
-    first = np.array(before.all(), "<u4").tobytes()
+    first = _words(before.all())
     behind = RunningSums(before.block_size, before.block_size)
     behind.add(tail)
-    second = np.array(behind.all(), "<u4").tobytes()
-    end = _TRAILER.pack(0, 0, before.block_size, len(behind.all()), MAGIC)[8:]
+    second = _words(behind.all())
+    end = _TRAILER.pack(0, 0, before.block_size, len(second) // 4, MAGIC)[8:]
     return b"".join([first, second, struct.pack("<II", crc32(first), crc32(end, crc32(second))), end])
+
+
+def _words(sums: list[int]) -> bytes:
+    return struct.pack(f"<{len(sums)}I", *sums)
 
 
 @frozen(kw_only=True)

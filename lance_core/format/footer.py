@@ -21,6 +21,7 @@ The tables follow one another and end where the footer begins.
 from __future__ import annotations
 
 import struct
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +119,7 @@ def _check_positions(footer: Footer, end: int) -> None:
 
 def encode_table(entries: list[tuple[int, int]]) -> bytes:
     """A table of (position, length)."""
-    return np.asarray(entries, dtype="<u8").reshape(-1, 2).tobytes()
+    return struct.pack(f"<{2 * len(entries)}Q", *chain.from_iterable(entries))
 
 
 def decode_table(data: bytes | memoryview, *, limit: int, what: str) -> list[tuple[int, int]]:
