@@ -7,7 +7,7 @@ generation of the format: `lance_core.file.fields_v2_1` and its likes.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -323,9 +323,11 @@ class DataFileReader:
                     yield from (whole.slice(at, batch_size) for at in range(0, high - low, batch_size))
                 del whole, arrays  # before the next window is decoded
                 continue
-            for at in range(0, high - low, batch_size):
-                length = min(batch_size, high - low - at)
-                yield _batch([_slice(one, at, length) for one in arrays], schema, length)
+            cuts = [*range(0, high - low, batch_size), high - low]
+            if is_kept:  # larger pieces, and none has to be put together
+                cuts = min(cuts, _cuts(arrays, high - low), key=len)
+            for at, end in pairwise(cuts):
+                yield _batch([_slice(one, at, end - at) for one in arrays], schema, end - at)
             del arrays
 
     def _read(self, wanted: list[FieldReader], rows: range, *, pages: PageBytes | None) -> list[list[pa.Array]]:
@@ -415,6 +417,12 @@ def _fitting_rows(widths: list[float], batch_size: int, num_bytes: int, column_b
         return batch_size
     rows = min(num_bytes / sum(widths), column_bytes / max(widths))
     return max(1, int(rows) // batch_size) * batch_size
+
+
+def _cuts(arrays: list[list[pa.Array]], num_rows: int) -> list[int]:
+    """Where consecutive arrays of any field begin, and the end of all."""
+    ends = {end for one in arrays for end in accumulate(map(len, one)) if 0 < end < num_rows}
+    return [0, *sorted(ends), num_rows]
 
 
 def _slice(arrays: list[pa.Array], start: int, length: int) -> pa.Array:

@@ -123,3 +123,18 @@ def test_a_column_that_is_only_asked_is_read_in_large_steps(tmp_path, monkeypatc
     )
     assert table.count_rows(filter="c < 10") == np.count_nonzero(numbers < 10)
     assert len(steps) == 1
+
+
+def test_rows_that_are_kept_are_cut_where_pages_end(tmp_path):
+    """As few pieces as pages have bounds, and none of them a copy; streams keep to their batches."""
+    count = 600_000
+    wide = pa.FixedSizeBinaryArray.from_buffers(pa.binary(32), count, [None, pa.py_buffer(bytes(range(32)) * count)])
+    made = pa.table({"wide": wide, "narrow": np.arange(count)})
+    table = lance_core.write_dataset(made, tmp_path / "t", data_storage_version="2.0")
+    before = pa.total_allocated_bytes()
+    found = table.to_table(batch_size=1 << 14)
+    assert pa.total_allocated_bytes() - before < made.nbytes / 10
+    assert [len(one) for one in found.column("narrow").chunks] == [len(one) for one in found.column("wide").chunks]
+    assert found.column("wide").num_chunks == -(-wide.nbytes // (8 << 20))
+    assert found.equals(made)
+    assert max(one.num_rows for one in table.to_batches(batch_size=1 << 14)) == 1 << 14
