@@ -349,8 +349,8 @@ def slice_leaf(values: LeafValues | None, start: int, end: int) -> LeafValues | 
             return None
         case StructValues(children):
             return StructValues(tuple(slice_values(child, start, end) for child in children))
-        case DictionaryValues(indices, items):
-            return DictionaryValues(FixedValues(indices.data[start:end]), items)
+        case DictionaryValues(indices, items, may_repeat):
+            return DictionaryValues(FixedValues(indices.data[start:end]), items, may_repeat=may_repeat)
         case _:
             return slice_values(values, start, end)
 

@@ -280,3 +280,15 @@ def test_dictionaries_of_neighbouring_pages(data_file, monkeypatch, num_items, k
     assert data_file.read().equals(table)
     for rows in ([0, 5999, 6000, 6001, 17_999, 35_999], list(range(0, 36_000, 11))):
         assert data_file.take(rows).equals(table.take(rows))
+
+
+def test_dictionaries_of_many_pages_inside_of_lists(data_file, monkeypatch):
+    """Items that stand in the dictionaries of all pages are one item of what is read, also if rows are cut out."""
+    monkeypatch.setattr(writer_module, "PAGE_BYTES", 100)
+    kind = pa.list_(pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))]), 7)
+    rows = [[{"a": word} for word in ("", "x", "", "<", "", "x", "")]] * 240
+    table = pa.table({"c": pa.array(rows, kind)})
+    data_file.write(table, max_chunksize=1)
+    assert len(data_file.open()._content._container.pages({0})[0]) > 50
+    got = data_file.read(1, 239)
+    assert got.to_pydict() == table.slice(1, 238).to_pydict()
