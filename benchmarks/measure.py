@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _SAMPLE_S = 0.002
 _LEAST_S, _SHORT_S = 0.02, 0.5
 """Short calls are repeated until they take so long together; what takes this long at first may be short later."""
+_SHARE_USED, _MOST_USED = 0.7, 8 << 30
+"""Of free memory, and bytes, that are used before works that need a lot."""
 _LEAST_ROUNDS, _MOST_S = 3, 8
 """Rounds that there are in any case, and seconds after which there are no more."""
 
@@ -155,16 +158,19 @@ def use_memory(root: Path, size: int) -> None:
 
 
 def use_free_memory() -> None:
-    """Let another process use all free memory once, for works that need a lot; see `use_memory`."""
+    """Let another process use free memory once, for works that need a lot; see `use_memory`."""
     child = multiprocessing.get_context("spawn").Process(target=_use_pages)
     child.start()
     child.join()
-    if child.exitcode:
-        raise RuntimeError(f"using free memory ended with {child.exitcode}")
+    if child.exitcode:  # others needed the memory, or less is allowed here than there is
+        print("free memory could not be used before: figures of large works may be rough")
 
 
 def _use_pages() -> None:
-    size = int(os.sysconf("SC_AVPHYS_PAGES") * 0.9) * mmap.PAGESIZE
+    """Nobody else shall go short: if memory ends, it is this process that ends with it."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    size = min(int(os.sysconf("SC_AVPHYS_PAGES") * _SHARE_USED) * mmap.PAGESIZE, _MOST_USED)
     np.frombuffer(mmap.mmap(-1, size), np.uint8)[:: mmap.PAGESIZE] = 1
 
 

@@ -53,6 +53,8 @@ ALSO = {"requests": ("taxi", "text", "nested", "wide"), "peak stream": ("taxi", 
 ALSO["peak write"] = ALSO["peak stream"]
 """Works that goals look up in all data sets, and those in which they are measured, with both engines."""
 NUM_VERSIONS, NUM_FRAGMENTS = 10_000, 100_000
+_LARGE_SCALE = 0.2
+"""From here on works need as much memory as the state of the machine's matters."""
 
 
 def all_asked() -> dict[str, dict[str, set[str]]]:
@@ -155,7 +157,7 @@ def main() -> None:
         "left_out": {},
     }  # fmt: skip
     began = time.monotonic()
-    if not options.quick:
+    if options.scale >= _LARGE_SCALE:
         use_free_memory()
     name = options.out / ("quick" if options.quick else "results")
     options.out.mkdir(parents=True, exist_ok=True)
