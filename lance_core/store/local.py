@@ -132,7 +132,8 @@ class LocalStore:
     def settled(self, path: str, /) -> bytes | None:
         """Content of a file if nothing in its directory was created, renamed or deleted since it was put there.
 
-        A rename stamps both the file and the directory; whatever happens in the directory later stamps that only.
+        A rename stamps both the file and the directory; whatever happens in the directory later stamps that only. Some
+        systems count time in steps of milliseconds, so who asks looks for what may have come in the same step.
         """
         file = self._path(path)
         try:
