@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SAMPLE_S = 0.002
 _LEAST_S, _SHORT_S = 0.02, 0.5
 """Short calls are repeated until they take so long together; what takes this long at first may be short later."""
-_SHARE_USED, _MOST_USED = 0.7, 8 << 30
+_SHARE_USED, _MOST_USED = 0.9, 32 << 30
 """Of free memory, and bytes, that are used before works that need a lot."""
 _LEAST_ROUNDS, _MOST_S = 3, 8
 """Rounds that there are in any case, and seconds after which there are no more."""

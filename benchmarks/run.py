@@ -93,8 +93,15 @@ def machine() -> dict[str, Any]:
 
 def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> Iterator[None]:
     """Measure one thing after the other into the results."""
+
+    def begin() -> None:
+        """Let each find the machine's memory as the first one does."""
+        if options.scale >= _LARGE_SCALE:
+            use_free_memory()
+
     if "data" in options.parts:
         for name in options.data:
+            begin()
             with tempfile.TemporaryDirectory(dir=root) as folder:
                 kept = run_data_set(name, plan_of(name, options), Path(folder))
             results["data"][name] = kept
@@ -105,6 +112,7 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
     number = NUM_VERSIONS // 10 if options.quick else NUM_VERSIONS
     if "scale" in options.parts:
         print("\nimport, open, commit, tags ...", flush=True)
+        begin()
         singles |= imports(root, options.rounds)
         singles |= opening(root, versions=number, fragments=NUM_FRAGMENTS, rounds=options.rounds)
         yield
@@ -112,6 +120,7 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         yield
     if "changes" in options.parts:
         print("delete, compact, clean up ...", flush=True)
+        begin()
         rounds = min(options.rounds, 5)
         singles |= changes.deletions(root, options.scale, rounds)
         yield
@@ -121,15 +130,18 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         results["same_bytes"] = changes.same_bytes(root, min(options.scale, 0.05))
         yield
     if "codecs" in options.parts:
+        begin()
         with tempfile.TemporaryDirectory(dir=root) as folder:
             results["codecs"] = measure_codecs(Path(folder), options.scale, min(options.rounds, 3))
         yield
     if "dagster" in options.parts:
         print("materialize an asset ...", flush=True)
+        begin()
         singles |= materialization(root, options.scale, options.rounds)
         yield
     if "spark" in options.parts:
         print("write and read with Spark ...", flush=True)
+        begin()
         singles |= on_spark(root, options.scale, min(options.rounds, 3))
         yield
 
@@ -157,8 +169,6 @@ def main() -> None:
         "left_out": {},
     }  # fmt: skip
     began = time.monotonic()
-    if options.scale >= _LARGE_SCALE:
-        use_free_memory()
     name = options.out / ("quick" if options.quick else "results")
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
