@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SHARE = 0.2
 """A million rows of taxi."""
 _CORES = 2
+_READ_SHARE = 0.6
+"""Of the rows that Spark writes, those that it reads: six millions, with which the figures that are asked were found."""
 
 
 def materialization(root: Path, scale: float, rounds: int) -> dict[str, dict[str, tuple[float, float]]]:
@@ -63,9 +65,13 @@ def on_spark(root: Path, scale: float, rounds: int) -> dict[str, dict[str, tuple
     written = {name: calls[name] for name in (spark_rounds.PARQUET, "lance", "lance, small rows")}
     found = spark_rounds.run_rounds(written, rounds, warm_up=1)
     spent = {"Spark write": {"lance_core": found["lance"], **found}}
-    asked = spark_read.queries(spark, root, spark_rounds.two_numbers(frame), spark_read.BATCH_SIZE)
+    frame = spark_rounds.make_frame(spark, spark_rounds.VECTORS, scale * _READ_SHARE, _CORES, root)
+    calls = spark_write.calls_of(frame, root)
+    for name in (spark_rounds.PARQUET, "lance"):
+        calls[name]()
+    asked = spark_read.queries(spark, root, spark_rounds.two_numbers(frame))
     for query in ("full", "two"):
-        found = spark_rounds.run_rounds(asked[query], rounds, warm_up=1)
+        found = spark_rounds.run_rounds(asked[query], rounds, warm_up=2)
         spent[f"Spark read, {query}"] = {"lance_core": found["lance"], **found}
     spark.stop()
     return {work: {name: spark_rounds.medians(all_) for name, all_ in each.items()} for work, each in spent.items()}

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUERIES = ("full", "two", "filter")
-BATCH_SIZE = 16384
 
 
 def consume(frame: DataFrame) -> None:
@@ -48,7 +47,7 @@ def add_up(frame: DataFrame, names: Sequence[str]) -> None:
 
 
 def queries(
-    spark: SparkSession, folder: Path, names: Sequence[str], batch_size: int
+    spark: SparkSession, folder: Path, names: Sequence[str], batch_size: int | None = None
 ) -> dict[str, dict[str, Callable[[], object]]]:
     """What to run, by query and engine."""
     parquet, lance = str(folder / PARQUET), str(folder / "lance")
@@ -74,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
     parser.add_argument("--queries", nargs="+", choices=QUERIES, default=QUERIES)
-    parser.add_argument("--batch-size", type=int, default=BATCH_SIZE)
+    parser.add_argument("--batch-size", type=int)
     arguments = parser.parse_args()
     spark = start_spark(arguments.cores)
     for name in arguments.data:

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 
 from lance_core.errors import InvalidInputError
 from lance_core.spark.options import format_options
-from lance_core.spark.read_options import DEFAULT_BATCH_SIZE, ReadOptions
+from lance_core.spark.read_options import ReadOptions
 from lance_core.spark.session import is_connect, register
 from lance_core.spark.source import resolve
 from lance_core.store.open import open_store
@@ -33,7 +33,7 @@ def read_lance(
     branch: str | None = None,
     timestamp: datetime | str | None = None,
     limit: int | None = None,
-    batch_size: int = DEFAULT_BATCH_SIZE,
+    batch_size: int | None = None,
     with_row_id: bool = False,
     with_row_address: bool = False,
     with_row_versions: bool = False,
@@ -59,7 +59,7 @@ def read_lance(
         branch: Branch that ``version`` and ``timestamp`` are about; the main line if not given.
         timestamp: The newest version committed up to this point in time; without a time zone it is of the session's.
         limit: Rows at most; the first ones of the table (that match the filter).
-        batch_size: Most rows in one record batch.
+        batch_size: Most rows in one record batch; by default 16,384, and up to eight times as many of narrow columns.
         with_row_id: Add the column ``_rowid``.
         with_row_address: Add the column ``_rowaddr``.
         with_row_versions: Add ``_row_created_at_version`` and ``_row_last_updated_at_version``, which only tables with

@@ -11,7 +11,6 @@ from lance_core.format.blobs import blob_view
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEFAULT_BATCH_SIZE = 16384
 
 _PLACES_IN_TIME = ("version", "tag", "timestamp")
 _ONLY_CHANGES = ("ending_version",)
@@ -43,7 +42,7 @@ class ReadOptions:
         columns: JSON list of columns to read; all if not given.
         filter: SQL condition that is evaluated while reading; its columns need not be in ``columns``.
         limit: Rows at most; with a filter, one task looks for them.
-        batch_size: Most rows in one record batch.
+        batch_size: Most rows in one record batch; by default 16,384, and up to eight times as many of narrow columns.
         split_bytes: Bytes on disk that one partition should hold.
         split_rows: Rows that one partition should hold.
         min_partitions: Partitions to aim at for tables that are large enough to be worth it.
@@ -73,7 +72,7 @@ class ReadOptions:
     columns: tuple[str, ...] | None = None
     filter: str | None = None
     limit: int | None = None
-    batch_size: int = DEFAULT_BATCH_SIZE
+    batch_size: int | None = None
     split_bytes: int = 128 << 20
     split_rows: int = 1 << 20
     min_partitions: int = 1

@@ -217,3 +217,22 @@ def test_of_wide_columns_only_rows_that_match_are_read(tmp_path, num_bytes):
 def test_options_that_make_no_sense_are_refused(table, options, error, message):
     with pytest.raises(error, match=message):
         LanceReader(parse_options(ReadOptions, {"path": table, **options}), numbers("id"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ({"columns": '["id"]'}, 1 << 17),
+        ({}, 1 << 14),
+        ({"columns": '["id"]', "batch_size": "1000"}, 1000),
+    ],
+)
+def test_batches_of_narrow_columns_have_more_rows(tmp_path, asked, most):
+    """Each costs Spark the same, whatever it holds; strings may be long."""
+    count = (1 << 17) + 5
+    table = pa.table({"id": np.arange(count), "s": pa.array(["x"] * count)})
+    lance_core.write_dataset(table, tmp_path / "t")
+    read = Read(str(tmp_path / "t"), **asked)
+    sizes = [batch.num_rows for part in read.parts for batch in read.reader.read(part)]
+    assert sum(sizes) == count
+    assert max(sizes) == most
