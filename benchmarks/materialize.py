@@ -18,7 +18,7 @@ SHARE = 0.2
 """A million rows of taxi."""
 _CORES = 2
 _READ_SHARE = 0.6
-"""Of the rows that Spark writes, those that it reads: six millions, with which the figures that are asked were found."""
+"""Of the rows that Spark writes, those that it reads: six millions, as those had who asked for these figures."""
 
 
 def materialization(root: Path, scale: float, rounds: int) -> dict[str, dict[str, tuple[float, float]]]:
