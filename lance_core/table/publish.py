@@ -46,9 +46,6 @@ def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) ->
     try:
         pieces = encode_manifest_pieces(manifest)
         is_ours = create(store, manifest_path(manifest.version, naming), pieces)
-        if is_ours:
-            remember_manifest(manifest, pieces)
-        return is_ours
     except (UnsafeStoreError, CommitOutcomeUnknownError):
         raise
     except Exception as error:  # noqa: BLE001 whatever it was, find out what happened
@@ -62,6 +59,9 @@ def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) ->
         except Exception:  # noqa: BLE001 likewise
             raise outcome_unknown(store, manifest.version, uuid) from error
         return committed is not None and committed.uuid == uuid
+    if is_ours:
+        remember_manifest(manifest, pieces)
+    return is_ours
 
 
 def outcome_unknown(store: Store, version: int, uuid: str) -> CommitOutcomeUnknownError:

@@ -9,6 +9,7 @@ from lance_core.file import field_shapes
 from lance_core.format import manifest as manifest_format
 from lance_core.limits import limits
 from lance_core.methods import reading
+from lance_core.table import publish
 
 
 @pytest.fixture
@@ -73,3 +74,14 @@ def test_what_limits_would_refuse_is_not_known(tmp_path, monkeypatch):
     finally:
         monkeypatch.undo()
         limits.cache_clear()
+
+
+def test_a_version_that_differs_from_its_file_would_be_told(tmp_path, monkeypatch):
+    """The commit does not take an error of who looks at what was written for one of the store."""
+
+    def refuse(manifest, pieces):
+        raise AssertionError("differs")
+
+    monkeypatch.setattr(publish, "remember_manifest", refuse)
+    with pytest.raises(AssertionError, match="differs"):
+        lance_core.write_dataset(pa.table({"a": [1]}), tmp_path)
