@@ -15,7 +15,7 @@ from lance_core.format.feature_flags import Feature
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, Fragment
 from lance_core.format.fragment_list import FragmentList
 from lance_core.format.index_metadata import without_fragments
-from lance_core.format.legacy_dictionaries import is_legacy_dictionary
+from lance_core.format.legacy_dictionaries import is_legacy_dictionary, place_dictionaries
 from lance_core.format.manifest import LEGACY_FILE_VERSION, Manifest, index_section_of
 from lance_core.format.operations import (
     Append,
@@ -371,7 +371,9 @@ def _with_dictionaries(manifest: Manifest) -> Manifest:
             raise UnsupportedError(
                 f"field {field.name!r}: a dictionary column in a table of version 0.1 whose values are not known"
             )
-    return replace(manifest, dictionaries={field.id: manifest.dictionaries[field.id] for field in fields})
+    dictionaries = {field.id: manifest.dictionaries[field.id] for field in fields}
+    schema, _ = place_dictionaries(manifest.schema, dictionaries)
+    return replace(manifest, schema=schema, dictionaries=dictionaries)
 
 
 def _check_file_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> None:
