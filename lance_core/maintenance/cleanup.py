@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lance_core.format.manifest import ManifestFiles
-    from lance_core.store.base import ObjectInfo, Store
+    from lance_core.store.base import Store
 
 __all__ = ["CleanupExplanation", "CleanupStats", "cleanup_old_versions", "explain_cleanup_old_versions"]
 
@@ -236,7 +236,7 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
         if may_go and version not in protected:
             survey.removed.add(one.manifest)
             survey.going[version] = CandidateFile(
-                path=one.info.path, kind="manifest", unverified=False, size_bytes=one.info.size
+                path=one.path, kind="manifest", unverified=False, size_bytes=len(one.data)
             )
             survey.keep_content(version, one.data)
         else:
@@ -256,13 +256,13 @@ class _Version:
     """A version that was read; ``committed`` is when it was committed, as far as that can be believed."""
 
     name: ManifestName
-    info: ObjectInfo
+    path: str
     data: bytes
     manifest: ManifestFiles
     committed: datetime | None
 
 
-def _dated(store: Store, listed: list[tuple[ManifestName, ObjectInfo]], now: datetime) -> Iterator[_Version]:
+def _dated(store: Store, listed: list[tuple[ManifestName, str]], now: datetime) -> Iterator[_Version]:
     """Read versions, the oldest first.
 
     None can be older than those before it: a writer whose clock is behind makes versions that look old. What claims to
@@ -270,23 +270,24 @@ def _dated(store: Store, listed: list[tuple[ManifestName, ObjectInfo]], now: dat
     """
     before: datetime | None = None
     uri = store.uri
-    for name, info in listed:
+    for name, path in listed:
         try:
-            data = store.get(info.path)
+            data = store.get(path)
         except NotFoundError:  # another clean-up was here
             continue
-        manifest = decode_manifest_files(data, version=name.version, path=f"{uri}/{info.path}")
+        manifest = decode_manifest_files(data, version=name.version, path=f"{uri}/{path}")
         check_writable(manifest.writer_feature_flags, path=uri)
         committed = manifest.timestamp
         if committed is not None and name.naming is not None:
             committed = committed if before is None else max(committed, before)
             before = committed if committed <= now else before
-        yield _Version(name=name, info=info, data=data, manifest=manifest, committed=committed)
+        yield _Version(name=name, path=path, data=data, manifest=manifest, committed=committed)
 
 
-def _manifest_files(store: Store) -> list[tuple[ManifestName, ObjectInfo]]:
-    files = ((parse_manifest_name(info.path.rpartition("/")[2]), info) for info in store.list(VERSIONS_FOLDER))
-    return [(name, info) for name, info in files if name is not None]
+def _manifest_files(store: Store) -> list[tuple[ManifestName, str]]:
+    """Names and paths; sizes and dates are those of what is read, so that a directory need not ask for each file."""
+    files = ((parse_manifest_name(name), f"{VERSIONS_FOLDER}/{name}") for name in store.names(VERSIONS_FOLDER))
+    return [(name, path) for name, path in files if name is not None]
 
 
 def _protected(store: Store, without_tags: Collection[str] = ()) -> dict[int, list[str]]:
