@@ -99,7 +99,7 @@ class Column:
         return int(self.first_rows[-1]) // self.path.items_per_row
 
     def fresh(self) -> Column:
-        """The same column, which keeps what it reads for itself; `replace` would take several times as long."""
+        """The same column, which keeps what else it reads for itself; `replace` would take several times as long."""
         return Column(
             self.path,
             self.kind,
@@ -108,6 +108,7 @@ class Column:
             self.pages,
             self.first_rows,
             layouts=self.layouts,
+            indexes=dict(self.indexes),
             kinds=self.kinds,
             readers=self.readers,
         )

@@ -175,16 +175,14 @@ class DataFileReader:
         if not 0 <= start <= end or batch_size < 1:
             raise InvalidInputError(f"cannot read rows {start} to {end} in batches of {batch_size}", path=self._path)
         with self._blaming_file():
-            # What a scan learns about pages is of no use to anyone once it has passed.
-            wanted = [one.fresh() for one in self._content.fields(projection, columns)]
-            _check_end(end, self._num_rows(wanted))
-        widths = [width for one in wanted for width in one.widths]
+            passing = self._passing(projection, columns, end, keeps=is_kept)
+        widths = [width for one in passing.fields for width in one.widths]
         if is_kept:
             num_bytes = max(KEPT_WINDOW_BYTES, _KEPT_COLUMN_BYTES * len(widths))
             steps = repeat(_fitting_rows(widths, batch_size, num_bytes, KEPT_COLUMN_WINDOW_BYTES))
         else:
             steps = _Windows(_fitting_rows(widths, batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES), batch_size)
-        return self._scan(projection.to_arrow(), wanted, range(start, end), batch_size=batch_size, steps=steps)
+        return self._scan(passing, range(start, end), batch_size=batch_size, steps=steps)
 
     def scan_coded(
         self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int
@@ -202,15 +200,14 @@ class DataFileReader:
             The rows in order, in parts. Errors as in `scan`.
         """
         with self._blaming_file():
-            (wanted,) = [one.fresh() for one in self._content.fields(projection, columns)]
-            _check_end(end, self._num_rows([wanted]))
-            pages = self._file.pages(_page_extents([wanted], range(start, end)))
-        window = _fitting_rows(wanted.widths, batch_size, WINDOW_BYTES, CODED_WINDOW_BYTES)
+            passing = self._passing(projection, columns, end, keeps=True)
+            pages = self._file.pages(_page_extents(passing.fields, range(start, end)))
+        window = _fitting_rows(passing.fields[0].widths, batch_size, WINDOW_BYTES, CODED_WINDOW_BYTES)
         for low in range(start, end, window):
             high = min(low + window, end)
             with self._blaming_file():
-                parts = self._file.run(self._content.plan_coded(wanted, range(low, high)), pages=pages)
-                wanted.forget(high)
+                parts = self._file.run(self._content.plan_coded(passing.fields[0], range(low, high)), pages=pages)
+                passing.passed(high)
                 if pages is not None:
                     pages.next_window()
             yield from parts
@@ -233,19 +230,16 @@ class DataFileReader:
             InvalidInputError: Rows that are not there, an unknown column.
         """
         with self._blaming_file():
-            wanted = [one.fresh() for one in self._content.fields(projection, columns)]
-            _check_end(end, self._num_rows(wanted))
-        schema = projection.to_arrow()
+            passing = self._passing(projection, columns, end, keeps=False)
 
         def read(rows: range, kept: Int64s | None) -> pa.RecordBatch:
             with self._blaming_file():
-                content = self._content
-                steps = content.plan(wanted, rows) if kept is None else content.plan_some(wanted, rows, kept)
+                content, fields = self._content, passing.fields
+                steps = content.plan(fields, rows) if kept is None else content.plan_some(fields, rows, kept)
                 arrays = self._file.run(steps)
-                for one in wanted:
-                    one.forget(rows.stop)
+                passing.passed(rows.stop)
                 count = len(rows) if kept is None else len(kept)
-                return _batch([_slice(one, 0, count) for one in arrays], schema, count)
+                return _batch([_slice(one, 0, count) for one in arrays], passing.schema, count)
 
         return read
 
@@ -293,23 +287,17 @@ class DataFileReader:
             return _batch(arrays, schema, len(offsets))
 
     def _scan(
-        self,
-        schema: pa.Schema,
-        wanted: list[FieldReader],
-        rows: range,
-        *,
-        batch_size: int,
-        steps: repeat[int] | _Windows,
+        self, passing: _Passing, rows: range, *, batch_size: int, steps: repeat[int] | _Windows
     ) -> Iterator[pa.RecordBatch]:
+        schema = passing.schema
         with self._blaming_file():
-            pages = self._file.pages(_page_extents(wanted, rows))
+            pages = self._file.pages(_page_extents(passing.fields, rows))
         high = rows.start
         while high < rows.stop:
             low, high = high, min(high + next(steps), rows.stop)
             with self._blaming_file():
-                arrays = self._read(wanted, range(low, high), pages=pages)
-                for one in wanted:
-                    one.forget(high)
+                arrays = self._read(passing.fields, range(low, high), pages=pages)
+                passing.passed(high)
                 if pages is not None:
                     pages.next_window()
             is_kept = not isinstance(steps, _Windows)
@@ -333,6 +321,23 @@ class DataFileReader:
     def _read(self, wanted: list[FieldReader], rows: range, *, pages: PageBytes | None) -> list[list[pa.Array]]:
         """For each field its rows, in one or more arrays."""
         return self._file.run(self._content.plan(wanted, rows), pages=pages)
+
+    def _passing(self, projection: Schema, columns: Mapping[int, int], end: int, *, keeps: bool) -> _Passing:
+        """The fields of a projection for one who goes through them up to a row.
+
+        Args:
+            projection: The fields.
+            columns: As in `scan`.
+            end: Row behind the last one.
+            keeps: What is learnt of pages may be kept, if there is room.
+        """
+        if keeps and KNOWN_FILES.has_room(self._known):
+            opened = self._opened(projection, columns)
+            _check_end(end, opened.num_rows)
+            return _Passing(opened.fields, opened.schema, self._known)
+        fields = [one.fresh() for one in self._content.fields(projection, columns)]
+        _check_end(end, self._num_rows(fields))
+        return _Passing(fields, projection.to_arrow(), None)
 
     def _opened(self, projection: Schema, columns: Mapping[int, int]) -> Opened:
         """The fields of a projection; many calls in a row ask for the same, and so does who opens the file again."""
@@ -388,6 +393,30 @@ def _check_end(end: int, num_rows: int) -> None:
 def _page_extents(wanted: list[FieldReader], rows: range) -> list[Ranges]:
     """For each column where its pages lie that have no other rows; none in versions whose pages are read otherwise."""
     return [column.extents(rows) for one in wanted if offers(one, PagedField, "columns") for column in one.columns]
+
+
+class _Passing:
+    """Fields that are read from row to row, each once.
+
+    Args:
+        fields: The fields.
+        schema: Of what is read.
+        known: Keeps what they learn of pages as long as it has room; None if that is of no use once it has passed.
+    """
+
+    def __init__(self, fields: list[FieldReader], schema: pa.Schema, known: FileKnown | None) -> None:
+        self.fields = fields
+        self.schema = schema
+        self._known = known
+
+    def passed(self, row: int) -> None:
+        """What lies before a row is not read again."""
+        if self._known is not None:
+            if KNOWN_FILES.has_room(self._known):
+                return
+            self.fields, self._known = [one.fresh() for one in self.fields], None
+        for one in self.fields:
+            one.forget(row)
 
 
 class _Windows:

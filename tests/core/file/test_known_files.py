@@ -193,3 +193,73 @@ def test_what_is_put_together_of_pages_is_counted_as_long_as_it_is_kept():
     kept = join_indexes(column, (4, 5), is_kept=True)
     assert join_indexes(column, (4, 5), is_kept=False) is kept is not index
     assert held.num_bytes == whole + 2 * 5 * 100 * 8 + 2 * 10 + 21 * 8
+
+
+def _scan(reader, *, is_kept, batch_size=ROWS):
+    columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
+    rows = {"start": 0, "end": ROWS, "batch_size": batch_size}
+    return pa.Table.from_batches(reader.scan(reader.schema, columns, **rows, is_kept=is_kept))
+
+
+def _coded(reader, name):
+    projection = reader.schema.select([name])
+    columns = {projection.fields[0].id: TABLE.column_names.index(name)}
+    parts = list(reader.scan_coded(projection, columns, start=0, end=ROWS, batch_size=1000))
+    return [one for part in parts for one in (part if isinstance(part, pa.Array) else part.values()).to_pylist()]
+
+
+def _reader(data_file):
+    return DataFileReader(data_file.store.reader("x.lance"), path=f"{data_file.store.uri}/x.lance")
+
+
+def test_a_scan_of_all_rows_keeps_what_it_learns(data_file, monkeypatch):
+    data_file.write(TABLE)
+    assert _scan(_reader(data_file), is_kept=True).equals(TABLE)
+    _forbid(monkeypatch)
+    reader = _reader(data_file)
+    assert _scan(reader, is_kept=True).equals(TABLE)
+    assert _scan(reader, is_kept=False, batch_size=1000).equals(TABLE)
+    assert _coded(reader, "price") == TABLE["price"].to_pylist()
+
+
+def test_a_condition_keeps_what_it_learns(data_file, monkeypatch):
+    data_file.write(TABLE)
+    assert _coded(_reader(data_file), "price") == TABLE["price"].to_pylist()
+    _forbid(monkeypatch)
+    assert _coded(_reader(data_file), "price") == TABLE["price"].to_pylist()
+
+
+def test_a_stream_keeps_nothing(data_file, monkeypatch):
+    known = KnownFiles()
+    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", known)
+    data_file.write(TABLE)
+    assert _scan(_reader(data_file), is_kept=False).equals(TABLE)
+    (found,) = known._files.values()
+    assert not any(pages.indexes for pages in found.columns.values())
+    assert found.held.num_bytes == 0
+
+
+def test_a_scan_keeps_no_more_than_there_is_room_for(data_file, monkeypatch):
+    """It goes on without what it keeps, once that has become too much."""
+    monkeypatch.setattr("lance_core.file.reader.KEPT_COLUMN_WINDOW_BYTES", 1 << 14)  # several steps
+    monkeypatch.setattr("lance_core.file.writer.PAGE_BYTES", 8_000)
+    data_file.write(TABLE, max_chunksize=1000)
+    whole = []
+    for most in (1 << 30, 6000, 0):
+        known = KnownFiles(most_bytes=most)
+        monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", known)
+        assert _scan(_reader(data_file), is_kept=True, batch_size=1000).equals(TABLE)
+        (found,) = known._files.values()
+        whole.append(found.held.num_bytes)
+    assert whole[0] > whole[1] >= 6000
+    assert whole[2] == 0
+
+
+def test_a_scan_keeps_nothing_of_a_file_that_was_let_go(data_file, monkeypatch):
+    known = KnownFiles(most_files=1)
+    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", known)
+    data_file.write(TABLE)
+    reader = _reader(data_file)
+    known.find("another")
+    assert _scan(reader, is_kept=True).equals(TABLE)
+    assert reader._known.held.num_bytes == 0
