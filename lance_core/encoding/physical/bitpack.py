@@ -18,6 +18,7 @@ from lance_core.encoding.physical import fastlanes
 from lance_core.encoding.physical.fastlanes import BLOCK
 from lance_core.encoding.physical.flat import from_bytes, word_dtype
 from lance_core.encoding.physical.memory import (
+    Scratch,
     aranges,
     check_sizes,
     chunk_counts,
@@ -45,6 +46,8 @@ _LEAST_RUN = 16
 """From so many blocks of one width on average, neighbours are unpacked to where they belong."""
 _FEW_SHORT = 64
 """Up to so many blocks that are not full, which end pages, what lies between them is copied piece by piece."""
+
+_UNPACKED = Scratch()
 
 
 def _words(memory: Bytes, starts: Int64s, sizes: Int64s, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Int64s]:
@@ -149,7 +152,9 @@ def _unpack_widths(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> n
             continue
         for low in range(0, len(blocks), _BLOCKS_AT_ONCE):
             some = blocks[low : low + _BLOCKS_AT_ONCE]
-            out[some] = fastlanes.unpack(words, firsts[some], width)
+            unpacked = _UNPACKED.array(len(some) * BLOCK, words.dtype).reshape(-1, BLOCK)
+            fastlanes.unpack_into(words, firsts[some], width, unpacked)
+            out[some] = unpacked
     return out
 
 

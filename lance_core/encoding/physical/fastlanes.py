@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from lance_core.encoding.physical.memory import empty, gather_words
+from lance_core.encoding.physical.memory import Scratch, empty, gather_words
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ _FEW_TO_PACK = 3
 """Up to so many blocks (for packing, for each byte of a word), all rows at once are faster than one after the other."""
 _FEW_ROWS = 1 << 9
 """Up to so many rows numpy's own memory is cheaper; from 128 KiB on it may be mapped anew, page by page, every time."""
+
+_PACKED, _ROWS = Scratch(), Scratch()
 
 
 def row_start(row: int) -> int:
@@ -91,13 +93,13 @@ def _rows_of_words(words: npt.NDArray[Any]) -> npt.NDArray[np.void]:
 
 
 def _packed_rows(words: npt.NDArray[Any], starts: Int64s, width: int) -> npt.NDArray[Any]:
-    """The words of blocks of one width, shape (W, n, lanes)."""
+    """The words of blocks of one width, shape (W, n, lanes), until the next ones are asked for."""
     size, lanes = words.dtype.itemsize, _ROW.itemsize // words.dtype.itemsize
     step = int(starts[1] - starts[0]) if len(starts) > 1 else 1
     if step > 0 and (starts[1:] - starts[:-1] == step).all():
         # Blocks at even distances are transposed, which takes half the time of picking their rows.
         strides = (_ROW.itemsize, step * size)
-        rows = empty(width * len(starts), _ROW).reshape(width, len(starts))
+        rows = _PACKED.array(width * len(starts), _ROW).reshape(width, len(starts))
         rows[...] = np.ndarray(rows.shape, _ROW, words.data, int(starts[0]) * size, strides)
     else:
         rows = _rows_of_words(words)[starts + np.arange(width)[:, None] * lanes]
@@ -161,7 +163,7 @@ def _unpack_rows(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) ->
     _, num_blocks, lanes = packed.shape
     bits = packed.dtype.itemsize * 8
     mask = (1 << width) - 1
-    rows = empty(num_blocks * BLOCK, packed.dtype).reshape(bits, num_blocks, lanes)
+    rows = _ROWS.array(num_blocks * BLOCK, packed.dtype).reshape(bits, num_blocks, lanes)
     high = np.empty((num_blocks, lanes), packed.dtype)
     for row, target in enumerate(rows):
         word, shift = divmod(row * width, bits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,24 @@ def empty(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         return np.frombuffer(pa.allocate_buffer(size), dtype)
     except (MemoryError, pa.ArrowException) as error:
         raise CorruptDataError(f"decoded values would need {size} bytes of memory") from error
+
+
+class Scratch(threading.local):
+    """Memory for what is needed on the way only; each thread has its own, and uses it again and again.
+
+    What goes back to the pool is given back to the system a moment later: a scan that takes 4 MiB a hundred times would
+    pay for pages and for their zeros each time, which takes as long as to unpack numbers into them.
+    """
+
+    def __init__(self) -> None:
+        self._held = np.empty(0, np.uint8)
+
+    def array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An uninitialised array; the one before is overwritten."""
+        size = count * np.dtype(dtype).itemsize
+        if size > len(self._held):
+            self._held = empty(size, np.uint8)
+        return self._held[:size].view(dtype)
 
 
 def starts_of(sizes: Int64s | Bytes | npt.NDArray[np.bool_]) -> Int64s:

@@ -1,9 +1,10 @@
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from lance_core.encoding.physical import fastlanes
+from lance_core.encoding.physical import fastlanes, memory
 
 WIDTHS = [(bits, width) for bits in (8, 16, 32, 64) for width in range(bits + 1)]
 
@@ -82,6 +83,25 @@ def test_what_unpacking_needs_on_the_way_comes_from_arrows_pool(bits, width, cou
         tracemalloc.stop()
     assert peak < 1 << 17
     assert np.array_equal(out[-1:], fastlanes.unpack(words, starts[-1:], width))
+
+
+def test_what_unpacking_needs_on_the_way_is_used_again(monkeypatch):
+    """What goes back to the pool goes back to the system, and comes from there as zeros."""
+    words, starts = random_words(16 * 33 * 600, 64), np.arange(600) * 16 * 33
+    out, again = np.empty((2, 600, 1024), words.dtype)
+    fastlanes.unpack_into(words, starts, 33, out)
+    monkeypatch.setattr(memory, "empty", None)
+    monkeypatch.setattr(fastlanes, "empty", None)
+    fastlanes.unpack_into(words, starts, 33, again)
+    assert np.array_equal(out, again)
+
+
+def test_threads_do_not_share_what_they_need_on_the_way():
+    words, starts = random_words(16 * 64 * 300, 64), np.arange(300) * 16 * 64
+    expected = [fastlanes.unpack(words, starts, width) for width in range(20, 28)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda width: fastlanes.unpack(words, starts, width), [*range(20, 28)] * 4))
+    assert all(np.array_equal(one, two) for one, two in zip(found, expected * 4, strict=True))
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
