@@ -66,6 +66,12 @@ class Found:
             return positions + self.shifts[0]
         return positions + self.shifts[self.starts.searchsorted(positions, side="right") - 1]
 
+    def moved(self, by: int) -> Found:
+        """The same memory for who counts positions from elsewhere."""
+        if self.starts is None or self.shifts is None:
+            raise ValueError("a whole file lies where it lies")
+        return Found(self.memory, self.starts + by, self.shifts - by)
+
 
 Steps: TypeAlias = Generator["Sequence[tuple[int, int] | Spots]", "list[Any]", _T]
 """Asks for ranges, which are answered with buffers (`pa.Buffer`), and for `Spots`."""

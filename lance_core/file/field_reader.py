@@ -57,6 +57,15 @@ class PagedField(Protocol):
         ...
 
 
+@runtime_checkable
+class JoinedField(PagedField, Protocol):
+    """A field that is put together from what its leaves come to."""
+
+    def join(self, leaves: list[list[pa.Array]], /) -> list[pa.Array]:
+        """The field, from the arrays of its leaves."""
+        ...
+
+
 class Opened(NamedTuple):
     """The fields of a projection in one file.
 
@@ -117,7 +126,7 @@ class Content(Protocol):
 
 def kept_rows(steps: Steps[list[list[pa.Array]]], kept: Int64s) -> Steps[list[list[pa.Array]]]:
     """Some rows of each field, counted from the first one that was read."""
-    return [[_kept(_joined(arrays), kept)] for arrays in (yield from steps)]
+    return [[_kept(joined(arrays), kept)] for arrays in (yield from steps)]
 
 
 def _kept(array: pa.Array, kept: Int64s) -> pa.Array:
@@ -132,5 +141,6 @@ def arrays_of(field: FieldReader, rows: Rows) -> Steps[list[pa.Array | Coded]]:
     return arrays
 
 
-def _joined(arrays: list[pa.Array]) -> pa.Array:
+def joined(arrays: list[pa.Array]) -> pa.Array:
+    """Consecutive rows of a field as one array."""
     return settled(arrays[0]) if len(arrays) == 1 else pa.concat_arrays(arrays)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.encoding.distinct import distinct
-from lance_core.encoding.physical.memory import aranges
+from lance_core.encoding.physical.memory import aranges, starts_of
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.checksums import (
     TRAILER_SIZE,
@@ -169,6 +169,36 @@ class BlockChecks:
         blocks = blocks[~self._is_good[blocks]]
         if len(blocks):
             self._check_blocks(blocks, data, at)
+
+    def check_copies(self, data: memoryview, starts: Int64s, ends: Int64s) -> None:
+        """Check the blocks of ranges that were copied, one behind the other.
+
+        Args:
+            data: The copies.
+            starts: Shape (n,), positions in the file: ascending, and from `spread`.
+            ends: Shape (n,).
+
+        Raises:
+            CorruptDataError: A block is not what was written, or a range lies elsewhere.
+        """
+        place, width = self._place, self._place.block_size
+        if not len(starts):
+            return
+        if int(ends[-1]) > place.start:
+            raise self._not_covered(int(starts[-1]))
+        counts = -(-(ends - starts) // width)
+        blocks = aranges(starts // width, counts)
+        begins = blocks * width + np.repeat(starts_of(ends - starts)[:-1] - starts, counts)  # where the copies are
+        known = self._is_good[blocks]
+        if known.any():
+            blocks, begins = blocks[~known], begins[~known]
+        if not len(blocks):
+            return
+        stops = begins + np.minimum(width, place.start - blocks * width)
+        is_wrong = _sums_in(data, begins, stops) != self._sums_of(blocks)
+        if is_wrong.any():
+            raise _damaged(int(blocks[is_wrong][0]) * width)
+        self._is_good[blocks] = True
 
     def _touched(self, starts: list[int], ends: list[int]) -> list[int] | None:
         """Blocks that a few ranges touch and that are not known to be good, ascending; None if they touch many."""

@@ -2,116 +2,67 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import join_values, slice_values, take_values
 from lance_core.encoding.physical.memory import starts_of
-from lance_core.encoding.plans import Spots, together
+from lance_core.encoding.plans import Found, Spots, together
 from lance_core.encoding.repdef import Levels
 from lance_core.encoding.structural.chunk_table import byte_ranges, select_rows
 from lance_core.encoding.structural.list_points import ListRun, decode_rows, shares_levels
-from lance_core.encoding.structural.mini_block_points import all_points, decode_all, decode_points, find_points
+from lance_core.encoding.structural.mini_block_points import (
+    decode_all,
+    decode_points,
+    decode_words,
+    find_words,
+    word_spots,
+)
 from lance_core.encoding.structural.page import Decoded, to_arrow
 from lance_core.encoding.structural.shared_levels import SharedLevels
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.file.joined_pages import chunks_of, grid_of, known_chunks
+from lance_core.file.joined_pages import known_chunks
 from lance_core.file.page_indexes import join_chunks, join_dictionaries
 from lance_core.file.plan import index_ranges, load_indexes, plan_rows
+from lance_core.file.point_batches import ColumnRows, batches_of
 from lance_core.format.page_layout import MiniBlockLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from lance_core.encoding.plans import Found, Plan, Rows, Steps
+    from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.structural.chunk_table import ChunkSelection, ChunkTable
     from lance_core.encoding.structural.list_points import RowValues
     from lance_core.encoding.structural.mini_block_points import Points
     from lance_core.encoding.values import Int64s, Values
     from lance_core.file.page_indexes import MiniBlockIndex
-    from lance_core.file.plan import Column, Part
+    from lance_core.file.plan import Column
+    from lance_core.file.point_batches import Batch, Piece
     from lance_core.format.page_layout import PageLayout
 
 _MAX_ITEMS = 1 << 14
 """Items of dictionaries of several pages that are put together."""
 
-_MOST_TOGETHER = 1 << 17
-"""A batch of so many values takes no further column: what is decoded together should stay in the cache."""
-
-_NOT_YET = pa.nulls(0)
-
 _Columns: TypeAlias = "list[list[pa.Array]]"
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    """Rows of neighbouring pages of one column in a batch.
+class RowsOfFile(NamedTuple):
+    """Rows of columns of a file.
 
     Attributes:
-        column: The column.
-        arrays: Takes the result.
-        place: Where among them.
-        start: Number of the first row in the batch.
-        pages: Numbers of the pages.
-        sizes: Rows of each.
+        columns: The columns; indexes that are read are kept in them.
+        rows: At least one.
+        base: Added to positions in the file when something is asked for; of several files each has room of its own.
     """
 
-    column: Column
-    arrays: list[pa.Array]
-    place: int
-    start: int
-    pages: list[int]
-    sizes: list[int]
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Rows of pages that are alike."""
-
-    layout: MiniBlockLayout
-    grids: list[Int64s] = field(default_factory=list)
-    rows: list[Int64s] = field(default_factory=list)
-    segments: list[_Segment] = field(default_factory=list)
-    num_rows: int = 0
-
-    def add_rows(self, wanted: _Wanted, parts: Sequence[Part], rows: Int64s) -> None:
-        """Single rows of neighbouring pages."""
-        self.grids.append(chunks_of(wanted.column, parts, rows))
-        self.rows.append(rows)
-        sizes = [len(part.rows) for part in parts]
-        self._add_segment(wanted, self.num_rows, [part.number for part in parts], sizes)
-        self.num_rows += len(rows)
-
-    def add_known(self, wanted: _Wanted, table: ChunkTable, rows: Int64s) -> None:
-        """Single rows of any pages without dictionaries."""
-        self.grids.append(grid_of(table, rows))
-        self.rows.append(rows)
-        self._add_segment(wanted, self.num_rows, [], [len(rows)])
-        self.num_rows += len(rows)
-
-    def add_range(self, wanted: _Wanted, parts: Sequence[Part]) -> None:
-        """Consecutive rows of neighbouring pages."""
-        column, start = wanted.column, -1
-        for part in parts:
-            table, first = column.indexes[part.number].table, int(column.first_rows[part.number])
-            selection = select_rows(table, range(first + part.rows[0], first + int(part.rows[-1]) + 1))
-            self.grids.append(table.grid[:, selection.chunks])
-            start = self.num_rows + int(selection.rows[0]) if start < 0 else start
-            self.num_rows += selection.num_rows
-        self._add_segment(wanted, start, [part.number for part in parts], [len(part.rows) for part in parts])
-
-    def _add_segment(self, wanted: _Wanted, start: int, pages: list[int], sizes: list[int]) -> None:
-        self.segments.append(_Segment(wanted.column, wanted.arrays, len(wanted.arrays), start, pages, sizes))
-        wanted.arrays.append(_NOT_YET)
-
-    def points(self) -> Points:
-        """What to decode; all values of the chunks if there are no single rows."""
-        return find_points(self.grids, self.rows) if self.rows else all_points(self.grids)
+    columns: Sequence[Column]
+    rows: Rows
+    base: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +71,7 @@ class _Lists:
 
     column: Column
     arrays: list[pa.Array]
+    base: int
     pages: tuple[int, ...]
     layout: MiniBlockLayout
     table: ChunkTable
@@ -128,12 +80,17 @@ class _Lists:
 
     @property
     def spots(self) -> Spots:
-        return Spots(*byte_ranges(self.table, self.selection.chunks))
+        starts, ends = byte_ranges(self.table, self.selection.chunks)
+        return Spots(starts + self.base, ends + self.base)
 
     def run(self, found: Found) -> ListRun:
         starts, sizes, counts = self.table.grid[:3, self.selection.chunks]
         return ListRun(
-            layout=self.layout, starts=found.places(starts), sizes=sizes, counts=counts, selection=self.selection
+            layout=self.layout,
+            starts=found.places(starts + self.base),
+            sizes=sizes,
+            counts=counts,
+            selection=self.selection,
         )
 
     def finish(self, rows: RowValues, shared: SharedLevels) -> None:
@@ -157,37 +114,60 @@ def plan_points(columns: Sequence[Column], rows: Rows) -> Steps[_Columns]:
     Returns:
         For each column arrays (`page.to_arrow`) that hold the rows one after the other.
     """
-    arrays: _Columns = [[] for _ in columns]
-    mine: list[_Wanted] = []
-    others: list[int] = []
-    for number, column in enumerate(columns):
-        if not _stands_for_itself(column):
-            others.append(number)
-            continue
-        known = None if isinstance(rows, range) else _known(column, rows)
-        if known is not None:
-            mine.append(_Wanted(column, [], arrays[number], known))
-            continue
-        parts = column.parts(rows)
-        if all(_is_plain(part.layout) for part in parts):
-            mine.append(_Wanted(column, parts, arrays[number]))
-        else:
-            others.append(number)
-    plans = [plan_rows(columns[number], rows) for number in others]
-    found: list[list[pa.Array]] = yield from together([_plan(mine, rows), *plans])
-    for number, one in zip(others, found[1:], strict=True):
-        arrays[number] = one
-    return arrays
+    return (yield from plan_points_of([RowsOfFile(columns, rows, 0)]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Rows of one column, and what takes them: by page, or of all pages if what is known of these is one table."""
+def plan_points_of(files: Sequence[RowsOfFile], *, is_near: bool = False) -> Steps[_Columns]:
+    """Read a few rows of the same columns of files.
 
-    column: Column
-    parts: list[Part]
-    arrays: list[pa.Array]
-    known: tuple[MiniBlockIndex, ChunkTable] | None = None
+    Args:
+        files: Rows of each; single ones if there are several files.
+        is_near: Bytes cost more than requests: words are asked for without their chunks.
+
+    Returns:
+        For each column arrays (`page.to_arrow`) that hold the rows of all files, one after the other.
+    """
+    arrays: list[_Columns] = []
+    mine: list[ColumnRows] = []
+    others: list[ColumnRows] = []
+    for number in range(len(files[0].columns)):
+        arrays.append([])
+        for at, (columns, rows, base) in enumerate(files):
+            one = ColumnRows(columns[number], rows, base, number, at, [], [])
+            arrays[number].append(one.arrays)
+            (mine if _find_parts(one) else others).append(one)
+    plans = [_moved(plan_rows(one.column, one.rows), one.base) for one in others]
+    found: list[list[pa.Array]] = yield from together([_plan(mine, is_near=is_near), *plans])
+    for one, several in zip(others, found[1:], strict=True):
+        one.arrays.extend(several)
+    return [list(chain.from_iterable(one)) for one in arrays]
+
+
+def _find_parts(wanted: ColumnRows) -> bool:
+    """Find the pages that hold the rows; False if the column is read otherwise."""
+    column, rows = wanted.column, wanted.rows
+    if not _stands_for_itself(column):
+        return False
+    wanted.known = None if isinstance(rows, range) else _known(column, rows)
+    if wanted.known is None:
+        wanted.parts = column.parts(rows)
+    return all(_is_plain(part.layout) for part in wanted.parts)
+
+
+def _moved(plan: Plan, base: int) -> Plan:
+    """A plan that asks for positions behind a base."""
+    if not base:
+        return (yield from plan)
+    try:
+        wanted = next(plan)
+        while True:
+            found = yield [
+                Spots(one.starts + base, one.ends + base) if isinstance(one, Spots) else (one[0] + base, one[1] + base)
+                for one in wanted
+            ]
+            wanted = plan.send([one.moved(-base) if isinstance(one, Found) else one for one in found])
+    except StopIteration as stop:
+        return stop.value
 
 
 def _known(column: Column, rows: Int64s) -> tuple[MiniBlockIndex, ChunkTable] | None:
@@ -212,40 +192,57 @@ def _is_plain(layout: PageLayout) -> bool:
     return isinstance(layout, MiniBlockLayout) and layout.blob_layers is None
 
 
-def _plan(wanted: Sequence[_Wanted], rows: Rows) -> Plan:
-    missing = [(one.column, part) for one in wanted for part in one.parts if part.number not in one.column.indexes]
+def _plan(wanted: Sequence[ColumnRows], *, is_near: bool) -> Plan:
+    missing = [(one, part) for one in wanted for part in one.parts if part.number not in one.column.indexes]
     if missing:
-        ranges = [index_ranges(column, part) for column, part in missing]
+        ranges = [
+            [(start + one.base, end + one.base) for start, end in index_ranges(one.column, part)]
+            for one, part in missing
+        ]
         buffers = iter((yield [one for several in ranges for one in several]))
-        load_indexes(missing, [[next(buffers) for _ in several] for several in ranges])
+        pages = [(one.column, part) for one, part in missing]
+        load_indexes(pages, [[next(buffers) for _ in several] for several in ranges])
     lists: list[_Lists] = []
-    plain: list[_Wanted] = []
-    others: list[_Wanted] = []
+    plain: list[ColumnRows] = []
+    others: list[ColumnRows] = []
     for one in wanted:
         has_lists = [isinstance(part.layout, MiniBlockLayout) and part.layout.rep is not None for part in one.parts]
         if not any(has_lists):
             plain.append(one)
-        elif not isinstance(rows, range) and len({id(one.column.indexes[part.number].kind) for part in one.parts}) == 1:
-            lists.append(_with_lists(one, rows))
+        elif (
+            not isinstance(one.rows, range)
+            and len({id(one.column.indexes[part.number].kind) for part in one.parts}) == 1
+        ):
+            lists.append(_with_lists(one, one.rows))
         else:
             others.append(one)
-    batches = list(_batches(plain, rows))
+    batches = list(batches_of(plain))
     points = [batch.points() for batch in batches]
-    pieces = _decode_pieces(batches, points, lists)
+    words = [
+        find_words(one, batch.layout) if is_near and batch.rows else None
+        for batch, one in zip(batches, points, strict=True)
+    ]
+    pieces = _decode_pieces(batches, points, words, lists)
     rest: list[list[pa.Array]]
-    _, *rest = yield from together([pieces, *[plan_rows(one.column, rows) for one in others]])
+    plans = [_moved(plan_rows(one.column, one.rows), one.base) for one in others]
+    _, *rest = yield from together([pieces, *plans])
     for one, arrays in zip(others, rest, strict=True):
         one.arrays.extend(arrays)
     return []
 
 
-def _decode_pieces(batches: Sequence[_Batch], points: Sequence[Points], lists: Sequence[_Lists]) -> Plan:
-    spots = [Spots(one.chunks[0], one.chunks[0] + one.chunks[1]) for one in points]
+def _decode_pieces(
+    batches: Sequence[Batch], points: Sequence[Points], words: Sequence[Int64s | None], lists: Sequence[_Lists]
+) -> Plan:
+    spots = [
+        Spots(one.chunks[0], one.chunks[0] + one.chunks[1]) if own is None else word_spots(own, batch.layout)
+        for batch, one, own in zip(batches, points, words, strict=True)
+    ]
     groups = _sharing_levels(lists)
     spots += [_joined([one.spots for one in group]) for group in groups]
     memories = iter((yield spots))
-    for batch, one in zip(batches, points, strict=True):
-        _decode(batch, one, next(memories))
+    for batch, one, own in zip(batches, points, words, strict=True):
+        _decode(batch, one, own, next(memories))
     for group in groups:
         found: Found = next(memories)
         shared = SharedLevels()
@@ -258,19 +255,20 @@ def _joined(spots: Sequence[Spots]) -> Spots:
     return Spots(np.concatenate([one.starts for one in spots]), np.concatenate([one.ends for one in spots]))
 
 
-def _with_lists(wanted: _Wanted, rows: Int64s) -> _Lists:
+def _with_lists(wanted: ColumnRows, rows: Int64s) -> _Lists:
     column, layout = wanted.column, wanted.parts[0].layout
     assert isinstance(layout, MiniBlockLayout)  # noqa: S101 - all are plain
     numbers = tuple(part.number for part in wanted.parts)
     table, bounds = join_chunks(column, numbers)
-    return _Lists(column, wanted.arrays, numbers, layout, table, bounds, select_rows(table, rows))
+    return _Lists(column, wanted.arrays, wanted.base, numbers, layout, table, bounds, select_rows(table, rows))
 
 
 def _sharing_levels(lists: Sequence[_Lists]) -> list[list[_Lists]]:
-    """Columns that encode their levels alike."""
+    """Columns of a file that encode their levels alike."""
     groups: list[list[_Lists]] = []
     for one in lists:
-        group = next((group for group in groups if shares_levels(group[0].layout, one.layout)), None)
+        alike = (group for group in groups if group[0].base == one.base and shares_levels(group[0].layout, one.layout))
+        group = next(alike, None)
         if group is None:
             groups.append([one])
         else:
@@ -278,57 +276,45 @@ def _sharing_levels(lists: Sequence[_Lists]) -> list[list[_Lists]]:
     return groups
 
 
-def _batches(wanted: Sequence[_Wanted], rows: Rows) -> Iterator[_Batch]:
-    """Pages that are alike, put together."""
-    batches: dict[int, _Batch] = {}
-    for one in wanted:
-        indexes = one.column.indexes
-        last, key, at = None, 0, 0
-        if one.known is not None and not isinstance(rows, range):
-            index, table = one.known
-            key = id(index.kind)
-            last = batches.setdefault(key, _Batch(index.layouts[0]))
-            last.add_known(one, table, rows)
-        for key, run in groupby(one.parts, key=lambda part: id(indexes[part.number].kind)):
-            parts = list(run)
-            last = batches.get(key)
-            if last is None:
-                last = batches[key] = _Batch(indexes[parts[0].number].layouts[0])
-            if isinstance(rows, range):
-                last.add_range(one, parts)
-            else:
-                end = at + sum([len(part.rows) for part in parts])
-                last.add_rows(one, parts, rows[at:end])
-                at = end
-        if last is not None and last.num_rows >= _MOST_TOGETHER:
-            yield batches.pop(key)
-    yield from batches.values()
-
-
-def _decode(batch: _Batch, points: Points, found: Found) -> None:
+def _decode(batch: Batch, points: Points, words: Int64s | None, found: Found) -> None:
     layout = batch.layout
-    starts = found.places(points.chunks[0])
-    if batch.rows:
-        definition, values = decode_points(found.memory, starts, points, layout)
+    if words is not None:
+        definition, values = None, decode_words(found.memory, found.places(words), layout)
+    elif batch.rows:
+        definition, values = decode_points(found.memory, found.places(points.chunks[0]), points, layout)
     else:
-        definition, values = decode_all(found.memory, starts, points.chunks, layout)
+        definition, values = decode_all(found.memory, found.places(points.chunks[0]), points.chunks, layout)
     shared: dict[int, pa.Array] = {}
     for segment in batch.segments:
-        start, count = segment.start, sum(segment.sizes)
-        if isinstance(values, FixedValues) and layout.dictionary is None and segment.column.is_plain:
-            whole = shared.get(id(segment.column.kind))
+        column = segment.last.column
+        start, count = segment.start, sum([sum(piece.sizes) for piece in segment.pieces])
+        if isinstance(values, FixedValues) and layout.dictionary is None and column.is_plain:
+            whole = shared.get(id(column.kind))
             if whole is None:
                 decoded = Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=len(values))
-                whole = to_arrow(decoded, segment.column.path, segment.column.kind, len(values))
-                shared[id(segment.column.kind)] = whole
+                whole = shared[id(column.kind)] = to_arrow(decoded, column.path, column.kind, len(values))
             segment.arrays[segment.place] = whole.slice(start, count)
             continue
         own = values if count == len(values) else _cut(values, start, start + count)
         if layout.dictionary is not None:
-            own = _look_up(segment.column, tuple(segment.pages), own, segment.sizes)
+            own = _look_up_all(segment.pieces, own)
         levels = Levels(layout.layers, None, None if definition is None else definition[start : start + count])
         decoded = Decoded(levels=levels, values=own, num_slots=count)
-        segment.arrays[segment.place] = to_arrow(decoded, segment.column.path, segment.column.kind, count)
+        segment.arrays[segment.place] = to_arrow(decoded, column.path, column.kind, count)
+
+
+def _look_up_all(pieces: Sequence[Piece], places: Values) -> Values:
+    """The items at places in the dictionaries of files, one file after the other."""
+    if len(pieces) == 1:
+        column, pages, sizes = pieces[0]
+        return _look_up(column, tuple(pages), places, sizes)
+    bounds = accumulate([sum(piece.sizes) for piece in pieces], initial=0)
+    return join_values(
+        [
+            _look_up(column, tuple(pages), _cut(places, low, high), sizes)
+            for (column, pages, sizes), (low, high) in zip(pieces, pairwise(bounds), strict=True)
+        ]
+    )
 
 
 def _cut(values: Values, start: int, end: int) -> Values:

@@ -20,6 +20,7 @@ from lance_core.file.container import Container
 from lance_core.file.field_reader import Opened, PagedField
 from lance_core.file.fields_v2_1 import ContentV21
 from lance_core.file.known_files import KNOWN_FILES, FileKnown
+from lance_core.file.several_files import Wanted
 from lance_core.file.source import FileBytes
 from lance_core.format.file_version import decode_footer_version
 from lance_core.format.footer import decode_version
@@ -285,6 +286,22 @@ class DataFileReader:
             if places is not None:
                 arrays = [array.take(numbers_array(places)) for array in arrays]
             return _batch(arrays, schema, len(offsets))
+
+    def rows_of(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> Wanted:
+        """Single rows that are to be read together with those of other files.
+
+        Args:
+            projection: Fields to read.
+            columns: As in `scan`.
+            offsets: Shape (n,): at least one, ascending.
+
+        Raises:
+            InvalidInputError: Rows that are not there, an unknown column.
+        """
+        with self._blaming_file():
+            opened = self._opened(projection, columns)
+            _check_end(int(offsets[-1]) + 1, opened.num_rows)
+            return Wanted(self._file, opened, offsets)
 
     def _scan(
         self, passing: _Passing, rows: range, *, batch_size: int, steps: repeat[int] | _Windows

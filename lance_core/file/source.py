@@ -9,7 +9,7 @@ import numpy as np
 from lance_core.encoding.plans import Found, Spots, found_in, spot_ranges
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
-from lance_core.store.base import MappedReader, StampedReader, offers
+from lance_core.store.base import CopiedReader, MappedReader, StampedReader, offers
 from lance_core.store.waits import finished
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class FileBytes:
         end = source.size
         self._tail_start = max(0, end - TAIL_SIZE)
         self._mapped = source if offers(source, MappedReader, "mapped") else None
+        self._copied = source if offers(source, CopiedReader, "copy_present") else None
         if self._mapped is not None and is_announced:
             self.tail: pa.Buffer = self._mapped.mapped.slice(self._tail_start)
         else:
@@ -84,6 +85,31 @@ class FileBytes:
     def read(self, ranges: Ranges) -> list[pa.Buffer]:
         """Ranges of the data; errors as `fetch`."""
         return self._checked(ranges, self._source.read_ranges)
+
+    @property
+    def can_be_copied(self) -> bool:
+        """Whether scattered ranges can be copied out of the file; see `copying`."""
+        return self._copied is not None
+
+    def announce(self, ranges: Ranges) -> None:
+        """Ask for ranges of a mapped file that are about to be read."""
+        if self._mapped is not None and ranges:
+            self._announce(self._mapped, ranges, self._checks)
+
+    def copying(self, starts: Int64s, ends: Int64s) -> CopiedRanges:
+        """Begin to copy what single rows need.
+
+        Args:
+            starts: Shape (n,): positions in the file, ascending.
+            ends: Shape (n,).
+
+        Raises:
+            CorruptDataError: A range lies beyond the end of the file.
+        """
+        if self._copied is None:
+            raise TypeError("a file that cannot be copied")
+        self._check_bounds(starts, ends)
+        return CopiedRanges(self._copied, self._checks_of(is_scan=False), starts, ends)
 
     def pages(self, columns: Sequence[Ranges]) -> PageBytes | None:
         """What pages that a scan goes through are to be read by; None for a mapped file, which is not copied.
@@ -191,11 +217,14 @@ class FileBytes:
         for (starts, ends), own in zip(bounds, (self._checks, checks), strict=True):
             if not len(starts):
                 continue
-            if starts.min() < 0 or ends.max() > self.size or (ends < starts).any():
-                raise CorruptDataError(f"a page reaches beyond the end of the file of {self.size} bytes")
+            self._check_bounds(starts, ends)
             # Whole blocks are looked at: what is not announced would be waited for, block after block.
             source.announce(*((starts, ends) if own is None else own.spread(starts, ends)))
         return bounds
+
+    def _check_bounds(self, starts: Int64s, ends: Int64s) -> None:
+        if len(starts) and (starts.min() < 0 or ends.max() > self.size or (ends < starts).any()):
+            raise CorruptDataError(f"a page reaches beyond the end of the file of {self.size} bytes")
 
     def _look(
         self,
@@ -219,6 +248,60 @@ def _joined(spots: Sequence[Spots]) -> _Bounds:
     if not spots:
         return _NOTHING
     return np.concatenate([one.starts for one in spots]), np.concatenate([one.ends for one in spots])
+
+
+class CopiedRanges:
+    """Ranges of a file on their way into memory: whole blocks, if there are checksums to hold them against.
+
+    Args:
+        source: The file.
+        checks: Its checksums.
+        starts: Shape (n,): positions in the file, ascending, all inside.
+        ends: Shape (n,).
+
+    Attributes:
+        starts: Shape (m,): what is copied, one behind the other.
+        ends: Shape (m,).
+        num_bytes: Bytes of all.
+    """
+
+    def __init__(self, source: CopiedReader, checks: BlockChecks | None, starts: Int64s, ends: Int64s) -> None:
+        if checks is not None:
+            starts, ends = checks.spread(starts, ends)
+        reach = np.maximum.accumulate(ends)
+        is_first = np.append(True, starts[1:] > reach[:-1])[: len(starts)]
+        is_last = np.append(is_first[1:], True)[: len(starts)]
+        self.starts, self.ends = starts[is_first], reach[is_last]
+        self.num_bytes = int((self.ends - self.starts).sum())
+        self._source = source
+        self._checks = checks
+        self._memory = memoryview(b"")
+        self._missing = 0
+
+    def begin(self, memory: memoryview) -> None:
+        """Copy what is at hand, and ask for the rest.
+
+        Args:
+            memory: Takes the ranges.
+        """
+        self._memory = memory
+        self._missing = self._source.copy_present(memory, self._ranges(0))
+        if self._missing < len(self.starts):
+            self._source.announce(self.starts[self._missing :], self.ends[self._missing :])
+
+    def finish(self) -> None:
+        """Wait for all of it.
+
+        Raises:
+            CorruptDataError: It is not what was written.
+        """
+        at = int((self.ends[: self._missing] - self.starts[: self._missing]).sum())
+        self._source.copy(self._memory[at:], self._ranges(self._missing))
+        if self._checks is not None:
+            self._checks.check_copies(self._memory, self.starts, self.ends)
+
+    def _ranges(self, first: int) -> Ranges:
+        return list(zip(self.starts[first:].tolist(), self.ends[first:].tolist(), strict=True))
 
 
 def announce_end(source: ObjectReader) -> bool:

@@ -70,6 +70,19 @@ class MappedReader(Protocol):
 
 
 @runtime_checkable
+class CopiedReader(MappedReader, Protocol):
+    """A mapped object that can be copied from, too: small ranges here and there cost less than to look at them."""
+
+    def copy_present(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> int:
+        """Copy ranges, one behind the other, as far as the first for which one would have to wait; how many."""
+        ...
+
+    def copy(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> None:
+        """Copy ranges, one behind the other; NotFoundError if the object ends before that."""
+        ...
+
+
+@runtime_checkable
 class StampedReader(Protocol):
     """An object of which it can be told whether it is the one that was read before."""
 

@@ -38,6 +38,8 @@ _BUFFER_SIZE = 1 << 20
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _REWRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _CAN_ADVISE = hasattr(os, "posix_fadvise")
+_CAN_COPY = hasattr(os, "preadv")
+_CAN_ASK = hasattr(os, "RWF_NOWAIT")
 _NEAR = 1 << 14
 """Ranges with less between them are announced to the kernel as one."""
 _FEW = 32
@@ -262,6 +264,25 @@ class LocalReader:
             return
         _will_need(self._file.fileno(), _merged(starts, ends))
 
+    def copy_present(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> int:
+        """Copy ranges that are in memory, one behind the other, as far as the first that is not; how many."""
+        return 0 if self._file.closed or not _CAN_ASK else _copy_present(self._file.fileno(), into, ranges)
+
+    def copy(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> None:
+        """Copy ranges, one behind the other.
+
+        Raises:
+            NotFoundError: The file ends before that.
+        """
+        at = 0
+        for start, end in ranges:
+            stop = at + end - start
+            if self._file.closed or not _CAN_COPY:
+                into[at:stop] = memoryview(self._mapped)[start:end].cast("B")
+            elif not _filled(self._file.fileno(), into[at:stop], start):
+                raise NotFoundError(f"the file of {self._size} bytes ends before byte {end}", path=self._path)
+            at = stop
+
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
         """Views of half-open byte ranges.
 
@@ -288,6 +309,31 @@ class LocalReader:
         self._file.seek(0)
         first = self._file.read_buffer(1)
         return pa.foreign_buffer(first.address, self._size, base=first)
+
+
+def _copy_present(descriptor: int, into: memoryview, ranges: Sequence[tuple[int, int]]) -> int:
+    read, flags, at = os.preadv, os.RWF_NOWAIT, 0  # looked up once: there may be thousands of ranges
+    for number, (start, end) in enumerate(ranges):
+        stop = at + end - start
+        try:
+            count = read(descriptor, (into[at:stop],), start, flags)
+        except OSError:  # not there, or a file system that cannot tell; who waits for it is told of errors
+            return number
+        if count < end - start:
+            return number
+        at = stop
+    return len(ranges)
+
+
+def _filled(descriptor: int, into: memoryview, start: int) -> bool:
+    """Fill memory from a file; False if it ends before."""
+    left = into
+    while left:
+        count = os.preadv(descriptor, (left,), start)
+        if not count:
+            return False
+        left, start = left[count:], start + count
+    return True
 
 
 def _merged(starts: Int64s, ends: Int64s) -> list[tuple[int, int]]:

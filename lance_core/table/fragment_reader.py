@@ -209,6 +209,14 @@ class FragmentReader:
         """
         return finished(self.taking(projection, offsets))
 
+    def only_part(self, projection: Schema) -> FilePart | None:
+        """The file that holds all of a projection as it is wanted; None if nothing less than `taking` will do."""
+        parts = self._parts(projection)
+        if len(parts) != 1 or parts[0].schema.fields != projection.fields:
+            return None
+        (stored,) = self._stored(parts)
+        return parts[0] if stored.schema.fields == projection.fields and not stored.lacks_bytes else None
+
     def taking(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> Waits[list[pa.Array]]:
         """As `take`, but stops where a mapped file was asked for something."""
         parts = self._parts(projection)

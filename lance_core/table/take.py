@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.encoding.physical.memory import numbers_array
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, LanceError
+from lance_core.file.several_files import are_some, can_be_joined, take_joined
 from lance_core.table.ahead import in_turn
 from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.places import objects_at_once
 from lance_core.table.scan import taking_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lance_core.store.waits import Waits
+    from lance_core.table.columns import FilePart
     from lance_core.table.fragment_reader import FragmentReaders
     from lance_core.table.open_files import OpenFiles
     from lance_core.table.scan_plan import ScanPlan
@@ -26,6 +30,12 @@ if TYPE_CHECKING:
 
 
 _Number = TypeVar("_Number", np.int64, np.uint64)
+
+_Part: TypeAlias = "tuple[FragmentReader, npt.NDArray[np.int64]]"
+"""Offsets of rows of a fragment."""
+
+_MOST_JOINED = 16
+"""Fragments that are read at one go, and whose files are open at the same time."""
 
 
 def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[np.uint64], plan: ScanPlan) -> pa.Table:
@@ -82,22 +92,58 @@ def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64
     if len(places) and (places.min() < 0 or places.max() >= total):
         raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
     unique, order = _ascending(places)
-    return _in_order(in_turn(files.store, _parts(readers, unique, plan)), order, plan)
+    parts = _parts(readers, unique)
+    if objects_at_once(files.store) > 1 or plan.columns != plan.projection.names:
+        return _in_order(in_turn(files.store, _works(parts, plan)), order, plan)
+    return _in_order(_together(files, parts, plan), order, plan)
 
 
-def _parts(
-    readers: FragmentReaders, places: npt.NDArray[np.int64], plan: ScanPlan
-) -> Iterator[Callable[[], Waits[pa.RecordBatch]]]:
-    """For each fragment that has some of the rows, what reads them."""
+def _works(parts: Iterable[_Part], plan: ScanPlan) -> Iterator[Callable[[], Waits[pa.RecordBatch]]]:
+    return (partial(taking_offsets, reader, plan, offsets) for reader, offsets in parts)
+
+
+def _together(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """Rows of fragments, those of several at one go where that is cheaper."""
+    while group := list(islice(parts, _MOST_JOINED)):
+        arrays = _joined(files, group, plan)
+        if arrays is None:
+            yield from in_turn(files.store, _works(group, plan))
+        else:
+            yield pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+
+
+def _joined(files: OpenFiles, group: Sequence[_Part], plan: ScanPlan) -> list[pa.Array] | None:
+    """The columns of rows of several fragments; None if each fragment has to be read for itself."""
+    if len(group) < 2 or not are_some(sum([len(offsets) for _, offsets in group]), len(plan.projection.leaves())):
+        return None
+    wanted: list[tuple[FragmentReader, FilePart, npt.NDArray[np.int64]]] = []
+    for reader, offsets in group:
+        part = reader.only_part(plan.projection)
+        if part is None:
+            return None
+        wanted.append((reader, part, offsets))
+    opening = (partial(files.opening, part.file, num_rows=reader.fragment.physical_rows) for reader, part, _ in wanted)
+    opened = in_turn(files.store, opening)
+    rows = [
+        file.rows_of(part.schema, part.columns, offsets)
+        for file, (_, part, offsets) in zip(opened, wanted, strict=True)
+    ]
+    if not can_be_joined(rows):
+        return None
+    try:
+        return take_joined(rows)
+    except LanceError:  # which file it is about is found out when each is read for itself
+        return None
+
+
+def _parts(readers: FragmentReaders, places: npt.NDArray[np.int64]) -> Iterator[_Part]:
+    """The fragments that have some of the rows, and which rows these are."""
     ends = readers.ends
     at = 0
     while at < len(places):
         owner = int(ends.searchsorted(places[at], side="right"))
         stop = int(places.searchsorted(ends[owner]))
         positions = places[at:stop] - ends[owner - 1] if owner else places[at:stop]
-        yield partial(_taking_live, readers[owner], plan, positions)
+        reader = readers[owner]
+        yield reader, reader.offsets_of_live(positions)
         at = stop
-
-
-def _taking_live(reader: FragmentReader, plan: ScanPlan, positions: npt.NDArray[np.int64]) -> Waits[pa.RecordBatch]:
-    return taking_offsets(reader, plan, reader.offsets_of_live(positions))

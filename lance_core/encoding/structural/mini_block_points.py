@@ -12,11 +12,14 @@ import numpy as np
 
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.physical.memory import gather_words, starts_of
+from lance_core.encoding.plans import Spots
+from lance_core.encoding.structural.chunk_bytes import pad8
 from lance_core.encoding.structural.level_points import decode_level_points
 from lance_core.encoding.structural.mini_block import read_headers
-from lance_core.encoding.values import Chunks
+from lance_core.encoding.values import Chunks, FixedValues
 from lance_core.errors import CorruptDataError
+from lance_core.format.encodings import Flat
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from lance_core.encoding.repdef import LevelArray
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.page_layout import MiniBlockLayout
+
+
+_WORD_BITS = (8, 16, 32, 64)
 
 
 @frozen
@@ -58,6 +64,42 @@ def find_points(grids: Sequence[Int64s], rows: Sequence[Int64s]) -> Points:
     if is_new.all():
         return Points(grid[:3], np.arange(len(index)), index)
     return Points(grid[:3, is_new], np.cumsum(is_new) - 1, index)
+
+
+def find_words(points: Points, layout: MiniBlockLayout) -> Int64s | None:
+    """Where words that are neither packed nor compressed stand in the file, shape (n,).
+
+    Nothing stands before them in their chunks but a header, the size of which the layout tells.
+
+    Returns:
+        None if they are not such words, or their chunks are not as large as they would have to be.
+    """
+    width = _word_width(layout)
+    if not width:
+        return None
+    starts, sizes, counts = points.chunks
+    header_size = pad8(2 + (4 if layout.has_large_chunk else 2))
+    is_inside = (points.index >= 0).all() and (points.index < counts[points.chunk_of]).all()
+    if not is_inside or (sizes != header_size + pad8(counts * width)).any():
+        return None
+    return starts[points.chunk_of] + header_size + points.index * width
+
+
+def decode_words(memory: Bytes, places: Int64s, layout: MiniBlockLayout) -> FixedValues:
+    """The words at some places of a memory; see `find_words`."""
+    return FixedValues(gather_words(memory, places, f"<u{_word_width(layout)}"))
+
+
+def word_spots(words: Int64s, layout: MiniBlockLayout) -> Spots:
+    """The bytes of words; see `find_words`."""
+    return Spots(words, words + _word_width(layout))
+
+
+def _word_width(layout: MiniBlockLayout) -> int:
+    """Bytes of each value of chunks that hold nothing else; 0 if they do."""
+    values = layout.values
+    is_bare = layout.rep is None and layout.definition is None and layout.num_buffers == 1
+    return values.bits // 8 if is_bare and isinstance(values, Flat) and values.bits in _WORD_BITS else 0
 
 
 def all_points(grids: Sequence[Int64s]) -> Points:

@@ -223,3 +223,42 @@ def test_the_kernel_is_told_of_all_that_is_looked_at(content, monkeypatch, whole
     looked_at = [one for one in looked_at if one[0] < NUM_BLOCKS * BLOCK_SIZE]  # what is behind came with the footer
     assert len(looked_at) >= (1 if whole else 3)
     assert not [one for one in looked_at if not any(low <= one[0] and one[1] <= high for low, high in announced)]
+
+
+def test_copies_are_checked_once_and_damage_is_found_where_it_is(content, calls):
+    file, data = content.open()._file, bytearray(content.bytes())
+    asked = np.array([5, 40 * BLOCK_SIZE + 7, 41 * BLOCK_SIZE, 300 * BLOCK_SIZE - 1])
+
+    def copied(file):
+        copies = file.copying(asked, asked + 9)
+        copies.begin(memoryview(bytearray(copies.num_bytes)))
+        copies.finish()
+        return copies
+
+    calls.clear()
+    copies = copied(file)
+    assert [int(one) // BLOCK_SIZE for one in copies.starts] == [0, 40, 299]
+    assert [int(one) // BLOCK_SIZE for one in copies.ends] == [1, 42, 301]
+    assert calls == [BLOCK_SIZE] * 5
+    copied(file)
+    assert len(calls) == 5, "what is known to be good"
+    data[41 * BLOCK_SIZE + 3000] ^= 1
+    content.store.put("x.lance", bytes(data))
+    with pytest.raises(CorruptDataError, match="damaged") as error:
+        copied(content.open()._file)
+    assert error.value.offset == 41 * BLOCK_SIZE
+
+
+def test_copies_lie_before_the_checksums(content):
+    file = content.open()._file
+    (_, start), (tail, size) = file.checks.parts()
+    last = file.copying(np.array([start - 1]), np.array([start]))
+    last.begin(memoryview(bytearray(last.num_bytes)))
+    last.finish()
+    for low, high in ((start - 1, start + 1), (start, tail), (tail, size)):
+        copies = file.copying(np.array([low]), np.array([high]))
+        copies.begin(memoryview(bytearray(copies.num_bytes)))
+        with pytest.raises(CorruptDataError, match="across"):
+            copies.finish()
+    with pytest.raises(CorruptDataError, match="beyond the end"):
+        file.copying(np.array([size - 1]), np.array([size + 1]))

@@ -247,3 +247,44 @@ def test_room_is_as_long_as_was_asked_for(tmp_path):
         assert os.fstat(file.fileno()).st_size == (5100 if found else 0)
     with (tmp_path / "x").open("rb") as file:
         assert not reserve_module.reserve(file.fileno(), 0, 1)  # not open for writing
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_ranges_are_copied_one_behind_the_other(tmp_path, monkeypatch, can):
+    monkeypatch.setattr(local, "_CAN_COPY", can)
+    store = LocalStore(str(tmp_path))
+    data = bytes(range(256)) * 100
+    store.put("f", data)
+    reader = store.reader("f")
+    ranges = [(5, 300), (1000, 1001), (20_000, len(data))]
+    expected = b"".join(data[start:end] for start, end in ranges)
+    into = bytearray(len(expected))
+    reader.copy(memoryview(into), ranges)
+    assert into == expected
+    reader.close()
+    into = bytearray(len(expected))
+    assert reader.copy_present(memoryview(into), ranges) == 0, "of a closed file nothing is"
+    reader.copy(memoryview(into), ranges)
+    assert into == expected, "but it is still mapped"
+
+
+def test_what_is_present_is_copied_at_once(tmp_path):
+    store = LocalStore(str(tmp_path))
+    store.put("f", bytes(range(100)))
+    into = bytearray(12)
+    ranges = [(3, 10), (50, 55)]
+    count = store.reader("f").copy_present(memoryview(into), ranges)
+    done = [one for start, end in ranges[:count] for one in range(start, end)]
+    assert list(into[: len(done)]) == done
+    assert not any(into[len(done) :])
+
+
+def test_a_file_that_got_shorter_is_told(tmp_path):
+    store = LocalStore(str(tmp_path))
+    store.put("f", bytes(100_000))
+    reader = store.reader("f")
+    os.truncate(tmp_path / "f", 50_000)
+    into = memoryview(bytearray(20_000))
+    assert reader.copy_present(into, [(0, 10), (49_990, 59_990)]) <= 1
+    with pytest.raises(NotFoundError, match="ends before byte 59990"):
+        reader.copy(into, [(0, 10), (49_990, 59_990)])
