@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _ESCAPE = 255
 _PAIRS_PAY_AT = 1 << 17
 """Codes from which on a table of all pairs, which takes about a millisecond, pays."""
-_BLOCK_CODES = 1 << 24
-"""Codes that are looked up at once; they stand for at most 128 MiB of text. Even, so that pairs stay whole."""
+_BLOCK_CODES = 1 << 25
+"""Codes that are looked up at once; they stand for at most 256 MiB of text. Even, so that pairs stay whole."""
 _TABLES_KEPT = 64
 """Single values need little else than the table of their page, which costs more than they do; each takes some 30 KB."""
 _TEXTS_AT_ONCE = 1 << 16
