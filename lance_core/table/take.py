@@ -54,8 +54,8 @@ def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[
     owners = (unique >> np.uint64(32)).astype(np.int64)
     offsets = (unique & np.uint64((1 << 32) - 1)).astype(np.int64)
     fragments = snapshot.manifest.fragments.select(np.unique(owners).tolist())
-    works = (partial(taking_offsets, FragmentReader(files, one), plan, offsets[owners == one.id]) for one in fragments)
-    return _in_order(in_turn(files.store, works), order, plan)
+    parts = ((FragmentReader(files, one), offsets[owners == one.id]) for one in fragments)
+    return _in_order(_batches(files, parts, plan), order, plan)
 
 
 def _ascending(places: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.int64] | None]:
@@ -92,10 +92,14 @@ def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64
     if len(places) and (places.min() < 0 or places.max() >= total):
         raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
     unique, order = _ascending(places)
-    parts = _parts(readers, unique)
+    return _in_order(_batches(files, _parts(readers, unique), plan), order, plan)
+
+
+def _batches(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """Rows of fragments, in their order."""
     if objects_at_once(files.store) > 1 or plan.columns != plan.projection.names:
-        return _in_order(in_turn(files.store, _works(parts, plan)), order, plan)
-    return _in_order(_together(files, parts, plan), order, plan)
+        return in_turn(files.store, _works(parts, plan))
+    return _together(files, parts, plan)
 
 
 def _works(parts: Iterable[_Part], plan: ScanPlan) -> Iterator[Callable[[], Waits[pa.RecordBatch]]]:

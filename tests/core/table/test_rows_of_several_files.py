@@ -97,6 +97,13 @@ def test_deleted_rows_are_passed_over(uri, table, joined):
     assert joined == [FILES]
 
 
+def test_rows_by_their_ids(uri, table, joined):
+    dataset = lance_core.dataset(uri)
+    ids = dataset.to_table(columns=["number"], with_row_id=True).column("_rowid").to_numpy()[WANTED]
+    assert dataset._take_rows(ids).equals(table.take(WANTED))
+    assert joined == [FILES]
+
+
 def test_a_few_files_at_a_time(tmp_path, table, joined):
     uri = str(tmp_path / "t.lance")
     lance_core.write_dataset(table, uri, max_rows_per_file=ROWS * FILES // 20)
