@@ -29,6 +29,9 @@ _FEW_BYTES = 1 << 12
 _FEW_RANGES = 16
 """So many ranges are cut out and joined by numpy faster than Arrow is asked for them."""
 
+_MANY_RANGES = 1 << 14
+"""From so many ranges on where they start takes 128 KiB, which numpy may map anew, page by page, every time."""
+
 MAX_CHUNK_VALUES = 1 << 32
 MAX_VALUE_BITS = 1 << 30
 """Limits of what is taken for real; their product fits int64."""
@@ -73,7 +76,7 @@ class Scratch(threading.local):
 
 def starts_of(sizes: Int64s | Bytes | npt.NDArray[np.bool_]) -> Int64s:
     """Shape (n + 1,): where each of n adjoining ranges starts, and where the last one ends."""
-    out = np.empty(len(sizes) + 1, np.int64)
+    out: Int64s = (np.empty if len(sizes) < _MANY_RANGES else empty)(len(sizes) + 1, np.int64)
     out[0] = 0
     np.add.accumulate(sizes, out=out[1:])
     return out

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -143,3 +145,16 @@ def test_windows_lie_anywhere(width):
 def test_windows_do_not_leave_their_memory():
     with pytest.raises(IndexError):
         memory.gather_windows(DATA, np.array([0, 193]), 8)
+
+
+def test_where_many_ranges_start_is_in_arrows_pool():
+    """Numpy's memory of this size may be mapped anew for each call, which costs a page fault for every 4 KiB."""
+    sizes = np.arange(100_000, dtype=np.uint8)
+    tracemalloc.start()
+    try:
+        starts = memory.starts_of(sizes)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 17
+    assert starts.tolist() == [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
