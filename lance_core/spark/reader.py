@@ -6,12 +6,14 @@ records of its fragments with it and reads no manifest.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.read_plan import LancePartition, checked_plan, find_version, pin, plan_ranges, plan_tasks
+from lance_core.spark.task_memory import keep_freed_memory, keep_modules
 from lance_core.spark.types import arrow_schema
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.open_files import OpenFiles
@@ -25,7 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lance_core.spark.read_options import ReadOptions
+    from lance_core.spark.read_plan import RowRange
     from lance_core.table.scan_plan import ScanPlan
+
+_STEP_BATCHES, _STEP_BYTES = 4, 1 << 23
+"""Batches that are decoded together, if they need no more bytes: each time costs two thousand calls of Python."""
 
 
 class LanceReader(DataSourceReader):
@@ -54,6 +60,8 @@ class LanceReader(DataSourceReader):
         """Yield the rows of one partition."""
         if not isinstance(partition, LancePartition):
             return iter(())
+        keep_modules()
+        keep_freed_memory()
         plan = checked_plan(self.fields, self.options, self.schema)
         batches = scan_partition(partition, plan)
         return cast_batches(batches, arrow_schema(self.schema), truncate_nanoseconds=self.options.truncate_nanoseconds)
@@ -64,11 +72,30 @@ def scan_partition(partition: LancePartition, plan: ScanPlan) -> Iterator[pa.Rec
     files = OpenFiles(at_places(partition.line.open(), partition.base_paths, partition.branch))
     left = partition.limit
     for one in partition.ranges:
-        for batch in scan_fragment(FragmentReader(files, one.fragment), plan, start=one.start, end=one.end):
-            if left is None:
-                yield batch
-                continue
+        reader = FragmentReader(files, one.fragment)
+        if left is None:
+            yield from _scan_range(reader, one, plan)
+            continue
+        for batch in scan_fragment(reader, plan, start=one.start, end=one.end):
             yield batch.slice(0, left)
             left -= batch.num_rows
             if left <= 0:
                 return
+
+
+def _scan_range(reader: FragmentReader, one: RowRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """Read rows of a fragment; behind the first batch, which tells how wide rows are, several are decoded together."""
+    middle = one.end if plan.predicate is not None else min(one.start + plan.batch_size, one.end)
+    num_rows = num_bytes = 0
+    for batch in scan_fragment(reader, plan, start=one.start, end=middle):
+        num_rows += batch.num_rows
+        num_bytes += batch.nbytes
+        yield batch
+    if middle == one.end:
+        return
+    stored = sum(file.file_size_bytes for file in one.fragment.files) / one.fragment.physical_rows
+    width = max(num_bytes / max(num_rows, 1), stored, 1)  # rows that come later may be wider than the first ones
+    several = max(1, min(_STEP_BATCHES, int(_STEP_BYTES / (width * plan.batch_size))))
+    wider = replace(plan, batch_size=several * plan.batch_size)
+    for batch in scan_fragment(reader, wider, start=middle, end=one.end):
+        yield from (batch.slice(at, plan.batch_size) for at in range(0, batch.num_rows, plan.batch_size))

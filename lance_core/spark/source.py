@@ -18,6 +18,7 @@ from lance_core.spark.read_options import ReadOptions
 from lance_core.spark.read_plan import find_version, pin, readable_schema, scan_plan
 from lance_core.spark.reader import LanceReader
 from lance_core.spark.rows_writer import rows_writer
+from lance_core.spark.task_memory import keep_modules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,11 +61,13 @@ class LanceDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's schema; the version is fixed here, so that the data comes from the same one."""
+        keep_modules()
         self._pinned, schema = resolve(parse_options(ReadOptions, self._given))
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for the table's schema or a selection of its columns."""
+        keep_modules()
         options = self._pinned or parse_options(ReadOptions, self._given)
         if options.read_change_feed:
             from lance_core.spark.changes import LanceChangeReader  # noqa: PLC0415 rarely needed

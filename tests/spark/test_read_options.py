@@ -10,6 +10,7 @@ from pyspark.sql import types as st
 
 import lance_core
 from lance_core.errors import InvalidInputError, RefNotFoundError, UnsupportedError
+from lance_core.spark import reader
 from lance_core.spark.options import parse_options
 from lance_core.spark.read_options import ReadOptions
 from lance_core.spark.reader import LanceReader
@@ -236,3 +237,28 @@ def test_batches_of_narrow_columns_have_more_rows(tmp_path, asked, most):
     sizes = [batch.num_rows for part in read.parts for batch in read.reader.read(part)]
     assert sum(sizes) == count
     assert max(sizes) == most
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "batches"),
+    [(5, 5, 4), (5, 1000, 1), (1000, 5, 1)],
+    ids=["narrow", "wide later on", "wide at first"],
+)
+def test_several_batches_are_decoded_together_if_they_are_small(tmp_path, monkeypatch, first, then, batches):
+    scan, steps = reader.scan_fragment, []
+
+    def counted(fragment, plan, **rows):
+        steps.append((plan.batch_size, rows["start"], rows["end"]))
+        return scan(fragment, plan, **rows)
+
+    monkeypatch.setattr(reader, "scan_fragment", counted)
+    monkeypatch.setattr(reader, "_STEP_BYTES", 1 << 16)
+    letters = np.random.default_rng(1).integers(97, 123, (1000, 1000), np.uint8)  # hardly smaller when compressed
+    values = [bytes(one[: first if number < 100 else then]).decode() for number, one in enumerate(letters)]
+    table = pa.table({"id": np.arange(1000), "s": values})
+    lance_core.write_dataset(table, tmp_path / "t")
+    read = Read(str(tmp_path / "t"), batch_size="100")
+    found = [batch for part in read.parts for batch in read.reader.read(part)]
+    assert steps == [(100, 0, 100), (100 * batches, 100, 1000)]
+    assert {batch.num_rows for batch in found} == {100}
+    assert [row for batch in found for row in batch.to_pylist()] == table.to_pylist()

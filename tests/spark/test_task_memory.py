@@ -1,10 +1,13 @@
-"""Page faults of a process that takes and frees memory as tasks do."""
+"""Page faults of a process that takes and frees memory as tasks do, and what its garbage collector looks at."""
 
 import platform
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
+
+import lance_core
 
 # A process that takes and frees 16 MiB again and again, in blocks as large as a batch, and prints its page faults.
 PROGRAM = """
@@ -30,3 +33,36 @@ def faults(how):
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have rules of their own")
 def test_freed_memory_is_used_again():
     assert faults("keep") < 200 < faults("give back")
+
+
+# A process that plans or reads as Spark's do, and prints how many objects the garbage collector looks at, before and
+# after.
+READING = """
+import gc, sys
+from lance_core.spark.source import LanceDataSource
+
+def objects():
+    gc.collect()
+    return len(gc.get_objects())
+
+before = objects()
+source = LanceDataSource({"path": sys.argv[1]})
+if sys.argv[2] == "schema":
+    source.schema()
+else:
+    reader = source.reader(source.schema())
+    if sys.argv[2] == "read":
+        (part,) = reader.partitions()
+        assert sum(batch.num_rows for batch in reader.read(part)) == 3
+print(before, objects())
+"""
+
+
+@pytest.mark.parametrize("what", ["schema", "reader", "read"])
+def test_modules_are_no_garbage(tmp_path, what):
+    """Spark collects garbage after each plan and each task."""
+    lance_core.write_dataset(pa.table({"id": [1, 2, 3]}), tmp_path / "t")
+    arguments = [sys.executable, "-c", READING, str(tmp_path / "t"), what]
+    answer = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    before, after = map(int, answer.stdout.split())
+    assert after < before / 4
