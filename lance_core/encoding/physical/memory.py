@@ -76,10 +76,21 @@ class Scratch(threading.local):
 
 def starts_of(sizes: Int64s | Bytes | npt.NDArray[np.bool_]) -> Int64s:
     """Shape (n + 1,): where each of n adjoining ranges starts, and where the last one ends."""
-    out: Int64s = (np.empty if len(sizes) < _MANY_RANGES else empty)(len(sizes) + 1, np.int64)
+    if len(sizes) >= _MANY_RANGES:
+        out: Int64s = empty(len(sizes) + 1, np.int64)
+        out[0] = 0
+        out[1:] = sizes
+        add_up(out[1:])
+        return out
+    out = np.empty(len(sizes) + 1, np.int64)
     out[0] = 0
     np.add.accumulate(sizes, out=out[1:])
     return out
+
+
+def add_up(numbers: npt.NDArray[Any]) -> None:
+    """Replace each number by the sum of all up to it; numpy would make a copy of numbers of another type first."""
+    np.add.accumulate(numbers, out=numbers)
 
 
 def aranges(starts: Int64s, sizes: Int64s) -> Int64s:

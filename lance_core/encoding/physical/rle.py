@@ -12,6 +12,7 @@ import numpy as np
 
 from lance_core.encoding.physical.flat import from_bytes, word_dtype
 from lance_core.encoding.physical.memory import (
+    add_up,
     check_sizes,
     empty,
     gather,
@@ -60,7 +61,8 @@ def _expand(runs: npt.NDArray[Any], lengths: Bytes, ends: Int64s) -> npt.NDArray
     marks, numbers = empty(total, np.uint8), empty(total, np.uint32)
     marks.fill(0)
     marks[ends[:-1]] = 1
-    np.add.accumulate(marks, out=numbers)
+    numbers[:] = marks
+    add_up(numbers)
     values = view_buffer(take_inside(numbers_array(runs), numbers).buffers()[1])
     return values[: total * runs.dtype.itemsize].view(runs.dtype)
 

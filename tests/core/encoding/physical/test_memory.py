@@ -147,9 +147,10 @@ def test_windows_do_not_leave_their_memory():
         memory.gather_windows(DATA, np.array([0, 193]), 8)
 
 
-def test_where_many_ranges_start_is_in_arrows_pool():
+@pytest.mark.parametrize("dtype", [np.uint8, np.bool_, np.int64])
+def test_where_many_ranges_start_is_in_arrows_pool(dtype):
     """Numpy's memory of this size may be mapped anew for each call, which costs a page fault for every 4 KiB."""
-    sizes = np.arange(100_000, dtype=np.uint8)
+    sizes = np.arange(100_000).astype(dtype)
     tracemalloc.start()
     try:
         starts = memory.starts_of(sizes)
