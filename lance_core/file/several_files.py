@@ -6,8 +6,9 @@ to map them: a page fault takes as long as to copy four blocks.
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import contextmanager, suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Ranges, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.field_reader import Opened
-    from lance_core.file.source import FileBytes
+    from lance_core.file.source import CopiedRanges, FileBytes
 
 _T = TypeVar("_T")
 
 _BASE_BITS = 44
 """Positions in the n-th file begin at n times 16 TiB."""
+
+_AHEAD = 128
+"""So many ranges the disk has to do when one waits for others. Who asks for many more has to wait while asking."""
 
 _MOST_VALUES, _MOST_BYTES = 1 << 13, 1 << 26
 """More are read file by file: steps of its own cost little beside them, and a mapped file needs no memory."""
@@ -150,9 +154,13 @@ class _SeveralFiles:
         memory = empty(sum(sizes), np.uint8)
         places = starts_of(np.array(sizes, np.int64)).tolist()
         parts = [memory[low:high].data for low, high in pairwise(places)]
+        waiting: deque[CopiedRanges] = deque()
         for one, part in zip(copies, parts, strict=True):
             one.begin(part)
-        for one in copies:
+            waiting.append(one)
+            while waiting and sum([behind.num_missing for behind in islice(waiting, 1, None)]) >= _AHEAD:
+                waiting.popleft().finish()
+        for one in waiting:
             one.finish()
         firsts = np.concatenate([one.starts + (at << _BASE_BITS) for at, one in enumerate(copies)])
         shifts = starts_of(np.concatenate([one.ends - one.starts for one in copies]))[:-1] - firsts

@@ -263,6 +263,7 @@ class CopiedRanges:
         starts: Shape (m,): what is copied, one behind the other.
         ends: Shape (m,).
         num_bytes: Bytes of all.
+        num_missing: How many were asked for, since they were not at hand.
     """
 
     def __init__(self, source: CopiedReader, checks: BlockChecks | None, starts: Int64s, ends: Int64s) -> None:
@@ -276,7 +277,7 @@ class CopiedRanges:
         self._source = source
         self._checks = checks
         self._memory = memoryview(b"")
-        self._missing = 0
+        self.num_missing = 0
 
     def begin(self, memory: memoryview) -> None:
         """Copy what is at hand, and ask for the rest.
@@ -285,9 +286,10 @@ class CopiedRanges:
             memory: Takes the ranges.
         """
         self._memory = memory
-        self._missing = self._source.copy_present(memory, self._ranges(0))
-        if self._missing < len(self.starts):
-            self._source.announce(self.starts[self._missing :], self.ends[self._missing :])
+        count = self._source.copy_present(memory, self._ranges(0))
+        self.num_missing = len(self.starts) - count
+        if self.num_missing:
+            self._source.announce(self.starts[count:], self.ends[count:])
 
     def finish(self) -> None:
         """Wait for all of it.
@@ -295,8 +297,10 @@ class CopiedRanges:
         Raises:
             CorruptDataError: It is not what was written.
         """
-        at = int((self.ends[: self._missing] - self.starts[: self._missing]).sum())
-        self._source.copy(self._memory[at:], self._ranges(self._missing))
+        if self.num_missing:
+            count = len(self.starts) - self.num_missing
+            at = int((self.ends[:count] - self.starts[:count]).sum())
+            self._source.copy(self._memory[at:], self._ranges(count))
         if self._checks is not None:
             self._checks.check_copies(self._memory, self.starts, self.ends)
 

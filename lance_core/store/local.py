@@ -40,8 +40,8 @@ _REWRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0
 _CAN_ADVISE = hasattr(os, "posix_fadvise")
 _CAN_COPY = hasattr(os, "preadv")
 _CAN_ASK = hasattr(os, "RWF_NOWAIT")
-_NEAR = 1 << 14
-"""Ranges with less between them are announced to the kernel as one."""
+_NEAR = 1 << 12
+"""Ranges with no more between them are announced to the kernel as one: more pages cost more than another request."""
 _FEW = 32
 """So few are put together in plain numbers, which takes a quarter to half of the time."""
 

@@ -139,7 +139,8 @@ def test_damage_is_told_with_the_name_of_its_file(uri, joined):
     assert joined == []
 
 
-def test_all_files_are_asked_before_one_is_waited_for(uri, table, monkeypatch):
+@pytest.mark.parametrize("ahead", [1, 1 << 20])
+def test_the_next_files_are_asked_before_one_is_waited_for(uri, table, monkeypatch, ahead):
     lance_core.dataset(uri).take(WANTED)
     told = []
     announce, finish = local.LocalReader.announce, source.CopiedRanges.finish
@@ -149,17 +150,19 @@ def test_all_files_are_asked_before_one_is_waited_for(uri, table, monkeypatch):
         announce(reader, starts, ends)
 
     def finished(copies):
-        told.append(("waited", None))
+        told.append(("waited", copies._source._path))
         finish(copies)
 
+    monkeypatch.setattr(several_files, "_AHEAD", ahead)
     monkeypatch.setattr(local, "_copy_present", lambda *_: 0)
     monkeypatch.setattr(local.LocalReader, "announce", announced)
     monkeypatch.setattr(source.CopiedRanges, "finish", finished)
     assert lance_core.dataset(uri).take(WANTED).equals(table.take(WANTED))
-    steps = [step for step, _ in told]
-    first = steps.index("waited")
-    assert {path for step, path in told[:first] if step == "asked"} == {path for step, path in told if step == "asked"}
-    assert steps[first:] == ["waited"] * FILES
+    waited = [path for step, path in told if step == "waited"]
+    asked = [[path for step, path in told[: told.index(("waited", one))] if step == "asked"] for one in waited]
+    assert len(set(waited)) == FILES
+    expected = [2, 3, 4, 4] if ahead == 1 else [FILES] * FILES
+    assert [len(set(one)) for one in asked] == expected
 
 
 def test_of_words_one_block_is_copied(tmp_path, monkeypatch):
