@@ -72,7 +72,7 @@ def test_a_scan_of_many_columns(data_file, calls_of):
         data_file.write(table)
         assert data_file.read().equals(table)
         steps.append(calls_of(lambda: data_file.read(batch_size=rows)))
-    assert (steps[1] - steps[0]) / 40 <= 400
+    assert (steps[1] - steps[0]) / 40 <= 345
 
 
 def test_leaves_of_a_list_share_its_levels(data_file, monkeypatch):

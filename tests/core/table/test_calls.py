@@ -214,3 +214,24 @@ def test_calls_of_a_version_in_a_clean_up(tmp_path, calls_of):
             clean_up = lance_core.dataset(path).cleanup_old_versions
             counts.append(calls_of(lambda clean_up=clean_up: clean_up(older_than=timedelta(0), retain_versions=1)))
     assert (counts[3] - counts[1]) / 100 <= 70
+
+
+def test_calls_of_columns_that_were_read_before(tmp_path, calls_of):
+    """For each fragment: what was learnt of its pages is not learnt anew."""
+    rng = np.random.default_rng(5)
+    rows = 60_000
+
+    def table(count):
+        prices = np.round(rng.random(count * rows) * 50) / 4 + 1e6
+        return pa.table({"number": np.arange(count * rows) * 7, "price": prices})
+
+    calls = []
+    for count in (2, 6):
+        path = str(tmp_path / str(count))
+        lance_core.write_dataset(table(count), path, max_rows_per_file=rows)
+        dataset = lance_core.dataset(path)
+        assert len(dataset.get_fragments()) == count
+        first = calls_of(dataset.to_table)
+        calls.append(calls_of(dataset.to_table))
+        assert calls[-1] < first * 0.8
+    assert (calls[1] - calls[0]) / 4 <= 1090
