@@ -117,7 +117,7 @@ class KnownFiles:
         """Whether a scan may keep what it learns of a file: the file is one of these, and they are not too large."""
         with self._lock:
             files = list(self._files.values())
-        return any(one is known for one in files) and sum([one.held.num_bytes for one in files]) < self._most_bytes
+        return known in files and sum([one.held.num_bytes for one in files]) < self._most_bytes
 
 
 KNOWN_FILES = KnownFiles()
