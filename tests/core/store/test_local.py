@@ -288,3 +288,28 @@ def test_a_file_that_got_shorter_is_told(tmp_path):
     assert reader.copy_present(into, [(0, 10), (49_990, 59_990)]) <= 1
     with pytest.raises(NotFoundError, match="ends before byte 59990"):
         reader.copy(into, [(0, 10), (49_990, 59_990)])
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="the system cannot be asked what is in memory")
+@pytest.mark.parametrize("missing", [None, 0, 700, 999])
+def test_what_seems_to_be_in_memory_is_not_announced(tmp_path, monkeypatch, missing):
+    store, told, looked = LocalStore(str(tmp_path)), [], []
+    store.put("f", bytes(10))
+    reader = store.reader("f")
+
+    def preadv(_descriptor, into, start, _flags):
+        looked.append(start)
+        if missing is not None and start >= missing << 20:
+            raise BlockingIOError
+        return len(into[0])
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    monkeypatch.setattr(local, "_will_need", lambda _, ranges: told.append(len(ranges)))
+    starts = np.arange(1000) << 20
+    reader.announce(starts, starts + 5)
+    assert len(looked) <= 2 * local._SAMPLE
+    assert told == ([] if missing in (None, 999) else [1000]), "of few that are missing nobody may hear"
+    looked.clear()
+    told.clear()
+    reader.announce(starts[: local._MANY - 1], starts[: local._MANY - 1] + 5)
+    assert (looked, told) == ([], [local._MANY - 1]), "few are announced as they are"
