@@ -15,7 +15,7 @@ from lance_core.spark.options import parse_options
 from lance_core.spark.read_options import ReadOptions
 from lance_core.spark.reader import LanceReader
 from lance_core.spark.source import LanceDataSource
-from lance_core.store import local
+from lance_core.store import local_reader
 
 
 def rows(*numbers):
@@ -149,19 +149,19 @@ def test_skipping_is_exact_for_nan_and_null(tmp_path):
 def num_bytes(monkeypatch):
     """Bytes of local files that were asked for since the last call; they are mapped into memory."""
     counts = []
-    inner, inner_announce = local.LocalReader.read_ranges, local.LocalReader.announce
+    inner, inner_announce = local_reader.LocalReader.read_ranges, local_reader.LocalReader.announce
 
     def read_ranges(self, ranges):
         counts.extend(end - start for start, end in ranges)
         return inner(self, ranges)
 
     def announce(self, starts, ends):
-        told = local._merged(starts, ends) if len(starts) else []  # as the kernel is
+        told = local_reader._merged(starts, ends) if len(starts) else []  # as the kernel is
         counts.extend(end - start for start, end in told)
         inner_announce(self, starts, ends)
 
-    monkeypatch.setattr(local.LocalReader, "read_ranges", read_ranges)
-    monkeypatch.setattr(local.LocalReader, "announce", announce)
+    monkeypatch.setattr(local_reader.LocalReader, "read_ranges", read_ranges)
+    monkeypatch.setattr(local_reader.LocalReader, "announce", announce)
 
     def since():
         total = sum(counts)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lance_core.errors import InvalidInputError, NotFoundError, UnsupportedError
-from lance_core.store import local
+from lance_core.store import local, local_reader
 from lance_core.store import reserve as reserve_module
 from lance_core.store.local import LocalStore
 from lance_core.store.open import open_store
@@ -180,14 +180,14 @@ def test_the_kernel_is_told_of_near_ranges_as_one(tmp_path, monkeypatch, count):
     store, told = LocalStore(str(tmp_path)), []
     store.put("file", b"1")
     reader = store.reader("file")
-    monkeypatch.setattr(local, "_will_need", lambda _, ranges: told.extend(ranges))
+    monkeypatch.setattr(local_reader, "_will_need", lambda _, ranges: told.extend(ranges))
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        starts = rng.integers(0, count * local._NEAR, count)
-        ends = starts + rng.integers(0, 2 * local._NEAR, count)
+        starts = rng.integers(0, count * local_reader._NEAR, count)
+        ends = starts + rng.integers(0, 2 * local_reader._NEAR, count)
         expected = []
         for start, end in sorted(zip(starts.tolist(), ends.tolist(), strict=True)):
-            if expected and start - expected[-1][1] <= local._NEAR:
+            if expected and start - expected[-1][1] <= local_reader._NEAR:
                 expected[-1][1] = max(expected[-1][1], end)
             else:
                 expected.append([start, end])
@@ -251,7 +251,7 @@ def test_room_is_as_long_as_was_asked_for(tmp_path):
 
 @pytest.mark.parametrize("can", [True, False])
 def test_ranges_are_copied_one_behind_the_other(tmp_path, monkeypatch, can):
-    monkeypatch.setattr(local, "_CAN_COPY", can)
+    monkeypatch.setattr(local_reader, "_CAN_COPY", can)
     store = LocalStore(str(tmp_path))
     data = bytes(range(256)) * 100
     store.put("f", data)
@@ -304,12 +304,12 @@ def test_what_seems_to_be_in_memory_is_not_announced(tmp_path, monkeypatch, miss
         return len(into[0])
 
     monkeypatch.setattr(os, "preadv", preadv)
-    monkeypatch.setattr(local, "_will_need", lambda _, ranges: told.append(len(ranges)))
+    monkeypatch.setattr(local_reader, "_will_need", lambda _, ranges: told.append(len(ranges)))
     starts = np.arange(1000) << 20
     reader.announce(starts, starts + 5)
-    assert len(looked) <= 2 * local._SAMPLE
+    assert len(looked) <= 2 * local_reader._SAMPLE
     assert told == ([] if missing in (None, 999) else [1000]), "of few that are missing nobody may hear"
     looked.clear()
     told.clear()
-    reader.announce(starts[: local._MANY - 1], starts[: local._MANY - 1] + 5)
-    assert (looked, told) == ([], [local._MANY - 1]), "few are announced as they are"
+    reader.announce(starts[: local_reader._MANY - 1], starts[: local_reader._MANY - 1] + 5)
+    assert (looked, told) == ([], [local_reader._MANY - 1]), "few are announced as they are"

@@ -9,7 +9,7 @@ import pytest
 import lance_core
 from lance_core.errors import CorruptDataError
 from lance_core.file import several_files, source
-from lance_core.store import local
+from lance_core.store import local_reader
 from lance_core.table import take
 
 ROWS, FILES = 3_000, 4
@@ -71,7 +71,7 @@ def joined(monkeypatch):
 @pytest.mark.parametrize("is_present", [True, False])
 def test_rows_of_all_files_are_read_at_one_go(uri, table, joined, monkeypatch, is_present):
     if not is_present:
-        monkeypatch.setattr(local, "_copy_present", lambda *_: 0)
+        monkeypatch.setattr(local_reader, "_copy_present", lambda *_: 0)
     dataset = lance_core.dataset(uri)
     for wanted in (WANTED, sorted(WANTED), [*WANTED, *WANTED[:50]]):
         assert dataset.take(wanted).equals(table.take(wanted))
@@ -82,8 +82,8 @@ def test_rows_of_all_files_are_read_at_one_go(uri, table, joined, monkeypatch, i
 
 
 def test_a_system_that_cannot_read_into_memory(uri, table, joined, monkeypatch):
-    monkeypatch.setattr(local, "_CAN_ASK", False)
-    monkeypatch.setattr(local, "_CAN_COPY", False)
+    monkeypatch.setattr(local_reader, "_CAN_ASK", False)
+    monkeypatch.setattr(local_reader, "_CAN_COPY", False)
     assert lance_core.dataset(uri).take(WANTED).equals(table.take(WANTED))
     assert joined == [FILES]
 
@@ -143,7 +143,7 @@ def test_damage_is_told_with_the_name_of_its_file(uri, joined):
 def test_the_next_files_are_asked_before_one_is_waited_for(uri, table, monkeypatch, ahead):
     lance_core.dataset(uri).take(WANTED)
     told = []
-    announce, finish = local.LocalReader.announce, source.CopiedRanges.finish
+    announce, finish = local_reader.LocalReader.announce, source.CopiedRanges.finish
 
     def announced(reader, starts, ends):
         told.append(("end" if int(ends[-1]) == reader.size else "asked", reader._path))
@@ -154,8 +154,8 @@ def test_the_next_files_are_asked_before_one_is_waited_for(uri, table, monkeypat
         finish(copies)
 
     monkeypatch.setattr(several_files, "_AHEAD", ahead)
-    monkeypatch.setattr(local, "_copy_present", lambda *_: 0)
-    monkeypatch.setattr(local.LocalReader, "announce", announced)
+    monkeypatch.setattr(local_reader, "_copy_present", lambda *_: 0)
+    monkeypatch.setattr(local_reader.LocalReader, "announce", announced)
     monkeypatch.setattr(source.CopiedRanges, "finish", finished)
     assert lance_core.dataset(uri).take(WANTED).equals(table.take(WANTED))
     waited = [path for step, path in told if step == "waited"]
