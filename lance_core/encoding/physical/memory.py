@@ -60,7 +60,8 @@ class Scratch(threading.local):
     """Memory for what is needed on the way only; each thread has its own, and uses it again and again.
 
     What goes back to the pool is given back to the system a moment later: a scan that takes 4 MiB a hundred times would
-    pay for pages and for their zeros each time, which takes as long as to unpack numbers into them.
+    pay for pages and for their zeros each time, which takes as long as to unpack numbers into them. Nor does it come
+    from there: what stays keeps the pool from giving back what lies around it.
     """
 
     def __init__(self) -> None:
@@ -70,7 +71,7 @@ class Scratch(threading.local):
         """An uninitialised array; the one before is overwritten."""
         size = count * np.dtype(dtype).itemsize
         if size > len(self._held):
-            self._held = empty(size, np.uint8)
+            self._held = np.empty(size, np.uint8)
         return self._held[:size].view(dtype)
 
 
