@@ -60,7 +60,7 @@ def imports(root: Path, rounds: int) -> dict[str, Any]:
     return {"import": times, "import memory": memory}
 
 
-def opening(root: Path, *, versions: int, fragments: int, rounds: int) -> dict[str, Spent]:
+def opening(root: Path, versions: int, fragments: int, rounds: int) -> dict[str, Spent]:
     """Open, append to and list the versions of tables of three shapes."""
     found: dict[str, Spent] = {}
     small = root / "small"

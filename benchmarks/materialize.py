@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # noqa: TC002 - Dagster looks at the annotation
 from data import load
 from engines import ENGINES
-from measure import compare
+from measure import alone, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,8 +60,7 @@ def on_spark(root: Path, scale: float, rounds: int) -> dict[str, dict[str, tuple
     """
     spent: dict[str, dict[str, tuple[float, float]]] = {}
     for measured in (_spark_reads, _spark_writes):
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            spent |= process.submit(measured, root, scale, rounds).result()
+        spent |= alone(measured, root, scale, rounds)
     return spent
 
 

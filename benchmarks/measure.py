@@ -13,16 +13,19 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
 
 _SAMPLE_S = 0.002
 _LEAST_S, _SHORT_S = 0.02, 0.5
@@ -141,6 +144,15 @@ def _resident(file: int) -> Any:
         )
         del start  # else the map cannot be closed
     return np.ones_like(found) if failed else found & 1
+
+
+def alone(call: Callable[..., T], *arguments: Any) -> T:
+    """What a call returns in a new process: memory, threads and caches that others left are not its own.
+
+    A clean-up of 10,000 versions took two fifths more CPU after ten minutes of other works in the same process.
+    """
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        return process.submit(call, *arguments).result()
 
 
 def use_memory(root: Path, size: int) -> None:

@@ -34,7 +34,7 @@ from engines import ENGINES
 from figures import OfData
 from goals import GOALS, table
 from materialize import materialization, on_spark
-from measure import use_free_memory
+from measure import alone, use_free_memory
 from picture import ROWS, bars
 from report import HERE, PUBLISHED, print_table, publish, renewed
 from side_by_side import COLD, WORKS, Plan, run_data_set
@@ -92,7 +92,7 @@ def machine() -> dict[str, Any]:
 
 
 def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> Iterator[None]:
-    """Measure one thing after the other into the results."""
+    """Measure one thing after the other into the results, each in a process of its own."""
 
     def begin() -> None:
         """Let each find the machine's memory as the first one does."""
@@ -103,7 +103,7 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         for name in options.data:
             begin()
             with tempfile.TemporaryDirectory(dir=root) as folder:
-                kept = run_data_set(name, plan_of(name, options), Path(folder))
+                kept = alone(run_data_set, name, plan_of(name, options), Path(folder))
             results["data"][name] = kept
             if COLD in kept and not kept[COLD]:
                 results["left_out"][COLD] = "files of the folder stay in memory: it is on no disk"
@@ -114,30 +114,30 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         print("\nimport, open, commit, tags ...", flush=True)
         begin()
         singles |= imports(root, options.rounds)
-        singles |= opening(root, versions=number, fragments=NUM_FRAGMENTS, rounds=options.rounds)
+        singles |= alone(opening, root, number, NUM_FRAGMENTS, options.rounds)
         yield
-        singles |= changes.tags(root, number)
+        singles |= alone(changes.tags, root, number)
         yield
     if "changes" in options.parts:
         print("delete, compact, clean up ...", flush=True)
         begin()
         rounds = min(options.rounds, 5)
-        singles |= changes.deletions(root, options.scale, rounds)
+        singles |= alone(changes.deletions, root, options.scale, rounds)
         yield
-        singles |= changes.compactions(root, options.scale, min(rounds, 3))
+        singles |= alone(changes.compactions, root, options.scale, min(rounds, 3))
         yield
-        singles |= changes.cleanups(root, number, rounds)
+        singles |= alone(changes.cleanups, root, number, rounds)
         results["same_bytes"] = changes.same_bytes(root, min(options.scale, 0.05))
         yield
     if "codecs" in options.parts:
         begin()
         with tempfile.TemporaryDirectory(dir=root) as folder:
-            results["codecs"] = measure_codecs(Path(folder), options.scale, min(options.rounds, 3))
+            results["codecs"] = alone(measure_codecs, Path(folder), options.scale, min(options.rounds, 3))
         yield
     if "dagster" in options.parts:
         print("materialize an asset ...", flush=True)
         begin()
-        singles |= materialization(root, options.scale, options.rounds)
+        singles |= alone(materialization, root, options.scale, options.rounds)
         yield
     if "spark" in options.parts:
         print("write and read with Spark ...", flush=True)
