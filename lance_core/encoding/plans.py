@@ -16,7 +16,7 @@ from lance_core.encoding.physical.memory import empty, starts_of
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -82,6 +82,16 @@ Plan: TypeAlias = Steps["list[pa.Array]"]
 _MAX_GAP = 1 << 14  # between two ranges, if others remain apart
 _MEAN_GAP = 1 << 16  # between ranges, if all become one
 _GAP_SHARE = 0.25  # likewise, as part of the bytes wanted
+
+
+def result_of(steps: Steps[_T], answer: Callable[[Sequence[tuple[int, int] | Spots]], list[Any]]) -> _T:
+    """What steps come to, if all that they ask for is answered at once."""
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(answer(wanted))
+    except StopIteration as stop:
+        return stop.value
 
 
 def together(plans: Sequence[Steps[_T]]) -> Steps[list[_T]]:

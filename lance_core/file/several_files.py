@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import deque
 from contextlib import contextmanager, suppress
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.physical.memory import empty, starts_of
-from lance_core.encoding.plans import Found, Spots
+from lance_core.encoding.plans import Found, Spots, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.field_reader import JoinedField, joined
 from lance_core.file.points import RowsOfFile, plan_points_of
@@ -25,12 +25,10 @@ from lance_core.store.base import offers
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from lance_core.encoding.plans import Ranges, Steps
+    from lance_core.encoding.plans import Ranges
     from lance_core.encoding.values import Int64s
     from lance_core.file.field_reader import Opened
     from lance_core.file.source import CopiedRanges, FileBytes
-
-_T = TypeVar("_T")
 
 _BASE_BITS = 44
 """Positions in the n-th file begin at n times 16 TiB."""
@@ -64,7 +62,8 @@ def are_some(num_rows: int, num_columns: int) -> bool:
 def can_be_joined(files: Sequence[Wanted]) -> bool:
     """Whether rows of files can be read at one go."""
     fields = [one for wanted in files for one in wanted.opened.fields]
-    return all(one.file.can_be_copied for one in files) and all(offers(one, JoinedField, "join") for one in fields)
+    are_near = all(one.file.can_be_copied and one.file.size <= 1 << _BASE_BITS for one in files)
+    return are_near and all(offers(one, JoinedField, "join") for one in fields)
 
 
 def take_joined(files: Sequence[Wanted]) -> list[pa.Array] | None:
@@ -86,7 +85,7 @@ def take_joined(files: Sequence[Wanted]) -> list[pa.Array] | None:
         RowsOfFile(own, one.rows, at << _BASE_BITS) for at, (own, one) in enumerate(zip(columns, files, strict=True))
     ]
     with suppress(_TooLargeError), _blaming_bytes():
-        leaves = iter(_SeveralFiles([one.file for one in files]).run(plan_points_of(rows, is_near=True)))
+        leaves = iter(result_of(plan_points_of(rows, is_near=True), _SeveralFiles([one.file for one in files]).answer))
         return [joined(one.join([next(leaves) for _ in one.columns])) for one in fields[0]]
     return None
 
@@ -110,16 +109,7 @@ class _SeveralFiles:
     def __init__(self, files: Sequence[FileBytes]) -> None:
         self._files = files
 
-    def run(self, steps: Steps[_T]) -> _T:
-        """Read what a decoder of single rows asks for, until it has its result."""
-        try:
-            wanted = next(steps)
-            while True:
-                wanted = steps.send(self._answer(wanted))
-        except StopIteration as stop:
-            return stop.value
-
-    def _answer(self, wanted: Sequence[tuple[int, int] | Spots]) -> list[Any]:
+    def answer(self, wanted: Sequence[tuple[int, int] | Spots]) -> list[Any]:
         """All spots in one memory."""
         ranges = [one for one in wanted if not isinstance(one, Spots)]
         spots = [one for one in wanted if isinstance(one, Spots)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from lance_core.encoding.plans import Found, Spots, found_in, spot_ranges
+from lance_core.encoding.plans import Found, Spots, found_in, result_of, spot_ranges
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
 from lance_core.store.base import CopiedReader, MappedReader, StampedReader, offers
@@ -136,12 +136,7 @@ class FileBytes:
         """
         if pages is None:
             return finished(self.reading(steps, is_scan=is_scan))
-        try:
-            wanted = next(steps)
-            while True:
-                wanted = steps.send(pages.answer(wanted))
-        except StopIteration as stop:
-            return stop.value
+        return result_of(steps, pages.answer)
 
     def reading(self, steps: Steps[_T], *, is_scan: bool) -> Waits[_T]:
         """As `run`, but stops where a mapped file was asked for something."""

@@ -194,3 +194,14 @@ def test_calls_of_files(tmp_path, table, calls_of):
         counts.append(calls_of(lambda dataset=dataset: dataset.take(WANTED)))
     assert counts[0] <= 1650, counts
     assert (counts[1] - counts[0]) / 10 <= 400, counts
+
+
+def test_files_larger_than_their_share_of_positions_are_read_one_by_one(tmp_path, table, monkeypatch):
+    """Else a position of one would be taken for one of the next."""
+    uri = str(tmp_path / "t.lance")
+    lance_core.write_dataset(table, uri, max_rows_per_file=ROWS)
+    joined = []
+    monkeypatch.setattr(take, "take_joined", joined.append)
+    monkeypatch.setattr(several_files, "_BASE_BITS", 10)
+    assert lance_core.dataset(uri).take(WANTED).equals(table.take(WANTED))
+    assert not joined
