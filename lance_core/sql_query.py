@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
 from lance_core.table.expression import make_expression
+from lance_core.table.float_order import from_order_keys, order_keys
 from lance_core.table.naming import naming
 from lance_core.table.ordering import ColumnOrdering, Sorter, check_sortable
 from lance_core.table.select import AGGREGATES, Aggregate, Column, Select, parse_select
@@ -225,7 +226,7 @@ class _Grouped:
         if not keys and not scanner.schema.names:
             counts = [pa.array([scanner.count_rows()], pa.int64())] * len(select.aggregates)
             return pa.RecordBatch.from_arrays(counts, schema=self.groups)
-        table = scanner.to_table()
+        table = _with_order_keys(scanner.to_table(), select.aggregates)
         try:
             found = table.group_by(keys, use_threads=False).aggregate(
                 [_task(*one) for one in enumerate(select.aggregates)]
@@ -233,9 +234,31 @@ class _Grouped:
         except (pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
             raise UnsupportedError(f"groups or aggregates of such columns: {error}") from error
         columns = [found.column(name) for name in keys]
-        columns += [found.column(_result(place, one)) for place, one in enumerate(select.aggregates)]
+        columns += [
+            _as_float(found.column(_result(place, one)), self.groups.field(f"_value{place}").type, one)
+            for place, one in enumerate(select.aggregates)
+        ]
         cast = [one.combine_chunks().cast(field.type) for one, field in zip(columns, self.groups, strict=True)]
         return pa.RecordBatch.from_arrays([_whole(one) for one in cast], schema=self.groups)
+
+
+def _with_order_keys(table: pa.Table, aggregates: Sequence[Aggregate]) -> pa.Table:
+    """Replace floats by integers in their order where the smallest or largest is wanted, which may be NaN.
+
+    pylance's answers for groups depend on the order of rows if there is NaN; those without groups are in this order.
+    """
+    for place, one in enumerate(aggregates):
+        name = f"_a{place}"
+        if _kernel(one) in {"min", "max"} and pa.types.is_floating(table.schema.field(name).type):
+            keys = order_keys(table.column(name))
+            table = table.set_column(table.schema.get_field_index(name), name, keys)
+    return table
+
+
+def _as_float(values: pa.ChunkedArray, kind: pa.DataType, aggregate: Aggregate) -> pa.ChunkedArray:
+    """Return the floats that `_with_order_keys` replaced."""
+    is_key = _kernel(aggregate) in {"min", "max"} and pa.types.is_floating(kind)
+    return from_order_keys(values) if is_key else values
 
 
 def _whole(values: Any) -> pa.Array:

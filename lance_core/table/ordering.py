@@ -1,11 +1,10 @@
 """Rows in the order of some columns; with a limit only the first rows are kept in memory.
 
-Nulls come last unless asked otherwise, NaN is larger than every number, rows that are equal keep their order.
+Nulls come last unless asked otherwise, floats are in total order (`float_order`), rows that are equal keep their order.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from lance_core.errors import UnsupportedError
 from lance_core.frozen import frozen
+from lance_core.table.float_order import order_keys
 from lance_core.table.kernels import pc
 
 if TYPE_CHECKING:
@@ -59,10 +59,6 @@ def sorted_rows(table: pa.Table, order: Sequence[ColumnOrdering], count: int | N
         if values.null_count:
             keys[f"null{number}"] = pc.cast(pc.is_null(values), pa.int8())
             directions.append((f"null{number}", "descending" if one.nulls_first else "ascending"))
-        is_nan = _is_nan(values)
-        if is_nan is not None:
-            keys[f"nan{number}"] = is_nan
-            directions.append((f"nan{number}", direction))
         keys[f"value{number}"] = values
         directions.append((f"value{number}", direction))
     places = pc.sort_indices(pa.table(keys), sort_keys=directions)
@@ -70,18 +66,10 @@ def sorted_rows(table: pa.Table, order: Sequence[ColumnOrdering], count: int | N
 
 
 def _comparable(values: Any) -> Any:
-    """The values in a type that Arrow's kernels compare."""
+    """Return the values in a type that Arrow's kernels compare and that has their order."""
     if pa.types.is_dictionary(values.type):
-        return values.cast(values.type.value_type)
-    return values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
-
-
-def _is_nan(values: Any) -> Any:
-    """Which values are NaN, as numbers; None if none is."""
-    if not pa.types.is_floating(values.type):
-        return None
-    found = pc.fill_null(pc.is_nan(values), False)  # noqa: FBT003 a value
-    return pc.cast(found, pa.int8()) if pc.any(found).as_py() else None
+        values = values.cast(values.type.value_type)
+    return order_keys(values) if pa.types.is_floating(values.type) else values
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,11 +109,6 @@ class Sorter:
             every = pa.repeat(pa.scalar(True), len(values))  # noqa: FBT003 a value
             return pc.is_null(values) if not worst.is_valid and first.nulls_first else every
         compared = (pc.less_equal if first.ascending else pc.greater_equal)(values, worst)
-        if pa.types.is_floating(values.type):
-            if math.isnan(worst.as_py()):  # the largest number
-                compared = pc.or_(pc.is_nan(values), True) if first.ascending else pc.is_nan(values)  # noqa: FBT003 a value
-            elif not first.ascending:
-                compared = pc.or_(compared, pc.is_nan(values))
         return pc.fill_null(compared, first.nulls_first)
 
     def finish(self) -> pa.Table:

@@ -2,11 +2,13 @@
 
 Used with the statistics of files of version 0.1 and with zone maps. Each part of a condition is judged by the set of
 answers it may give in a zone: true, false, null. What cannot be judged may give any, so the judgement errs only
-towards reading too much. Among floats NaN equals NaN and is larger than every number, as in predicates.
+towards reading too much. Floats are in total order, as in predicates, where constant zeros equal zeros of either sign:
+bounds are compared as numbers.
 """
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -75,7 +77,7 @@ class Comparison:
 
 @frozen
 class Membership:
-    """A column that is no float equals one of some values; without one, null if ``has_null``, else false."""
+    """A column equals one of some values, none of which is NaN; without one, null if ``has_null``, else false."""
 
     column: str
     values: pa.Array
@@ -264,11 +266,12 @@ def _compare(operator: str, value: pa.Scalar, zones: ColumnZones, has_values: Ma
             raise InvalidInputError(f"there is no comparison {operator!r}")
     if not pa.types.is_floating(low.type):
         return true, false
-    if value.as_py() != value.as_py():  # NaN: kernels and the rule about NaN disagree
+    if math.isnan(value.as_py()):
         return np.ones(len(low), np.bool_), np.ones(len(low), np.bool_)
-    # NaN is larger than every number, so it is never less than the value nor equal to it.
+    # NaN is equal to no number, and less than all of them or greater, depending on its sign, which no count tells.
     has_nan, has_numbers = _nan_or_numbers(zones, has_values)
-    return true & has_numbers, (false & has_numbers) | has_nan
+    may_be_nan = np.zeros_like(has_nan) if operator == "equal" else has_nan
+    return (true & has_numbers) | may_be_nan, (false & has_numbers) | has_nan
 
 
 def _nan_or_numbers(zones: ColumnZones, has_values: Mask) -> tuple[Mask, Mask]:

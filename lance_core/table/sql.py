@@ -273,6 +273,8 @@ def _is(self: _Translator, node: Node) -> Term:
 
 
 def _between(self: _Translator, node: Node, strict: bool) -> Term:
+    if node.args.get("symmetric"):
+        raise UnsupportedError("BETWEEN SYMMETRIC is not supported; write the smaller value first")
     value, low, high = (self.term(node.args[name]) for name in ("this", "low", "high"))
     return terms.and_(
         terms.compare("greater_equal", value, low, strict=strict),

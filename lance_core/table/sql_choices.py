@@ -51,7 +51,7 @@ def _nullif(terms: Sequence[Term]) -> Term:
     value, other = common(terms, "NULLIF")
     if pa.types.is_null(other.type) or pa.types.is_null(value.type):
         return value
-    equal = compare("equal", value, other, strict=False)
+    equal = compare("equal", value, other, strict=False, is_exact=True)
 
     def choose(same: Datum, values: Datum) -> Datum:
         return pc.if_else(pc.fill_null(same, False), pa.scalar(None, value.type), values)  # noqa: FBT003 a value
@@ -71,12 +71,12 @@ def _if(terms: Sequence[Term]) -> Term:
 
 
 def _extreme(name: str, kernel: Callable[..., Datum], comparison: str) -> Callable[[Sequence[Term]], Term]:
-    """``greatest`` and ``least``: nulls are left out, NaN is larger than every number."""
+    """``greatest`` and ``least``: nulls are left out, floats are in total order."""
 
     def pick(left: Term, right: Term) -> Term:
         if not pa.types.is_floating(left.type):
             return apply(lambda a, b: kernel(a, b, skip_nulls=True), (left, right), name)
-        wins = compare(comparison, left, right, strict=False)
+        wins = compare(comparison, left, right, strict=False, is_exact=True)
 
         def choose(is_left: Datum, a: Datum, b: Datum) -> Datum:
             return pc.coalesce(pc.if_else(is_left, a, b), a, b)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.table.float_order import compare_exactly
 from lance_core.table.sql_choices import common
 from lance_core.table.sql_terms import Term, apply, converted, literal_term, unify
 from lance_core.table.sql_text import written, written_number
@@ -61,7 +63,8 @@ def _has(terms: Sequence[Term]) -> Term:
         parents = np.repeat(np.arange(len(lists)), _lengths(lists))
         flat = pc.cast(pc.list_flatten(lists), kind)
         other = wanted if isinstance(wanted, pa.Scalar) else wanted.take(pa.array(parents))
-        answer = _any_of(pc.equal(flat, other), parents, len(lists))
+        equal = partial(compare_exactly, "equal") if pa.types.is_floating(kind) else pc.equal
+        answer = _any_of(equal(flat, other), parents, len(lists))
         missing = pc.is_null(lists)
         missing = pc.or_(missing, pc.is_null(wanted))
         return pc.if_else(missing, pa.scalar(None, pa.bool_()), answer)

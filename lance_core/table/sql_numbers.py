@@ -116,12 +116,20 @@ def _whole(name: str, kernel: Callable[[Datum], Datum]) -> Callable[[Sequence[Te
 
 def _abs(terms: Sequence[Term]) -> Term:
     value = number(terms[0], "abs")
+    if pa.types.is_float16(value.type):  # Arrow has no kernel for 16 bits
+        return converted(apply(pc.abs, (converted(value, pa.float32()),), "abs"), value.type)
     return apply(pc.abs, (value,), "abs")
 
 
 def _signum(terms: Sequence[Term]) -> Term:
+    """The sign as -1, 0 or 1; NaN of either sign gives positive NaN, as in pylance."""
     value = _float(terms[0], "signum")
-    return apply(lambda values: pc.cast(pc.sign(values), value.type), (value,), "signum")
+    nan = pa.scalar(math.nan, value.type)
+
+    def evaluate(values: pa.Array) -> pa.Array:
+        return pc.if_else(pc.is_nan(values), nan, pc.cast(pc.sign(values), value.type))
+
+    return apply(evaluate, (value,), "signum")
 
 
 def _is_nan(terms: Sequence[Term]) -> Term:
@@ -146,7 +154,7 @@ def _one(name: str, kernel: Callable[[Datum], Datum]) -> tuple[int, int, Callabl
 
 NUMBER_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] = {
     "abs": (1, 1, _abs),
-    "sqrt": _one("sqrt", pc.sqrt),
+    "sqrt": (1, 1, _numpy("sqrt", np.sqrt)),
     "exp": _one("exp", pc.exp),
     "ln": _one("ln", pc.ln),
     "log": (1, 2, _log),

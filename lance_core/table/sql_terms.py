@@ -1,21 +1,20 @@
 """Typed parts of SQL and what comparisons and logic mean.
 
 The meaning is that of the native implementation (DataFusion): three-valued logic; a literal takes the type of the
-column it is compared with or the comparison is refused; among floats NaN equals NaN and is larger than every number.
+column it is compared with or the comparison is refused; floats are in total order (`lance_core.table.float_order`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
-from lance_core.table import pruning
+from lance_core.table import float_order, pruning
 from lance_core.table.pruning import UNKNOWN, Unknown
 from lance_core.table.sql_types import UTC_NAMES, coerce, comparison_type, kind_of, pc
 
@@ -194,14 +193,18 @@ def _is_comparable(left: pa.DataType, right: pa.DataType) -> bool:
     return kind_of(left) == kind_of(right)
 
 
-_MIRRORED = {"equal": "equal", "not_equal": "not_equal", "less": "greater", "greater": "less"} | {
-    "less_equal": "greater_equal",
-    "greater_equal": "less_equal",
-}
+def compare(name: str, left: Term, right: Term, *, strict: bool = True, is_exact: bool = False) -> Term:
+    """Compare two terms.
 
+    Args:
+        name: Name of an Arrow comparison kernel.
+        left: One side.
+        right: The other.
+        strict: As in `unify`.
+        is_exact: A constant 0.0 is not equal to -0.0. In pylance it is in comparisons but not in functions.
 
-def compare(name: str, left: Term, right: Term, *, strict: bool = True) -> Term:
-    """A comparison by the name of its Arrow kernel, null if a side is null; ``strict`` as in `unify`.
+    Returns:
+        A boolean term, null if a side is null.
 
     Raises:
         InvalidInputError: Sides that cannot be compared.
@@ -211,22 +214,13 @@ def compare(name: str, left: Term, right: Term, *, strict: bool = True) -> Term:
     if pa.types.is_nested(left.type) or pa.types.is_nested(right.type):
         raise UnsupportedError(f"comparing values of type {left.type}")
     if left.literal is not None and right.literal is None:
-        name, left, right = _MIRRORED[name], right, left
+        name, left, right = float_order.MIRRORED[name], right, left
     asks = _comparison(name, left, right)
     common = comparison_type(left.type, right.type)
-    common = pa.float32() if pa.types.is_float16(common) else common  # Arrow compares no halves
-    left, right = (
-        replace(converted(left, common), literal=None),
-        replace(converted(right, common), literal=right.literal),
-    )
-    if not pa.types.is_floating(common):
-        return apply(getattr(pc, name), (left, right), name, asks)
-    if right.literal is None:
-        return apply(_FLOAT_COMPARISONS[name], (left, right), name)
     kernel = getattr(pc, name)
-    if name not in ("greater", "greater_equal"):
-        return apply(kernel, (left, right), name, asks)
-    return apply(lambda a, b: pc.or_(kernel(a, b), pc.is_nan(a)), (left, right), name, asks)
+    if pa.types.is_floating(common):
+        kernel = partial(float_order.compare_exactly if is_exact else float_order.compare, name)
+    return apply(kernel, (converted(left, common), converted(right, common)), name, asks)
 
 
 def _comparison(name: str, left: Term, right: Term) -> Condition:
@@ -238,24 +232,6 @@ def _comparison(name: str, left: Term, right: Term) -> Condition:
     is_number = kind_of(left.type) == "number"
     is_known = bool(left.path) and (not is_number or right.type.equals(left.type))
     return pruning.Comparison(left.path, name, right.literal) if is_known else UNKNOWN
-
-
-def _float_greater(a: Datum, b: Datum) -> Datum:
-    return pc.or_(pc.greater(a, b), pc.and_(pc.is_nan(a), pc.invert(pc.is_nan(b))))
-
-
-def _float_equal(a: Datum, b: Datum) -> Datum:
-    return pc.or_(pc.equal(a, b), pc.and_(pc.is_nan(a), pc.is_nan(b)))
-
-
-_FLOAT_COMPARISONS: dict[str, Callable[[Datum, Datum], Datum]] = {
-    "equal": _float_equal,
-    "not_equal": lambda a, b: pc.invert(_float_equal(a, b)),
-    "greater": _float_greater,
-    "less": lambda a, b: _float_greater(b, a),
-    "greater_equal": lambda a, b: pc.invert(_float_greater(b, a)),
-    "less_equal": lambda a, b: pc.invert(_float_greater(a, b)),
-}
 
 
 def distinct(left: Term, right: Term, *, strict: bool = True) -> Term:

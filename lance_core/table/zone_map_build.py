@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -199,16 +200,17 @@ def _extremes(kernels: Any, values: pa.Array) -> tuple[pa.Scalar, pa.Scalar, int
         is_duration = pa.types.is_duration(kind)  # for which Arrow has no kernel
         found = kernels.min_max(values.cast(pa.int64()) if is_duration else values)
         return found["min"].cast(kind), found["max"].cast(kind), 0
-    wide = values.cast(pa.float64())
-    numbers = wide.drop_null().to_numpy(zero_copy_only=False)
-    is_nan = np.isnan(numbers)
-    nan_count, numbers = int(np.count_nonzero(is_nan)), numbers[~is_nan]
-    none = pa.scalar(None, kind)
+    wide = values.cast(pa.float64()).drop_null().to_numpy(zero_copy_only=False)
+    is_nan = np.isnan(wide)
+    nans, numbers = wide[is_nan], wide[~is_nan]
     # Zeros of both signs are the same number, but others may order them.
-    low = pa.scalar(float(numbers.min()) or -0.0, pa.float64()).cast(kind) if len(numbers) else none
-    high = pa.scalar(float(numbers.max()) or 0.0, pa.float64()).cast(kind) if len(numbers) else none
-    # NaN is larger than every number, as in pylance.
-    return low, pa.scalar(float("nan"), pa.float64()).cast(kind) if nan_count else high, nan_count
+    low, high = (float(numbers.min()) or -0.0, float(numbers.max()) or 0.0) if len(numbers) else (None, None)
+    # NaN is larger than every number, as in pylance. Negative NaN is smaller; pylance finds neither it nor any number
+    # in zones that begin with NaN, so these begin with -inf. Its own zone maps forget negative NaN.
+    if len(nans):
+        high = math.nan
+        low = -math.inf if np.signbit(nans).any() else math.nan if low is None else low
+    return (*(pa.scalar(one, pa.float64()).cast(kind) for one in (low, high)), len(nans))
 
 
 def _write(store: Store, path: str, column: IndexedColumn, zones: _Zones, rows_per_zone: int) -> int:

@@ -25,7 +25,7 @@ TEXTS = st.one_of(st.text("ab\x7f\U0010ffff", max_size=3), st.sampled_from(["a" 
 COLUMNS = {
     "i": (pa.int16(), NUMBERS),
     "u": (pa.uint8(), st.integers(0, 6)),
-    "f": (pa.float64(), st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 1.0, 3.0, math.inf, math.nan])),
+    "f": (pa.float64(), st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 1.0, 3.0, math.inf, math.nan, -math.nan])),
     "b": (pa.bool_(), st.booleans()),
     "s": (pa.string(), TEXTS),
     "r": (pa.string(), TEXTS),
@@ -128,7 +128,7 @@ def place(tmp_path):
         ("id in (1, 999)", [(0, 100), (900, 1000)]),
         ("id < 0", []),
         ("f > 95", [(0, 1000)]),
-        ("f < 5", [(0, 100)]),
+        ("f < 5", [(0, 1000)]),
         ("s like '025%'", [(200, 300)]),
         ("s is null", [(0, 100)]),
         ("st.a <= -950", [(900, 1000)]),
@@ -153,6 +153,13 @@ def test_nan_is_found_where_pylance_loses_it(place):
     theirs = lance.dataset(place)
     assert lance_core.dataset(place).to_table(filter="f > 99.95")["id"].to_pylist() == [550]
     assert theirs.scanner(filter="f > 99.95", use_stats=False).to_table()["id"].to_pylist() == [550]
+
+
+def test_negative_nan_is_found_where_pylance_loses_it(tmp_path):
+    rows = pa.table({"f": np.array([5.0, -math.nan, 7.0])})
+    theirs = lance.write_dataset(rows, tmp_path / "t", data_storage_version="legacy")
+    assert lance_core.dataset(tmp_path / "t").count_rows("f < 1") == 1
+    assert theirs.scanner(filter="f < 1", use_stats=False).to_table().num_rows == 1
 
 
 def test_deletions_and_columns_of_a_second_file(place, monkeypatch):

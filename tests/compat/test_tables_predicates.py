@@ -67,7 +67,7 @@ _rowid = 1 | _rowaddr in (1, 2) | n = 1; | n = 1 -- a comment
 REFUSED_BY_BOTH = """
 nope = 1 | st.nope = 1 | i = 'x' | i = 1.5 | i = 1.0 | i = 2147483648 | u = -1 | s = 1 | b = 1 | d = '2020-01-01'
 t > '2020-01-01' | i in (1, 'x') | i | not s | n = 1 and 1 | i > 1 and | foo(i) = 1 | i in (select 1) | i & 1 = 1
-exists (select 1) | n / 0 = 1 | cast(s as int) = 1 | (i, n) = (1, 1) | NULL
+i between symmetric 2 and 1 | exists (select 1) | n / 0 = 1 | cast(s as int) = 1 | (i, n) = (1, 1) | NULL
 """
 
 # What pylance can and lance_core refuses by name, rather than give another answer.

@@ -11,7 +11,7 @@ NAN = float("nan")
 ROWS = pa.table(
     {
         "n": [3, 1, 2, None, 5, 4, 3, None],
-        "f": [1.0, NAN, None, -1.0, 2.0, NAN, -0.0, None],
+        "f": [1.0, NAN, None, -NAN, 2.0, -1.0, -0.0, 0.0],
         "s": ["b", "a", None, "c", "a", "b", "", "a"],
         "d": pa.array([3, 2, None, 0, 1, 5, 4, 6], pa.date32()),
         "st": [{"x": i, "y": None} for i in range(8)],

@@ -138,7 +138,7 @@ def test_deleted_rows_can_still_be_asked_for(dataset):
     assert dataset.count_rows("a = 9000") == 0
 
 
-SPECIAL = [None, math.nan, 0.0, -0.0, math.inf, -math.inf, 1.5, -1.5]
+SPECIAL = [None, math.nan, -math.nan, 0.0, -0.0, math.inf, -math.inf, 1.5, -1.5]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
