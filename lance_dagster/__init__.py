@@ -16,7 +16,7 @@ from dagster_shared.libraries import DagsterLibraryRegistry
 
 from lance_dagster.checks import build_lance_checks
 from lance_dagster.components import LanceMaintenanceComponent, LanceTableComponent
-from lance_dagster.definitions import lance_asset_metadata
+from lance_dagster.definitions import check_definitions, lance_asset_metadata
 from lance_dagster.handlers import ArrowBridge, ReadRequest, TypeHandler, WriteRequest
 from lance_dagster.io_manager import LanceIOManager
 from lance_dagster.maintenance import (
@@ -64,6 +64,7 @@ __all__ = [
     "build_observable_table",
     "build_table_health",
     "build_table_sensor",
+    "check_definitions",
     "lance_asset_metadata",
     "maintenance_needed",
 ]

@@ -15,13 +15,16 @@ import dagster as dg
 from lance_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
     from pydantic.config import JsonDict
 
     # What ``dg.define_asset_job`` returns has no public name.
     AssetJob: TypeAlias = UnresolvedAssetJobDefinition
+
+# Observations are few: those on branches, and looks at tables that are written elsewhere.
+_OBSERVATIONS = 100
 
 SECRET: JsonDict = {"dagster__is_secret": True}
 """Makes the UI hide the value of a resource's field; an older Dagster shows it."""
@@ -96,10 +99,39 @@ def run_tags(context: dg.OutputContext | dg.InputContext) -> Mapping[str, str]:
     return getattr(run, "tags", None) or {}
 
 
-def recorded_event(context: dg.InputContext) -> dg.EventLogRecord | None:
-    """The newest materialization or observation of the loaded asset (or of the partitions to load) that Dagster has.
+def tags_of_run(context: dg.InitResourceContext) -> Mapping[str, str]:
+    """Tags of the run for which a resource is set up; none outside of a run."""
+    return getattr(getattr(context, "run", None), "tags", None) or {}
 
-    For an asset without partitions it is the very event that Dagster records as the input of the running step.
+
+def io_manager_keys(asset: dg.AssetsDefinition | dg.AssetSpec) -> set[str]:
+    """Resource keys of the IO managers that store an asset and load its inputs."""
+    if isinstance(asset, dg.AssetSpec):
+        return {str(asset.metadata.get("dagster/io_manager_key", "io_manager"))}
+    finder = getattr(asset, "get_io_manager_key_for_asset_key", lambda _: "io_manager")
+    managers = {getattr(input_, "input_manager_key", None) for input_ in _inputs(asset)}
+    return {str(finder(key)) for key in asset.keys} | {key for key in managers if key is not None}
+
+
+def input_metadata(asset: dg.AssetsDefinition) -> dict[str, Mapping[str, Any]]:
+    """Metadata of an asset's inputs (of ``dg.AssetIn``), by the name of the input."""
+    return {input_.name: input_.metadata or {} for input_ in _inputs(asset)}
+
+
+def _inputs(asset: dg.AssetsDefinition) -> Sequence[Any]:
+    return getattr(getattr(asset, "node_def", None), "input_defs", ()) if asset.is_executable else ()
+
+
+def recorded_event(context: dg.InputContext, *, branch: str | None) -> dg.EventLogRecord | None:
+    """The newest event that Dagster has of the loaded asset, or of the partitions to load.
+
+    For an asset without partitions it is the very event that Dagster records as the input of the running step. Outputs
+    on a branch are observations, see `withhold_materialization`: they count for runs on the same branch, and there
+    they come first.
+
+    Args:
+        context: Of the input.
+        branch: Branch that the run works on beside the asset's own, or None.
 
     Raises:
         InvalidInputError: There is no instance to ask.
@@ -113,15 +145,25 @@ def recorded_event(context: dg.InputContext) -> dg.EventLogRecord | None:
     wanted: dict[str, Any] = {"asset_key": context.asset_key}
     if context.has_asset_partitions:
         wanted["asset_partitions"] = list(context.asset_partition_keys)
-    else:
+    observations = instance.fetch_observations(dg.AssetRecordsFilter(**wanted), limit=_OBSERVATIONS).records
+    on_branch = next((one for one in observations if _observed_branch(one) == branch), None)
+    if branch is not None and on_branch is not None:
+        return on_branch
+    if not context.has_asset_partitions:
         finder = getattr(step, "maybe_fetch_and_get_input_asset_version_info", None)
         info = None if finder is None else finder(context.asset_key)
         if info is not None:
             wanted["storage_ids"] = [info.storage_id]
-    filter_ = dg.AssetRecordsFilter(**wanted)
-    found = instance.fetch_materializations(filter_, limit=1).records
-    found = [*found, *instance.fetch_observations(filter_, limit=1).records]
+            observations = [one for one in observations if one.storage_id == info.storage_id]
+    found = list(instance.fetch_materializations(dg.AssetRecordsFilter(**wanted), limit=1).records)
+    found += [one for one in observations if _observed_branch(one) is None][:1]
     return max(found, key=lambda record: record.storage_id, default=None)
+
+
+def _observed_branch(record: dg.EventLogRecord) -> str | None:
+    event = record.asset_observation
+    branch = None if event is None else event.metadata.get("lance/branch")
+    return None if branch is None else str(branch.value)
 
 
 def set_data_version(context: dg.OutputContext, version: str) -> None:
@@ -129,6 +171,30 @@ def set_data_version(context: dg.OutputContext, version: str) -> None:
     setter = getattr(step_context(context), "set_data_version", None)
     if setter is not None:
         setter(context.asset_key, dg.DataVersion(version))
+
+
+def withhold_materialization(context: dg.OutputContext) -> bool:
+    """Keep Dagster from recording this output as a materialization of its asset; the last use of a context.
+
+    Dagster 1.13 makes the event after ``handle_output`` from the context's asset key, and offers no way to decline.
+    Automation conditions go by materializations, whatever data version or tags they have, so an output on a branch
+    may not make one.
+
+    Returns:
+        False if this Dagster keeps the key elsewhere; the materialization then comes.
+    """
+    if not hasattr(context, "_asset_key"):
+        return False
+    setattr(context, "_asset_key", None)  # noqa: B010 - a private name of Dagster
+    return not context.has_asset_key
+
+
+def recorded_data_version(context: dg.OutputContext) -> str | None:
+    """The data version of the asset's last materialization, or None."""
+    instance = getattr(step_context(context), "instance", None)
+    event = None if instance is None else instance.get_latest_materialization_event(context.asset_key)
+    materialization = None if event is None else event.asset_materialization
+    return None if materialization is None else (materialization.tags or {}).get("dagster/data_version")
 
 
 def add_partition_metadata(context: dg.OutputContext, partition_key: str, metadata: Mapping[str, Any]) -> None:
@@ -139,7 +205,7 @@ def add_partition_metadata(context: dg.OutputContext, partition_key: str, metada
 
 
 def was_published(context: dg.OutputContext, run_id: str) -> bool:
-    """Whether the materialization of this asset by an earlier run reached Dagster's event log.
+    """Whether the event of this asset by an earlier run reached Dagster's event log.
 
     A commit whose event is missing belongs to a step that failed between the commit and the event. Unknown counts as
     published: the write is then done again, as the user asked for it.
@@ -147,7 +213,8 @@ def was_published(context: dg.OutputContext, run_id: str) -> bool:
     instance = getattr(step_context(context), "instance", None)
     if instance is None:
         return True
-    records = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION).records
+    types = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION}
+    records = instance.get_records_for_run(run_id, of_type=types).records
     return any(record.event_log_entry.dagster_event.asset_key == context.asset_key for record in records)
 
 
@@ -163,9 +230,14 @@ def step_identity(context: dg.InputContext | dg.OutputContext) -> str | None:
     return None if step is None else f"{step.run_id}/{step.step.key}"
 
 
-def code_version(context: dg.OutputContext) -> str | None:
-    """The asset's code version; a context made by hand has none."""
+def asset_spec(context: dg.OutputContext) -> dg.AssetSpec | None:
+    """The asset's definition; a context made by hand has none."""
     try:
-        return context.asset_spec.code_version
+        return context.asset_spec
     except (AttributeError, dg.DagsterInvariantViolationError):
         return None
+
+
+def code_version(context: dg.OutputContext) -> str | None:
+    """The asset's code version; a context made by hand has none."""
+    return getattr(asset_spec(context), "code_version", None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
 
+from lance_dagster.setting_keys import check_asset
 from lance_dagster.settings import BRANCH
 from lance_dagster.table_checks import LanceChecks
 
@@ -82,5 +83,6 @@ def build_checks(
 
 def _key(asset: dg.AssetKey | dg.AssetsDefinition | Sequence[str] | str) -> dg.AssetKey:
     if isinstance(asset, dg.AssetsDefinition):
+        check_asset(asset)
         return asset.key
     return dg.AssetKey.from_user_string(asset) if isinstance(asset, str) else dg.AssetKey.from_coercible(asset)

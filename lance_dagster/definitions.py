@@ -1,4 +1,4 @@
-"""Helpers that put what is known of a table onto the asset's definition, where Dagster's UI looks for it."""
+"""Definitions of assets: metadata for Dagster's UI, and a check of settings before anything runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lance_dagster import _compat
 from lance_dagster.column_schema import table_schema, with_primary_key
+from lance_dagster.io_manager import LanceIOManager
 from lance_dagster.metadata import storage_metadata
+from lance_dagster.setting_keys import check_asset, check_run_tags, warn_of
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
@@ -55,3 +58,31 @@ def lance_asset_metadata(
     if primary_key:
         metadata["primary_key"] = list(primary_key)
     return metadata
+
+
+def check_definitions(definitions: dg.Definitions) -> dg.Definitions:
+    """Check the settings of all assets that a `LanceIOManager` stores or loads, without running anything.
+
+    Keys that look like a misspelt setting, such as ``{"mod": "append"}``, are told by a ``UserWarning``.
+
+    Example:
+        ``defs = check_definitions(dg.Definitions(assets=assets, resources=resources))``
+
+    Args:
+        definitions: Assets with their resources.
+
+    Returns:
+        The same definitions.
+
+    Raises:
+        InvalidInputError: An unknown ``lance/`` key in the metadata or tags of an asset, in the metadata of an input,
+            or among the tags of a job.
+    """
+    ours = {key for key, value in (definitions.resources or {}).items() if isinstance(value, LanceIOManager)}
+    for asset in definitions.assets or ():
+        if isinstance(asset, (dg.AssetsDefinition, dg.AssetSpec)) and _compat.io_manager_keys(asset) & ours:
+            check_asset(asset)
+    for job in definitions.jobs or ():
+        tags = {**(getattr(job, "tags", None) or {}), **(getattr(job, "run_tags", None) or {})}
+        warn_of(f"Job {job.name}", check_run_tags, tags)
+    return definitions

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import dagster as dg
 import pyarrow as pa
-from pydantic import Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from lance_core import LanceDataset
 from lance_core.errors import InvalidInputError, LanceError
@@ -21,7 +21,8 @@ from lance_dagster.identity import CommitIdentity
 from lance_dagster.load import input_filter, input_selection, input_type, open_input, spark_session, upstream_metadata
 from lance_dagster.partitions import PartitionSelection, select_partitions
 from lance_dagster.report import report_output
-from lance_dagster.settings import PREFIX, ReadSettings, WriteSettings, find_setting
+from lance_dagster.setting_keys import check_input, check_output, check_run_tags
+from lance_dagster.settings import PREFIX, ReadSettings, WriteSettings, find_setting, own_branch
 from lance_dagster.tables import Tables
 from lance_dagster.tags import DEFAULT_TEMPLATE, check_free, tag_name
 from lance_dagster.write import Outcome, Target, store
@@ -56,7 +57,12 @@ class LanceIOManager(dg.ConfigurableIOManager):
     A commit is made once: a step that is tried again after its commit takes that over, and so does a second run for
     the same tick of a schedule or the same run key of a sensor. An asset that returns a ``LanceDataset`` of its own
     table has written it itself: that version is registered, nothing is copied.
+
+    A misspelt setting is an error where it has the prefix ``lance/``, and a warning in the run's log where a bare key
+    looks like one; `check_definitions` finds both before a run.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     root: str = Field(description="Folder or URI that holds the tables.")
     storage_options: dict[str, str] = Field(
@@ -113,6 +119,10 @@ class LanceIOManager(dg.ConfigurableIOManager):
         """
         return ()
 
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Refuse unknown run tags before anything is computed."""
+        check_run_tags(_compat.tags_of_run(context))
+
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write an asset (or some partitions of it) in one commit."""
         with _naming(context, "Storing"):
@@ -125,6 +135,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
 
     def _store(self, context: dg.OutputContext, obj: Any) -> None:
         _check_output(context, obj)
+        _warn(context, check_output(context))
         handler = handler_for(type(obj), self.type_handlers())
         sources = (context.output_metadata or {}, _tags(context), context.definition_metadata or {})
         settings = WriteSettings.of(*sources, default=self._defaults(), is_partitioned=context.has_asset_partitions)
@@ -148,6 +159,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             identity=identity,
             tag=self._tag(identity) if self.tag_runs else None,
             preview_rows=self.preview_rows,
+            is_beside=dataset.branch != own_branch(context.definition_metadata or {}, self.branch),
             more=lineage_metadata(context, obj, self.tables, inputs=self._places),
         )
 
@@ -185,6 +197,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
 
     def _load(self, context: dg.InputContext) -> Any:
         definition = upstream_metadata(context)
+        _warn(context, check_input(context, definition))
         settings = ReadSettings.of(context.definition_metadata or {}, default=ReadSettings(read=self.read))
         uri = find_setting("uri", definition) or self.tables.uri(context.asset_key)
         selection = input_selection(context)
@@ -195,6 +208,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             uri,
             settings=settings,
             preferred_branch=find_setting("branch", _tags(context)) or self.branch,
+            own_branch=own_branch(definition, self.branch),
             is_empty=is_empty,
         )
         if dataset is not None:
@@ -275,6 +289,12 @@ class LanceIOManager(dg.ConfigurableIOManager):
             # One step at a time: what earlier steps read is told already.
             self._inputs = {step: self._inputs.get(step, {})}
             self._inputs[step][context.asset_key.to_user_string()] = version
+
+
+def _warn(context: dg.OutputContext | dg.InputContext, messages: Sequence[str]) -> None:
+    """Write warnings to the run's log."""
+    for message in messages:
+        context.log.warning(message)
 
 
 def _tags(context: dg.OutputContext | dg.InputContext) -> dict[str, str]:

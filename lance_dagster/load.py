@@ -11,7 +11,7 @@ from lance_core.errors import DatasetNotFoundError, InvalidInputError
 from lance_dagster import _compat
 from lance_dagster.partitions import PartitionSelection, select_partitions
 from lance_dagster.predicate import typed
-from lance_dagster.settings import ReadSettings, find_setting
+from lance_dagster.settings import MAIN, ReadSettings, find_setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,7 @@ def open_input(
     *,
     settings: ReadSettings,
     preferred_branch: str | None,
+    own_branch: str | None,
     is_empty: bool,
 ) -> lance_core.LanceDataset | None:
     """The table; None if there is none and none is needed: the first partition of a self-dependent asset.
@@ -53,6 +54,7 @@ def open_input(
         uri: This one.
         settings: Which version.
         preferred_branch: Branch that the run works on: it is read where a table has it.
+        own_branch: Branch that the asset is stored on in every run.
         is_empty: No rows are wanted.
 
     Raises:
@@ -60,7 +62,8 @@ def open_input(
     """
     try:
         if settings.read == "materialized" and not is_empty and not _compat.writes_same_asset(context):
-            settings = _recorded(context, settings)
+            beside = None if preferred_branch in (own_branch, MAIN) else preferred_branch
+            settings = _recorded(context, settings, branch=beside)
         elif preferred_branch is not None and (settings.version, settings.as_of, settings.branch) == (None,) * 3:
             return tables.open_preferred(uri, preferred_branch)
         return tables.open(uri, version=settings.version, branch=settings.branch, as_of=settings.as_of)
@@ -71,19 +74,19 @@ def open_input(
         raise DatasetNotFoundError(msg, path=uri) from error
 
 
-def _recorded(context: dg.InputContext, settings: ReadSettings) -> ReadSettings:
+def _recorded(context: dg.InputContext, settings: ReadSettings, *, branch: str | None) -> ReadSettings:
     """The version that Dagster recorded for the upstream."""
-    record = _compat.recorded_event(context)
+    record = _compat.recorded_event(context, branch=branch)
     event = None if record is None else record.asset_materialization or record.asset_observation
     metadata = {} if event is None else {name: value.value for name, value in event.metadata.items()}
-    version, branch = metadata.get("lance/version"), metadata.get("lance/branch")
+    version, recorded_branch = metadata.get("lance/version"), metadata.get("lance/branch")
     if not isinstance(version, int):
         msg = (
             f"Dagster has no version of {context.asset_key.to_user_string()} ('read' is 'materialized'): materialize "
             "it by this IO manager first."
         )
         raise InvalidInputError(msg)
-    return replace(settings, version=version, branch=None if branch is None else str(branch))
+    return replace(settings, version=version, branch=None if recorded_branch is None else str(recorded_branch))
 
 
 def input_filter(

@@ -10,6 +10,7 @@ import dagster as dg
 
 from lance_dagster.history import data_version
 from lance_dagster.metadata import STORAGE_KIND
+from lance_dagster.setting_keys import check_metadata, warn_of
 
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
@@ -45,6 +46,8 @@ def build_observable_table(
     key = (
         dg.AssetKey.from_user_string(asset_key) if isinstance(asset_key, str) else dg.AssetKey.from_coercible(asset_key)
     )
+
+    warn_of(f"Asset {key.to_user_string()}", check_metadata, metadata or {})
 
     @dg.multi_observable_source_asset(
         name="__".join([*key.path, "observe"]),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
+
 from lance_core.errors import LanceError
 from lance_dagster import _compat
 from lance_dagster.column_schema import declared_schema
@@ -15,14 +17,13 @@ from lance_dagster.tags import tag_version
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import dagster as dg
-
     import lance_core
     from lance_dagster.identity import CommitIdentity
     from lance_dagster.partitions import PartitionSelection
     from lance_dagster.write import Outcome
 
 _MAX_COUNTED_ROWS = 10_000_000
+_PARTITION_ROWS = "dagster/partition_row_count"
 
 
 def report_output(
@@ -34,9 +35,13 @@ def report_output(
     identity: CommitIdentity,
     tag: str | None,
     preview_rows: int,
+    is_beside: bool,
     more: Mapping[str, Any],
 ) -> None:
     """Tell all there is to tell, in one call for the metadata; keys that the user gave are left alone.
+
+    An output on a branch beside the asset's own is an observation of the asset, not a materialization: Dagster's
+    asset is what its own branch holds, and automation must not take the trial for it.
 
     Args:
         context: Of the output.
@@ -46,12 +51,10 @@ def report_output(
         identity: Of the commit.
         tag: Name for the version, or None.
         preview_rows: Rows to show.
+        is_beside: The output is on a branch beside the asset's own.
         more: Further metadata.
     """
     made_tag = _tag(context, dataset, tag) if tag is not None and outcome.is_commit else None
-    # What others did since (compaction, for one) must not make a skipped output look changed.
-    last = outcome.version if outcome.is_commit else data_version(dataset)
-    _compat.set_data_version(context, str(last) if dataset.branch is None else f"{dataset.branch}@{last}")
     given = context.output_metadata or {}
     metadata = storage_metadata(context.asset_key, dataset.uri)
     declared = declared_schema(context.definition_metadata or {})
@@ -59,9 +62,37 @@ def report_output(
     metadata |= more
     if preview_rows > 0:
         metadata["lance/preview"] = preview(dataset.to_table(limit=preview_rows))
-    if selection is not None and "dagster/partition_row_count" not in given:
-        metadata |= _count_partitions(context, dataset, selection)
-    context.add_output_metadata({key: value for key, value in metadata.items() if key not in given})
+    counts: Mapping[str, int] = {}
+    if selection is not None and _PARTITION_ROWS not in given:
+        counts = _partition_counts(dataset, selection)
+    metadata = {key: value for key, value in metadata.items() if key not in given}
+    if is_beside:
+        context.add_output_metadata(metadata)
+        _observe(context, {**given, **metadata}, counts)
+        return
+    # What others did since (compaction, for one) must not make a skipped output look changed.
+    last = outcome.version if outcome.is_commit else data_version(dataset)
+    _compat.set_data_version(context, str(last) if dataset.branch is None else f"{dataset.branch}@{last}")
+    if len(counts) == 1:
+        metadata[_PARTITION_ROWS] = next(iter(counts.values()))
+    context.add_output_metadata(metadata)
+    # A single count is metadata of the output; each partition of a range has its own.
+    for key, count in counts.items() if len(counts) > 1 else ():
+        _compat.add_partition_metadata(context, key, {_PARTITION_ROWS: count})
+
+
+def _observe(context: dg.OutputContext, metadata: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+    """Log an observation of each partition (or of the asset), in place of Dagster's materialization."""
+    partitions = sorted(context.asset_partition_keys) if context.has_asset_partitions else [None]
+    for partition in partitions:
+        count = None if partition is None else counts.get(partition)
+        rows = {} if count is None else {_PARTITION_ROWS: count}
+        event = dg.AssetObservation(context.asset_key, partition=partition, metadata={**rows, **metadata})
+        context.log_event(event)
+    recorded = _compat.recorded_data_version(context)
+    if not _compat.withhold_materialization(context) and recorded is not None:
+        # The materialization that comes all the same makes nothing stale.
+        _compat.set_data_version(context, recorded)
 
 
 def _tag(context: dg.OutputContext, dataset: lance_core.LanceDataset, name: str) -> str | None:
@@ -71,18 +102,6 @@ def _tag(context: dg.OutputContext, dataset: lance_core.LanceDataset, name: str)
         # The data is safe already; a missing name for it is no reason to write it again.
         context.log.warning("Version %d of %s got no run tag: %s", dataset.version, dataset.uri, error)
         return None
-
-
-def _count_partitions(
-    context: dg.OutputContext, dataset: lance_core.LanceDataset, selection: PartitionSelection
-) -> dict[str, Any]:
-    """Tell each partition of a range its own count; a single count is metadata of the output."""
-    counts = _partition_counts(dataset, selection)
-    if len(counts) == 1:
-        return {"dagster/partition_row_count": next(iter(counts.values()))}
-    for key, count in counts.items():
-        _compat.add_partition_metadata(context, key, {"dagster/partition_row_count": count})
-    return {}
 
 
 def _partition_counts(dataset: lance_core.LanceDataset, selection: PartitionSelection) -> Mapping[str, int]:

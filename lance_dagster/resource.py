@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 import lance_core
 from lance_dagster import _compat
-from lance_dagster.metadata import table_numbers
-from lance_dagster.publish import publish
+from lance_dagster.metadata import storage_metadata, table_numbers
+from lance_dagster.publish import PUBLISHED, publish
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ class LanceResource(dg.ConfigurableResource):
     Example:
         ``lance.dataset(dg.AssetKey(["silver", "users"])).count_rows()``
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     root: str = Field(description="Folder or URI that holds the tables; the same as the IO manager's.")
     storage_options: dict[str, str] = Field(
@@ -84,7 +86,12 @@ class LanceResource(dg.ConfigurableResource):
         )
 
     def publish(
-        self, asset_key: dg.AssetKey | Sequence[str] | str, branch: str, *, where: str | None = None
+        self,
+        asset_key: dg.AssetKey | Sequence[str] | str,
+        branch: str,
+        *,
+        where: str | None = None,
+        context: dg.AssetExecutionContext | None = None,
     ) -> lance_core.LanceDataset:
         """Make rows of a branch those of the main line in one commit: the last step of write, audit, publish.
 
@@ -92,12 +99,19 @@ class LanceResource(dg.ConfigurableResource):
             asset_key: Key of the asset.
             branch: The branch.
             where: SQL predicate: only these rows are replaced, by those of the branch; all rows and columns if None.
+            context: Of the asset that publishes: the published asset (its partitions that the run is about) is then
+                materialized in Dagster, too, so that assets downstream of it become stale and their automation fires.
+                The run on the branch did not do that.
 
         Raises:
             RefNotFoundError: No such branch.
             CommitConflictError: Without ``where``: others changed the main line since the branch began.
         """
-        return publish(self.tables, self.uri(asset_key), branch, where=where)
+        made = publish(self.tables, self.uri(asset_key), branch, where=where)
+        if context is not None:
+            for event in _published(context, _key(asset_key), branch, made):
+                context.log_event(event)
+        return made
 
     def history(self, asset_key: dg.AssetKey | Sequence[str] | str, *, limit: int = 20) -> list[dict[str, Any]]:
         """The newest versions, newest first.
@@ -140,6 +154,23 @@ class LanceResource(dg.ConfigurableResource):
     def statistics(self, asset_key: dg.AssetKey | Sequence[str] | str) -> Mapping[str, int | float]:
         """Rows, fragments, files, bytes and the like of the newest version, by metadata key (``lance/...``)."""
         return table_numbers(self.dataset(asset_key))
+
+
+def _published(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, branch: str, made: lance_core.LanceDataset
+) -> list[dg.AssetMaterialization]:
+    """Materializations that tell Dagster what was published."""
+    metadata = {
+        **storage_metadata(key, made.uri),
+        "dagster/row_count": made.count_rows(),
+        "lance/version": made.version,
+        PUBLISHED: branch,
+    }
+    tags = {"dagster/data_version": str(made.version)}
+    partitions = (
+        list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
+    )
+    return [dg.AssetMaterialization(key, partition=one, metadata=metadata, tags=tags) for one in partitions]
 
 
 def _newest(dataset: lance_core.LanceDataset, limit: int) -> list[int]:

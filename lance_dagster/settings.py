@@ -19,7 +19,7 @@ ReadMode = Literal["latest", "materialized"]
 
 # Names that other IO managers' users know; every other setting needs its prefix, so that metadata which happens to be
 # called the same changes nothing.
-_FAMILIAR = frozenset(
+FAMILIAR = frozenset(
     {
         "mode",
         "schema_mode",
@@ -38,18 +38,32 @@ _FAMILIAR = frozenset(
 PREFIX = "lance/"
 BRANCH = f"{PREFIX}branch"
 """Run tag: the branch that a run works on."""
+MAIN = "main"
+"""Name of the main line, where a branch may be named."""
 
 
 def find_setting(name: str, *sources: Mapping[str, Any]) -> Any:
     """First value of ``lance/<name>`` (a familiar name also without the prefix) in some metadata, or None."""
-    keys = (f"{PREFIX}{name}", name) if name in _FAMILIAR else (f"{PREFIX}{name}",)
+    keys = (f"{PREFIX}{name}", name) if name in FAMILIAR else (f"{PREFIX}{name}",)
     for source in sources:
         for key in keys:
             if source.get(key) is not None:
-                value = source[key]
-                # Metadata given in the run is wrapped by Dagster.
-                return value.value if hasattr(value, "value") else value
+                return plain_value(source[key])
     return None
+
+
+def own_branch(metadata: Mapping[str, Any], default: str | None) -> str | None:
+    """The branch that an asset is stored on in every run, by its definition or its IO manager; None for the main line.
+
+    An output on any other branch is a trial: Dagster's asset is not materialized by it.
+    """
+    branch = find_setting("branch", metadata) or default
+    return None if branch is None or branch == MAIN else str(branch)
+
+
+def plain_value(value: Any) -> Any:
+    """The value of a metadata entry; Dagster wraps those that are given in a run."""
+    return value.value if hasattr(value, "value") else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from pydantic import Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from lance_dagster import _compat
 
@@ -20,6 +20,8 @@ class SparkSessionResource(dg.ConfigurableResource):
     Example:
         ``SparkSessionResource(master="local[2]", conf={"spark.sql.shuffle.partitions": "8"})``
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     app_name: str = Field(default="dagster", description="Name shown in the Spark UI.")
     master: str | None = Field(default="local[*]", description="Spark master; None takes it from the environment.")

@@ -26,6 +26,7 @@ from lance_dagster.maintenance.policies import (
 )
 from lance_dagster.maintenance.tasks import Order, Report, Step, cleanup, compaction, materialization
 from lance_dagster.metadata import storage_metadata, table_numbers
+from lance_dagster.setting_keys import check_asset
 
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
@@ -256,11 +257,13 @@ def branch_path(branch: str | None) -> list[str]:
 
 
 def table_keys(tables: Any) -> list[dg.AssetKey]:
-    """Asset keys of whatever names tables."""
+    """Asset keys of whatever names tables; the settings of definitions are checked."""
     if isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition)):
         tables = [tables]
     keys: list[dg.AssetKey] = []
     for table in tables:
+        if isinstance(table, (dg.AssetsDefinition, dg.AssetSpec)):
+            check_asset(table)
         match table:
             case dg.AssetsDefinition():
                 keys.extend(sorted(table.keys))

@@ -105,7 +105,7 @@ def test_a_table_that_the_asset_wrote_is_not_written_again(run, tables, metadata
     assert event.tags["dagster/data_version"] == "1"
 
 
-def test_a_branch_that_the_asset_wrote(run, tables, metadata_of):
+def test_a_branch_that_the_asset_wrote(run, tables):
     run(asset_of(ROWS))
 
     @dg.asset
@@ -114,8 +114,8 @@ def test_a_branch_that_the_asset_wrote(run, tables, metadata_of):
         branch.delete("a > 1")
         return branch
 
-    metadata = metadata_of(run(asset))
-    assert (metadata["lance/branch"], metadata["dagster/row_count"]) == ("audit", 1)
+    (event,) = run(asset).asset_observations_for_node("asset")
+    assert (event.metadata["lance/branch"].value, event.metadata["dagster/row_count"].value) == ("audit", 1)
     assert tables.dataset("asset").count_rows() == 4
 
 

@@ -20,7 +20,9 @@ def orders(context: dg.AssetExecutionContext) -> pa.Table:
 @dg.asset(partitions_def=DAYS, deps=[orders])
 def published_orders(context: dg.AssetExecutionContext, lance: LanceResource) -> None:
     if "lance/branch" in context.run.tags:
-        lance.publish("orders", context.run.tags["lance/branch"], where=f"day = '{context.partition_key}'")
+        lance.publish(
+            "orders", context.run.tags["lance/branch"], where=f"day = '{context.partition_key}'", context=context
+        )
 
 
 CHECKS = build_lance_checks(orders, max_rows=4, blocking=True)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import dagster as dg
 
+from lance_dagster import check_definitions
+
 
 @dg.definitions
 def defs() -> dg.Definitions:
     """Load all assets, checks, schedules and resources of the project."""
-    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+    return check_definitions(dg.load_from_defs_folder(path_within_project=Path(__file__).parent))
