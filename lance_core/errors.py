@@ -49,6 +49,10 @@ def _rebuild(cls: type[LanceError], args: tuple[object, ...], state: dict[str, o
     return error
 
 
+class IndexCoverageWarning(UserWarning):
+    """Rows that an index covered before an operation and does not cover after it."""
+
+
 class CorruptDataError(LanceError):
     """Bytes that no correct writer can have made."""
 

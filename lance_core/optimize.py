@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import DEFAULT_CONFLICT_RETRIES, check_unsupported
-from lance_core.errors import InvalidInputError
+from lance_core.errors import IndexCoverageWarning, InvalidInputError
 from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
 from lance_core.frozen import frozen
 from lance_core.maintenance.compact import compact
@@ -17,7 +18,7 @@ from lance_core.maintenance.plan import CompactionOptions, RewriteTask, make_opt
 from lance_core.maintenance.plan import plan_materialization as plan_materialization_tasks
 from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
 from lance_core.maintenance.rewrite import RewriteResult as InnerResult
-from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks, sum_metrics
+from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks
 from lance_core.table.redo import commit_options, commit_work
 
 if TYPE_CHECKING:
@@ -182,15 +183,32 @@ class Compaction:
     ) -> CompactionMetrics:
         """Publish results in one version; the dataset object moves to it. No results make no version.
 
+        Warns with `IndexCoverageWarning` if an index no longer covers the rows; see `DatasetOptimizer.compact_files`.
+
+        Args:
+            dataset: The dataset, at any version.
+            rewrites: Results of tasks that were planned on one version; some or all of them.
+            transaction_properties: Text for the history.
+
+        Returns:
+            What changed.
+
         Raises:
             CommitConflictError: Another commit touched one of the fragments; plan again on the newest version. The
                 new files are removed.
+            InvalidInputError: The results are for several versions.
         """
         if not rewrites:
             return CompactionMetrics()
+        versions = {one.read_version for one in rewrites}
+        if len(versions) > 1:
+            raise InvalidInputError(f"results of one version are committed together, these are for {sorted(versions)}")
+        version = versions.pop()
+        read = dataset.snapshot if dataset.version == version else dataset.checkout_version(version).snapshot
         results = [_inner(one) for one in rewrites]
-        dataset.snapshot = commit_results(dataset.snapshot.store, results, properties=transaction_properties)
-        return sum_metrics(results)
+        dataset.snapshot, metrics = commit_results(read, results, properties=transaction_properties)
+        _warn_of_lost_coverage(metrics)
+        return metrics
 
     @staticmethod
     def execute(dataset: LanceDataset, options: Mapping[str, Any] | None = None) -> CompactionMetrics:
@@ -218,6 +236,10 @@ class DatasetOptimizer:
         defaults. With nothing to do no version is made. Rows of rewritten fragments move behind those of fragments
         that stay, as with pylance.
 
+        On tables with stable row ids most indices go on covering the rows. Others (zone maps, Bloom filters, B-trees
+        of pylance 14, and all indices of tables without stable row ids) no longer do: queries stay right and scan these
+        rows. ``unindexed_rows`` of the result tells how many, and an `IndexCoverageWarning` says what to do.
+
         Args:
             num_threads: Tasks executed at the same time.
             conflict_retries: How often to plan anew when another commit touched the fragments.
@@ -238,6 +260,7 @@ class DatasetOptimizer:
             properties=transaction_properties,
         )
         dataset.snapshot = snapshot
+        _warn_of_lost_coverage(metrics)
         return metrics
 
     def materialize_deletions(
@@ -249,7 +272,9 @@ class DatasetOptimizer:
         transaction_properties: Mapping[str, str] | None = None,
         **options: Any,
     ) -> CompactionMetrics:
-        """Rewrite fragments without their deleted rows, and touch no others. Not in pylance.
+        """Rewrite fragments without their deleted rows, and touch no others; indices as in `compact_files`.
+
+        Not in pylance.
 
         Args:
             threshold: Share of deleted rows above which a fragment is rewritten; by default any.
@@ -267,6 +292,7 @@ class DatasetOptimizer:
             properties=transaction_properties,
         )
         dataset.snapshot = snapshot
+        _warn_of_lost_coverage(metrics)
         return metrics
 
     def enable_auto_cleanup(self, auto_cleanup_config: Mapping[str, int]) -> None:
@@ -312,6 +338,11 @@ class DatasetOptimizer:
         work = RenewZoneMaps(names=index_names)
         self._dataset.snapshot = commit_work(self._dataset.snapshot, work, commit_options(conflict_retries))
         return list(work.renewed)
+
+
+def _warn_of_lost_coverage(metrics: CompactionMetrics) -> None:
+    if metrics.index_advice is not None:
+        warnings.warn(metrics.index_advice, IndexCoverageWarning, stacklevel=3)
 
 
 def _options(dataset: LanceDataset, given: Mapping[str, Any]) -> CompactionOptions:

@@ -158,14 +158,47 @@ def with_base_id(index: IndexMetadata, base_id: int | None) -> IndexMetadata:
     return IndexMetadata.from_proto(pb)
 
 
-def without_fragments(index: IndexMetadata, fragment_ids: Collection[int]) -> IndexMetadata:
-    """The same index, not covering these fragments (unchanged if it does not cover them)."""
+_LAST_VERSION_WITH_ROW_IDS = {
+    "bitmap": 0,
+    "btree": 0,
+    "inverted": 2,
+    "json": 0,
+    "labellist": 1,
+    "minhashlsh": 0,
+    "ngram": 0,
+    "rtree": 0,
+    "vector": 2,
+}
+"""By kind in lower case, the newest index version that knows rows by id. Measured with pylance 0.39 and 14.0.2: a
+compaction of theirs keeps the files of such an index and changes its fragments only. Since version 1 a B-tree holds
+row addresses; zone maps, Bloom filters and FM indices know rows by fragment."""
+
+
+def holds_row_ids(index: IndexMetadata) -> bool:
+    """Return whether an index of a table with stable row ids knows rows by id and not by address.
+
+    Kinds and index versions that are not known count as holding addresses, which is the safe answer.
+    """
+    last = _LAST_VERSION_WITH_ROW_IDS.get(index_kind(index).lower())
+    return last is not None and index_fields(index).index_version <= last
+
+
+def with_changed_coverage(
+    index: IndexMetadata, *, removed: Collection[int] = (), added: Collection[int] = ()
+) -> IndexMetadata:
+    """The same index over other fragments; unchanged if it does not record which fragments it covers.
+
+    Args:
+        index: The index.
+        removed: Ids of fragments that it no longer covers.
+        added: Ids of fragments that it covers from now on.
+    """
     pb = table_pb2.IndexMetadata.FromString(index.record)
     if not pb.fragment_bitmap:
         # Absent means unknown, and readers derive it from the index itself, which we cannot change.
         return index
     before = _decode_bitmap(pb.fragment_bitmap)
-    after = before - BitMap(fragment_ids)
+    after = before - BitMap(removed) | BitMap(added)
     if after == before:
         return index
     pb.fragment_bitmap = after.serialize()

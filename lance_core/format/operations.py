@@ -170,7 +170,8 @@ class Update:
         updated_fragments: Fragments with new deletion files or with columns in new files.
         new_fragments: Fragments that hold the new rows (ids 0; the commit assigns them).
         fields_modified: Ids of the fields rewritten in place.
-        fields_for_preserving_frag_bitmap: Ids of the fields whose values the moved rows kept.
+        fields_for_preserving_frag_bitmap: Ids of the fields that may have other values in moved rows. On tables with
+            stable row ids, indices over other fields go on covering these rows.
         update_mode: How the rows were rewritten.
         updated_fragment_offsets: Row offsets whose values changed, by fragment id, as portable Roaring bitmaps; only
             for rewritten columns on tables with stable row ids, where those rows get a new row version.

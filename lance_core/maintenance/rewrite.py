@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from lance_core.frozen import frozen
 from lance_core.maintenance.budget import LEAST_MEMORY, make_budget
 from lance_core.maintenance.live_rows import stage_live_rows
 from lance_core.maintenance.verbatim import MIN_PAGE_BYTES, can_copy, stage_copy
+from lance_core.table.apply_indices import unindexed_rows
 from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
@@ -54,12 +55,26 @@ class RewriteMetrics:
         fragments_added: Fragments that replace them.
         files_removed: Data and deletion files that the new version does not need.
         files_added: Data files written.
+        unindexed_rows: Rows that an index covered before and does not cover now, by name of the index. Queries scan
+            them until the index is brought up to date. Not in pylance.
     """
 
     fragments_removed: int = 0
     fragments_added: int = 0
     files_removed: int = 0
     files_added: int = 0
+    unindexed_rows: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def index_advice(self) -> str | None:
+        """Which indices lost rows and what to do; None if none did. Not in pylance."""
+        if not self.unindexed_rows:
+            return None
+        lost = ", ".join(f"{count:,} of {name!r}" for name, count in sorted(self.unindexed_rows.items()))
+        return (
+            f"Rewriting fragments took rows out of indices: {lost}. Queries stay right but scan these rows; to index "
+            "them again, call `optimize.optimize_indices()` of pylance, or of lance_core for zone maps."
+        )
 
 
 @frozen(kw_only=True)
@@ -197,39 +212,43 @@ def _fits(task: RewriteTask, options: CompactionOptions) -> bool:
 
 
 def commit_results(
-    store: Store, results: Sequence[RewriteResult], *, properties: Mapping[str, str] | None = None
-) -> Snapshot:
+    read: Snapshot, results: Sequence[RewriteResult], *, properties: Mapping[str, str] | None = None
+) -> tuple[Snapshot, RewriteMetrics]:
     """Publish what tasks made, all in one version.
 
     Args:
-        store: The dataset.
-        results: Results of tasks that were planned on one version; some or all of them.
+        read: The version that the tasks were planned on.
+        results: Results of some or all of the tasks.
         properties: Transaction properties.
+
+    Returns:
+        The new version, and what changed.
 
     Raises:
         CommitConflictError: Another commit touched one of the fragments: plan again on the newest version. The new
             files are removed.
-        InvalidInputError: No results, or results of several versions.
+        InvalidInputError: No results, or results of another version.
     """
     versions = {result.read_version for result in results}
-    if len(versions) != 1:
-        raise InvalidInputError(f"results of one version are committed together, these are of {sorted(versions)}")
+    if versions != {read.version}:
+        raise InvalidInputError(f"results for version {read.version} are committed, these are for {sorted(versions)}")
     groups = tuple(
         RewriteGroup(old_fragments=one.original_fragments, new_fragments=one.new_fragments) for one in results
     )
     transaction = Transaction(
-        read_version=versions.pop(),
+        read_version=read.version,
         uuid=str(uuid.uuid4()),
         operation=Rewrite(groups=groups),
         transaction_properties=dict(properties or {}),
     )
     try:
-        return commit(store, transaction)
+        done = commit(read.store, transaction, read=read)
     except CommitOutcomeUnknownError:
         raise
     except Exception:
-        discard_results(store, results)
+        discard_results(read.store, results)
         raise
+    return done, replace(sum_metrics(results), unindexed_rows=unindexed_rows(read.manifest, done.manifest))
 
 
 def discard_results(store: Store, results: Sequence[RewriteResult]) -> None:
@@ -306,7 +325,7 @@ def rewrite(
             return snapshot, RewriteMetrics()
         results = execute_tasks(snapshot, tasks, options, num_threads=num_threads)
         try:
-            return commit_results(store, results, properties=properties), sum_metrics(results)
+            return commit_results(snapshot, results, properties=properties)
         except CommitConflictError as error:
             if not error.is_retryable or not retries_left:
                 raise

@@ -14,7 +14,6 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.feature_flags import Feature
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, Fragment
 from lance_core.format.fragment_list import FragmentList
-from lance_core.format.index_metadata import without_fragments
 from lance_core.format.legacy_dictionaries import is_legacy_dictionary, place_dictionaries
 from lance_core.format.manifest import LEGACY_FILE_VERSION, Manifest, index_section_of
 from lance_core.format.operations import (
@@ -34,8 +33,10 @@ from lance_core.format.operations import (
     UpdateMode,
     operation_name,
 )
+from lance_core.table.apply_indices import after_lost_fields, after_moves, after_new_values, after_rewrite
 from lance_core.table.apply_rows import (
     check_row_lineage,
+    holds_moved_rows_only,
     stamped,
     with_changed_offsets,
     with_moved_rows,
@@ -44,14 +45,11 @@ from lance_core.table.apply_rows import (
 from lance_core.table.apply_settings import add_bases, update_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
-    from lance_core.format.index_metadata import IndexMetadata
     from lance_core.format.schema import Schema
     from lance_core.format.transaction import Transaction
-
-_FRAGMENT_REUSE_INDEX = "__lance_frag_reuse"
 
 
 def empty_manifest(schema: Schema, *, data_storage_version: str, enable_stable_row_ids: bool) -> Manifest:
@@ -187,7 +185,9 @@ def _update(manifest: Manifest, operation: Update, version: int) -> Manifest:
     swapped, added = _number(swapped, operation.new_fragments, version, before=before)
     if operation.update_mode is UpdateMode.REWRITE_COLUMNS or operation.fields_modified:
         rewritten = {fragment.id for fragment in operation.updated_fragments}
-        swapped = _uncovered(swapped, operation.fields_modified, rewritten)
+        swapped = after_new_values(swapped, operation.fields_modified, rewritten)
+    moved = [new for new, staged in zip(added, operation.new_fragments, strict=True) if holds_moved_rows_only(staged)]
+    swapped = after_moves(swapped, moved, sources=touched, changed_fields=operation.fields_for_preserving_frag_bitmap)
     return replace(swapped, fragments=swapped.fragments.replaced(added=added))
 
 
@@ -200,11 +200,7 @@ def _rewrite(manifest: Manifest, operation: Rewrite) -> Manifest:
         check_row_lineage(added)
     if operation.rewritten_indices:
         raise UnsupportedError("lance_core does not rewrite indices along with the rows")
-    # Indices know rows by address (even on tables with stable row ids), and the addresses are gone.
-    manifest = _map_indices(
-        manifest,
-        lambda index: index if index.name == _FRAGMENT_REUSE_INDEX else without_fragments(index, removed),
-    )
+    manifest = after_rewrite(manifest, operation.groups)
     manifest = _with_mixed_versions(manifest, added)
     return replace(manifest, fragments=manifest.fragments.replaced(removed=removed, added=added))
 
@@ -218,7 +214,7 @@ def _merge(manifest: Manifest, operation: Merge, version: int) -> Manifest:
         fragments = [_stamped_if_changed(manifest, fragment, version) for fragment in fragments]
     manifest = _with_mixed_versions(manifest, fragments)
     manifest = replace(manifest, fragments=FragmentList.of(fragments).ascending(), schema=operation.schema)
-    return _without_lost_indices(manifest)
+    return after_lost_fields(manifest)
 
 
 def _project(manifest: Manifest, operation: Project) -> Manifest:
@@ -231,7 +227,7 @@ def _project(manifest: Manifest, operation: Project) -> Manifest:
         if (slimmer := _without_files_outside(fragment, live)) != fragment
     }
     manifest = replace(manifest, schema=schema, fragments=manifest.fragments.replaced(updated=changed))
-    return _without_lost_indices(manifest)
+    return after_lost_fields(manifest)
 
 
 def _replace_data(manifest: Manifest, operation: DataReplacement, version: int) -> Manifest:
@@ -249,7 +245,8 @@ def _replace_data(manifest: Manifest, operation: DataReplacement, version: int) 
                 )
             fragment = _with_replaced_file(fragment, file)  # noqa: PLW2901 one file after the other
         changed[fragment.id] = stamped(fragment, version) if manifest.uses_stable_row_ids else fragment
-        manifest = _uncovered(manifest, [one for file in new_files[fragment.id] for one in file.fields], {fragment.id})
+        field_ids = [field_id for file in new_files[fragment.id] for field_id in file.fields]
+        manifest = after_new_values(manifest, field_ids, {fragment.id})
     _check_file_versions(manifest, changed.values())
     manifest = _with_mixed_versions(manifest, changed.values())
     return replace(manifest, fragments=manifest.fragments.replaced(updated=changed))
@@ -440,33 +437,7 @@ def _max_fragment_id(following: Manifest, before: Manifest) -> int | None:
     return highest if highest >= 0 else None
 
 
-# ---------------------------------------------------------------------------------------------- indices, flags and maps
-
-
-def _map_indices(manifest: Manifest, change: Callable[[IndexMetadata], IndexMetadata]) -> Manifest:
-    before = manifest.indices
-    after = tuple(change(index) for index in before)
-    return manifest if after == before else replace(manifest, index_section=index_section_of(after))
-
-
-def _uncovered(manifest: Manifest, field_ids: Collection[int], fragment_ids: Collection[int]) -> Manifest:
-    """Take fragments out of the indices over fields whose values changed in them."""
-    fields = set(field_ids)
-    return _map_indices(
-        manifest,
-        lambda index: (
-            without_fragments(index, fragment_ids)
-            if fields.intersection((*index.fields, *index.covering_fields))
-            else index
-        ),
-    )
-
-
-def _without_lost_indices(manifest: Manifest) -> Manifest:
-    live = {one.id for one in manifest.schema.walk()}
-    before = manifest.indices
-    after = tuple(index for index in before if live.issuperset(index.fields))
-    return manifest if after == before else replace(manifest, index_section=index_section_of(after))
+# --------------------------------------------------------------------------------------------------------------- flags
 
 
 _KEPT = int(

@@ -84,6 +84,12 @@ def with_moved_rows(
     ), added
 
 
+def holds_moved_rows_only(staged: Fragment) -> bool:
+    """Return whether a fragment that is not committed yet brings the row ids of all its rows."""
+    ids = staged.row_id_sequence
+    return isinstance(ids, bytes) and count_row_ids(ids) == staged.physical_rows
+
+
 def with_changed_offsets(fragment: Fragment, offsets: bytes, version: int) -> Fragment:
     """Say of some rows of a fragment that they were changed in ``version``.
 

@@ -148,7 +148,7 @@ class MergeWork:
             removed_fragment_ids=departure.removed_fragment_ids,
             updated_fragments=departure.updated_fragments,
             new_fragments=fragments,
-            fields_for_preserving_frag_bitmap=tuple(one.id for one in rewriter.plan.table.walk()),
+            fields_for_preserving_frag_bitmap=rewriter.plan.given_field_ids,
         )
         return _Staged(
             store=snapshot.store,

@@ -97,6 +97,12 @@ class MergePlan:
     rewrites_columns: bool
     within: ScanPlan | None = None
 
+    @property
+    def given_field_ids(self) -> tuple[int, ...]:
+        """Ids of the fields, with all inside of them, of which the source has the whole or a part."""
+        names = set(self.fields.names)
+        return tuple(inner.id for field in self.table.fields if field.name in names for inner in field.walk())
+
 
 def plan_merge(options: MergeOptions, table: Schema, source: pa.Schema) -> MergePlan:
     """Check a merge.

@@ -205,6 +205,8 @@ def _run(
             context.log.info("Attempt %d met another commit (%s); planning anew.", attempt, error)
             attempt += 1
             continue
+        if report.warning is not None:
+            context.log.warning("%s", report.warning)
         after = lance.dataset(table, branch=setting.branch)
         return {
             **_numbers(before, table_numbers(after)),

@@ -32,9 +32,11 @@ class Report:
     Args:
         skipped: Why nothing was done, or None if something was.
         numbers: Metadata of the step, by key.
+        warning: What people should know of it, or None.
     """
 
     skipped: str | None = None
+    warning: str | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -122,7 +124,7 @@ def _rewrite(dataset: lance_core.LanceDataset, plan: lance_core.CompactionPlan, 
     read_version = dataset.version
     engine, results = execute(dataset, plan, order.execution, spark=order.spark, storage_options=order.storage_options)
     metrics = Compaction.commit(dataset, results, transaction_properties=order.properties)
-    done = {
+    done: dict[str, Any] = {
         "lance/engine": engine,
         "lance/fragments_removed": metrics.fragments_removed,
         "lance/fragments_added": metrics.fragments_added,
@@ -131,7 +133,9 @@ def _rewrite(dataset: lance_core.LanceDataset, plan: lance_core.CompactionPlan, 
         "lance/read_version": read_version,
         "lance/version_made": dataset.version,
     }
-    return Report(numbers={**planned, **done})
+    if metrics.unindexed_rows:
+        done["lance/unindexed_rows"] = dg.MetadataValue.json(dict(metrics.unindexed_rows))
+    return Report(numbers={**planned, **done}, warning=metrics.index_advice)
 
 
 def cleanup(policy: CleanupPolicy, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Step:

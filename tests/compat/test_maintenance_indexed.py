@@ -64,6 +64,10 @@ def test_queries_through_indices(tmp_path, stable):
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(assets, instance=instance, resources={"lance": LanceResource(root=str(tmp_path))})
     assert result.success
+    (compaction,) = result.asset_materializations_for_node("t__compaction")
+    lost = compaction.metadata["lance/unindexed_rows"].value
+    assert set(lost) == ({"id_idx"} if stable else {"id_idx", "kind_idx", "text_idx", "vector_idx"})
+    assert set(lost.values()) == {len([number for number in kept if number < 1000])}
     ours = lance_core.dataset(uri)
     assert sum(one.num_deletions for one in ours.get_fragments()) == 0
     assert set(ours.to_table(columns=["id"])["id"].to_pylist()) == kept
