@@ -22,7 +22,7 @@ from lance_core.encoding.arrow_values import (
 )
 from lance_core.encoding.physical.memory import aranges, numbers_array
 from lance_core.encoding.shred import Nesting, build_levels
-from lance_core.errors import InvalidInputError
+from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -225,8 +225,10 @@ def join_leaves(field: Field, kind: pa.DataType, arrays: Sequence[pa.Array]) -> 
         Array of type ``kind``.
     """
     first = arrays[0]
-    if field.is_leaf or first.type == kind:
+    if first.type == kind:
         return first
+    if field.is_leaf:
+        return pick_packed(field, kind, first) if field.is_packed else first
     length = len(first)
     if is_list_field(field):
         child_kind = pa.struct([kind.key_field, kind.item_field]) if pa.types.is_map(kind) else kind.value_type
@@ -249,6 +251,42 @@ def join_leaves(field: Field, kind: pa.DataType, arrays: Sequence[pa.Array]) -> 
         children.append(join_leaves(one, kind.field(index).type, parts))
         taken += count
     return pa.Array.from_buffers(kind, length, [_bitmap(first)], null_count=first.null_count, children=children)
+
+
+def packed_kind(stored: Field, wanted: Field, kind: pa.DataType) -> pa.DataType:
+    """The Arrow type in which a packed struct is decoded: all fields of the file, not only those that are wanted.
+
+    Args:
+        stored: The struct in the schema of the file.
+        wanted: The struct with the fields that are wanted.
+        kind: Arrow type of ``wanted``.
+
+    Returns:
+        ``kind`` if the file holds just these fields, else a struct whose fields are named by their ids.
+
+    Raises:
+        CorruptDataError: The file lacks a field.
+    """
+    ids = [child.id for child in stored.children]
+    if ids == [child.id for child in wanted.children]:
+        return kind
+    missing = [child.name for child in wanted.children if child.id not in ids]
+    if missing:
+        raise CorruptDataError(f"The file has no field {missing[0]!r} in its packed struct {stored.name!r}.")
+    return pa.struct([child.to_arrow().with_name(_packed_name(child)) for child in stored.children])
+
+
+def pick_packed(field: Field, kind: pa.DataType, array: pa.Array) -> pa.Array:
+    """The wanted fields of a packed struct that was decoded as `packed_kind`."""
+    if array.type == kind:
+        return array
+    children = [array.field(_packed_name(child)) for child in field.children]
+    buffers = [_bitmap(array)]
+    return pa.Array.from_buffers(kind, len(array), buffers, null_count=array.null_count, children=children)
+
+
+def _packed_name(field: Field) -> str:
+    return f"field {field.id}"
 
 
 def _bitmap(array: pa.Array) -> pa.Buffer | None:

@@ -27,12 +27,14 @@ class LeafShape(NamedTuple):
         kind: Its Arrow type as it is decoded.
         is_dictionary: True if that is a dictionary type.
         is_plain: True if there is nothing around the leaf, and its values are what is stored.
+        is_packed: True for a packed struct, of which files may hold more fields than are wanted.
     """
 
     path: LeafPath
     kind: pa.DataType
     is_dictionary: bool
     is_plain: bool
+    is_packed: bool
 
 
 class FieldShape(NamedTuple):
@@ -66,4 +68,4 @@ def _leaf(path: LeafPath) -> LeafShape:
     is_json = path.leaf.logical_type == JSON
     kind = pa.large_binary() if is_json else arrow_type_of(path.leaf)
     is_plain = not is_json and len(path.fields) == 1 and path.items_per_row == 1
-    return LeafShape(path, kind, pa.types.is_dictionary(kind), is_plain)
+    return LeafShape(path, kind, pa.types.is_dictionary(kind), is_plain, path.leaf.is_packed)

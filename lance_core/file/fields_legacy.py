@@ -301,9 +301,8 @@ class _Opener:
     def offsets(self, field: Field, kind: pa.DataType) -> _Offsets:
         return _Offsets(kind, self._pages(field), self._rows(field.children[0]))
 
-    def is_packed(self, field: Field) -> bool:
-        del field  # there were none yet
-        return False
+    def packed_kind(self, field: Field, kind: pa.DataType) -> None:
+        del field, kind  # version 0.1 has no packed structs
 
     def count_empty(self, field: Field) -> int:
         raise UnsupportedError(f"field {field.name!r}: structs without fields leave no trace in files of version 0.1")

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import pack_bits
+from lance_core.encoding.leaves import packed_kind
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import split_rows, together
 from lance_core.encoding.v2_0.arrays import read_array, read_dictionary, read_items
@@ -21,13 +22,13 @@ from lance_core.encoding.v2_0.ends import Spans, read_ends
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.field_reader import arrays_of, kept_rows
 from lance_core.file.nodes import open_field
-from lance_core.file.outline import fields_with_columns
+from lance_core.file.outline import field_of_column, fields_with_columns
 from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_array_encoding
 from lance_core.format.notation import notation
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lance_core.encoding.coded import Coded
     from lance_core.encoding.plans import Plan, Rows, Steps
@@ -176,9 +177,17 @@ def _joined(parts: list[Spans]) -> Spans:
 
 @frozen
 class _Opener:
-    """Finds columns by field id."""
+    """Finds columns.
+
+    Attributes:
+        columns: By number.
+        numbers: By field id.
+        schema: Reads the schema of the file.
+    """
 
     columns: Mapping[int, _Column]
+    numbers: Mapping[int, int]
+    schema: Callable[[], Schema]
 
     def values(self, field: Field, kind: pa.DataType) -> _Values:
         return _Values(kind, self._column(field))
@@ -190,16 +199,22 @@ class _Opener:
         del kind  # lists and large lists look the same
         return _Offsets(self._column(field))
 
-    def is_packed(self, field: Field) -> bool:
-        return field.is_packed
+    def packed_kind(self, field: Field, kind: pa.DataType) -> pa.DataType | None:
+        if not field.is_packed:
+            return None
+        stored = field_of_column(self.schema(), self._number(field), inner=True)
+        return packed_kind(stored, field, kind)
 
     def count_empty(self, field: Field) -> int:
         return int(self._column(field).first_rows[-1])
 
     def _column(self, field: Field) -> _Column:
-        if field.id not in self.columns:
+        return self.columns[self._number(field)]
+
+    def _number(self, field: Field) -> int:
+        if field.id not in self.numbers:
             raise InvalidInputError(f"field {field.name!r} has no column in this file")
-        return self.columns[field.id]
+        return self.numbers[field.id]
 
 
 class ContentV20:
@@ -249,5 +264,5 @@ class ContentV20:
         pages = self._container.pages(set(numbers.values()))
         for number in set(numbers.values()) - self._columns.keys():
             self._columns[number] = _Column(pages[number])
-        opener = _Opener({identity: self._columns[number] for identity, number in numbers.items()})
+        opener = _Opener(self._columns, numbers, lambda: self.descriptor()[0])
         return [open_field(one, opener) for one in projection.fields]

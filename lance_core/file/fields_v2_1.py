@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.leaves import is_list_field, join_leaves
+from lance_core.encoding.leaves import is_list_field, join_leaves, packed_kind
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
 from lance_core.encoding.structural.shared_levels import SharedLevels
 from lance_core.errors import InvalidInputError
 from lance_core.file.field_reader import arrays_of, kept_rows
 from lance_core.file.field_shapes import shapes_of
-from lance_core.file.outline import fields_with_columns
+from lance_core.file.outline import field_of_column, fields_with_columns
 from lance_core.file.plan import Column, plan_rows
 from lance_core.file.points import plan_points
 from lance_core.file.single_rows import FewReader, is_handful, plan_few
@@ -122,9 +122,13 @@ class ContentV21:
     def _column(self, leaf: LeafShape, number: int, pages: Mapping[int, tuple[Page, ...]]) -> Column:
         """A column, with what is known about its pages."""
         known, own = self._known.pages(number), pages[number]
+        kind = leaf.kind
+        if leaf.is_packed:
+            stored = field_of_column(self.descriptor()[0], number, inner=False)
+            kind = packed_kind(stored, leaf.path.leaf, kind)
         return Column(
             leaf.path,
-            leaf.kind,
+            kind,
             is_dictionary=leaf.is_dictionary,
             is_plain=leaf.is_plain,
             pages=own,

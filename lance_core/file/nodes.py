@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import binary_to_json
+from lance_core.encoding.leaves import pick_packed
 from lance_core.encoding.physical.memory import aranges
 from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.nesting import list_array, struct_array
@@ -94,8 +95,8 @@ class Opener(Protocol):
         """Pages of a list."""
         ...
 
-    def is_packed(self, field: Field, /) -> bool:
-        """True for a struct whose children share its column."""
+    def packed_kind(self, field: Field, kind: pa.DataType, /) -> pa.DataType | None:
+        """The Arrow type in which a packed struct is decoded (`pick_packed` makes ``kind`` of it); None for others."""
         ...
 
     def count_empty(self, field: Field, /) -> int:
@@ -119,9 +120,12 @@ def open_field(field: Field, opener: Opener) -> _Node:
         return _List(field.name, kind, opener.offsets(field, kind), open_field(field.children[0], opener))
     if field.logical_type == "struct" and not field.children:
         return _EmptyStruct(kind, opener.count_empty(field))
-    if field.logical_type == "struct" and not opener.is_packed(field):
+    packed = opener.packed_kind(field, kind)
+    if packed is not None:
+        return _Leaf(kind, opener.values(field, packed), packed=field)
+    if field.logical_type == "struct":
         return _Struct(kind, tuple(open_field(child, opener) for child in field.children))
-    if field.children and not opener.is_packed(field):
+    if field.children:
         raise UnsupportedError(f"field {field.name!r}: {field.logical_type} is not supported in files before 2.1")
     if field.logical_type == JSON:
         return _Leaf(kind, opener.values(field, pa.large_binary()), is_json=True)
@@ -130,11 +134,12 @@ def open_field(field: Field, opener: Opener) -> _Node:
 
 @frozen
 class _Leaf:
-    """A field whose values are in its column."""
+    """A field whose values are in its column; ``packed`` is that field if it is a packed struct."""
 
     kind: pa.DataType
     pages: ValuePages
     is_json: bool = False
+    packed: Field | None = None
 
     @property
     def num_rows(self) -> int:
@@ -153,6 +158,8 @@ class _Leaf:
             return [pa.nulls(0, self.kind)]
         _check_rows(self.num_rows, rows)
         arrays = yield from self.pages.read(rows)
+        if self.packed is not None:
+            return [pick_packed(self.packed, self.kind, array) for array in arrays]
         return [binary_to_json(array) for array in arrays] if self.is_json else arrays
 
     def fresh(self) -> _Leaf:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -83,6 +84,23 @@ def fields_with_columns(schema: Schema, *, inner: bool, packed: bool = True) -> 
     """
     for top in schema.fields:
         yield from _walk(top, top.name, inner=inner, packed=packed)
+
+
+def field_of_column(schema: Schema, number: int, *, inner: bool) -> Field:
+    """The field of a file's schema that has a column.
+
+    Args:
+        schema: Schema of the file.
+        number: Number of the column.
+        inner: As for `fields_with_columns`.
+
+    Raises:
+        CorruptDataError: The schema has no field for the column.
+    """
+    for at, (_, field) in enumerate(fields_with_columns(schema, inner=inner)):
+        if at == number:
+            return field
+    raise CorruptDataError(f"The schema of the file has no field for column {number}.")
 
 
 def _walk(field: Field, path: str, *, inner: bool, packed: bool) -> Iterator[tuple[str, Field]]:

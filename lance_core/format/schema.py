@@ -243,8 +243,9 @@ class Schema:
         """Keep some fields.
 
         Args:
-            names: Top-level names, or paths whose steps are joined by dots. Top-level fields come out in the order
-                asked for, fields inside a struct in the order of the schema.
+            names: Top-level names, or paths whose steps are joined by dots, also into lists (``l.item.x``) and maps
+                (``m.entries.value.x``, with the keys). Top-level fields come out in the order asked for, fields
+                inside of another in the order of the schema.
 
         Raises:
             InvalidInputError: A name that does not exist.
@@ -266,8 +267,15 @@ def _descend(fields: Sequence[Field], path: str) -> Field:
     for one in fields:
         if path == one.name:
             return one
-        if path.startswith(one.name + ".") and one.children and not one.is_leaf:
-            return replace(one, children=(_descend(one.children, path[len(one.name) + 1 :]),))
+        if path.startswith(one.name + ".") and one.children and not one.is_blob:
+            picked = _descend(one.children, path[len(one.name) + 1 :])
+            if one.logical_type == "map":  # a map is read with both its keys and its values
+                entries = one.children[0]
+                children = [
+                    next((kept for kept in picked.children if kept.id == child.id), child) for child in entries.children
+                ]
+                picked = replace(picked, children=tuple(children))
+            return replace(one, children=(picked,))
     known = ", ".join(one.name for one in fields)
     raise InvalidInputError(f"no field {path!r}; there are: {known}")
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from lance_core.dataset import LanceDataset
     from lance_core.format.operations import Operation
     from lance_core.table.checkpoint import Checkpoint
-    from lance_core.table.evolution import Cast
+    from lance_core.table.evolution import Altered, Cast
     from lance_core.table.snapshot import Snapshot
 
 _LEGACY = "0.1"
@@ -76,7 +76,8 @@ def add_columns(
             batch of new columns (record batch, table or DataFrame), plain or made by `lance_core.batch_udf`, which can
             keep a checkpoint; data in any form that `write_dataset` takes, with one row for each row of the table, in
             its order; or a ``pyarrow.Field``, list of fields or schema for columns that are null in all rows, for
-            which nothing is written (a struct that exists brings fields that are new in it).
+            which nothing is written (a column that exists brings the fields that are new in its structs, at any depth
+            of lists).
         read_columns: What a function gets, all columns if None; also ``_rowid`` and ``_rowaddr``.
         reader_schema: Arrow schema of data that is an iterable of batches.
         batch_size: Rows that a function gets at a time.
@@ -156,29 +157,29 @@ def alter_columns(dataset: LanceDataset, *alterations: Mapping[str, Any]) -> Non
         change = altered(before, alterations, next_field_id(snapshot.manifest))
         for path in change.tightened:
             _check_no_nulls(dataset, path)
-    if not change.casts:
-        operation = Project(schema=change.schema, preserves_nullability=not change.tightened)
-        dataset.snapshot = _publish(snapshot, operation)
-        return
-    _check_nested_casts(snapshot, change.casts)
-    fields = _joined_fields([one.field for one in change.casts])
-    transform = from_cast(change.casts, fields.to_arrow())
-    dataset.snapshot = _write(dataset, transform, fields, change.schema, preserves_nullability=not change.tightened)
+    dataset.snapshot = _change(dataset, change)
 
 
 def drop_columns(dataset: LanceDataset, columns: Sequence[str]) -> None:
-    """Drop columns, or fields of structs by dotted paths; this object moves to the new version.
+    """Drop columns, or fields inside of them; this object moves to the new version.
 
-    Only metadata changes; the bytes stay until files are compacted and old versions are cleaned up.
+    Only metadata changes; the bytes stay until files are compacted and old versions are cleaned up. A packed struct
+    that loses some of its fields is written anew, because its fields share one column.
+
+    Args:
+        columns: Names, or dotted paths of fields inside of structs, lists (``l.item.x``) and maps
+            (``m.entries.value.x``). A struct, list or map that is left without fields is dropped, too.
 
     Raises:
-        InvalidInputError: An unknown column, or none would be left.
+        InvalidInputError: An unknown column, none would be left, or a map would lose its keys or values.
         CommitConflictError: Another commit changed the columns meanwhile.
     """
     snapshot = dataset.snapshot
+    manifest = snapshot.manifest
     with naming(snapshot.store):
-        schema = without_columns(snapshot.manifest.schema, columns)
-    dataset.snapshot = _publish(snapshot, Project(schema=schema, preserves_nullability=True))
+        version = manifest.data_storage_version
+        change = without_columns(manifest.schema, columns, next_field_id(manifest), version=version)
+    dataset.snapshot = _change(dataset, change)
 
 
 def replace_schema_metadata(dataset: LanceDataset, new_metadata: Mapping[str, str]) -> None:
@@ -303,6 +304,18 @@ def _write(
     return made
 
 
+def _change(dataset: LanceDataset, change: Altered) -> Snapshot:
+    """Commit a changed schema, after the columns were written that need it."""
+    snapshot, preserves_nullability = dataset.snapshot, not change.tightened
+    if not change.casts:
+        return _publish(snapshot, Project(schema=change.schema, preserves_nullability=preserves_nullability))
+    with naming(snapshot.store):
+        _check_nested_casts(snapshot, change.casts)
+        fields = _joined_fields([one.field for one in change.casts])
+        transform = from_cast(change.casts, fields.to_arrow())
+    return _write(dataset, transform, fields, change.schema, preserves_nullability=preserves_nullability)
+
+
 def _checkpoint(path: str | Path, snapshot: Snapshot, transform: Transform) -> Checkpoint:
     from lance_core.table.checkpoint import Checkpoint  # noqa: PLC0415 SQLite is rarely needed
 
@@ -331,7 +344,7 @@ def schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
 
     Args:
         snapshot: The version.
-        columns: New columns; a struct that is there already brings the fields that are new in it.
+        columns: New columns; one that is there already brings the fields that are new in its structs.
 
     Raises:
         InvalidInputError: A name that is taken or reserved, or a column that is not nullable.
@@ -363,12 +376,12 @@ def _check_no_nulls(dataset: LanceDataset, path: str) -> None:
 
 
 def _check_nested_casts(snapshot: Snapshot, casts: Sequence[Cast]) -> None:
-    """Before version 2.1 a struct has a column of its own, and two files of a fragment cannot both hold it."""
+    """Before 2.1 structs and lists have columns of their own, which two files of a fragment cannot both hold."""
     if snapshot.manifest.data_storage_version in _STRUCTS_HAVE_COLUMNS:
         nested = [one.path for one in casts if len(one.names) > 1]
         if nested:
             raise UnsupportedError(
-                f"a cast of {', '.join(nested)}: fields of structs need files of version 2.1 or newer"
+                f"{', '.join(nested)} cannot be written anew alone: that needs data files of version 2.1 or newer"
             )
 
 

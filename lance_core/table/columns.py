@@ -1,26 +1,37 @@
 """Which file of a fragment holds which part of a projection, and how the parts become whole columns.
 
 A fragment may have several data files, each with other columns; a column that is in none reads as null. Fields of one
-struct may lie in different files.
+struct may lie in different files, also if the struct is inside of lists: then each file has the lists' lengths. Files
+that were written when rows were deleted already may have other lists in the places of these rows.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.encoding.arrow_values import null_mask, pack_bits
+from lance_core.encoding.leaves import is_list_field, list_items
+from lance_core.encoding.physical.memory import aranges, starts_of
+from lance_core.encoding.v2_0.nesting import list_array
+from lance_core.errors import CorruptDataError
 from lance_core.format.schema import Schema
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from lance_core.encoding.repdef import Mask
+    from lance_core.encoding.values import Int64s
     from lance_core.format.fragment import DataFile
     from lance_core.format.schema import Field
+
+_Part: TypeAlias = "tuple[Field, pa.Array]"
+"""What one file has of a field, and its values."""
 
 
 @frozen(kw_only=True)
@@ -107,7 +118,10 @@ def _prune(field: Field, leaves: Mapping[int, int]) -> Field | None:
 
 
 def join_columns(
-    projection: Schema, parts: Sequence[tuple[Schema, Sequence[pa.Array]]], num_rows: int
+    projection: Schema,
+    parts: Sequence[tuple[Schema, Sequence[pa.Array]]],
+    num_rows: int,
+    live_mask: Callable[[], Mask | None] = lambda: None,
 ) -> list[pa.Array]:
     """Put the columns of a projection together.
 
@@ -115,32 +129,41 @@ def join_columns(
         projection: What is wanted.
         parts: For each file its fields and their values, all ``num_rows`` long.
         num_rows: Rows.
+        live_mask: Returns which of the rows are not deleted, shape (num_rows,); None if all are live.
 
     Returns:
         One array for each field of the projection.
 
     Raises:
-        CorruptDataError: A column that is not nullable is in no file.
-        UnsupportedError: Fields of a struct inside a list lie in different files.
+        CorruptDataError: A column that is not nullable is in no file, or files differ in the lengths of a list.
     """
     if len(parts) == 1 and parts[0][0].fields == projection.fields:
         return list(parts[0][1])
-    found: dict[int, list[tuple[Field, pa.Array]]] = {}
+    found: dict[int, list[_Part]] = {}
     for schema, arrays in parts:
         for field, array in zip(schema.fields, arrays, strict=True):
             found.setdefault(field.id, []).append((field, array))
-    return [_join(field, found.get(field.id, []), num_rows) for field in projection.fields]
+    return [_join(field, found.get(field.id, []), num_rows, live_mask) for field in projection.fields]
 
 
-def _join(field: Field, parts: Sequence[tuple[Field, pa.Array]], num_rows: int) -> pa.Array:
+def _join(field: Field, parts: Sequence[_Part], num_rows: int, live_mask: Callable[[], Mask | None]) -> pa.Array:
     if not parts:
         if not field.nullable:
             raise CorruptDataError(f"column {field.name!r} is not nullable, but no file of the fragment holds it")
         return pa.nulls(num_rows, field.to_arrow().type)
     if len(parts) == 1 and parts[0][0] == field:
         return parts[0][1]
-    if field.logical_type != "struct":
-        raise UnsupportedError(f"parts of the list {field.name!r} are missing or in different files; rewrite the table")
+    first = parts[0][1]
+    is_null = null_mask(first)
+    bitmap = None if is_null is None else pack_bits(~is_null)
+    kind = field.to_arrow().type
+    if is_list_field(field):
+        return _join_lists(field, kind, parts, live_mask)
+    if field.struct_list_size:
+        size = field.struct_list_size
+        items = [(one.children[0], array.values.slice(array.offset * size, num_rows * size)) for one, array in parts]
+        child = _join(field.children[0], items, num_rows * size, lambda: _repeated(live_mask(), size))
+        return pa.Array.from_buffers(kind, num_rows, [bitmap], children=[child])
     columns: list[pa.Array] = []
     for child in field.children:
         inner = [
@@ -149,7 +172,45 @@ def _join(field: Field, parts: Sequence[tuple[Field, pa.Array]], num_rows: int) 
             for index, one in enumerate(parent.children)
             if one.id == child.id
         ]
-        columns.append(_join(child, inner, num_rows))
-    first = parts[0][1]
-    mask = first.is_null() if first.null_count else None
-    return pa.StructArray.from_arrays(columns, fields=[child.to_arrow() for child in field.children], mask=mask)
+        columns.append(_join(child, inner, num_rows, live_mask))
+    return pa.Array.from_buffers(kind, num_rows, [bitmap], children=columns)
+
+
+def _join_lists(
+    field: Field, kind: pa.DataType, parts: Sequence[_Part], live_mask: Callable[[], Mask | None]
+) -> pa.Array:
+    """Lists with the lengths of the first part."""
+    masks = [null_mask(array) for _, array in parts]
+    sizes, _ = list_items(parts[0][1], masks[0])
+    inner: list[_Part] = []
+    for (one, array), is_null in zip(parts, masks, strict=True):
+        own_sizes, items = list_items(array, is_null)
+        if (own_sizes != sizes).any():
+            items = _fitted(field.name, items, own_sizes, sizes, live_mask())
+        inner.append((one.children[0], items))
+    child = _join(field.children[0], inner, int(sizes.sum()), lambda: _repeated(live_mask(), sizes))
+    validity = None if masks[0] is None else ~masks[0]
+    if not pa.types.is_map(kind):
+        return list_array(field.name, kind, sizes, validity, child)
+    entries = pa.StructArray.from_arrays([child.field(0), child.field(1)], fields=[kind.key_field, kind.item_field])
+    lists = list_array(field.name, pa.list_(entries.type), sizes, validity, entries)
+    return pa.Array.from_buffers(kind, len(sizes), lists.buffers()[:2], children=[entries])
+
+
+def _fitted(name: str, items: pa.Array, own: Int64s, sizes: Int64s, is_live: Mask | None) -> pa.Array:
+    """Items of lists with the lengths ``own`` for lists with the lengths ``sizes``: null where they differ.
+
+    Raises:
+        CorruptDataError: They differ in a row that is not deleted.
+    """
+    differs = own != sizes
+    if is_live is None or (differs & is_live).any():
+        raise CorruptDataError(f"The files of a fragment differ in the lengths of the list {name!r}.")
+    is_missing = np.repeat(differs, sizes)
+    places = np.zeros(len(is_missing), np.int64)
+    places[~is_missing] = aranges(starts_of(own)[:-1][~differs], own[~differs])
+    return items.take(pa.array(places, mask=is_missing))
+
+
+def _repeated(is_live: Mask | None, counts: Int64s | int) -> Mask | None:
+    return None if is_live is None else np.repeat(is_live, counts)

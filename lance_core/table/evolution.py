@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lance_core.format.manifest import Manifest
 
 _RESERVED = ("_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version")
+_SPLIT_LISTS = ("list", "list.struct")
+_MAP_FIELDS = 2
 _ALTERATION_KEYS = ("path", "name", "nullable", "data_type")
 
 
@@ -64,7 +66,8 @@ def with_null_fields(schema: Schema, columns: pa.Schema, first_id: int, *, allow
 
     Args:
         schema: Schema of the table.
-        columns: New columns; a struct whose name is taken brings the fields that are new in it.
+        columns: New columns; a column whose name is taken brings the fields that are new in its structs, at any depth
+            of structs and lists.
         first_id: Id of the first new field.
         allows_children: Files of the table's version can lack fields of a struct.
 
@@ -78,31 +81,41 @@ def with_null_fields(schema: Schema, columns: pa.Schema, first_id: int, *, allow
     _check_nullable(added.fields)
     next_id = max(added.max_id, first_id - 1) + 1
     for arrow in columns:
-        if arrow.name not in known:
+        old = known.get(arrow.name)
+        if old is None:
             continue
-        if not pa.types.is_struct(arrow.type) or known[arrow.name].logical_type != "struct":
-            raise InvalidInputError(f"column {arrow.name!r} is there already; nothing was written")
+        known[arrow.name], next_id = _with_fields_inside(old, arrow.type, next_id, arrow.name)
         if not allows_children:
-            raise UnsupportedError(f"new fields of struct {arrow.name!r}: that needs files of version 2.2")
-        known[arrow.name], next_id = _with_children(known[arrow.name], arrow, next_id, arrow.name)
+            raise UnsupportedError(f"new fields inside of column {arrow.name!r}: that needs files of version 2.2")
     return replace(schema, fields=(*(known[one.name] for one in schema.fields), *added.fields))
 
 
-def _with_children(parent: Field, arrow: pa.Field, next_id: int, path: str) -> tuple[Field, int]:
+def _with_fields_inside(parent: Field, kind: pa.DataType, next_id: int, path: str) -> tuple[Field, int]:
+    """A field that is there already with new fields in its structs; ``kind`` has these and what leads to them."""
     if parent.is_packed:
         raise UnsupportedError(f"new fields of the packed struct {path!r}")
+    if parent.logical_type == "struct" and pa.types.is_struct(kind) and not parent.is_blob:
+        return _with_children(parent, kind, next_id, path)
+    if parent.logical_type in _SPLIT_LISTS and pa.types.is_list(kind):
+        child = parent.children[0]
+        child, next_id = _with_fields_inside(child, kind.value_type, next_id, f"{path}.{child.name}")
+        return replace(parent, children=(child,)), next_id
+    if parent.children and pa.types.is_nested(kind):
+        raise UnsupportedError(f"new fields inside of {path!r}, a {parent.logical_type}; nothing was written")
+    raise InvalidInputError(f"column {path!r} is there already; nothing was written")
+
+
+def _with_children(parent: Field, kind: pa.StructType, next_id: int, path: str) -> tuple[Field, int]:
     children = {one.name: one for one in parent.children}
-    for new in arrow.type:
+    for new in kind:
         inner = f"{path}.{new.name}"
         old = children.get(new.name)
         if old is None:
             made = Schema.from_arrow(pa.schema([new]), next_id).fields[0]
             _check_nullable([made], f"{path}.")
             children[new.name], next_id = made, max(one.id for one in made.walk()) + 1
-        elif old.logical_type == "struct" and pa.types.is_struct(new.type):
-            children[new.name], next_id = _with_children(old, new, next_id, inner)
         else:
-            raise InvalidInputError(f"field {inner!r} is there already; nothing was written")
+            children[new.name], next_id = _with_fields_inside(old, new.type, next_id, inner)
     return replace(parent, children=tuple(children.values())), next_id
 
 
@@ -110,6 +123,38 @@ def _check_nullable(fields: Iterable[Field], prefix: str = "") -> None:
     for one in fields:
         if not one.nullable:
             raise InvalidInputError(f"'{prefix}{one.name}' would be null in all rows, but is not nullable")
+
+
+@frozen(kw_only=True)
+class Cast:
+    """A column to be written anew in another type.
+
+    Attributes:
+        path: Dotted path of the column as it is named now.
+        names: The steps of that path.
+        target: The new type.
+        field: The new field, at the bottom of structs and lists that hold nothing else.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    target: pa.DataType
+    field: Field
+
+
+@frozen(kw_only=True)
+class Altered:
+    """What alterations make of a schema.
+
+    Attributes:
+        schema: The new schema.
+        casts: Columns to be written anew.
+        tightened: Paths, as named now, of columns that may have no nulls any more.
+    """
+
+    schema: Schema
+    casts: tuple[Cast, ...]
+    tightened: tuple[str, ...]
 
 
 # --------------------------------------------------------------------------------------------------------- by path
@@ -143,71 +188,7 @@ def changed_fields(schema: Schema, change: Callable[[Field], Field | None]) -> S
     return replace(schema, fields=tuple(kept for one in schema.fields if (kept := walk(one)) is not None))
 
 
-def without_columns(schema: Schema, paths: Sequence[str]) -> Schema:
-    """The schema without some columns or fields of structs.
-
-    Raises:
-        InvalidInputError: There is no such column, or none would be left of the table or of a struct.
-    """
-    if isinstance(paths, str) or not paths:
-        raise InvalidInputError("columns to drop are given as a list of names")
-    doomed: set[int] = set()
-    for path in paths:
-        *above, last = find_path(schema, path)
-        if not all(map(_has_separate_fields, above)):
-            raise InvalidInputError(f"{path!r} has no column of its own, so it cannot be dropped alone")
-        doomed.add(last.id)
-    left = changed_fields(schema, lambda one: None if one.id in doomed else one)
-    if not left.fields:
-        raise InvalidInputError("a table needs at least one column")
-    for one in left.walk():
-        if one.logical_type == "struct" and not one.children and _had_children(schema, one.id):
-            raise InvalidInputError(f"struct {one.name!r} would be left without fields; drop it as a whole")
-    return left
-
-
-def _has_separate_fields(one: Field) -> bool:
-    """Whether the fields inside have columns of their own, one for each row: those of plain structs do."""
-    return one.logical_type == "struct" and not one.is_leaf
-
-
-def _had_children(schema: Schema, field_id: int) -> bool:
-    return any(one.id == field_id and one.children for one in schema.walk())
-
-
 # ------------------------------------------------------------------------------------------------------- altering
-
-
-@frozen(kw_only=True)
-class Cast:
-    """A column to be written anew in another type.
-
-    Attributes:
-        path: Dotted path of the column as it is named now.
-        names: The steps of that path.
-        target: The new type.
-        field: The new field, at the bottom of structs that hold nothing else.
-    """
-
-    path: str
-    names: tuple[str, ...]
-    target: pa.DataType
-    field: Field
-
-
-@frozen(kw_only=True)
-class Altered:
-    """What alterations make of a schema.
-
-    Attributes:
-        schema: The new schema.
-        casts: Columns to be written anew.
-        tightened: Paths, as named now, of columns that may have no nulls any more.
-    """
-
-    schema: Schema
-    casts: tuple[Cast, ...]
-    tightened: tuple[str, ...]
 
 
 def altered(schema: Schema, alterations: Sequence[Mapping[str, Any]], first_id: int) -> Altered:
@@ -232,12 +213,16 @@ def altered(schema: Schema, alterations: Sequence[Mapping[str, Any]], first_id: 
             raise InvalidInputError(f"{one['path']!r} is altered twice")
         changes[last.id] = one
         if one.get("nullable") is False and last.nullable:
+            if any(parent.logical_type != "struct" for parent in above):
+                raise UnsupportedError(f"{one['path']!r} is inside of a list or map and has to stay nullable")
             tightened.append(one["path"])
         target = one.get("data_type")
         if target is not None and not target.equals(last.to_arrow().type):
-            if not all(map(_has_separate_fields, above)):
+            whole = next((parent for parent in above if not _can_be_split(parent)), None)
+            if whole is not None:
                 raise UnsupportedError(
-                    f"a cast of {one['path']!r}, which has no column of its own; cast the whole column"
+                    f"a cast of {one['path']!r}, which is inside of {whole.name!r}, a {whole.logical_type}; "
+                    f"write {above[0].name!r} anew as a whole"
                 )
             if any(inner.extension_name for inner in last.walk()):
                 raise UnsupportedError(f"a cast of {one['path']!r}, which has an extension type")
@@ -246,16 +231,25 @@ def altered(schema: Schema, alterations: Sequence[Mapping[str, Any]], first_id: 
             first_id += sum(1 for _ in _made(last, one, 0).walk())
     after = changed_fields(schema, lambda one: _altered_field(one, changes, new_ids))
     _check_siblings(after.fields, "")
-    casts = [
-        _cast_of(changes[old]["path"], changes[old]["data_type"], schema, _lonely(after, new))
-        for old, new in new_ids.items()
-    ]
+    casts = [_cast_of(schema, old, changes[old]["data_type"], _lonely(after, new)) for old, new in new_ids.items()]
     return Altered(schema=after, casts=tuple(casts), tightened=tuple(tightened))
 
 
-def _cast_of(path: str, target: pa.DataType, schema: Schema, field: Field) -> Cast:
-    names = tuple(one.name for one in find_path(schema, path))
-    return Cast(path=path, names=names, target=target, field=field)
+def _cast_of(schema: Schema, field_id: int, target: pa.DataType, field: Field) -> Cast:
+    names = tuple(one.name for one in _steps_to(schema, field_id))
+    return Cast(path=".".join(names), names=names, target=target, field=field)
+
+
+def _steps_to(schema: Schema, field_id: int) -> tuple[Field, ...]:
+    """The fields from the top-level column to the one with an id."""
+
+    def walk(one: Field) -> tuple[Field, ...]:
+        if one.id == field_id:
+            return (one,)
+        below = next((steps for child in one.children if (steps := walk(child))), ())
+        return (one, *below) if below else ()
+
+    return next(steps for one in schema.fields if (steps := walk(one)))
 
 
 def _check_alteration(one: Mapping[str, Any]) -> None:
@@ -292,7 +286,7 @@ def _made(one: Field, change: Mapping[str, Any], new_id: int) -> Field:
 
 
 def _lonely(schema: Schema, field_id: int) -> Field:
-    """The field with an id, at the bottom of structs that hold nothing else."""
+    """The field with an id, at the bottom of structs and lists that hold nothing else."""
 
     def keep(one: Field) -> Field | None:
         if one.id == field_id:
@@ -310,6 +304,88 @@ def _check_siblings(fields: Sequence[Field], path: str) -> None:
         raise InvalidInputError(f"there would be two columns named {', '.join(path + name for name in twice)}")
     for one in fields:
         _check_siblings(one.children, f"{path}{one.name}.")
+
+
+def without_columns(schema: Schema, paths: Sequence[str], first_id: int, *, version: str) -> Altered:
+    """Drop columns, or fields inside of structs, lists and maps. What is left without fields is dropped, too.
+
+    A packed struct that loses some of its fields has to be written anew: pylance 14.0.2 does not look at which fields a
+    file holds, so it would read other values where a file holds more of them than the schema.
+
+    Args:
+        schema: Schema of the table.
+        paths: Names or dotted paths.
+        first_id: Id of the first new field.
+        version: Version of the table's data files.
+
+    Raises:
+        InvalidInputError: There is no such column, no column would be left, or a map would lose its keys or values.
+    """
+    if isinstance(paths, str) or not paths:
+        raise InvalidInputError("columns to drop are given as a list of names")
+    doomed: set[int] = set()
+    for path in paths:
+        *above, last = find_path(schema, path)
+        if any(one.is_blob for one in above):
+            raise InvalidInputError(f"{path!r} is a part of a blob and cannot be dropped alone; drop the whole column")
+        doomed.add(last.id)
+    before = {one.id: one for one in schema.walk()}
+
+    def keep(one: Field) -> Field | None:
+        is_emptied = bool(before[one.id].children) and not one.children
+        return None if one.id in doomed or is_emptied else one
+
+    left = changed_fields(schema, keep)
+    if not left.fields:
+        raise InvalidInputError("a table needs at least one column")
+    _check_maps(left)
+    if version == "0.1":  # its files have a column for each field, and no packed structs
+        return Altered(schema=left, casts=(), tightened=())
+    changed = [one for one in left.walk() if one.is_packed and len(one.children) < len(before[one.id].children)]
+    return _rewritten(left, [_rewritable(_steps_to(left, one.id), version) for one in changed], first_id)
+
+
+def _check_maps(schema: Schema) -> None:
+    for one in schema.walk():
+        if one.logical_type == "map" and len(one.children[0].children) < _MAP_FIELDS:
+            raise InvalidInputError(f"map {one.name!r} would lose its keys or its values; drop the whole column")
+
+
+def _rewritable(steps: Sequence[Field], version: str) -> Field:
+    """The innermost field around the last one that can be written anew alone."""
+    if version == "2.0":  # structs and lists have columns of their own, which two files cannot both hold
+        return steps[0]
+    return next((one for one in steps[:-1] if not _can_be_split(one)), steps[-1])
+
+
+def _can_be_split(one: Field) -> bool:
+    """Return whether the fields inside of a field may lie in different files of a fragment.
+
+    pylance 14.0.2 reads this for structs and lists, not for large lists, fixed-size lists and maps.
+    """
+    return one.logical_type in ("struct", *_SPLIT_LISTS) and not one.is_leaf
+
+
+def _rewritten(left: Schema, fields: Sequence[Field], first_id: int) -> Altered:
+    """The schema with new ids for some fields and all below them, which are to be written anew as they are there."""
+    made: dict[int, Field] = {}
+    for one in fields:
+        if one.id not in made:
+            made[one.id] = _with_ids(one, first_id)
+            first_id += sum(1 for _ in one.walk())
+    after = changed_fields(left, lambda one: made.get(one.id, one))
+    casts = [_cast_of(left, old, new.to_arrow().type, _lonely(after, new.id)) for old, new in made.items()]
+    return Altered(schema=after, casts=tuple(casts), tightened=())
+
+
+def _with_ids(one: Field, first_id: int) -> Field:
+    """The field with new ids for it and all below it."""
+    children: list[Field] = []
+    next_id = first_id + 1
+    for child in one.children:
+        children.append(_with_ids(child, next_id))
+        next_id += sum(1 for _ in child.walk())
+    return replace(one, id=first_id, children=tuple(children))
 
 
 def check_castable(path: str, source: pa.DataType, target: pa.DataType) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from lance_core.encoding.coded import Coded
+    from lance_core.encoding.repdef import Mask
     from lance_core.file.fields_legacy import BatchStatistics
     from lance_core.file.reader import DataFileReader
     from lance_core.format.fragment import Fragment
@@ -186,7 +187,8 @@ class FragmentReader:
         def read(rows: range, kept: Offsets | None) -> list[pa.Array]:
             batches = [self._with_bytes(part, stored, read_file(rows, kept)) for part, stored, read_file in files]
             count = len(rows) if kept is None else len(kept)
-            return list(self._rows(projection, parts, batches, rows.start, count).columns)
+            offsets = None if kept is None else kept + rows.start
+            return list(self._rows(projection, parts, batches, rows.start, count, offsets=offsets).columns)
 
         return read
 
@@ -225,7 +227,7 @@ class FragmentReader:
             file = yield from self._files.opening(part.file, num_rows=self.fragment.physical_rows)
             found = yield from file.taking(stored.schema, part.columns, offsets)
             batches.append(self._with_bytes(part, stored, found))
-        return list(self._rows(projection, parts, batches, 0, len(offsets)).columns)
+        return list(self._rows(projection, parts, batches, 0, len(offsets), offsets=offsets).columns)
 
     def _parts(self, projection: Schema) -> Sequence[FilePart]:
         """Which file holds what; many calls in a row ask for the same projection."""
@@ -271,9 +273,16 @@ class FragmentReader:
         batches: Sequence[pa.RecordBatch],
         start: int,
         num_rows: int,
+        *,
+        offsets: Offsets | None = None,
     ) -> Rows:
+        """Rows with the parts of all files; consecutive ones unless there are ``offsets``."""
+
+        def live() -> Mask | None:
+            return self.live_mask(start, start + num_rows) if offsets is None else ~np.isin(offsets, self.deleted)
+
         pairs = [(part.schema, batch.columns) for part, batch in zip(parts, batches, strict=True)]
-        return Rows(start=start, num_rows=num_rows, columns=join_columns(projection, pairs, num_rows))
+        return Rows(start=start, num_rows=num_rows, columns=join_columns(projection, pairs, num_rows, live))
 
 
 class FragmentReaders:

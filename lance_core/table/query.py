@@ -17,7 +17,7 @@ from lance_core.table.expression import Expression, make_expression
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.ordering import Sorter, check_sortable
 from lance_core.table.scan import scan_fragments, take_offsets
-from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, plan_scan
+from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, output_names, plan_scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -123,7 +123,7 @@ def plan_query(
     if outputs is not None:
         names = list(dict.fromkeys(source for one in outputs for source in _needed(one)))
     names += [name for name, wanted in ids.items() if wanted and name not in names]
-    asked = tuple(names)
+    num_asked = len(names)
     names += [one.column_name for one in order if one.column_name not in names]
     if include_deleted_rows and ROW_ADDRESS not in names:
         names.append(ROW_ADDRESS)
@@ -133,8 +133,13 @@ def plan_query(
         schema, columns=names, filter=filter, batch_size=batch_size, with_row_id=False, with_row_address=False
     )
     for one in order:
+        if one.column_name not in plan.columns:
+            raise InvalidInputError(
+                f"rows cannot be ordered by {one.column_name!r}, which has many values for each row"
+            )
         check_sortable(plan.schema.field(one.column_name).type, one.column_name)
-    if outputs is None and tuple(names) != asked:
+    asked = output_names(names[:num_asked], schema)
+    if outputs is None and plan.columns != asked:
         outputs = tuple(Output(name=name, source=name) for name in asked)
     return Query(
         plan=plan,

@@ -111,10 +111,11 @@ def plan_scan(
     _check_names(names, schema)
     stored = [name for name in names if name not in SYSTEM_COLUMNS]
     projection = schema.select(stored)
+    outputs = output_names(names, schema)
     plan = ScanPlan(
-        columns=tuple(names),
+        columns=outputs,
         projection=projection,
-        schema=_output_schema(names, schema),
+        schema=_output_schema(outputs, projection),
         batch_size=batch_size or default_batch_size(projection.to_arrow(), STREAM_BATCH_BYTES),
     )
     return plan if filter is None else _with_filter(plan, schema, filter, batch_size)
@@ -156,23 +157,51 @@ def _check_names(names: Sequence[str], schema: Schema) -> None:
             raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(near)}?")
 
 
-def _output_schema(names: Sequence[str], schema: Schema) -> pa.Schema:
+def output_names(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """The columns of a result.
+
+    Args:
+        names: Top-level names, dotted paths and system columns that were asked for.
+        schema: Schema of the table.
+
+    Returns:
+        The same names. A path into a list or map stands for the list or map, which holds only the fields that were
+        asked for; several such paths give it once.
+    """
+    if len(schema.names) == len(names) and schema.names == tuple(names):
+        return schema.names
+    return tuple(dict.fromkeys([_output_name(name, schema) for name in names]))
+
+
+def _output_name(name: str, schema: Schema) -> str:
+    if name in schema.names or name in SYSTEM_COLUMNS:
+        return name
+    field = schema.select([name]).fields[0]
+    path = field.name
+    while path != name and field.logical_type == "struct":
+        field = field.children[0]
+        path = f"{path}.{field.name}"
+    return path
+
+
+def _output_schema(names: Sequence[str], projection: Schema) -> pa.Schema:
     """Dotted paths come out as flat columns of that name, as in pylance."""
-    if tuple(names) == schema.names:
-        return schema.to_arrow()
+    if tuple(names) == projection.names:
+        return projection.to_arrow()
     fields: list[pa.Field] = []
+    tops = {one.name: one.to_arrow() for one in projection.fields}
     for name in names:
         if name in SYSTEM_COLUMNS:
             fields.append(pa.field(name, pa.uint64()))
             continue
-        arrow = schema.select([name]).fields[0].to_arrow()
+        top = name if name in tops else next(top for top in tops if name.startswith(f"{top}."))
+        arrow = tops[top]
         nullable = arrow.nullable
-        if arrow.name != name:
-            for _ in path_steps(name, arrow.name):
-                arrow = arrow.type.field(0)
-                nullable = nullable or arrow.nullable
+        for step in path_steps(name, top) if name != top else ():
+            arrow = arrow.type.field(step)
+            nullable = nullable or arrow.nullable
         fields.append(arrow.with_name(name).with_nullable(nullable))
-    return pa.schema(fields, metadata=dict(schema.metadata) or None)
+    return pa.schema(fields, metadata=dict(projection.metadata) or None)
 
 
 def path_steps(path: str, top: str) -> list[str]:

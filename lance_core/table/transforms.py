@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import null_mask
+from lance_core.encoding.leaves import list_items
+from lance_core.encoding.v2_0.nesting import list_array
 from lance_core.errors import InvalidInputError
 from lance_core.table.column_files import Transform
 from lance_core.table.expression import make_expression
@@ -143,7 +146,7 @@ def from_cast(casts: Sequence[Cast], schema: pa.Schema) -> Transform:
     """Columns in another type.
 
     Args:
-        casts: What to cast; fields of structs stay inside structs that hold nothing else.
+        casts: What to cast; fields inside of structs and lists stay inside of ones that hold nothing else.
         schema: Arrow schema of the new columns.
     """
 
@@ -171,10 +174,15 @@ def _loses_digits_only(kind: pa.DataType) -> bool:
 
 
 def _nested(values: pa.Array, cast: Cast, arrow: pa.Field, depth: int) -> pa.Array:
-    """The cast values inside the structs that they lie in, which stay null where they are."""
+    """The cast values inside the structs and lists that they lie in, which stay null where they are."""
     if depth == len(cast.names):
         return _cast(values, cast)
     inner = arrow.type.field(0)
+    if pa.types.is_list(arrow.type) or pa.types.is_large_list(arrow.type):
+        is_null = null_mask(values)
+        sizes, items = list_items(values, is_null)
+        validity = None if is_null is None else ~is_null
+        return list_array(arrow.name, arrow.type, sizes, validity, _nested(items, cast, inner, depth + 1))
     child = _nested(values.field(cast.names[depth]), cast, inner, depth + 1)
     mask = pc.is_null(values) if values.null_count else None
     return pa.StructArray.from_arrays([child], fields=[inner], mask=mask)

@@ -80,6 +80,8 @@ def indexed_column(schema: Schema, path: str) -> IndexedColumn:
     projection = schema.select([path])
     leaf = projection.fields[0]
     for _ in path[len(top) :].split(".")[1:]:
+        if leaf.logical_type != "struct":
+            raise UnsupportedError(f"column {path!r} is inside of {leaf.name!r}, for which zone maps cannot be made")
         leaf = leaf.children[0]
     kind = leaf.to_arrow().type
     if leaf.children or not has_zone_map(kind):

@@ -35,7 +35,7 @@ def fixed_rows(values: Values) -> Bytes | None:
     """Shape (n, bytes per value): values of fixed width as bytes; None for others, for booleans and for null items."""
     match values:
         case FixedValues(data):
-            return None if data.dtype == np.bool_ else flat.to_bytes(data).reshape(len(data), -1)
+            return None if data.dtype == np.bool_ else flat.to_bytes(data).reshape(len(data), flat.bits_of(values) // 8)
         case FixedListValues(dimension, items, validity):
             inner = fixed_rows(items) if validity is None else None
             return None if inner is None else inner.reshape(len(items) // dimension, -1)
@@ -74,7 +74,7 @@ def split_rows(rows: FixedValues, widths: Sequence[int]) -> list[FixedValues]:
     """
     if rows.data.dtype == np.bool_ or flat.bits_of(rows) != 8 * sum(widths):
         raise CorruptDataError(f"packed structs of {flat.bits_of(rows)} bits where the fields have {8 * sum(widths)}")
-    data = flat.to_bytes(rows.data).reshape(len(rows), -1)
+    data = flat.to_bytes(rows.data).reshape(len(rows), sum(widths))
     bounds = starts_of(np.array(widths, np.int64)).tolist()
     return [
         flat.from_bytes(np.ascontiguousarray(data[:, low:high]).reshape(-1), 8 * (high - low))

@@ -75,7 +75,7 @@ def read_packed_struct(encoding: PackedStruct, wanted: Wanted, kind: pa.DataType
     fields = [kind.field(index) for index in range(kind.num_fields)]
     widths = [byte_width(field.type) for field in fields]
     data = yield from read_rows(wanted.buffers, Flat(8, encoding.buffer), wanted.rows, sum(widths))
-    rows = data.reshape(len(wanted), -1)
+    rows = data.reshape(len(wanted), sum(widths))
     children: list[pa.Array] = []
     start = 0
     for field, width in zip(fields, widths, strict=True):

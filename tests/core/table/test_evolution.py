@@ -42,6 +42,20 @@ def test_names_of_new_columns(names, words):
         new_fields(SCHEMA, pa.schema([pa.field(name, pa.int8()) for name in names]), NEXT)
 
 
+def test_null_fields_inside_of_lists():
+    more = pa.schema([("tags", pa.list_(pa.struct([("c", pa.int8())])))])
+    made = with_null_fields(SCHEMA, more, NEXT, allows_children=True)
+    assert [one.name for one in made.fields[3].children[0].children] == ["a", "b", "c"]
+    assert made.fields[3].children[0].children[2].id == NEXT
+    with pytest.raises(UnsupportedError, match=r"version 2\.2"):
+        with_null_fields(SCHEMA, more, NEXT, allows_children=False)
+    inner = pa.struct([("x", pa.int8())])
+    for kind in (pa.large_list(inner), pa.map_(pa.string(), inner), pa.list_(inner, 2)):
+        schema = Schema.from_arrow(pa.schema([("t", kind)]))
+        with pytest.raises(UnsupportedError, match="inside of 't'"):
+            with_null_fields(schema, pa.schema([("t", kind)]), 9, allows_children=True)
+
+
 def test_null_fields_in_structs():
     more = pa.schema([("n", pa.int8()), ("st", pa.struct([("deep", pa.struct([("z", pa.int8())])), ("w", pa.int8())]))])
     made = with_null_fields(SCHEMA, more, NEXT, allows_children=True)
@@ -67,19 +81,37 @@ def test_paths():
 
 
 def test_dropping():
-    left = without_columns(SCHEMA, ["name", "st.deep"])
-    assert left.to_arrow().names == ["id", "st", "tags"]
-    assert left.to_arrow().field("st").type == pa.struct([("x", pa.int64())])
+    left = without_columns(SCHEMA, ["name", "st.deep", "tags.item.a"], NEXT, version="2.1")
+    assert not left.casts
+    assert left.schema.to_arrow().names == ["id", "st", "tags"]
+    assert left.schema.to_arrow().field("st").type == pa.struct([("x", pa.int64())])
+    assert left.schema.to_arrow().field("tags").type == pa.list_(pa.struct([("b", pa.int8())]))
     for paths, words in [
         (["nope"], "no column"),
-        (["st.x", "st.deep"], "left without fields"),
-        (["tags.item"], "no column of its own"),
         (list(SCHEMA.names), "at least one column"),
+        ([*SCHEMA.names[:2], "st.x", "st.deep.y", "tags.item.a", "tags.item.b"], "at least one column"),
         ([], "list of names"),
         ("id", "list of names"),
     ]:
         with pytest.raises(InvalidInputError, match=words):
-            without_columns(SCHEMA, paths)
+            without_columns(SCHEMA, paths, NEXT, version="2.1")
+
+
+def test_what_is_left_without_fields_is_dropped_too():
+    left = without_columns(SCHEMA, ["st.deep.y", "tags.item.a", "tags.item.b"], NEXT, version="2.1").schema
+    assert left.names == ("id", "name", "st")
+    assert left.to_arrow().field("st").type == pa.struct([("x", pa.int64())])
+
+
+def test_maps_keep_their_keys_and_values():
+    kind = pa.map_(pa.string(), pa.struct([("a", pa.int8()), ("b", pa.int8())]))
+    schema = Schema.from_arrow(pa.schema([("m", kind), ("n", pa.int8())]))
+    for paths in (["m.entries.value"], ["m.entries.key"], ["m.entries.value.a", "m.entries.value.b"]):
+        with pytest.raises(InvalidInputError, match="keys or its values"):
+            without_columns(schema, paths, 9, version="2.2")
+    left = without_columns(schema, ["m.entries.value.a"], 9, version="2.2").schema
+    assert left.to_arrow().field("m").type == pa.map_(pa.string(), pa.struct([("b", pa.int8())]))
+    assert without_columns(schema, ["m.entries"], 9, version="2.2").schema.names == ("n",)
 
 
 def test_altering():
@@ -116,24 +148,48 @@ def test_altering():
         ({"path": "nope"}, InvalidInputError, "no column"),
         ({"path": "name", "data_type": pa.int8()}, UnsupportedError, "cast of string"),
         ({"path": "st", "data_type": pa.int8()}, UnsupportedError, "cast of struct"),
-        ({"path": "tags.item.a", "data_type": pa.int16()}, UnsupportedError, "no column of its own"),
+        ({"path": "tags.item.a", "nullable": False}, UnsupportedError, "inside of a list"),
+        ({"path": "large.item.a", "data_type": pa.int16()}, UnsupportedError, "inside of 'large'"),
     ],
 )
 def test_wrong_alterations(change, error, words):
+    large = pa.field("large", pa.large_list(pa.struct([("a", pa.int8())])))
     with pytest.raises(error, match=words):
-        altered(SCHEMA, [change], 20)
+        altered(Schema.from_arrow(ARROW.append(large)), [change], 20)
+
+
+PACKED = pa.field("p", pa.struct([("a", pa.int8()), ("b", pa.int8()), ("c", pa.int8())]), metadata={"packed": "true"})
 
 
 def test_packed_structs_change_as_a_whole():
-    packed = pa.field("p", pa.struct([("a", pa.int8()), ("b", pa.int8())]), metadata={"packed": "true"})
-    schema = Schema.from_arrow(pa.schema([packed]))
-    with pytest.raises(InvalidInputError, match="no column of its own"):
-        without_columns(schema, ["p.a"])
-    with pytest.raises(UnsupportedError, match="no column of its own"):
+    schema = Schema.from_arrow(pa.schema([PACKED]))
+    with pytest.raises(UnsupportedError, match="inside of 'p'"):
         altered(schema, [{"path": "p.a", "data_type": pa.int16()}], 9)
     with pytest.raises(UnsupportedError, match="packed"):
-        with_null_fields(schema, pa.schema([("p", pa.struct([("c", pa.int8())]))]), 9, allows_children=True)
+        with_null_fields(schema, pa.schema([("p", pa.struct([("d", pa.int8())]))]), 9, allows_children=True)
     assert altered(schema, [{"path": "p.a", "name": "aa"}], 9).schema.fields[0].children[0].name == "aa"
+
+
+@pytest.mark.parametrize(
+    ("around", "path", "version", "rewritten"),
+    [
+        (lambda p: p, "p", "2.2", "p"),
+        (lambda p: pa.field("s", pa.struct([p, pa.field("q", pa.int8())])), "s.p", "2.1", "s.p"),
+        (lambda p: pa.field("s", pa.struct([p, pa.field("q", pa.int8())])), "s.p", "2.0", "s"),
+        (lambda p: pa.field("l", pa.list_(p)), "l.p", "2.1", "l.p"),
+        (lambda p: pa.field("l", pa.large_list(p)), "l.p", "2.1", "l"),
+        (lambda p: pa.field("m", pa.map_(pa.string(), p)), "m.entries.p", "2.2", "m"),
+    ],
+)
+def test_a_packed_struct_that_loses_fields_is_written_anew(around, path, version, rewritten):
+    schema = Schema.from_arrow(pa.schema([around(PACKED)]))
+    made = without_columns(schema, [f"{path}.a", f"{path}.c"], 20, version=version)
+    assert [cast.path for cast in made.casts] == [rewritten]
+    new = find_path(made.schema, rewritten)[-1]
+    assert ids(Schema((new,))) == list(range(20, 20 + sum(1 for _ in new.walk())))
+    assert made.casts[0].target == new.to_arrow().type
+    assert [one.name for one in find_path(made.schema, path)[-1].children] == ["b"]
+    assert not without_columns(schema, [f"{path}.a"], 20, version="0.1").casts
 
 
 def test_extension_types_are_not_cast():

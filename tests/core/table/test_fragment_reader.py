@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.errors import CorruptDataError
 from lance_core.format.fragment import Fragment
 from lance_core.format.schema import Schema
 from lance_core.store.open import open_store
@@ -32,10 +32,10 @@ def files(tmp_path):
     return OpenFiles(open_store(tmp_path / "t"))
 
 
-def written(files, names, num_rows=N):
+def written(files, names, num_rows=N, table=TABLE):
     """A data file with some of the fields."""
     fields = SCHEMA.select(names)
-    batches = [nested(TABLE.slice(0, num_rows), fields)]
+    batches = [nested(table.slice(0, num_rows), fields)]
     limits = FileLimits(max_rows_per_file=1 << 40, max_bytes_per_file=1 << 40)
     made = stage_fragments(
         files.store, fields, batches, limits=limits, data_storage_version="2.2", new_uuid=lambda: uuid.uuid4().bytes
@@ -93,9 +93,21 @@ def test_what_is_in_no_file_reads_as_null(files):
     assert [(rows.start, rows.num_rows) for rows in nothing] == [(10, 1000), (1010, 1000), (2010, 990)]
 
 
-def test_parts_of_lists_in_different_files_are_refused(files):
-    reader = FragmentReader(files, Fragment(id=0, files=(written(files, ["list.item.p"]),), physical_rows=N))
-    with pytest.raises(UnsupportedError, match="'list'"):
+def test_fields_inside_of_lists_are_joined_from_all_files(files):
+    parts = (written(files, ["list.item.p"]), written(files, ["a", "list.item.q"]))
+    reader = FragmentReader(files, Fragment(id=0, files=parts, physical_rows=N))
+    projection = SCHEMA.select(["list", "a"])
+    assert pa.Table.from_batches(scanned(reader, projection)).equals(TABLE.select(["list", "a"]))
+    alone = FragmentReader(files, Fragment(id=0, files=parts[:1], physical_rows=N))
+    read = pa.Table.from_batches(scanned(alone, SCHEMA.select(["list"])))
+    assert read["list"].to_pylist() == [[{"p": i, "q": None}] for i in range(N)]
+
+
+def test_lists_of_other_lengths_in_another_file_are_damage(files):
+    other = TABLE.set_column(4, "list", pa.array([[], *TABLE["list"].to_pylist()[1:]], TABLE.schema.field("list").type))
+    parts = (written(files, ["list.item.p"]), written(files, ["list.item.q"], table=other))
+    reader = FragmentReader(files, Fragment(id=0, files=parts, physical_rows=N))
+    with pytest.raises(CorruptDataError, match="lengths of the list 'list'"):
         list(scanned(reader, SCHEMA.select(["list"])))
 
 
