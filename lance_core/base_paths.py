@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.base_path import BasePath
 from lance_core.frozen import frozen
-from lance_core.store.open import open_store
-from lance_core.table.places import check_base_address
+from lance_core.store.addresses import parse_address
+from lance_core.store.trust import WRITABLE, allowing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,26 +36,32 @@ def to_public(base: BasePath) -> DatasetBasePath:
     return DatasetBasePath(base.path, base.name, base.is_dataset_root, base.id)
 
 
-def from_public(
-    bases: Iterable[DatasetBasePath], *, dataset: str, storage_options: Mapping[str, str] | None
-) -> tuple[BasePath, ...]:
+def from_public(bases: Iterable[DatasetBasePath]) -> tuple[BasePath, ...]:
     """The inner form of base paths that shall be added; addresses are made absolute.
 
     Raises:
-        InvalidInputError: Something else, or an id that is none.
-        UnsupportedError: An address that a manifest must not lead to, or that lance_core cannot open.
+        InvalidInputError: Something else, an id that is none, or an address that a table may not name.
+        UnsupportedError: A service that data cannot be written to.
     """
-    return tuple(_from_public(base, dataset, storage_options) for base in bases)
+    return tuple(_from_public(base) for base in bases)
 
 
-def _from_public(base: DatasetBasePath, dataset: str, storage_options: Mapping[str, str] | None) -> BasePath:
+def allowing_bases(
+    base_store_params: Mapping[str, Mapping[str, str]] | None, bases: Iterable[BasePath]
+) -> dict[str, dict[str, str]]:
+    """Settings of places, with the bases that the caller names himself; see `lance_core.store.trust.allowing`."""
+    return allowing(base_store_params, [base.path for base in bases])
+
+
+def _from_public(base: DatasetBasePath) -> BasePath:
     if not isinstance(base, DatasetBasePath):  # pyright: ignore[reportUnnecessaryIsInstance] callers are not checked
         raise InvalidInputError(f"{base!r} is no DatasetBasePath")
     if base.id is not None and not 0 < base.id < 1 << 32:
         raise InvalidInputError(f"base path ids are from 1 to {(1 << 32) - 1}, not {base.id}")
     if base.name == "":
         raise InvalidInputError("the name of a base path must not be empty")
-    check_base_address(base.path, dataset=dataset)
+    place = parse_address(base.path)
+    if place.service not in WRITABLE:
+        raise UnsupportedError(f"base path {base.path!r}: data cannot be written to {place.service}:// addresses")
     # A relative address would mean something else to each reader.
-    path = open_store(base.path, storage_options).uri
-    return BasePath(id=base.id or 0, path=path, name=base.name, is_dataset_root=base.is_dataset_root)
+    return BasePath(id=base.id or 0, path=place.text, name=base.name, is_dataset_root=base.is_dataset_root)

@@ -23,10 +23,11 @@ from lance_core.methods import (
     tracking,
 )
 from lance_core.stats import LanceStats
+from lance_core.store.trust import PlaceSettings
 from lance_core.table.evolution import next_field_id
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.open_table import find_version_as_of, open_line, open_version
-from lance_core.table.places import PlaceSettings, finds_same_files, with_settings
+from lance_core.table.places import finds_same_files, with_settings
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import Snapshot, newest_version
 from lance_core.table.statistics import table_statistics
@@ -65,7 +66,8 @@ def dataset(
             only without ``version``.
         branch: Branch to open; the same as ``version=(branch, version)``.
         storage_options: Settings of the storage service.
-        base_store_params: Settings for base paths, by their address.
+        base_store_params: Settings of other places that the table names, by address; an entry also allows the place
+            and what lies below it.
         **unsupported: Arguments of pylance that lance_core does not have; they must be None.
 
     Raises:
@@ -93,7 +95,8 @@ class LanceDataset:
         uri: Path or address.
         version: As in `dataset`.
         storage_options: Settings of the storage service.
-        base_store_params: Settings for base paths, by their address.
+        base_store_params: Settings of other places that the table names, by address; an entry also allows the place
+            and what lies below it.
         snapshot: The version, if it is open already.
     """
 
@@ -358,3 +361,12 @@ def place_of(
     if isinstance(dataset, LanceDataset):
         return dataset.uri, storage_options or dataset.storage_options
     return dataset, storage_options
+
+
+def base_params_of(
+    dataset: str | os.PathLike[str] | LanceDataset, base_store_params: Mapping[str, Mapping[str, str]] | None
+) -> Mapping[str, Mapping[str, str]] | None:
+    """Settings for base paths of what may be a dataset that is open already."""
+    if base_store_params is None and isinstance(dataset, LanceDataset):
+        return dataset.base_store_params
+    return base_store_params

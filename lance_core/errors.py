@@ -72,6 +72,12 @@ class InvalidInputError(LanceError, ValueError):
     kind = "invalid_input"
 
 
+class UntrustedPlaceError(InvalidInputError):
+    """A table names a place that nobody allowed it to name; the message says how to allow it."""
+
+    kind = "untrusted_place"
+
+
 class NotFoundError(LanceError, FileNotFoundError):
     """Something that was asked for by name does not exist."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from dataclasses import fields
 from functools import cache
-from urllib.parse import unquote
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
@@ -59,27 +58,6 @@ def limits() -> Limits:
             raise InvalidInputError(f"{name} is a number above 0, not {text!r}")
         found[one.name] = int(text)
     return Limits(**found)
-
-
-def check_base_path(path: str) -> None:
-    """Refuse a place that a manifest names, if the environment says which are trusted.
-
-    The variable ``LANCE_CORE_BASE_PATHS`` lists addresses, with commas between them; what lies below one of them is
-    trusted. Without the variable all are, as shallow clones need it; empty, it allows none.
-
-    Raises:
-        InvalidInputError: It is none of them.
-    """
-    allowed = os.environ.get(_PREFIX + "BASE_PATHS")
-    if allowed is None:
-        return
-    parts = unquote(path).replace("\\", "/").rstrip("/") + "/"
-    bases = [one.rstrip("/") + "/" for one in allowed.split(",") if one]
-    if "/../" in parts or not any(parts.startswith(one) for one in bases):
-        raise InvalidInputError(
-            f"the table has files in {path}, which the environment variable {_PREFIX}BASE_PATHS does not allow",
-            path=path,
-        )
 
 
 def check_limit(name: str, value: int, what: str, *, path: str | None = None) -> None:

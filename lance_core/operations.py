@@ -241,7 +241,7 @@ def _public(fragments: Iterable[Fragment]) -> list[FragmentMetadata]:
 
 
 def _bases(bases: Sequence[DatasetBasePath] | None) -> tuple[BasePath, ...]:
-    return from_public_bases(bases or (), dataset="", storage_options=None)
+    return from_public_bases(bases or ())
 
 
 def _public_bases(bases: Iterable[BasePath]) -> list[DatasetBasePath]:

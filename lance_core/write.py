@@ -13,8 +13,8 @@ from lance_core.arguments import (
     file_limits,
     file_version,
 )
-from lance_core.base_paths import DatasetBasePath, from_public
-from lance_core.dataset import LanceDataset, place_of
+from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public
+from lance_core.dataset import LanceDataset, base_params_of, place_of
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_core.format.operations import Append, Overwrite
 from lance_core.fragment import to_metadata
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.format.base_path import BasePath
     from lance_core.store.base import Store
 
 
@@ -112,6 +111,8 @@ def write_dataset(
     limits = file_limits(max_rows_per_file, max_bytes_per_file)
     config = auto_cleanup_config(auto_cleanup_options)
     address, storage_options = place_of(uri, storage_options)
+    given_bases = from_public(initial_bases or ())
+    base_store_params = allowing_bases(base_params_of(uri, base_store_params), given_bases)
     store, existing = _open_for_writing(address, storage_options, branch, base_store_params)
     if existing is not None and idempotency_key is not None:
         done = find_commit(store, idempotency_key)
@@ -126,7 +127,11 @@ def write_dataset(
         raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=store.uri)
     with naming(store):
         version = file_version(data_storage_version, existing)
-    new_bases = _new_bases(initial_bases, existing, store, storage_options)
+    if initial_bases is not None and existing is not None:
+        raise InvalidInputError(
+            "initial_bases are for new datasets; use add_bases to add some to this one", path=store.uri
+        )
+    new_bases = add_bases((), given_bases)
     target = target_store(store, existing, new_bases, target_bases, all_bases=bool(target_all_bases))
     appends = existing is not None and mode == "append"
     staged, table = stage_data(
@@ -184,22 +189,6 @@ def _open_for_writing(
     return (store, None) if found is None else (found.store, found)
 
 
-def _new_bases(
-    initial_bases: Sequence[DatasetBasePath] | None,
-    existing: Snapshot | None,
-    store: Store,
-    storage_options: Mapping[str, str] | None,
-) -> tuple[BasePath, ...]:
-    """Base paths of a new dataset, with their numbers."""
-    if initial_bases is None:
-        return ()
-    if existing is not None:
-        raise InvalidInputError(
-            "initial_bases are for new datasets; use add_bases to add some to this one", path=store.uri
-        )
-    return add_bases((), from_public(initial_bases, dataset=store.uri, storage_options=storage_options))
-
-
 def write_fragments(
     data: Any,
     dataset_uri: str | os.PathLike[str] | LanceDataset,
@@ -245,7 +234,7 @@ def write_fragments(
     check_unsupported("write_fragments", unsupported)
     check_mode(mode)
     address, options = place_of(dataset_uri, storage_options)
-    store, found = _open_for_writing(address, options, None, base_store_params)
+    store, found = _open_for_writing(address, options, None, base_params_of(dataset_uri, base_store_params))
     target = target_store(store, found, (), target_bases, all_bases=bool(target_all_bases))
     existing = found if mode == "append" else None
     with naming(store):

@@ -113,9 +113,7 @@ def _find(
     name, rows = next(iter(given.items()))
     with naming(dataset.snapshot.store):
         numbers = _numbers(rows, name)
-        return find_blobs(
-            dataset.snapshot, dataset.files, blob_column, numbers, by=name, options=dataset.storage_options
-        )
+        return find_blobs(dataset.snapshot, dataset.files, blob_column, numbers, by=name)
 
 
 def _numbers(rows: Sequence[int] | pa.Array, name: str) -> npt.NDArray[np.uint64]:

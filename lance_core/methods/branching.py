@@ -6,12 +6,14 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import check_unsupported
-from lance_core.base_paths import DatasetBasePath, from_public, to_public
+from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public, to_public
 from lance_core.format.operations import UpdateBases
+from lance_core.store.addresses import parse_dataset
 from lance_core.store.open import open_store
 from lance_core.table import branches, clones
 from lance_core.table.commit import commit
 from lance_core.table.open_table import open_version
+from lance_core.table.places import line_of
 from lance_core.table.redo import new_transaction
 
 if TYPE_CHECKING:
@@ -114,7 +116,8 @@ def add_bases(
         InvalidInputError: Two places of one id, name or address.
         CommitConflictError: Another commit added such a place.
     """
-    bases = from_public(new_bases, dataset=dataset.uri, storage_options=dataset.storage_options)
+    bases = from_public(new_bases)
+    dataset.base_store_params = allowing_bases(dataset.base_store_params, bases)
     transaction = new_transaction(
         dataset.version, UpdateBases(new_bases=bases), properties=transaction_properties, message=None
     )
@@ -140,6 +143,8 @@ def _clone(
     target = open_store(target_path, options)
     clone = clones.shallow_clone if is_shallow else clones.deep_clone
     snapshot = clone(_referred(dataset, reference), target, uuid=str(uuid.uuid4()))
-    return LanceDataset(
-        target_path, storage_options=options, base_store_params=dataset.base_store_params, snapshot=snapshot
-    )
+    base_store_params: dict[str, dict[str, str]] = dict(dataset.base_store_params)
+    source, _ = line_of(dataset.snapshot.store)
+    if is_shallow and parse_dataset(source.uri) is not None:
+        base_store_params.setdefault(source.uri, dataset.storage_options)
+    return LanceDataset(target_path, storage_options=options, base_store_params=base_store_params, snapshot=snapshot)

@@ -56,7 +56,8 @@ def commit(
         max_retries: How often to try again after other commits came first.
         commit_message: Text for the history.
         enable_stable_row_ids: As in `write_dataset`.
-        base_store_params: Settings for base paths, by their address.
+        base_store_params: Settings of other places that the table names, by address; an entry also allows the place
+            and what lies below it.
         commit_timeout: After this time no new attempt begins; None for no limit.
         idempotency_key: Identity of the work: if a version newer than the read version (for an Overwrite: one of the
             newest hundred) carries it, nothing is committed and that version is returned. Not in pylance.
@@ -70,12 +71,13 @@ def commit(
         CommitContentionError: Too many other commits came first.
         CommitOutcomeUnknownError: The store left open what happened; commit the same transaction or key again.
     """
-    from lance_core.dataset import LanceDataset, place_of  # noqa: PLC0415 the class lists this function
+    from lance_core.dataset import LanceDataset, base_params_of, place_of  # noqa: PLC0415 the class lists this function
     from lance_core.operations import Transaction, to_inner  # noqa: PLC0415 twenty classes that few need
 
     check_unsupported("commit", unsupported)
     timeout_s = seconds_of(commit_timeout)
     address, storage_options = place_of(base_uri, storage_options)
+    base_store_params = base_params_of(base_uri, base_store_params)
     store = open_line(address, storage_options, base_store_params)
     if not isinstance(operation, Transaction):
         operation = Transaction(_read_version(store, operation, read_version), operation)

@@ -1,16 +1,13 @@
-# An address is text, and pathlib would also resolve symbolic links.
-# ruff: noqa: PTH100, PTH111
 """From an address to a store."""
 
 from __future__ import annotations
 
 import os
-import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote
 
 from lance_core.errors import InvalidInputError
+from lance_core.store.addresses import local_path, scheme_of
 from lance_core.store.local import LocalStore
 from lance_core.store.paths import check_path
 
@@ -20,11 +17,9 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
     from lance_core.store.s3 import S3Store
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _MANIFEST_STORE = "manifest_store"
 _DURABLE = "durable"
 _TABLE_NAME = "ddbTableName"
-_MANY_PATHS = 128
 
 
 def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
@@ -57,8 +52,7 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
     address = os.fspath(uri)
     options = dict(storage_options or {})
     table = options.pop(_MANIFEST_STORE, None)
-    found = _SCHEME.match(address)
-    scheme = "" if found is None else found[1].lower()
+    scheme = scheme_of(address)
     if scheme == "s3+ddb":
         return _open_dynamodb(address, options, table)
     store = _open_plain(address, scheme, options, is_arbitrated=table is not None)
@@ -67,10 +61,8 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
 
 def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitrated: bool) -> Store:
     match scheme:
-        case "":
-            return LocalStore(_absolute(address), durable=_is_durable(options))
-        case "file":
-            return LocalStore(_path_of(address), durable=_is_durable(options))
+        case "" | "file":
+            return LocalStore(local_path(address), durable=_is_durable(options))
         case "s3" | "s3a":
             return _open_s3(address, options)
         case "memory":
@@ -121,25 +113,6 @@ def _open_dynamodb(address: str, options: dict[str, str], table: str | None) -> 
     name = names[_TABLE_NAME][0]
     uri = f"s3+ddb://{store.uri.partition('://')[2]}?{_TABLE_NAME}={quote(name, safe='')}"
     return ExternalManifestStore(store, DynamoTable(name, parsed, endpoint=endpoint), base=store.root, uri=uri)
-
-
-def _path_of(address: str) -> str:
-    parts = urlsplit(address)
-    if parts.netloc not in {"", "localhost"}:
-        raise InvalidInputError(f"a file:// address needs three slashes: {address!r} names a host", path=address)
-    return _absolute(unquote(parts.path))
-
-
-def _absolute(path: str) -> str:
-    if not path or "\0" in path:
-        raise InvalidInputError(f"{path!r} is not a path of a dataset", path=path)
-    return _normal(path) if path.startswith(os.sep) else os.path.abspath(os.path.expanduser(path))
-
-
-@lru_cache(maxsize=_MANY_PATHS)
-def _normal(path: str) -> str:
-    """An absolute path as it is spelled in one way only."""
-    return os.path.abspath(path)
 
 
 def _open_s3(address: str, storage_options: Mapping[str, str] | None) -> S3Store:

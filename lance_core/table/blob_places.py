@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_file_path
 from lance_core.frozen import frozen
+from lance_core.store.addresses import parse_address, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lance_core.store.base import ObjectWriter, Store
-
-
-_FILE = "file://"
 
 
 @frozen(kw_only=True)
@@ -36,13 +34,13 @@ class ExternalBlobs:
         Raises:
             InvalidInputError: The address is below no base path, and may not be anywhere.
         """
-        plain = uri.removeprefix(_FILE)
-        for number, base in self.bases.items():
-            folder = f"{base.removeprefix(_FILE).rstrip('/')}/"
-            if plain.startswith(folder):
-                return number, plain[len(folder) :]
-        if "://" not in uri:
+        if not scheme_of(uri) and not uri.startswith("/"):
             raise InvalidInputError(f"external blob {uri!r} is no absolute address, like file:///folder/name")
+        place = parse_address(uri)
+        for number, base in self.bases.items():
+            folder = parse_address(base)
+            if place.is_below(folder) and place.path != folder.path:
+                return number, place.path[len(folder.path.rstrip("/")) :].lstrip("/")
         if not self.may_be_anywhere:
             raise InvalidInputError(
                 f"external blob {uri!r} is below no base path of the table; allow_external_blob_outside_bases=True "

@@ -13,7 +13,7 @@ from lance_core.table.blobs import BlobPlace, BlobSources, Descriptions
 from lance_core.table.fragment_reader import FragmentReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -48,7 +48,6 @@ def find_blobs(
     rows: npt.NDArray[np.uint64],
     *,
     by: str,
-    options: Mapping[str, str] | None,
 ) -> list[BlobRow]:
     """Where the blobs of some rows are.
 
@@ -58,7 +57,6 @@ def find_blobs(
         column: Blob column: name or dotted path.
         rows: Shape (n,), any order, repeats allowed.
         by: What the rows are: ``ids``, ``addresses`` or ``indices``.
-        options: Storage options for external blobs.
 
     Raises:
         InvalidInputError: No such rows or column.
@@ -75,7 +73,7 @@ def find_blobs(
         reader = readers[owner]
         offsets = (own & np.uint64(2**32 - 1)).astype(np.int64)
         file = _file_of(reader.fragment, leaf)
-        sources = BlobSources(files.store, file, options)
+        sources = BlobSources(files.store, file)
         descriptions = Descriptions.of(_descend(reader.take(projection, offsets)[0], projection.fields[0]))
         found += [BlobRow(address, descriptions.place(at), sources) for at, address in enumerate(own.tolist())]
     return [found[at] for at in order.tolist()]

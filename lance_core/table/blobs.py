@@ -15,13 +15,13 @@ from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.file.blob_checks import CheckedBlobFile, blob_sums
 from lance_core.file.source import CheckedReader
 from lance_core.format.blobs import BlobKind, blob_file_path, is_described, is_second_version
-from lance_core.format.paths import base_prefix, data_file_path
+from lance_core.format.paths import data_file_path
 from lance_core.frozen import frozen
-from lance_core.store.open import open_store
 from lance_core.table.once import once
+from lance_core.table.places import open_external
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -123,13 +123,11 @@ class BlobSources:
     Args:
         store: The dataset.
         file: The data file.
-        options: Storage options for external blobs.
     """
 
-    def __init__(self, store: Store, file: DataFile, options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, store: Store, file: DataFile) -> None:
         self._store = store
         self._path = data_file_path(file)
-        self._options = options
         self._readers: dict[tuple[int, int, str], ObjectReader] = {}
 
     def reader(self, place: BlobPlace) -> ObjectReader:
@@ -148,11 +146,8 @@ class BlobSources:
                 path = blob_file_path(self._path, place.blob_id)
                 reader, sums = self._store.reader(path), self._sums
                 return reader if sums is None else CheckedBlobFile(reader, sums, place.blob_id, path=path)
-            case BlobKind.EXTERNAL if place.blob_id:
-                return self._store.reader(f"{base_prefix(place.blob_id)}{place.uri}")
             case BlobKind.EXTERNAL:
-                folder, _, name = place.uri.rpartition("/")
-                return open_store(folder, self._options).reader(name)
+                return open_external(self._store, place.blob_id, place.uri)
 
     @once
     def _data_file(self) -> CheckedReader:

@@ -10,8 +10,9 @@ from lance_core.format.paths import BRANCH_FILES_FOLDER
 from lance_core.format.refs import is_branch_name
 from lance_core.frozen import frozen
 from lance_core.store.open import open_store
+from lance_core.store.trust import PlaceSettings
 from lance_core.table.branches import get_branch
-from lance_core.table.places import PlaceSettings, branch_store, line_of, with_settings
+from lance_core.table.places import branch_store, line_of, with_settings
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import find_snapshot, find_versions, load_manifest, open_snapshot
 
@@ -63,7 +64,8 @@ def open_line(
     Args:
         uri: As for `lance_core.store.open.open_store`.
         storage_options: Settings of the storage service.
-        base_store_params: Settings for base paths, by their address.
+        base_store_params: Settings of other places that the table names, by address; an entry also allows the place
+            and what lies below it.
     """
     settings = PlaceSettings(storage_options=storage_options or {}, base_store_params=base_store_params or {})
     store = open_store(uri, storage_options)

@@ -7,51 +7,25 @@ manifest lists. Paths of such files begin with ``_base/{id}/``, and `BasedStore`
 
 from __future__ import annotations
 
-import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
+from lance_core.errors import CorruptDataError, NotFoundError, UntrustedPlaceError
 from lance_core.format.paths import BASE_PREFIX, DATA_FOLDER, branch_folder, split_base_path
 from lance_core.format.refs import is_branch_name
 from lance_core.frozen import frozen
-from lance_core.limits import check_base_path
+from lance_core.store.addresses import parse_address
 from lance_core.store.base import FarStore, ObjectSizes, OrderedFolder, PieceSink, SettledFolder, offers
-from lance_core.store.open import open_store
+from lance_core.store.trust import PlaceSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lance_core.format.base_path import BasePath
     from lance_core.format.manifest import Manifest
     from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, Store
-
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_UNTRUSTED_SCHEMES = frozenset({"http", "https", "ftp", "sftp", "ssh"})
-"""Not read because a manifest says so: whoever can write a manifest could make its readers call any address."""
-
-
-@frozen(kw_only=True)
-class PlaceSettings:
-    """How other places are opened.
-
-    Attributes:
-        storage_options: Settings of the dataset's storage service; also for places of the same service.
-        base_store_params: Settings of single places, by their address as the manifest spells it.
-    """
-
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
-
-    def open(self, path: str) -> Store:
-        """Open a place by its address.
-
-        Raises:
-            InvalidInputError: It is none of those that may be read (`lance_core.limits.check_base_path`).
-        """
-        check_base_path(path)
-        return open_store(path, self.base_store_params.get(path, self.storage_options))
-
+_Read = TypeVar("_Read")
 
 # ------------------------------------------------------------------------------------------------------------ branches
 
@@ -163,25 +137,11 @@ class BasedStore:
         A version of a branch names the place of its parent. If the whole dataset was copied or moved since, what is
         not there is looked for at the parent's place in this dataset.
         """
-        store, inner = self.locate(path)
-        try:
-            return store.reader(inner)
-        except NotFoundError:
-            moved = self._moved(path)
-            if moved is None:
-                raise
-            return moved.reader(inner)
+        return self._read(path, lambda store, inner: store.reader(inner))
 
     def get(self, path: str, /) -> bytes:
         """Read a whole object; as `reader`."""
-        store, inner = self.locate(path)
-        try:
-            return store.get(inner)
-        except NotFoundError:
-            moved = self._moved(path)
-            if moved is None:
-                raise
-            return moved.get(inner)
+        return self._read(path, lambda store, inner: store.get(inner))
 
     def writer(self, path: str, /) -> ObjectWriter:
         """Begin an object."""
@@ -220,19 +180,36 @@ class BasedStore:
         """The place of a base path.
 
         Raises:
-            CorruptDataError: The version has no such base path, or its address is none.
-            UnsupportedError: An address that is not followed.
+            CorruptDataError: The version has no such base path.
+            LanceError: The table may not name this address; see `PlaceSettings.resolve`.
         """
         found = self._opened.get(base_id)
         if found is None:
-            base = next((base for base in self.bases if base.id == base_id), None)
-            if base is None:
-                raise CorruptDataError(f"a file lies below base path {base_id}, which the manifest does not list")
+            base = self._listed(base_id)
             found = self._opened[base_id] = (self._open(base), base)
         return found
 
+    def external(self, base_id: int, uri: str) -> ObjectReader:
+        """Open an external blob.
+
+        Args:
+            base_id: Base path that it lies below; 0 for none.
+            uri: Path below the base path, or address.
+
+        Raises:
+            CorruptDataError: The version has no such base path.
+            LanceError: The table may not name this address; see `PlaceSettings.resolve`.
+        """
+        place = parse_address(self._listed(base_id).path).joined(uri) if base_id else parse_address(uri)
+        return self.settings.open_object(place, dataset=line_of(self.line)[0].uri)
+
+    def _listed(self, base_id: int) -> BasePath:
+        base = next((base for base in self.bases if base.id == base_id), None)
+        if base is None:
+            raise CorruptDataError(f"a file lies below base path {base_id}, which the manifest does not list")
+        return base
+
     def _open(self, base: BasePath) -> Store:
-        check_base_address(base.path, dataset=self.uri)
         root, _ = line_of(self.line)
         address = base.path.rstrip("/").removeprefix("file://")
         if address == root.uri:
@@ -240,7 +217,7 @@ class BasedStore:
         inside = address.removeprefix(f"{root.uri}/")
         if inside != address and not any(part in {"", ".", ".."} for part in inside.split("/")):
             return FolderStore(root, inside)
-        return self.settings.open(base.path)
+        return self.settings.open(base.path, dataset=root.uri)
 
     def locate(self, path: str) -> tuple[Store, str]:
         """The store that has a path, and the path in it."""
@@ -250,32 +227,33 @@ class BasedStore:
         store, base = self.base(base_id)
         return store, inner if base.is_dataset_root else inner.removeprefix(f"{DATA_FOLDER}/")
 
-    def _moved(self, path: str) -> Store | None:
+    def _read(self, path: str, read: Callable[[Store, str], _Read]) -> _Read:
+        try:
+            return read(*self.locate(path))
+        except (NotFoundError, UntrustedPlaceError):
+            moved = self._moved(path)
+            if moved is None:
+                raise
+            with suppress(NotFoundError):
+                return read(*moved)
+            raise
+
+    def _moved(self, path: str) -> tuple[Store, str] | None:
         """Where the file of a branch's parent is if the whole dataset was moved."""
         if self.branch is None or not path.startswith(BASE_PREFIX):
             return None
         root, _ = line_of(self.line)
-        _, base = self.base(split_base_path(path)[0])
+        base_id, inner = split_base_path(path)
+        base = self._listed(base_id)
         if not base.is_dataset_root or not (base.name is None or is_branch_name(base.name)):
             return None
-        return branch_store(root, base.name)
+        return branch_store(root, base.name), inner
 
 
-def check_base_address(path: str, *, dataset: str) -> None:
-    """Refuse an address that a manifest must not lead to.
-
-    Raises:
-        CorruptDataError: Not an address.
-        UnsupportedError: A service that is not asked just because a manifest says so.
-    """
-    place = path.partition("?")[0] if path.startswith("s3+ddb://") else path  # which names its table behind that
-    if not path.strip() or any(ord(character) < ord(" ") for character in path) or "?" in place or "#" in path:
-        raise CorruptDataError(f"base path {path!r} is not an address")
-    found = _SCHEME.match(path)
-    own = _SCHEME.match(dataset)
-    scheme = "" if found is None else found[1].lower()
-    if scheme in _UNTRUSTED_SCHEMES and (own is None or own[1].lower() != scheme):
-        raise UnsupportedError(f"base path {path!r}: lance_core does not follow {scheme}:// addresses in manifests")
+def open_external(store: Store, base_id: int, uri: str) -> ObjectReader:
+    """Open an external blob of a version; arguments and errors as `BasedStore.external`."""
+    based = store if isinstance(store, BasedStore) else BasedStore(store, PlaceSettings())
+    return based.external(base_id, uri)
 
 
 def with_bases(store: Store, manifest: Manifest) -> Store:

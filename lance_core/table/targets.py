@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from lance_core.errors import InvalidInputError
 from lance_core.format.paths import DATA_FOLDER, base_prefix
 from lance_core.frozen import frozen
-from lance_core.table.places import BasedStore, PlaceSettings, without_bases
+from lance_core.store.trust import PlaceSettings
+from lance_core.table.places import BasedStore, without_bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -37,8 +37,8 @@ def _old_table(version):
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _check_alike(path):
-    ours, theirs = lance_core.dataset(path), lance.dataset(path)
+def _check_alike(path, **options):
+    ours, theirs = lance_core.dataset(path, **options), lance.dataset(path)
     for handling in (None, "blobs_descriptions", "all_descriptions", "all_binary"):
         one, other = (dataset.to_table(blob_handling=handling) for dataset in (ours, theirs))
         assert one.schema.equals(other.schema, check_metadata=True)
@@ -102,7 +102,7 @@ def test_external_blobs(tmp_path):
     table = pa.table([lance.blob_array(theirs), pa.array(range(5))], schema=schema)
     lance.write_dataset(table, str(tmp_path / "theirs"), allow_external_blob_outside_bases=True)
     for name in ("ours", "theirs"):
-        ours, _ = _check_alike(str(tmp_path / name))
+        ours, _ = _check_alike(str(tmp_path / name), base_store_params={f"file://{tmp_path}/far": {}})
         whole = bytes(range(200))
         assert ours.to_table(blob_handling="all_binary")["b"].to_pylist() == [whole, whole, whole[5:15], None, b"near"]
         assert [one and one.size() for one in ours.take_blobs("b", indices=range(5))] == [200, 200, 10, None, 4]
@@ -117,7 +117,7 @@ def test_external_blobs_below_base_paths(tmp_path):
         base = module.DatasetBasePath(f"file://{tmp_path}/far", "far", False)  # noqa: FBT003 as in pylance
         table = _table([lance_core.Blob.from_uri(uri), lance_core.Blob.from_uri(uri, 2, 3)])
         module.write_dataset(table, path, initial_bases=[base], data_storage_version="2.2")
-        ours, _ = _check_alike(path)
+        ours, _ = _check_alike(path, base_store_params={f"{tmp_path}/far": {}})
         assert ours.to_table()["b"].to_pylist()[0]["blob_uri"] == "f.bin"
         assert [one.read() for one in ours.take_blobs("b", indices=[0, 1])] == [b"0123456789", b"234"]
 
@@ -133,7 +133,7 @@ def test_changes_keep_blobs(tmp_path):
     dataset.delete("i = 3")
     dataset.optimize.compact_files()
     del expected[3]
-    ours, _ = _check_alike(path)
+    ours, _ = _check_alike(path, base_store_params={tmp_path.as_uri(): {}})
     assert len(ours.get_fragments()) == 1
     assert ours.to_table(blob_handling="all_binary")["b"].to_pylist() == expected * 2
     kinds = [one["kind"] for one in ours.to_table()["b"].to_pylist() if one]
@@ -143,7 +143,7 @@ def test_changes_keep_blobs(tmp_path):
     assert len(list((tmp_path / "t" / "data").rglob("*.blob"))) < before
     assert ours.to_table(blob_handling="all_binary")["b"].to_pylist() == expected * 2
     lance.dataset(path).optimize.compact_files(num_threads=1)
-    _check_alike(path)
+    _check_alike(path, base_store_params={tmp_path.as_uri(): {}})
 
 
 def test_files_of_blobs_are_like_pylances(tmp_path):
