@@ -22,22 +22,30 @@ class Limits:
     Attributes:
         max_manifest_bytes: Bytes of a manifest file.
         max_transaction_bytes: Bytes of a transaction.
+        max_deletion_bytes: Bytes of a deletion file.
+        max_ref_bytes: Bytes of the file of a tag or branch.
+        max_checksum_bytes: Bytes of the checksums of a data file, or of its blob files.
         max_metadata_bytes: Bytes of a manifest without its fragments, of a file descriptor, and of the metadata of one
             column of a data file. Decoded they take up to thirty times as much.
         max_fragments: Fragments of a version.
         max_fields: Fields of a schema.
         max_base_paths: Base paths of a table.
         max_pages: Pages of one column of a data file.
+        max_zones: Zones of a zone map.
         max_decompressed_bytes: Bytes that are made of compressed ones at once.
     """
 
     max_manifest_bytes: int = 512 << 20
     max_transaction_bytes: int = 512 << 20
+    max_deletion_bytes: int = 1 << 30
+    max_ref_bytes: int = 1 << 20
+    max_checksum_bytes: int = 256 << 20
     max_metadata_bytes: int = 8 << 20
     max_fragments: int = 5_000_000
     max_fields: int = 500_000
     max_base_paths: int = 10_000
     max_pages: int = 1_000_000
+    max_zones: int = 20_000_000
     max_decompressed_bytes: int = 16 << 30
 
 

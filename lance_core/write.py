@@ -127,10 +127,7 @@ def write_dataset(
         raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=store.uri)
     with naming(store):
         version = file_version(data_storage_version, existing)
-    if initial_bases is not None and existing is not None:
-        raise InvalidInputError(
-            "initial_bases are for new datasets; use add_bases to add some to this one", path=store.uri
-        )
+    _check_new_bases(initial_bases, existing)
     new_bases = add_bases((), given_bases)
     target = target_store(store, existing, new_bases, target_bases, all_bases=bool(target_all_bases))
     appends = existing is not None and mode == "append"
@@ -172,6 +169,13 @@ def write_dataset(
     return LanceDataset(
         address, storage_options=storage_options, base_store_params=base_store_params, snapshot=snapshot
     )
+
+
+def _check_new_bases(initial_bases: Sequence[DatasetBasePath] | None, existing: Snapshot | None) -> None:
+    if initial_bases is not None and existing is not None:
+        raise InvalidInputError(
+            "initial_bases are for new datasets; use add_bases to add some to this one", path=existing.store.uri
+        )
 
 
 def _open_for_writing(

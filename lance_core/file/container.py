@@ -8,6 +8,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
 from lance_core.format.file_metadata import decode_column, decode_descriptor, decode_plain_column
 from lance_core.format.footer import FOOTER_SIZE, decode_footer, decode_table
+from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -63,6 +64,7 @@ class Container:
             if not self._global_table:
                 raise CorruptDataError("the file has no schema")
             start, size = self._global_table[0]
+            check_limit("max_metadata_bytes", size, "bytes of a file descriptor")
             found = decode_descriptor(self._file.fetch([(start, start + size)])[0].to_pybytes())
             self._parsed.descriptor = found
         return found
@@ -96,6 +98,8 @@ class Container:
             if not 0 <= number < len(self._column_table):
                 raise InvalidInputError(f"there is no column {number} in a file of {len(self._column_table)} columns")
         ranges = [(start, start + size) for start, size in (self._column_table[number] for number in numbers)]
+        for start, end in ranges:
+            check_limit("max_metadata_bytes", end - start, "bytes of metadata of a column")
         for number, data in zip(numbers, self._file.fetch(ranges) if ranges else (), strict=True):
             yield number, data.to_pybytes()
 
@@ -113,7 +117,10 @@ class Container:
     def buffer_before_sums(self) -> bytes:
         """The content of the global buffer before that of the checksums (the last one); nothing if there is none."""
         number = len(self._global_table) - 2
-        return self.global_buffer(number) if number > 0 else b""
+        if number <= 0:
+            return b""
+        check_limit("max_checksum_bytes", self._global_table[number][1], "bytes of checksums of blob files")
+        return self.global_buffer(number)
 
     def outline(self, encoding: Callable[[bytes], str], *, inner: bool) -> FileOutline:
         """What the file is made of.
@@ -151,6 +158,8 @@ class Container:
         )
 
     def _read_tables(self, footer: Footer) -> tuple[_Table, _Table]:
+        check_limit("max_fields", footer.num_columns, "columns")
+        check_limit("max_metadata_bytes", 16 * footer.num_global_buffers, "bytes of a table of global buffers")
         end = self._file.size - FOOTER_SIZE
         columns_end = footer.column_table_start + 16 * footer.num_columns
         globals_end = footer.global_table_start + 16 * footer.num_global_buffers

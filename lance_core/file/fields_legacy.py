@@ -30,6 +30,7 @@ from lance_core.format.legacy_file import (
     decode_size,
 )
 from lance_core.frozen import frozen
+from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -200,6 +201,7 @@ class ContentLegacy:
         size = decode_size(self._file.fetch([(position, start)])[0].to_pybytes())
         if start + size > self._file.size:
             raise CorruptDataError("a message of the metadata reaches beyond the file", offset=position)
+        check_limit("max_metadata_bytes", size, "bytes of a message")
         return self._file.fetch([(start, start + size)])[0].to_pybytes()
 
 

@@ -32,6 +32,7 @@ from lance_core.errors import CorruptDataError
 from lance_core.format.file_metadata import PAGE_ALIGNMENT
 from lance_core.format.footer import FOOTER_SIZE
 from lance_core.frozen import frozen
+from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,12 +257,13 @@ def decode_trailer(data: memoryview, place: tuple[int, int], size: int) -> SumsB
     if magic != MAGIC:
         return None
     start, end = place
-    is_size = 0 < block_size <= _MAX_BLOCK_SIZE
+    is_size = SMALLEST_BLOCK <= block_size <= _MAX_BLOCK_SIZE
     num_blocks = _count(start, block_size) if is_size else 0
     expected = (num_blocks + num_tail_blocks) * 4 + _TRAILER.size
     tail_start = align(end)
     if not is_size or num_tail_blocks != _count(size - tail_start, block_size) or expected != end - start:
         raise CorruptDataError("the checksums of the file do not fit its size", offset=start)
+    check_limit("max_checksum_bytes", end - start, "bytes of checksums")
     return SumsBuffer(
         start=start,
         end=end,

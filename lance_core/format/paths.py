@@ -183,6 +183,16 @@ def tag_path(name: str) -> str:
     return f"{TAGS_FOLDER}/{quote(name, safe='')}.json"
 
 
+def limit_of(path: str) -> str:
+    """Return the name of the limit (of `lance_core.limits.Limits`) for a file that is read as a whole."""
+    parts = path.split("/")
+    if DELETIONS_FOLDER in parts:
+        return "max_deletion_bytes"
+    if TRANSACTIONS_FOLDER in parts:
+        return "max_transaction_bytes"
+    return "max_ref_bytes" if "_refs" in parts else "max_manifest_bytes"
+
+
 def parse_ref_path(path: str) -> str | None:
     """Name of the tag or branch in a file of ``_refs/``; None if the file is something else."""
     name = path.rpartition("/")[2]

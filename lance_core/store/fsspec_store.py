@@ -32,6 +32,7 @@ from lance_core.store.fsspec_options import (
 )
 from lance_core.store.paths import check_path
 from lance_core.store.range_reader import FAR_AT_ONCE, RangeReader
+from lance_core.store.sizes import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -111,6 +112,9 @@ class FsspecStore:
     def get(self, path: str, /) -> bytes:
         """Read a whole file."""
         with self._using(path) as (connection, name):
+            size: int | None = connection.files.size(name)
+            if size is not None:  # a web server need not tell
+                check_size(path, size, f"{self._uri}/{path}")
             return bytes(connection.files.cat_file(name))
 
     def names(self, folder: str, /) -> list[str]:

@@ -18,11 +18,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
 
-from lance_core.errors import CommitOutcomeUnknownError, NotFoundError
+from lance_core.errors import CommitOutcomeUnknownError, LanceError, NotFoundError
 from lance_core.store.base import ObjectInfo
-from lance_core.store.local_reader import LocalReader
+from lance_core.store.local_reader import LocalReader, check_regular
 from lance_core.store.paths import check_path
 from lance_core.store.reserve import LEAST_BYTES, reserve
+from lance_core.store.sizes import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,8 +32,13 @@ if TYPE_CHECKING:
 
 _TEMPORARY_PREFIX = ".tmp_"
 _BUFFER_SIZE = 1 << 20
-_READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_REWRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OPEN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+_READ_ONLY = os.O_RDONLY | _OPEN
+_REWRITE = os.O_WRONLY | _OPEN | getattr(os, "O_NOFOLLOW", 0)
+_MOST_SETTLED = 1 << 10
+"""Bytes of a file that is worth looking at whether it is settled: the hint of pylance has some forty."""
+_MOST_UNCHECKED = 1 << 10
+"""So few bytes are read without asking for a limit."""
 
 
 class LocalStore:
@@ -64,7 +70,7 @@ class LocalStore:
         """Read a whole file."""
         file = self._path(path)
         try:
-            return _read_file(file)
+            return _read_file(file, path)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFoundError("there is no such file", path=file) from error
 
@@ -129,10 +135,11 @@ class LocalStore:
         file = self._path(path)
         try:
             folder = os.stat(os.path.dirname(file))
-            if os.stat(file).st_ctime_ns < folder.st_mtime_ns:
+            status = os.stat(file)
+            if status.st_ctime_ns < folder.st_mtime_ns or status.st_size > _MOST_SETTLED:
                 return None
-            return _read_file(file)
-        except OSError:
+            return _read_file(file, path)
+        except (OSError, LanceError):
             return None
 
     def exists(self, path: str, /) -> bool:
@@ -185,17 +192,28 @@ class LocalStore:
         return self._prefix + path
 
 
-def _read_file(path: str) -> bytes:
-    """The content of a file; Python's own file objects take twice as long for a small one."""
-    descriptor = os.open(path, _READ_ONLY)
+def _read_file(file: str, path: str) -> bytes:
+    """The content of a file; Python's own file objects take twice as long for a small one.
+
+    Args:
+        file: Absolute path.
+        path: Path in the dataset, which says how large the file may be.
+    """
+    descriptor = os.open(file, _READ_ONLY)  # which returns at once, whatever is there
     try:
-        wanted = os.fstat(descriptor).st_size + 1  # one more, so that the end is seen
+        status = os.fstat(descriptor)
+        check_regular(status.st_mode, file)
+        wanted = status.st_size + 1  # one more, so that the end is seen
+        if wanted > _MOST_UNCHECKED:
+            check_size(path, status.st_size, file)
         data = os.read(descriptor, wanted)
         if len(data) == wanted - 1:
             return data
-        parts = [data]  # it grew meanwhile, or is larger than what one call reads
+        parts, size = [data], len(data)  # it grew meanwhile, or is larger than what one call reads
         while parts[-1]:
             parts.append(os.read(descriptor, _BUFFER_SIZE))
+            size += len(parts[-1])
+            check_size(path, size, file)
         return b"".join(parts)
     finally:
         os.close(descriptor)
@@ -329,7 +347,8 @@ def _rewrite(path: str, data: bytes) -> bool:
         return False
     try:
         status = os.fstat(descriptor)
-        return status.st_size == len(data) and status.st_nlink == 1 and os.write(descriptor, data) == len(data)
+        is_ours = stat.S_ISREG(status.st_mode) and status.st_size == len(data) and status.st_nlink == 1
+        return is_ours and os.write(descriptor, data) == len(data)
     finally:
         os.close(descriptor)
 

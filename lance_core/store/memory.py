@@ -12,6 +12,7 @@ import pyarrow as pa
 from lance_core.errors import NotFoundError
 from lance_core.store.base import ObjectInfo
 from lance_core.store.paths import check_path
+from lance_core.store.sizes import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,10 +49,15 @@ class MemoryStore:
 
     def reader(self, path: str, /) -> MemoryReader:
         """Open an object."""
-        return MemoryReader(self.get(path), f"{self._uri}/{path}")
+        return MemoryReader(self._object(path), f"{self._uri}/{path}")
 
     def get(self, path: str, /) -> bytes:
         """Read a whole object."""
+        data = self._object(path)
+        check_size(path, len(data), f"{self._uri}/{path}")
+        return data
+
+    def _object(self, path: str) -> bytes:
         check_path(path)
         found = self._objects.get(path)
         if found is None:

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from lance_core.store.base import ObjectInfo
 from lance_core.store.paths import check_path
 from lance_core.store.range_reader import FAR_AT_ONCE, TAIL_SIZE, RangeReader
 from lance_core.store.s3_client import s3_client, status_of
+from lance_core.store.sizes import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -100,7 +102,9 @@ class S3Store:
 
     def get(self, path: str, /) -> bytes:
         """Read a whole object."""
-        ((_, content),) = self.client.read([self.target(path)], path=self._address(path))
+        address = self._address(path)
+        check = partial(check_size, path, address=address)
+        ((_, content),) = self.client.read([self.target(path)], path=address, check=check)
         return content
 
     def sizes(self, paths: Sequence[str], /) -> list[int]:

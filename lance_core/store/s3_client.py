@@ -13,10 +13,10 @@ from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from lance_core.errors import NotFoundError, UnsupportedError
+from lance_core.errors import LanceError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
     from concurrent.futures import Future
 
     from lance_core.store.s3_options import S3Options
@@ -81,9 +81,17 @@ class S3Client:
             arguments["Body"] = BytesIO(arguments["Body"])
         return self._run(self._call(method, arguments))
 
-    def read(self, requests: Sequence[Mapping[str, Any]], *, path: str) -> list[tuple[Mapping[str, Any], bytes]]:
-        """Read several (parts of) objects at the same time: answer and content of each; errors as `call`."""
-        return self.wait(self._run(self._read_all(requests)), path=path)
+    def read(
+        self, requests: Sequence[Mapping[str, Any]], *, path: str, check: Callable[[int], None] | None = None
+    ) -> list[tuple[Mapping[str, Any], bytes]]:
+        """Read several (parts of) objects at the same time: answer and content of each; errors as `call`.
+
+        Args:
+            requests: Arguments of each request.
+            path: What they are about, for errors.
+            check: Is told the size of an answer before that is read; what it raises ends the request.
+        """
+        return self.wait(self._run(self._read_all(requests, check)), path=path)
 
     def wait(self, future: Future[Any], *, path: str) -> Any:
         """The answer to what was started; errors as `call`."""
@@ -96,16 +104,24 @@ class S3Client:
     def _call(self, method: str, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
         return self._files._call_s3(method, **arguments)  # noqa: SLF001 the documented way to call asynchronously
 
-    async def _read_all(self, requests: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], bytes]]:
-        return await asyncio.gather(*(self._read_one(request) for request in requests))
+    async def _read_all(
+        self, requests: Sequence[Mapping[str, Any]], check: Callable[[int], None] | None
+    ) -> list[tuple[Mapping[str, Any], bytes]]:
+        return await asyncio.gather(*(self._read_one(request, check) for request in requests))
 
-    async def _read_one(self, request: Mapping[str, Any]) -> tuple[Mapping[str, Any], bytes]:
+    async def _read_one(
+        self, request: Mapping[str, Any], check: Callable[[int], None] | None
+    ) -> tuple[Mapping[str, Any], bytes]:
         """The connection may break while the content arrives, which botocore does not repeat."""
         for attempt in range(1, _BODY_ATTEMPTS + 1):
             answer = await self._call("get_object", request)
             try:
                 async with answer["Body"] as body:
+                    if check is not None:
+                        check(answer.get("ContentLength", 0))
                     return answer, await body.read()
+            except LanceError:
+                raise
             except Exception:
                 if attempt == _BODY_ATTEMPTS:
                     raise
@@ -123,6 +139,8 @@ def _translated(path: str) -> Generator[None]:
     """Raise errors of this package and of Python only."""
     try:
         yield
+    except LanceError:
+        raise
     except Exception as error:  # noqa: BLE001 - botocore's errors have no base but this
         status = status_of(error)
         message = f"{path}: {error}"

@@ -16,6 +16,7 @@ from lance_core.format.index_metadata import index_fields
 from lance_core.format.paths import INDICES_FOLDER, base_prefix
 from lance_core.format.zone_map import COLUMNS, FILE_NAME, INDEX_VERSION, TYPE_URL, has_zone_map, zone_schema
 from lance_core.frozen import frozen
+from lance_core.limits import check_limit
 from lance_core.table.candidates import kept_ranges
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ def load_zone_table(store: Store, index: IndexMetadata, leaf: Field) -> ZoneTabl
     schema, expected = reader.schema, zone_schema(leaf.to_arrow().type)
     if schema.names != COLUMNS or [one.type for one in schema.to_arrow()] != [one.type for one in expected]:
         raise CorruptDataError(f"the zone map of field {leaf.name!r} has columns {schema.names}", path=path)
+    check_limit("max_zones", reader.num_rows, "zones of a zone map", path=path)
     batches = list(reader.scan(schema, reader.column_numbers, start=0, end=reader.num_rows, batch_size=_BATCH_ROWS))
     table = pa.Table.from_batches(batches, schema=schema.to_arrow()).combine_chunks()
     columns = [_whole(column) for column in table.columns]

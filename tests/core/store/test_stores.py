@@ -6,11 +6,13 @@ import threading
 import pyarrow as pa
 import pytest
 
-from lance_core.errors import InvalidInputError, NotFoundError
+from lance_core.errors import InvalidInputError, NotFoundError, UnsupportedError
+from lance_core.limits import limits
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
-from lance_core.table.places import BasedStore, FolderStore, PlaceSettings, create
+from lance_core.store.trust import PlaceSettings
+from lance_core.table.places import BasedStore, FolderStore, create
 
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
@@ -51,6 +53,25 @@ def test_put_and_get(store):
     store.put("a/b c/ü.txt", b"one")
     store.put("a/b c/ü.txt", b"two")
     assert store.get("a/b c/ü.txt") == b"two"
+
+
+def test_objects_that_are_too_large_are_not_read(store, monkeypatch):
+    """What an object is, and so how large it may be, its folder says."""
+    limited = {"_refs/tags/x.json": "REF", "_transactions/x.txn": "TRANSACTION", "_deletions/x.arrow": "DELETION"}
+    for path in (*limited, "_versions/x.json"):
+        store.put(path, b"x" * 1001)
+        store.put(f"{path}.small", b"x" * 1000)
+    for path, name in {**limited, "_versions/x.json": "MANIFEST"}.items():
+        monkeypatch.setenv(f"LANCE_CORE_MAX_{name}_BYTES", "1000")
+        limits.cache_clear()
+        try:
+            with pytest.raises(UnsupportedError, match=f"1,001 bytes.*LANCE_CORE_MAX_{name}_BYTES"):
+                store.get(path)
+            assert len(store.get(f"{path}.small")) == 1000
+            assert store.reader(path).size == 1001
+        finally:
+            monkeypatch.undo()
+            limits.cache_clear()
 
 
 def test_missing_objects(store):
