@@ -111,8 +111,8 @@ def write_dataset(
     limits = file_limits(max_rows_per_file, max_bytes_per_file)
     config = auto_cleanup_config(auto_cleanup_options)
     address, storage_options = place_of(uri, storage_options)
-    given_bases = from_public(initial_bases or ())
-    base_store_params = allowing_bases(base_params_of(uri, base_store_params), given_bases)
+    new_bases = add_bases((), from_public(initial_bases or ()))
+    base_store_params = allowing_bases(base_params_of(uri, base_store_params), new_bases)
     store, existing = _open_for_writing(address, storage_options, branch, base_store_params)
     if existing is not None and idempotency_key is not None:
         done = find_commit(store, idempotency_key)
@@ -123,12 +123,9 @@ def write_dataset(
                 base_store_params=base_store_params,
                 snapshot=open_version(store, done),
             )
-    if existing is not None and mode == "create":
-        raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=store.uri)
+    _check_existing(existing, mode, initial_bases)
     with naming(store):
         version = file_version(data_storage_version, existing)
-    _check_new_bases(initial_bases, existing)
-    new_bases = add_bases((), given_bases)
     target = target_store(store, existing, new_bases, target_bases, all_bases=bool(target_all_bases))
     appends = existing is not None and mode == "append"
     staged, table = stage_data(
@@ -171,11 +168,15 @@ def write_dataset(
     )
 
 
-def _check_new_bases(initial_bases: Sequence[DatasetBasePath] | None, existing: Snapshot | None) -> None:
-    if initial_bases is not None and existing is not None:
-        raise InvalidInputError(
-            "initial_bases are for new datasets; use add_bases to add some to this one", path=existing.store.uri
-        )
+def _check_existing(existing: Snapshot | None, mode: str, initial_bases: Sequence[DatasetBasePath] | None) -> None:
+    """Refuse what is only for a dataset that does not exist yet."""
+    if existing is None:
+        return
+    uri = existing.store.uri
+    if mode == "create":
+        raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=uri)
+    if initial_bases is not None:
+        raise InvalidInputError("initial_bases are for new datasets; use add_bases to add some to this one", path=uri)
 
 
 def _open_for_writing(

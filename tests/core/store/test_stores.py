@@ -59,16 +59,16 @@ def test_objects_that_are_too_large_are_not_read(store, monkeypatch):
     """What an object is, and so how large it may be, its folder says."""
     limited = {"_refs/tags/x.json": "REF", "_transactions/x.txn": "TRANSACTION", "_deletions/x.arrow": "DELETION"}
     for path in (*limited, "_versions/x.json"):
-        store.put(path, b"x" * 1001)
-        store.put(f"{path}.small", b"x" * 1000)
+        store.put(path, b"x" * 5001)
+        store.put(f"{path}.small", b"x" * 5000)
     for path, name in {**limited, "_versions/x.json": "MANIFEST"}.items():
-        monkeypatch.setenv(f"LANCE_CORE_MAX_{name}_BYTES", "1000")
+        monkeypatch.setenv(f"LANCE_CORE_MAX_{name}_BYTES", "5000")
         limits.cache_clear()
         try:
-            with pytest.raises(UnsupportedError, match=f"1,001 bytes.*LANCE_CORE_MAX_{name}_BYTES"):
+            with pytest.raises(UnsupportedError, match=f"5,001 bytes.*LANCE_CORE_MAX_{name}_BYTES"):
                 store.get(path)
-            assert len(store.get(f"{path}.small")) == 1000
-            assert store.reader(path).size == 1001
+            assert len(store.get(f"{path}.small")) == 5000
+            assert store.reader(path).size == 5001
         finally:
             monkeypatch.undo()
             limits.cache_clear()
