@@ -403,6 +403,21 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
             return FixedListValues(dimension, take_values(items, places), kept)
 
 
+def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, num_rows: int) -> pa.RecordBatch:
+    """Make a batch of columns that are ``num_rows`` long; without columns it has as many rows all the same."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
+    empty = pa.Array.from_buffers(pa.struct([]), num_rows, [None], children=[])
+    return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(schema.metadata)
+
+
+def taken(table: pa.Table, places: pa.Array) -> pa.Table:
+    """Take rows of a table; Arrow itself forgets how many there are if the table has no columns."""
+    if table.num_columns:
+        return table.take(places)
+    return pa.Table.from_batches([batch_of([], table.schema, len(places))])
+
+
 def settled(array: pa.Array) -> pa.Array:
     """The same values, safe to filter and to take from.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import needs_settling, settled
+from lance_core.encoding.arrow_values import batch_of, needs_settling, settled
 from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
@@ -240,7 +240,7 @@ class DataFileReader:
                 arrays = self._file.run(steps)
                 passing.passed(rows.stop)
                 count = len(rows) if kept is None else len(kept)
-                return _batch([_slice(one, 0, count) for one in arrays], passing.schema, count)
+                return batch_of([_slice(one, 0, count) for one in arrays], passing.schema, count)
 
         return read
 
@@ -269,7 +269,7 @@ class DataFileReader:
             opened = self._opened(projection, columns)
             schema = opened.schema
             if not len(rows):
-                return _batch([pa.nulls(0, one.type) for one in schema], schema, 0)
+                return batch_of([pa.nulls(0, one.type) for one in schema], schema, 0)
             places = None
             if (rows[1:] <= rows[:-1]).any():
                 rows, places = np.unique(rows, return_inverse=True)
@@ -285,7 +285,7 @@ class DataFileReader:
                 arrays = [_slice(one, 0, len(rows)) for one in found]
             if places is not None:
                 arrays = [array.take(numbers_array(places)) for array in arrays]
-            return _batch(arrays, schema, len(offsets))
+            return batch_of(arrays, schema, len(offsets))
 
     def rows_of(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> Wanted:
         """Single rows that are to be read together with those of other files.
@@ -321,7 +321,7 @@ class DataFileReader:
             if not is_kept:
                 steps.learn(arrays, high - low)
             if arrays and all(len(one) == 1 and not needs_settling(one[0].type) for one in arrays):
-                whole = _batch([one[0] for one in arrays], schema, high - low)
+                whole = batch_of([one[0] for one in arrays], schema, high - low)
                 if is_kept:  # the arrays of a wide window are many: each batch would slice all of them
                     yield whole
                 else:
@@ -332,7 +332,7 @@ class DataFileReader:
             if is_kept:  # larger pieces, and none has to be put together
                 cuts = min(cuts, _cuts(arrays, high - low), key=len)
             for at, end in pairwise(cuts):
-                yield _batch([_slice(one, at, end - at) for one in arrays], schema, end - at)
+                yield batch_of([_slice(one, at, end - at) for one in arrays], schema, end - at)
             del arrays
 
     def _read(self, wanted: list[FieldReader], rows: range, *, pages: PageBytes | None) -> list[list[pa.Array]]:
@@ -477,10 +477,3 @@ def _slice(arrays: list[pa.Array], start: int, length: int) -> pa.Array:
         return settled(arrays[0] if len(arrays[0]) == length else arrays[0].slice(start, length))
     chunks = pa.chunked_array(arrays).slice(start, length).chunks
     return settled(chunks[0]) if len(chunks) == 1 else pa.concat_arrays(chunks)
-
-
-def _batch(arrays: list[pa.Array], schema: pa.Schema, num_rows: int) -> pa.RecordBatch:
-    if arrays:
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    empty = pa.Array.from_buffers(pa.struct([]), num_rows, [None], children=[])
-    return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(schema.metadata)

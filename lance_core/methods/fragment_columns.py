@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lance_core.arguments import file_version
+from lance_core.encoding.arrow_values import taken
+from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.extensions import table_with_types
@@ -66,7 +68,7 @@ def take(
     reader = FragmentReader(fragment.dataset.files, fragment.inner)
     unique, order = np.unique(places, return_inverse=True)
     found = take_offsets(reader, query.plan, reader.offsets_of_live(unique))
-    return table_with_types(make_columns(found, query).take(order))
+    return table_with_types(taken(make_columns(found, query), numbers_array(order)))
 
 
 def merge_columns(

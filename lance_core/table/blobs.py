@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import null_mask, pack_bits
+from lance_core.encoding.arrow_values import batch_of, null_mask, pack_bits
 from lance_core.encoding.physical.memory import empty, gather, starts_of
 from lance_core.encoding.plans import bridge, join
 from lance_core.errors import CorruptDataError, UnsupportedError
@@ -287,7 +287,7 @@ def fill_batches(schema: Schema, batches: Iterator[pa.RecordBatch], sources: Blo
             end = max(start + 1, int(np.searchsorted(ends, before + BATCH_BYTES, side="right")))
             part = batch.slice(start, end - start)
             arrays = [_fill(field, array, sources) for field, array in zip(schema.fields, part.columns, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=target)
+            yield batch_of(arrays, target, len(part))
             start = end
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import batch_of
 from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
@@ -127,8 +128,6 @@ def plan_query(
     names += [one.column_name for one in order if one.column_name not in names]
     if include_deleted_rows and ROW_ADDRESS not in names:
         names.append(ROW_ADDRESS)
-    if not names:
-        names.append(ROW_ADDRESS)  # a batch without columns would have no rows
     plan = make_plan(
         schema, columns=names, filter=filter, batch_size=batch_size, with_row_id=False, with_row_address=False
     )
@@ -290,7 +289,7 @@ def _made(batch: pa.RecordBatch, query: Query) -> pa.RecordBatch:
     columns = [
         batch.column(one.source) if one.expression is None else one.expression.evaluate(batch) for one in query.outputs
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=query.schema)
+    return batch_of(columns, query.schema, batch.num_rows)
 
 
 def _bounded(batches: Iterable[pa.RecordBatch], num_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -314,6 +313,6 @@ def _even(batches: Iterable[pa.RecordBatch], rows: int, schema: pa.Schema) -> It
         table = pa.Table.from_batches(pending, schema=schema).combine_chunks()
         full = have // rows * rows
         yield from table.slice(0, full).to_batches(max_chunksize=rows)
-        pending, have = table.slice(full).to_batches(), have - full
+        pending, have = table.slice(full, have - full).to_batches(), have - full
     if have:
         yield from pa.Table.from_batches(pending, schema=schema).combine_chunks().to_batches()

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import mask_array, settled, unpack_bits
+from lance_core.encoding.arrow_values import batch_of, mask_array, settled, unpack_bits
 from lance_core.encoding.coded import Coded
 from lance_core.encoding.physical.memory import numbers_array, starts_of, take_inside
 from lance_core.errors import InvalidInputError
@@ -312,8 +312,8 @@ def _scan_filtered(reader: FragmentReader, plan: ScanPlan, start: int, end: int)
             yield batch
             continue
         for at in range(0, batch.num_rows, plan.batch_size):
-            columns = [settled(one) for one in batch.slice(at, plan.batch_size).columns]
-            yield pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+            part = batch.slice(at, plan.batch_size)
+            yield batch_of(list(map(settled, part.columns)), batch.schema, part.num_rows)
 
 
 def _found(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -363,8 +363,8 @@ def _picked(
 
 
 def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.int64]:
-    """Offsets of the rows that are kept; none if no system column asks for them."""
-    if not any(name in SYSTEM_COLUMNS for name in plan.columns):
+    """Return the offsets of the rows that are kept; none if columns tell how many there are, but no system column."""
+    if plan.columns and not any(name in SYSTEM_COLUMNS for name in plan.columns):
         return np.empty(0, np.int64)
     if keep is None:
         return np.arange(rows.start, rows.start + rows.num_rows)
@@ -386,9 +386,9 @@ def _output(
     columns: Sequence[pa.Array],
     offsets: npt.NDArray[np.int64],
 ) -> pa.RecordBatch:
-    """Arrange columns as the plan's output wants them."""
+    """Arrange columns as the plan's output wants them; without any, ``offsets`` tells how many rows there are."""
     if plan.columns == schema.names:
-        return pa.RecordBatch.from_arrays(list(columns), schema=plan.schema)
+        return batch_of(columns, plan.schema, len(offsets))
     by_name = {one.name: column for one, column in zip(schema.fields, columns, strict=True)}
     arrays: list[pa.Array] = []
     for name in plan.columns:
@@ -396,7 +396,7 @@ def _output(
             arrays.append(_system_column(reader, name, offsets))
         else:
             arrays.append(by_name[name] if name in by_name else _flat(name, by_name))
-    return pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+    return batch_of(arrays, plan.schema, len(offsets))
 
 
 def _flat(path: str, by_name: dict[str, pa.Array]) -> pa.Array:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import taken
 from lance_core.encoding.physical.memory import numbers_array
 from lance_core.errors import InvalidInputError, LanceError
 from lance_core.file.several_files import are_some, can_be_joined, take_joined
@@ -68,7 +69,7 @@ def _ascending(places: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.
 def _in_order(batches: Iterable[pa.RecordBatch], order: npt.NDArray[np.int64] | None, plan: ScanPlan) -> pa.Table:
     """Unique rows, arranged as they were asked for."""
     table = pa.Table.from_batches(batches, schema=plan.schema)
-    return table if order is None else table.take(numbers_array(order))
+    return table if order is None else taken(table, numbers_array(order))
 
 
 def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64], plan: ScanPlan) -> pa.Table:
@@ -97,7 +98,7 @@ def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64
 
 def _batches(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Rows of fragments, in their order."""
-    if objects_at_once(files.store) > 1 or plan.columns != plan.projection.names:
+    if objects_at_once(files.store) > 1 or plan.columns != plan.projection.names or not plan.columns:
         return in_turn(files.store, _works(parts, plan))
     return _together(files, parts, plan)
 

@@ -36,6 +36,18 @@ SCANS = [
     {"columns": ["n"], "with_row_id": True, "include_deleted_rows": True, "filter": "n > 1"},
     {"columns": ["st.x", "n"], "filter": "st.x % 2 = 0"},
     {"columns": [], "with_row_id": True},
+    {"columns": []},
+    {"columns": {}},
+    {"columns": [], "filter": "n > 1"},
+    {"columns": [], "filter": "true", "limit": 3, "offset": 1},
+    {"columns": [], "filter": "_rowid > 3"},
+    {"columns": [], "limit": 4, "offset": 2},
+    {"columns": [], "offset": 5},
+    {"columns": [], "limit": 0},
+    {"columns": [], "order_by": ["n"], "limit": 3},
+    {"columns": [], "order_by": ["s"]},
+    {"columns": [], "batch_size": 2, "strict_batch_size": True},
+    {"columns": [], "filter": "s = 'a'", "batch_size": 1},
     {"order_by": ["n", "s"]},
     {"order_by": ["dict", "d"], "limit": 4, "filter": "dict <> 'c'"},
     {"order_by": ["s", "n"], "limit": 3},
@@ -54,6 +66,9 @@ def test_same_rows(tables, options):
     ours, theirs = (one.scanner(**options) for one in tables)
     found, expected = ours.to_table(), theirs.to_table()
     assert found.schema == expected.schema
+    assert found.num_rows == expected.num_rows
+    assert ours.to_reader().read_all().num_rows == expected.num_rows
+    assert sum(one.num_rows for one in ours.to_batches()) == expected.num_rows
     assert str(found.to_pydict()) == str(expected.to_pydict())  # as text, because NaN does not equal itself
     assert ours.projected_schema == theirs.projected_schema
     assert ours.dataset_schema == theirs.dataset_schema

@@ -230,3 +230,24 @@ def test_duckdb_takes_datasets_and_scanners(dataset):
         assert connection.execute("select count(*), sum(id) from dataset").fetchone() == (len(LEFT), sum(LEFT))
         found = connection.execute("select max(double), count(key) from scanned").fetchone()
     assert found == (198, sum(i % 9 > 0 for i in LEFT if i < 100))
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_rows_without_columns_are_counted(tmp_path, version):
+    rows = pa.table({"i": range(3000)})
+    dataset = lance_core.write_dataset(rows, tmp_path / "t", max_rows_per_file=1000, data_storage_version=version)
+    dataset.delete("i IN (1, 2500)")
+    assert dataset.to_table(columns=[]).num_rows == 2998
+    assert dataset.to_table(columns=[], filter="i % 2 = 0", batch_size=7).num_rows == 1499
+    assert dataset.take([5, 0, 5], columns=[]).num_rows == 3
+    assert dataset.take([], columns=[]).num_rows == 0
+    assert dataset._take_rows([0, 2, 1 << 32, 0], columns=[]).num_rows == 4
+    assert dataset.head(10, columns=[]).num_rows == 10
+    assert dataset.sample(20, columns=[]).num_rows == 20
+    assert len(dataset.to_pandas(columns=[])) == 2998
+    fragment = dataset.get_fragments()[0]
+    assert fragment.to_table(columns=[]).num_rows == 999
+    assert fragment.to_table(columns=[], filter="i > 990").num_rows == 9
+    assert sum(one.num_rows for one in fragment.to_batches(columns=[], batch_size=10)) == 999
+    assert fragment.take([4, 0, 4], columns=[]).num_rows == 3
+    assert dataset.scanner(columns=[], fragments=[fragment], limit=5).to_table().num_rows == 5
