@@ -403,6 +403,45 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
             return FixedListValues(dimension, take_values(items, places), kept)
 
 
+def without_views(kind: pa.DataType) -> pa.DataType:
+    """Return the type with string and binary views replaced by strings and bytes, at any depth.
+
+    Arrow has no kernels that take or filter views, and Lance stores none. Views of lists stay: Lance has no such type.
+    """
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, without_views(kind.value_type), kind.ordered)
+    if isinstance(kind, pa.JsonType):
+        return pa.json_(without_views(kind.storage_type))
+    if isinstance(kind, pa.BaseExtensionType) or not pa.types.is_nested(kind):
+        return kind
+    fields = [kind.field(place) for place in range(kind.num_fields)]
+    plain = [field.with_type(without_views(field.type)) for field in fields]
+    if plain == fields:
+        return kind
+    if pa.types.is_struct(kind):
+        return pa.struct(plain)
+    if pa.types.is_map(kind):
+        return pa.map_(*(plain[0].type.field(place) for place in range(2)), keys_sorted=kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(plain[0], kind.list_size)
+    make = {pa.types.is_list: pa.list_, pa.types.is_large_list: pa.large_list}
+    return next((of(plain[0]) for is_kind, of in make.items() if is_kind(kind)), kind)
+
+
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
+def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array in the type that `without_views` makes of its own."""
+    if array.type.equals(kind, check_metadata=True):
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(kind, as_type(array.storage, kind.storage_type))
+    return array.cast(kind)
+
+
 def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, num_rows: int) -> pa.RecordBatch:
     """Make a batch of columns that are ``num_rows`` long; without columns it has as many rows all the same."""
     if arrays:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import as_type, without_views
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.blob_files import BlobFiles
 from lance_core.file.write_together import encode_together, num_bytes_of
@@ -412,8 +413,9 @@ def _conform(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         array = array.storage
     if _is_same(array.type, kind):
         return array
-    if array.type in (pa.string_view(), pa.binary_view()):
-        return array.cast(kind)
+    plain = without_views(array.type)
+    if plain != array.type and _is_same(plain, kind):
+        return as_type(array, plain)
     raise InvalidInputError(f"column {name!r} is {array.type}, but the schema says {kind}")
 
 

@@ -26,7 +26,7 @@ from lance_core.table.evolution import (
     without_columns,
 )
 from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.ingest import read_input
+from lance_core.table.ingest import plain_schema, read_input
 from lance_core.table.naming import naming
 from lance_core.table.redo import new_transaction
 from lance_core.table.scan import count_matching, scan_fragments
@@ -233,7 +233,7 @@ def make_transform(
     output = source.output_schema if isinstance(source, BatchUDF) else None
     if output is None:
         output = as_batch(source(_sample(dataset, columns)), None).schema
-    return from_function(source, columns, output, batch_size)
+    return from_function(source, columns, plain_schema(output), batch_size)
 
 
 def _transform(

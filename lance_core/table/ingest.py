@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import binary_to_json
+from lance_core.encoding.arrow_values import as_type, binary_to_json, without_views
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.blobs import is_second_version
 from lance_core.format.schema import JSON, Schema
@@ -44,7 +44,7 @@ class RecordStream:
 
 
 def read_input(data: Any, schema: pa.Schema | None = None) -> RecordStream:
-    """Turn data into a stream of record batches.
+    """Turn data into a stream of record batches; views of text and bytes become text and bytes.
 
     Args:
         data: Any of the forms named in the error message below.
@@ -53,10 +53,36 @@ def read_input(data: Any, schema: pa.Schema | None = None) -> RecordStream:
     Raises:
         InvalidInputError: Another kind of object, or data that does not fit the schema.
     """
-    stream = _open(data, schema)
+    stream = _plain(_open(data, schema))
+    schema = None if schema is None else plain_schema(schema)
     if schema is None or stream.schema.equals(schema, check_metadata=True):
         return stream
     return RecordStream(schema=schema, batches=_converted(stream, schema))
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with views of text and bytes replaced by text and bytes, at any depth."""
+    types = [without_views(field.type) for field in schema]
+    if all(kind.equals(field.type) for kind, field in zip(types, schema, strict=True)):
+        return schema
+    fields = [field.with_type(kind) for kind, field in zip(types, schema, strict=True)]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def _plain(stream: RecordStream) -> RecordStream:
+    schema = plain_schema(stream.schema)
+    return stream if schema is stream.schema else RecordStream(schema=schema, batches=_without_views(stream, schema))
+
+
+def _without_views(stream: RecordStream, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in stream.batches:
+        try:
+            columns = [as_type(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+        except pa.ArrowInvalid as error:
+            raise InvalidInputError(
+                f"a batch of views does not fit into plain arrays: {error}; write smaller batches"
+            ) from error
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _open(data: Any, schema: pa.Schema | None) -> RecordStream:
