@@ -16,7 +16,8 @@ COLUMNS = {
     "list": pa.array([["a"], None, [], ["b", None], ["c" * 30], ["d"]], pa.list_(pa.string_view())),
     "large list": pa.array([["a"], None, [], ["b", None], ["c" * 30], ["d"]], pa.large_list(pa.string_view())),
     "struct": pa.array(
-        [None if one == "" else {"x": one, "y": 1} for one in TEXTS], pa.struct([("x", pa.string_view()), ("y", pa.int8())])
+        [None if one == "" else {"x": one, "y": 1} for one in TEXTS],
+        pa.struct([("x", pa.string_view()), ("y", pa.int8())]),
     ),
     "keys": pa.array(PAIRS, pa.map_(pa.string_view(), pa.string())),
     "values": pa.array(PAIRS, pa.map_(pa.string(), pa.string_view())),
