@@ -7,9 +7,16 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.extensions import batches_with_types
-from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment, RowLineageColumn
+from lance_core.format.fragment import (
+    DataFile,
+    DeletionFile,
+    DeletionFileType,
+    ExternalFile,
+    Fragment,
+    RowLineageColumn,
+)
 from lance_core.format.paths import deletion_file_path
 from lance_core.frozen import frozen
 from lance_core.methods import fragment_columns, fragment_rows
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.dataset import LanceDataset
+    from lance_core.format.fragment import LineageSequence
     from lance_core.table.snapshot import Snapshot
 
 _DELETION_NAMES = {DeletionFileType.ARROW_ARRAY: "array", DeletionFileType.BITMAP: "bitmap"}
@@ -49,9 +57,9 @@ class FragmentMetadata:
     files: Sequence[DataFile]
     physical_rows: int
     deletion_file: DeletionFile | None = None
-    row_id_meta: bytes | RowLineageColumn | None = None
-    created_at_version_meta: bytes | RowLineageColumn | None = None
-    last_updated_at_version_meta: bytes | RowLineageColumn | None = None
+    row_id_meta: LineageSequence | None = None
+    created_at_version_meta: LineageSequence | None = None
+    last_updated_at_version_meta: LineageSequence | None = None
 
     @property
     def num_deletions(self) -> int:
@@ -144,13 +152,17 @@ def _deletion_from_json(data: Mapping[str, Any] | None) -> DeletionFile | None:
 _IN_DATA_FILE = ":column"
 
 
-def _lineage_to_json(sequence: bytes | RowLineageColumn | None) -> str | None:
+def _lineage_to_json(sequence: LineageSequence | None) -> str | None:
     if sequence is None:
         return None
+    if isinstance(sequence, ExternalFile):
+        raise UnsupportedError(
+            f"row ids or versions in the file {sequence.path!r} have no JSON; load the fragment first"
+        )
     return base64.b64encode(sequence).decode() if isinstance(sequence, bytes) else _IN_DATA_FILE
 
 
-def _lineage_from_json(text: str | None) -> bytes | RowLineageColumn | None:
+def _lineage_from_json(text: str | None) -> LineageSequence | None:
     if text is None:
         return None
     return RowLineageColumn() if text == _IN_DATA_FILE else base64.b64decode(text, validate=True)

@@ -145,8 +145,18 @@ class RowLineageColumn(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ExternalFile(_message.Message):
+    __slots__ = ("path", "offset", "size")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    offset: int
+    size: int
+    def __init__(self, path: _Optional[str] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
+
 class DataFragment(_message.Message):
-    __slots__ = ("id", "files", "deletion_file", "physical_rows", "inline_row_ids", "column_row_ids", "inline_last_updated_at_versions", "column_last_updated_at_versions", "inline_created_at_versions", "column_created_at_versions", "overlays", "clustering_id", "metadata")
+    __slots__ = ("id", "files", "deletion_file", "physical_rows", "inline_row_ids", "external_row_ids", "column_row_ids", "inline_last_updated_at_versions", "external_last_updated_at_versions", "column_last_updated_at_versions", "inline_created_at_versions", "external_created_at_versions", "column_created_at_versions", "overlays", "clustering_id", "metadata")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -159,10 +169,13 @@ class DataFragment(_message.Message):
     DELETION_FILE_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_ROWS_FIELD_NUMBER: _ClassVar[int]
     INLINE_ROW_IDS_FIELD_NUMBER: _ClassVar[int]
+    EXTERNAL_ROW_IDS_FIELD_NUMBER: _ClassVar[int]
     COLUMN_ROW_IDS_FIELD_NUMBER: _ClassVar[int]
     INLINE_LAST_UPDATED_AT_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    EXTERNAL_LAST_UPDATED_AT_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     COLUMN_LAST_UPDATED_AT_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     INLINE_CREATED_AT_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    EXTERNAL_CREATED_AT_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     COLUMN_CREATED_AT_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     OVERLAYS_FIELD_NUMBER: _ClassVar[int]
     CLUSTERING_ID_FIELD_NUMBER: _ClassVar[int]
@@ -172,15 +185,18 @@ class DataFragment(_message.Message):
     deletion_file: DeletionFile
     physical_rows: int
     inline_row_ids: bytes
+    external_row_ids: ExternalFile
     column_row_ids: RowLineageColumn
     inline_last_updated_at_versions: bytes
+    external_last_updated_at_versions: ExternalFile
     column_last_updated_at_versions: RowLineageColumn
     inline_created_at_versions: bytes
+    external_created_at_versions: ExternalFile
     column_created_at_versions: RowLineageColumn
     overlays: _containers.RepeatedCompositeFieldContainer[DataOverlayFile]
     clustering_id: int
     metadata: _containers.ScalarMap[str, str]
-    def __init__(self, id: _Optional[int] = ..., files: _Optional[_Iterable[_Union[DataFile, _Mapping]]] = ..., deletion_file: _Optional[_Union[DeletionFile, _Mapping]] = ..., physical_rows: _Optional[int] = ..., inline_row_ids: _Optional[bytes] = ..., column_row_ids: _Optional[_Union[RowLineageColumn, _Mapping]] = ..., inline_last_updated_at_versions: _Optional[bytes] = ..., column_last_updated_at_versions: _Optional[_Union[RowLineageColumn, _Mapping]] = ..., inline_created_at_versions: _Optional[bytes] = ..., column_created_at_versions: _Optional[_Union[RowLineageColumn, _Mapping]] = ..., overlays: _Optional[_Iterable[_Union[DataOverlayFile, _Mapping]]] = ..., clustering_id: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., files: _Optional[_Iterable[_Union[DataFile, _Mapping]]] = ..., deletion_file: _Optional[_Union[DeletionFile, _Mapping]] = ..., physical_rows: _Optional[int] = ..., inline_row_ids: _Optional[bytes] = ..., external_row_ids: _Optional[_Union[ExternalFile, _Mapping]] = ..., column_row_ids: _Optional[_Union[RowLineageColumn, _Mapping]] = ..., inline_last_updated_at_versions: _Optional[bytes] = ..., external_last_updated_at_versions: _Optional[_Union[ExternalFile, _Mapping]] = ..., column_last_updated_at_versions: _Optional[_Union[RowLineageColumn, _Mapping]] = ..., inline_created_at_versions: _Optional[bytes] = ..., external_created_at_versions: _Optional[_Union[ExternalFile, _Mapping]] = ..., column_created_at_versions: _Optional[_Union[RowLineageColumn, _Mapping]] = ..., overlays: _Optional[_Iterable[_Union[DataOverlayFile, _Mapping]]] = ..., clustering_id: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class DataFile(_message.Message):
     __slots__ = ("path", "fields", "column_indices", "file_major_version", "file_minor_version", "file_size_bytes", "base_id")

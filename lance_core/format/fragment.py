@@ -8,7 +8,7 @@ survive in fragments that a commit does not touch and are dropped from those it 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -80,6 +80,28 @@ class RowLineageColumn:
 
 
 @frozen(kw_only=True)
+class ExternalFile:
+    """A sequence is stored in a part of a file (message ``ExternalFile``).
+
+    The specification has it; pylance 14.0.2 no longer reads or writes it. Manifests that were loaded from a store hold
+    the bytes instead: see `lance_core.table.completion`.
+
+    Attributes:
+        path: Path of the file below the root of the table.
+        offset: First byte.
+        size: Number of bytes.
+    """
+
+    path: str
+    offset: int
+    size: int
+
+
+LineageSequence: TypeAlias = bytes | RowLineageColumn | ExternalFile
+"""Where a fragment keeps the ids or versions of its rows: in the manifest, in a data file, or in another file."""
+
+
+@frozen(kw_only=True)
 class Fragment:
     """A range of rows that share data files (message ``DataFragment``).
 
@@ -88,7 +110,7 @@ class Fragment:
         files: Data files, all ``physical_rows`` long.
         physical_rows: Rows in the data files, deleted rows included.
         deletion_file: None if no row is deleted.
-        row_id_sequence: Encoded ``RowIdSequence`` (tables with stable row ids only).
+        row_id_sequence: Encoded ``RowIdSequence``, or where it is (tables with stable row ids only).
         last_updated_at_version_sequence: Encoded ``RowDatasetVersionSequence``.
         created_at_version_sequence: Encoded ``RowDatasetVersionSequence``.
     """
@@ -97,9 +119,9 @@ class Fragment:
     files: tuple[DataFile, ...]
     physical_rows: int
     deletion_file: DeletionFile | None = None
-    row_id_sequence: bytes | RowLineageColumn | None = None
-    last_updated_at_version_sequence: bytes | RowLineageColumn | None = None
-    created_at_version_sequence: bytes | RowLineageColumn | None = None
+    row_id_sequence: LineageSequence | None = None
+    last_updated_at_version_sequence: LineageSequence | None = None
+    created_at_version_sequence: LineageSequence | None = None
 
     @property
     def num_deleted_rows(self) -> int:
@@ -112,6 +134,15 @@ class Fragment:
         return self.physical_rows - self.num_deleted_rows
 
 
+def lineage_sequences(fragment: Fragment) -> tuple[LineageSequence | None, ...]:
+    """Where a fragment keeps its row ids, and the versions that created and that last changed its rows."""
+    return (
+        fragment.row_id_sequence,
+        fragment.created_at_version_sequence,
+        fragment.last_updated_at_version_sequence,
+    )
+
+
 class FragmentTotals(NamedTuple):
     """Numbers that are summed over fragments.
 
@@ -120,12 +151,14 @@ class FragmentTotals(NamedTuple):
         num_deleted_rows: Those of them that are deleted.
         num_data_files: Data files.
         num_bytes: Bytes in the data files, as far as writers recorded them.
+        num_deletion_files: Deletion files.
     """
 
     physical_rows: int
     num_deleted_rows: int
     num_data_files: int
     num_bytes: int
+    num_deletion_files: int
 
 
 # --------------------------------------------------------------------------------------------------- values <-> bytes
@@ -148,7 +181,10 @@ def decode_totals(record: bytes) -> FragmentTotals:
     """The numbers in one ``DataFragment`` message; errors are those of `decode_fragment`."""
     fragment = decode_fragment(record)
     num_bytes = sum(file.file_size_bytes for file in fragment.files)
-    return FragmentTotals(fragment.physical_rows, fragment.num_deleted_rows, len(fragment.files), num_bytes)
+    num_deletion_files = int(fragment.deletion_file is not None)
+    return FragmentTotals(
+        fragment.physical_rows, fragment.num_deleted_rows, len(fragment.files), num_bytes, num_deletion_files
+    )
 
 
 def encode_fragment(fragment: Fragment) -> bytes:
@@ -160,9 +196,6 @@ def from_proto(pb: table_pb2.DataFragment) -> Fragment:
     """Turn a parsed message into a value (for the modules of this package)."""
     if pb.overlays:
         raise UnsupportedError(f"fragment {pb.id} has data overlays (feature flag 64), which lance_core does not read")
-    deleted = pb.deletion_file.num_deleted_rows
-    if deleted > pb.physical_rows > 0:  # old writers leave the latter out
-        raise CorruptDataError(f"fragment {pb.id} has {pb.physical_rows} rows, of which {deleted} are deleted")
     return Fragment(
         id=pb.id,
         files=tuple(data_file_from_proto(file) for file in pb.files),
@@ -239,15 +272,21 @@ def _deletion_file_to_proto(file: DeletionFile) -> table_pb2.DeletionFile:
     )
 
 
-def _sequence_from_proto(pb: table_pb2.DataFragment, oneof: str) -> bytes | RowLineageColumn | None:
+def _sequence_from_proto(pb: table_pb2.DataFragment, oneof: str) -> LineageSequence | None:
     which = pb.WhichOneof(oneof)  # type: ignore[arg-type]
     if which is None:
         return None
-    return getattr(pb, which) if which.startswith("inline_") else RowLineageColumn()
+    value = getattr(pb, which)
+    if isinstance(value, table_pb2.ExternalFile):
+        return ExternalFile(path=value.path, offset=value.offset, size=value.size)
+    return value if which.startswith("inline_") else RowLineageColumn()
 
 
-def _set_sequence(pb: table_pb2.DataFragment, name: str, sequence: bytes | RowLineageColumn | None) -> None:
+def _set_sequence(pb: table_pb2.DataFragment, name: str, sequence: LineageSequence | None) -> None:
     if isinstance(sequence, bytes):
         setattr(pb, f"inline_{name}", sequence)
+    elif isinstance(sequence, ExternalFile):
+        external = table_pb2.ExternalFile(path=sequence.path, offset=sequence.offset, size=sequence.size)
+        getattr(pb, f"external_{name}").CopyFrom(external)
     elif sequence is not None:
         getattr(pb, f"column_{name}").SetInParent()

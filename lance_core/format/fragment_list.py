@@ -16,8 +16,19 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from lance_core._proto import table_pb2
+from lance_core.errors import CorruptDataError
 from lance_core.format import fragment_numbers, wire
 from lance_core.format.fragment import Fragment, decode_fragment, encode_fragment
+from lance_core.format.fragment_numbers import (
+    HAS_DELETIONS,
+    HAS_EXTERNAL_SEQUENCE,
+    HAS_ROW_IDS,
+    ID,
+    LINEAGE,
+    NUM_DELETED_ROWS,
+    NUM_ROWS_OF_SCAN,
+    PHYSICAL_ROWS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +52,17 @@ class FragmentList:
     copies those that did not change.
     """
 
-    __slots__ = ("_ascends", "_bounds", "_data", "_highest_id", "_numbers", "_parts", "_starts")
+    __slots__ = (
+        "_ascends",
+        "_bounds",
+        "_checked_for",
+        "_data",
+        "_highest_id",
+        "_incomplete",
+        "_numbers",
+        "_parts",
+        "_starts",
+    )
 
     def __init__(self, records: Iterable[bytes] = ()) -> None:
         """Wrap encoded ``DataFragment`` messages."""
@@ -52,6 +73,8 @@ class FragmentList:
         self._numbers: tuple[npt.NDArray[np.int64], ...] = ()
         self._highest_id: int | None = None
         self._ascends = False  # unless that is known
+        self._checked_for: bool | None = None
+        self._incomplete: wire.Ints | None = None
 
     @classmethod
     def of(cls, fragments: Iterable[Fragment]) -> FragmentList:
@@ -127,24 +150,24 @@ class FragmentList:
     @property
     def ids(self) -> npt.NDArray[np.int64]:
         """Fragment ids, shape (n,)."""
-        return self._scanned()[fragment_numbers.ID]
+        return self._scanned()[ID]
 
     @property
     def highest_id(self) -> int:
         """The highest fragment id; -1 if there is no fragment."""
         if self._highest_id is None:
-            self._highest_id = max(int(piece[fragment_numbers.ID].max(initial=-1)) for piece in self._pieces())
+            self._highest_id = max(int(piece[ID].max(initial=-1)) for piece in self._pieces())
         return self._highest_id
 
     @property
     def physical_rows(self) -> npt.NDArray[np.int64]:
         """Rows in the data files of each fragment, shape (n,)."""
-        return self._scanned()[fragment_numbers.PHYSICAL_ROWS]
+        return self._scanned()[PHYSICAL_ROWS]
 
     @property
     def num_deleted_rows(self) -> npt.NDArray[np.int64]:
         """Deleted rows of each fragment, shape (n,)."""
-        return self._scanned()[fragment_numbers.NUM_DELETED_ROWS]
+        return self._scanned()[NUM_DELETED_ROWS]
 
     @property
     def num_rows(self) -> npt.NDArray[np.int64]:
@@ -152,9 +175,72 @@ class FragmentList:
         return self.physical_rows - self.num_deleted_rows
 
     @property
+    def total_num_rows(self) -> int:
+        """Rows left in all fragments."""
+        return sum(int(piece[PHYSICAL_ROWS].sum() - piece[NUM_DELETED_ROWS].sum()) for piece in self._pieces())
+
+    @property
+    def num_deletion_files(self) -> int:
+        """Fragments that have a deletion file."""
+        return sum(int(piece[HAS_DELETIONS].sum()) for piece in self._pieces())
+
+    @property
     def has_deletions(self) -> bool:
         """True if any fragment has a deletion file."""
-        return any(piece[fragment_numbers.HAS_DELETIONS].any() for piece in self._pieces())
+        return any(piece[HAS_DELETIONS].any() for piece in self._pieces())
+
+    def incomplete(self) -> npt.NDArray[np.int64]:
+        """Places of the fragments that leave out what only other files tell, ascending.
+
+        That is how many rows there are or are deleted, as in manifests of pylance before 0.8, or ids or versions of
+        rows.
+        """
+        if self._incomplete is None:
+            found = [
+                (piece[PHYSICAL_ROWS] == 0)
+                | (piece[HAS_DELETIONS] > (piece[NUM_DELETED_ROWS] > 0))
+                | (piece[LINEAGE] > HAS_EXTERNAL_SEQUENCE)  # both bits
+                for piece in self._pieces()
+            ]
+            self._incomplete = np.flatnonzero(found[0] if len(found) == 1 else np.concatenate(found))
+        return self._incomplete
+
+    def check(self, *, uses_stable_row_ids: bool) -> None:
+        """Refuse what would be read as something else than was written.
+
+        Args:
+            uses_stable_row_ids: True if the rows of the table have ids of their own: then all fragments have them,
+                else none.
+
+        Raises:
+            CorruptDataError: Two fragments have the same id, row ids are missing or must not be there, or more rows
+                are deleted than there are.
+        """
+        if self._checked_for == uses_stable_row_ids:
+            return
+        if not self._is_ascending():
+            ids, counts = np.unique(self.ids, return_counts=True)
+            if len(ids) < len(self):
+                raise CorruptDataError(
+                    f"{counts.max()} fragments have the id {ids[counts.argmax()]}, as Lance 0.16 and earlier could "
+                    "write it: row addresses mean several rows. Restore a version without it"
+                )
+        for piece in self._pieces():
+            is_wrong = (piece[LINEAGE] & HAS_ROW_IDS) != uses_stable_row_ids
+            if is_wrong.any():
+                what, has = ("no row ids", "has") if uses_stable_row_ids else ("row ids", "has no")
+                raise CorruptDataError(
+                    f"fragment {piece[ID][is_wrong.argmax()]} has {what}, but the table {has} stable row ids (feature "
+                    "flag 2)"
+                )
+            rows, deleted = piece[PHYSICAL_ROWS], piece[NUM_DELETED_ROWS]
+            is_wrong = deleted > rows
+            if is_wrong.any():
+                place = int(is_wrong.argmax())
+                raise CorruptDataError(
+                    f"fragment {piece[ID][place]} has {rows[place]} rows, of which {deleted[place]} are deleted"
+                )
+        self._checked_for = uses_stable_row_ids
 
     def data_file_totals(self) -> tuple[int, int]:
         """Number of data files, and their bytes as far as writers recorded them; nothing is decoded one by one."""
@@ -204,6 +290,10 @@ class FragmentList:
         if not new and not joining:
             return self.ascending()
         return self._spliced(new, joining).ascending()
+
+    def with_changed(self, fragments: Mapping[int, Fragment]) -> FragmentList:
+        """A list with other content at some places, in the same order."""
+        return self._spliced(fragments, []) if fragments else self
 
     def extended(self, joining: Sequence[Fragment]) -> FragmentList:
         """A list with more fragments, whose ids are higher and ascend; what is there is neither copied nor looked at.
@@ -268,21 +358,23 @@ class FragmentList:
 
     def ascending(self) -> FragmentList:
         """The same fragments, ordered by id (itself if they are)."""
-        if self._ascends:
-            return self
-        behind = -1
-        for piece in self._pieces():
-            ids = piece[fragment_numbers.ID]
-            if (len(ids) and ids[0] <= behind) or not (ids[1:] > ids[:-1]).all():
-                break
-            behind = ids[-1] if len(ids) else behind
-        else:
-            self._ascends = True
+        if self._is_ascending():
             return self
         order = np.argsort(self.ids, kind="stable")
         records = self.records
         frames, bounds = wire.frame([records[index] for index in order.tolist()], FRAGMENTS_FIELD)
         return FragmentList.framed((frames,), bounds, numbers=(self._scanned()[:, order],))
+
+    def _is_ascending(self) -> bool:
+        """Return whether each id is higher than the one before it."""
+        behind = -1
+        for piece in () if self._ascends else self._pieces():
+            ids = piece[ID]
+            if (len(ids) and ids[0] <= behind) or not (ids[1:] > ids[:-1]).all():
+                return False
+            behind = ids[-1] if len(ids) else behind
+        self._ascends = True
+        return True
 
     def _positions(self, fragment_ids: Collection[int]) -> list[int]:
         if not len(fragment_ids):
@@ -326,7 +418,7 @@ class FragmentList:
                 self._numbers = (fragment_numbers.scan(self._bytes(), self._bounds),)
             else:
                 numbers = [fragment_numbers.of_message(one) for one in few]
-                self._numbers = (np.array(numbers, np.uint64).view(np.int64).reshape(len(few), 4).T,)
+                self._numbers = (np.array(numbers, np.uint64).view(np.int64).reshape(len(few), NUM_ROWS_OF_SCAN).T,)
         return self._numbers
 
     def _few(self) -> list[table_pb2.DataFragment] | None:

@@ -1,4 +1,4 @@
-"""The numbers of all fragments of a manifest: ids, rows, deleted rows.
+"""The numbers of all fragments of a manifest: ids, rows, deleted rows, and where their row ids are.
 
 Fragments that one writer made look alike: the same fields, numbers of the same length. Where many such records follow
 each other, they are a matrix, and a number is a few of its columns. All others are walked field by field.
@@ -12,19 +12,31 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_core.format import wire
+from lance_core.format.fragment import ExternalFile, lineage_sequences
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from lance_core._proto import table_pb2
     from lance_core.format.fragment import Fragment
 
-ID, PHYSICAL_ROWS, NUM_DELETED_ROWS, HAS_DELETIONS = range(4)
+ID, PHYSICAL_ROWS, NUM_DELETED_ROWS, HAS_DELETIONS, LINEAGE = range(5)
 """Rows of what `scan` returns."""
+
+NUM_ROWS_OF_SCAN = 5
+HAS_ROW_IDS, HAS_EXTERNAL_SEQUENCE = 1, 2
+"""Bits of the row `LINEAGE`: a sequence of row ids is there; a sequence of ids or versions is in another file.
+
+The second means nothing without the first: rows without ids have no versions.
+"""
 
 _ID, _DELETION_FILE, _PHYSICAL_ROWS = 1, 3, 4  # numbers of the fields of DataFragment
 _ROWS = {_ID: ID, _PHYSICAL_ROWS: PHYSICAL_ROWS}
 _VARINT, _BYTES = 0, 2  # wire types
 _NUM_DELETED_ROWS = 4  # of DeletionFile
+_SEQUENCES = ("row_id_sequence", "last_updated_at_version_sequence", "created_at_version_sequence")  # oneofs, ids first
+_LINEAGE_BITS = np.zeros(16, np.int64)  # by the number of a field of DataFragment; higher numbers count as the last
+_LINEAGE_BITS[[5, 6, 12]] |= HAS_ROW_IDS
+_LINEAGE_BITS[[6, 8, 10]] |= HAS_EXTERNAL_SEQUENCE
 
 _WORD_SIZE = 8
 _BLOCK = 1 << 13
@@ -32,15 +44,24 @@ _FEWEST_ALIKE = 1 << 10
 """For fewer records of one size, looking for their likeness costs more than it saves."""
 
 
-def of_fragment(fragment: Fragment) -> tuple[int, int, int, int]:
+def of_fragment(fragment: Fragment) -> tuple[int, int, int, int, int]:
     """The numbers of a decoded fragment, in the order of the rows of `scan`."""
-    return fragment.id, fragment.physical_rows, fragment.num_deleted_rows, int(fragment.deletion_file is not None)
+    lineage = 0
+    if fragment.row_id_sequence is not None:
+        is_external = any(isinstance(one, ExternalFile) for one in lineage_sequences(fragment))
+        lineage = HAS_ROW_IDS | (HAS_EXTERNAL_SEQUENCE if is_external else 0)
+    is_deleted = int(fragment.deletion_file is not None)
+    return fragment.id, fragment.physical_rows, fragment.num_deleted_rows, is_deleted, lineage
 
 
-def of_message(pb: table_pb2.DataFragment) -> tuple[int, int, int, bool]:
+def of_message(pb: table_pb2.DataFragment) -> tuple[int, int, int, bool, int]:
     """The numbers of a parsed fragment, in the order of the rows of `scan`."""
-    is_deleted = pb.HasField("deletion_file")
-    return pb.id, pb.physical_rows, pb.deletion_file.num_deleted_rows if is_deleted else 0, is_deleted
+    is_deleted, ids = pb.HasField("deletion_file"), pb.WhichOneof(_SEQUENCES[0])
+    lineage = 0
+    if ids is not None:
+        is_external = any((pb.WhichOneof(one) or "").startswith("external_") for one in _SEQUENCES)
+        lineage = HAS_ROW_IDS | (HAS_EXTERNAL_SEQUENCE if is_external else 0)
+    return pb.id, pb.physical_rows, pb.deletion_file.num_deleted_rows if is_deleted else 0, is_deleted, lineage
 
 
 def scan(data: wire.Bytes, bounds: wire.Ints) -> npt.NDArray[np.int64]:
@@ -51,12 +72,12 @@ def scan(data: wire.Bytes, bounds: wire.Ints) -> npt.NDArray[np.int64]:
         bounds: Where the first of these frames begins and each ends, shape (n + 1,).
 
     Returns:
-        Shape (4, n).
+        Shape (`NUM_ROWS_OF_SCAN`, n).
 
     Raises:
         CorruptDataError: A record is damaged.
     """
-    numbers = np.zeros((4, len(bounds) - 1), np.int64)
+    numbers = np.zeros((NUM_ROWS_OF_SCAN, len(bounds) - 1), np.int64)
     rest = np.ones(len(bounds) - 1, bool)
     for first, behind in _runs(np.diff(bounds)):
         shape = _shape(data[bounds[first] : bounds[first + 1]].tobytes())
@@ -86,15 +107,18 @@ class _Shape:
     Attributes:
         words: Where eight bytes of the frame begin, which bits of them must be the same, and what they are.
         numbers: Row of the result, the word that its number is in, the bit at which it begins there, and its bytes.
+        lineage: What the row `LINEAGE` says of all of them.
     """
 
     words: list[tuple[int, int, int]]
     numbers: list[tuple[int, int, int, int]]
+    lineage: int
 
 
 def _shape(frame: bytes) -> _Shape | None:
     """The shape of a record; None if it has something in it that is not looked at in columns."""
     numbers: dict[int, tuple[int, int, int, int]] = {}
+    lineage = 0
     position = _behind_varint(frame, 1)
     if position is None or len(frame) < _WORD_SIZE:
         return None
@@ -105,6 +129,7 @@ def _shape(frame: bytes) -> _Shape | None:
         if position is None or key >= 0x80 or key & 7 not in {_VARINT, _BYTES} or key >> 3 == _DELETION_FILE:
             return None
         is_number, size = key & 7 == _VARINT, position - start
+        lineage |= int(_LINEAGE_BITS[key >> 3])
         if position > words[-1][0] + _WORD_SIZE:
             words.append((min(start, len(frame) - _WORD_SIZE), 0, 0))
         first, mask, _ = words[-1]
@@ -113,7 +138,7 @@ def _shape(frame: bytes) -> _Shape | None:
             numbers[row] = (row, len(words) - 1, 8 * (start + 1 - first), size - 1)
         elif not is_number:
             position += _varint(frame[start + 1 : position])
-    return _Shape(words, [*numbers.values()]) if position == len(frame) else None
+    return _Shape(words, [*numbers.values()], lineage) if position == len(frame) else None
 
 
 def _word(frame: bytes, first: int, mask: int) -> tuple[int, int, int]:
@@ -143,7 +168,7 @@ def _scan_alike(frames: wire.Bytes, shape: _Shape, numbers: npt.NDArray[np.int64
     Args:
         frames: One frame in each row.
         shape: The shape of one of them.
-        numbers: What to write to, shape (4, n).
+        numbers: What to write to, shape (`NUM_ROWS_OF_SCAN`, n).
 
     Returns:
         Which records these are.
@@ -158,6 +183,7 @@ def _scan_alike(frames: wire.Bytes, shape: _Shape, numbers: npt.NDArray[np.int64
         for place in range(1, size):
             value |= word >> np.uint64(place) & np.uint64(0x7F << 7 * place)
         numbers[row] = value.view(np.int64)
+    numbers[LINEAGE] = shape.lineage
     if not alike.all():
         numbers[:, ~alike] = 0
     return alike
@@ -166,11 +192,17 @@ def _scan_alike(frames: wire.Bytes, shape: _Shape, numbers: npt.NDArray[np.int64
 def _walk(data: wire.Bytes, bounds: wire.Ints, places: wire.Ints, numbers: npt.NDArray[np.int64]) -> None:
     """Write the numbers of the fragments at some places, whatever they look like."""
     starts, ends = wire.contents(data, bounds[places]), bounds[places + 1]
-    found = wire.scan_fields(data, starts, ends, numbers=(_ID, _DELETION_FILE, _PHYSICAL_ROWS))
-    numbers[ID, places], numbers[PHYSICAL_ROWS, places] = found[_ID][0], found[_PHYSICAL_ROWS][0]
-    sizes, positions = found[_DELETION_FILE]
-    is_there = positions >= 0
-    if is_there.any():
-        deletions = wire.scan_fields(data, positions, positions + sizes, numbers=(_NUM_DELETED_ROWS,))
-        numbers[NUM_DELETED_ROWS, places] = deletions[_NUM_DELETED_ROWS][0]
-        numbers[HAS_DELETIONS, places] = is_there
+    found = np.zeros((NUM_ROWS_OF_SCAN, len(places)), np.int64)
+    deletions = np.full(len(places), -1, np.int64), np.zeros(len(places), np.int64)
+    for rows, keys, values, positions in wire.walk_fields(data, starts, ends):
+        for key, row in _ROWS.items():
+            hit = keys == key
+            found[row, rows[hit]] = values[hit]
+        hit = keys == _DELETION_FILE
+        deletions[0][rows[hit]], deletions[1][rows[hit]] = positions[hit], positions[hit] + values[hit]
+        found[LINEAGE, rows] |= _LINEAGE_BITS[np.minimum(keys, len(_LINEAGE_BITS) - 1)]
+    found[HAS_DELETIONS] = deletions[0] >= 0
+    if found[HAS_DELETIONS].any():
+        counts = wire.scan_fields(data, *deletions, numbers=(_NUM_DELETED_ROWS,))
+        found[NUM_DELETED_ROWS] = counts[_NUM_DELETED_ROWS][0]
+    numbers[:, places] = found

@@ -61,7 +61,7 @@ _MAGIC = b"LANC"
 _FOOTER = struct.Struct("<qHH4s")
 _SIZE = struct.Struct("<I")
 _FORMAT_VERSION = (0, 2)
-_WRITER_LIBRARY, _WRITER_VERSION = "lance-dagster", "0.1.0"
+_WRITER = table_pb2.WriterVersion(library="lance-dagster", version="0.1.0")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _USUAL_LIMITS = Limits()  # which no small manifest without base paths goes beyond
 
@@ -90,6 +90,8 @@ class Manifest:
         index_section: Encoded ``IndexSection``; None if there are no indices.
         transaction_section: Encoded ``Transaction``; None if it is not in the file.
         dictionaries: Values of dictionary columns by field id, only of tables of version 0.1.
+        has_reliable_counts: False if the writer did not record which one it was: pylance before 0.8.14, which left row
+            counts out or recorded wrong ones.
     """
 
     version: int
@@ -111,6 +113,7 @@ class Manifest:
     index_section: bytes | None = None
     transaction_section: bytes | None = None
     dictionaries: Mapping[int, LegacyDictionary] = field(default_factory=dict[int, "LegacyDictionary"])
+    has_reliable_counts: bool = True
 
     @property
     def indices(self) -> tuple[IndexMetadata, ...]:
@@ -125,7 +128,7 @@ class Manifest:
     @property
     def num_rows(self) -> int:
         """Rows that are not deleted."""
-        return int(self.fragments.num_rows.sum())
+        return self.fragments.total_num_rows
 
     def inline_transaction(self) -> Transaction | None:
         """The transaction inside the manifest file, or None."""
@@ -441,6 +444,7 @@ def _from_proto(
         max_allocated_field_id=_optional(pb, "max_allocated_field_id"),
         index_section=None if index_position is None else _section(data, index_position, end, path),
         transaction_section=None if transaction_position is None else _section(data, transaction_position, end, path),
+        has_reliable_counts=pb.HasField("writer_version"),
     )
 
 
@@ -480,7 +484,7 @@ def _to_proto(manifest: Manifest) -> table_pb2.Manifest:
         writer_feature_flags=manifest.writer_feature_flags,
         max_fragment_id=manifest.max_fragment_id,
         transaction_file=manifest.transaction_file,
-        writer_version=table_pb2.WriterVersion(library=_WRITER_LIBRARY, version=_WRITER_VERSION),
+        writer_version=_WRITER if manifest.has_reliable_counts else None,
         next_row_id=manifest.next_row_id,
         data_format=table_pb2.DataStorageFormat(file_format=_FILE_FORMAT, version=manifest.data_storage_version),
         config=dict(manifest.config) or None,

@@ -27,7 +27,7 @@ from lance_core.format.fragment import DeletionFileType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_core.format.fragment import DataFile, DeletionFile
+    from lance_core.format.fragment import DataFile, DeletionFile, ExternalFile
 
 VERSIONS_FOLDER = "_versions"
 TRANSACTIONS_FOLDER = "_transactions"
@@ -149,6 +149,19 @@ def deletion_file_path(fragment_id: int, file: DeletionFile) -> str:
     """Path of a fragment's deletion file."""
     name = f"{fragment_id}-{file.read_version}-{file.id}.{_DELETION_SUFFIXES[file.file_type]}"
     return f"{base_prefix(file.base_id)}{DELETIONS_FOLDER}/{name}"
+
+
+def external_file_path(file: ExternalFile) -> str:
+    """Path of a file that holds row ids or row versions.
+
+    Raises:
+        CorruptDataError: The path leads out of the dataset.
+    """
+    if file.path.startswith(BASE_PREFIX):
+        raise CorruptDataError(f"{file.path!r} is not the path of a file with row ids or versions")
+    for segment in file.path.split("/"):
+        _segment(segment, "file with row ids or versions")
+    return file.path
 
 
 def base_prefix(base_id: int | None) -> str:

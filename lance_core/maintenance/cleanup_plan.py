@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BLOB_SUFFIX, data_path_of_blobs
-from lance_core.format.fragment import decode_fragment
+from lance_core.format.fragment import ExternalFile, decode_fragment, lineage_sequences
 from lance_core.format.paths import (
     BASE_PREFIX,
     DATA_FOLDER,
@@ -24,6 +24,7 @@ from lance_core.format.paths import (
     VERSIONS_FOLDER,
     data_file_path,
     deletion_file_path,
+    external_file_path,
     split_base_path,
     transaction_path,
 )
@@ -179,6 +180,8 @@ class References:
         for record in records:
             fragment = decode_fragment(record)
             self._add_paths((data_file_path(file) for file in fragment.files), inside)
+            external = (one for one in lineage_sequences(fragment) if isinstance(one, ExternalFile))
+            self._add_paths((external_file_path(file) for file in external), inside)
             if fragment.deletion_file is not None:
                 self._add_paths([deletion_file_path(fragment.id, fragment.deletion_file)], inside)
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
 from pyroaring import BitMap64
 
 from lance_core.errors import CorruptDataError, DatasetNotFoundError, InvalidInputError, LanceError
@@ -35,14 +34,15 @@ from lance_core.format.paths import (
 from lance_core.format.schema import Schema
 from lance_core.maintenance.cleanup_plan import SWEPT_FOLDERS, References
 from lance_core.maintenance.verify_report import VerifyProblem, VerifyReport
+from lance_core.table.completion import completed
 from lance_core.table.deletions import load_deletions
 from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.lineage import row_ids
+from lance_core.table.lineage import created_versions, has_spilled_lineage, row_ids, updated_versions
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.places import line_of, object_sizes, with_bases
 from lance_core.table.refs import get_tag, ref_names
 from lance_core.table.scan_plan import default_batch_size
-from lance_core.table.snapshot import find_versions, load_manifest, load_transaction
+from lance_core.table.snapshot import decode_version, find_versions, load_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -119,8 +119,7 @@ def verify_table(
     for done, number in enumerate(reversed(numbers)):
         look.progress("versions", done, len(numbers))
         with look.noting("manifest", version=number):
-            manifest = load_manifest(store, number)
-            _check_version(look, manifest, is_newest=number == numbers[-1])
+            manifest = _check_version(look, decode_version(store, number), is_newest=number == numbers[-1])
             newest = manifest if number == numbers[-1] else newest
     if newest is not None:
         _check_newest(look, newest)
@@ -141,8 +140,9 @@ def _numbers(look: _Look) -> tuple[int, ...]:
     return numbers
 
 
-def _check_version(look: _Look, manifest: Manifest, *, is_newest: bool) -> None:
-    version = manifest.version
+def _check_version(look: _Look, stored: Manifest, *, is_newest: bool) -> Manifest:
+    """Look at a version as its writer left it; return it as readers complete it."""
+    manifest, version = stored, stored.version
     look.report.num_versions += 1
     with look.noting("transaction", version=version):
         transaction = load_transaction(look.store, manifest)
@@ -154,9 +154,12 @@ def _check_version(look: _Look, manifest: Manifest, *, is_newest: bool) -> None:
             look.note("transaction", "the file is missing", version=version, path=path)
     _check_schema(look, manifest)
     store = with_bases(look.store, manifest)
+    with look.noting("fragment", version=version):
+        manifest = completed(look.store, stored)
+    _check_counts(look, stored, manifest)
+    with look.noting("fragment", version=version):
+        manifest.fragments.check(uses_stable_row_ids=manifest.uses_stable_row_ids)
     ids = manifest.fragments.ids
-    if len(np.unique(ids)) < len(ids):
-        look.note("fragment", "two fragments have the same id", version=version)
     if len(ids) and manifest.max_fragment_id is not None and int(ids.max()) > manifest.max_fragment_id:
         look.note("fragment", f"a fragment has an id above the highest, {manifest.max_fragment_id}", version=version)
     records = manifest.fragments.records
@@ -169,7 +172,25 @@ def _check_version(look: _Look, manifest: Manifest, *, is_newest: bool) -> None:
         with look.noting("fragment", version=version):
             _check_fragment(look, store, manifest, decode_fragment(record))
     _check_indices(look, store, manifest)
-    look.references.add(manifest_files(manifest))
+    look.references.add(manifest_files(stored))
+    return manifest
+
+
+def _check_counts(look: _Look, stored: Manifest, completed: Manifest) -> None:
+    """Note row counts that a manifest should record and does not, or that differ from the files."""
+    if stored is completed:
+        return
+    for recorded, counted in zip(stored.fragments, completed.fragments, strict=True):
+        pairs = ((recorded.physical_rows, counted.physical_rows), (recorded.num_deleted_rows, counted.num_deleted_rows))
+        # Writers that did not record who they are may leave counts out: readers know that.
+        if all(one == other or (not one and not stored.has_reliable_counts) for one, other in pairs):
+            continue
+        (rows, true_rows), (deleted, true_deleted) = pairs
+        message = (
+            f"the version says {rows:,} rows, {deleted:,} of them deleted; its files say {true_rows:,} and "
+            f"{true_deleted:,}, and so does the next version"
+        )
+        look.note("fragment", message, version=stored.version, fragment_id=counted.id)
 
 
 def _check_schema(look: _Look, manifest: Manifest) -> None:
@@ -264,12 +285,12 @@ def _fragments(manifest: Manifest) -> Iterator[Fragment]:
 
 
 def _check_row_ids(look: _Look, manifest: Manifest, files: OpenFiles) -> None:
-    """Whether live rows have ids of their own, below the next free one."""
+    """Note live rows that share an id or have one that is still free, and versions of rows that make no sense."""
     if not manifest.uses_stable_row_ids:
         return
     known = BitMap64()
     for fragment in _fragments(manifest):
-        if not isinstance(fragment.row_id_sequence, bytes) and look.report.level != "full":
+        if has_spilled_lineage(fragment) and look.report.level != "full":
             continue  # in a data file, which a quick look does not open
         with look.noting("row_ids", version=manifest.version, fragment_id=fragment.id):
             reader = FragmentReader(files, fragment)
@@ -283,6 +304,10 @@ def _check_row_ids(look: _Look, manifest: Manifest, files: OpenFiles) -> None:
             known.update(BitMap64(ids))
             if len(known) - before < len(ids):
                 message = f"{len(ids) - len(known) + before} rows have ids that other rows have, too"
+                look.note("row_ids", message, version=manifest.version, fragment_id=fragment.id)
+            newest = max(int(one.max(initial=0)) for one in (created_versions(reader), updated_versions(reader)))
+            if newest > manifest.version:
+                message = f"a row was created or changed in version {newest}, which does not exist yet"
                 look.note("row_ids", message, version=manifest.version, fragment_id=fragment.id)
 
 

@@ -12,7 +12,7 @@ from lance_core.table.migrate import migrate_manifest_paths_v2 as migrate
 from lance_core.table.redo import new_transaction
 from lance_core.table.refs import keeping
 from lance_core.table.runtime import SYSTEM_RUNTIME
-from lance_core.table.snapshot import list_versions, open_snapshot
+from lance_core.table.snapshot import list_versions, newest_version, open_snapshot
 from lance_core.table.snapshot import read_transaction as load_transaction
 from lance_core.table.statistics import version_summary
 from lance_core.table.version_list import VersionList
@@ -91,9 +91,11 @@ def pinned(dataset: LanceDataset) -> Generator[LanceDataset]:
 
 def restore(dataset: LanceDataset) -> None:
     """Make this version the newest again, as a new version; this object moves to it."""
-    latest = open_snapshot(dataset.snapshot.store)
-    transaction = new_transaction(latest.version, Restore(version=dataset.version), properties=None, message=None)
-    dataset.snapshot = commit(dataset.snapshot.store, transaction, read=latest)
+    store = dataset.snapshot.store
+    # The newest version is not opened: it may be damaged, and going back to this one the remedy.
+    read_version = newest_version(store)
+    transaction = new_transaction(read_version, Restore(version=dataset.version), properties=None, message=None)
+    dataset.snapshot = commit(store, transaction)
 
 
 def read_transaction(dataset: LanceDataset, version: int) -> Transaction | None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.feature_flags import Feature
-from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, Fragment
+from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, ExternalFile, Fragment, lineage_sequences
 from lance_core.format.fragment_list import FragmentList
 from lance_core.format.legacy_dictionaries import is_legacy_dictionary, place_dictionaries
 from lance_core.format.manifest import LEGACY_FILE_VERSION, Manifest, index_section_of
@@ -119,6 +119,7 @@ def apply(
         case _:
             raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
     following = _with_dictionaries(following)
+    _check_fragments(following)
     reader_flags, writer_flags = _feature_flags(following)
     return replace(
         following,
@@ -129,6 +130,21 @@ def apply(
         reader_feature_flags=reader_flags,
         writer_feature_flags=writer_flags,
     )
+
+
+def _check_fragments(manifest: Manifest) -> None:
+    """Refuse to make a version that cannot be opened."""
+    try:
+        manifest.fragments.check(uses_stable_row_ids=manifest.uses_stable_row_ids)
+    except CorruptDataError as error:
+        raise InvalidInputError(f"the new version would be damaged: {error.message}") from error
+    for place in manifest.fragments.incomplete().tolist():
+        fragment = manifest.fragments[place]
+        if any(isinstance(one, ExternalFile) for one in lineage_sequences(fragment)):
+            raise UnsupportedError(
+                f"fragment {fragment.id} comes with row ids or versions in a file of their own, which lance_core does "
+                "not write; put them into the fragment"
+            )
 
 
 def with_fragment_ids(operation: Rewrite, manifest: Manifest) -> Rewrite:
@@ -321,6 +337,8 @@ def _numbered(
 ) -> tuple[list[Fragment], int]:
     """As `_number`: the fragments, and the first stable row id that is free then."""
     next_id, next_row_id = _next_fragment_id(manifest), manifest.next_row_id
+    if manifest.uses_stable_row_ids and next_row_id < manifest.num_rows:
+        raise CorruptDataError(f"the next free row id, {next_row_id}, is taken: {manifest.num_rows} rows have ids")
     numbered: list[Fragment] = []
     for fragment in fragments:
         if not manifest.uses_stable_row_ids:

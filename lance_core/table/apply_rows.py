@@ -13,7 +13,7 @@ import numpy as np
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.bitmap import decode_bitmap
-from lance_core.format.fragment import RowLineageColumn
+from lance_core.format.fragment import lineage_sequences
 from lance_core.format.row_ids import (
     count_row_ids,
     decode_row_ids,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.fragment import Fragment, LineageSequence
 
     UInt64s = npt.NDArray[np.uint64]
 
@@ -97,22 +97,20 @@ def with_changed_offsets(fragment: Fragment, offsets: bytes, version: int) -> Fr
         fragment: With its row versions.
         offsets: Row offsets, as a bitmap.
         version: The version being made.
+
+    Raises:
+        UnsupportedError: The row versions are in a data file.
     """
-    sequence = fragment.last_updated_at_version_sequence
-    if not isinstance(sequence, bytes):
-        return fragment
     changed = decode_bitmap(offsets, f"changed rows of fragment {fragment.id}")
     if changed and changed.max() >= fragment.physical_rows:
         raise InvalidInputError(f"fragment {fragment.id} has no row offset {changed.max()}")
-    versions = decode_row_versions(sequence, num_rows=fragment.physical_rows).copy()
+    versions = _known_versions(fragment, fragment.last_updated_at_version_sequence).copy()
     versions[np.fromiter(changed, np.int64, len(changed))] = version
     return replace(fragment, last_updated_at_version_sequence=encode_row_versions(versions))
 
 
 def stamped(fragment: Fragment, version: int) -> Fragment:
-    """Say of all rows of a fragment that they were changed in ``version``."""
-    if isinstance(fragment.last_updated_at_version_sequence, RowLineageColumn):
-        return fragment
+    """Say of all rows of a fragment that they were changed in ``version``, even if a data file says otherwise."""
     stamp = encode_row_version(version, num_rows=fragment.physical_rows)
     return replace(fragment, last_updated_at_version_sequence=stamp)
 
@@ -124,26 +122,34 @@ def check_row_lineage(fragments: Iterable[Fragment]) -> None:
         UnsupportedError: A sequence is missing.
     """
     for fragment in fragments:
-        sequences = (
-            fragment.row_id_sequence,
-            fragment.last_updated_at_version_sequence,
-            fragment.created_at_version_sequence,
-        )
-        if None in sequences:
+        if None in lineage_sequences(fragment):
             raise UnsupportedError(
                 "on tables with stable row ids, rewritten fragments need their row ids and both row versions"
             )
+
+
+def _known_versions(fragment: Fragment, sequence: LineageSequence | None) -> UInt64s:
+    """The version of each row; 1 if the fragment was written before there were versions of rows."""
+    if sequence is None:
+        return np.ones(fragment.physical_rows, np.uint64)
+    if not isinstance(sequence, bytes):
+        raise _in_data_file(fragment)
+    return decode_row_versions(sequence, num_rows=fragment.physical_rows)
+
+
+def _in_data_file(fragment: Fragment) -> UnsupportedError:
+    return UnsupportedError(f"fragment {fragment.id} keeps its row lineage in a data file; compact the table first")
 
 
 def _creation_versions(ids: UInt64s, before: Sequence[Fragment]) -> UInt64s:
     """The version that created each row, looked up in the fragments it may have come from."""
     known_ids, known_versions = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
     for fragment in before:
-        sequence, created = fragment.row_id_sequence, fragment.created_at_version_sequence
-        if not isinstance(sequence, bytes) or not isinstance(created, bytes):
-            raise UnsupportedError(f"fragment {fragment.id} keeps its row lineage in a data file")
+        sequence = fragment.row_id_sequence
+        if not isinstance(sequence, bytes):
+            raise _in_data_file(fragment)
         known_ids.append(decode_row_ids(sequence, num_rows=fragment.physical_rows))
-        known_versions.append(decode_row_versions(created, num_rows=fragment.physical_rows))
+        known_versions.append(_known_versions(fragment, fragment.created_at_version_sequence))
     all_ids, all_versions = np.concatenate(known_ids), np.concatenate(known_versions)
     order = np.argsort(all_ids, kind="stable")
     places = np.searchsorted(all_ids[order], ids)

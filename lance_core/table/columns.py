@@ -58,7 +58,12 @@ class _Share(NamedTuple):
     indices: Sequence[int]
     columns: Mapping[int, int]
     schema: Schema | None
+    lost: str | None
+    """Name of a leaf that is listed without a column; None if there is none."""
 
+
+_ONLY_LEAVES = (2, 1)
+"""First version of files in which only leaves have columns."""
 
 _known: deque[_Share] = deque(maxlen=8)
 """What was worked out last: files of a table mostly have the same columns, and are asked for the same."""
@@ -67,6 +72,9 @@ _known: deque[_Share] = deque(maxlen=8)
 def split_projection(projection: Schema, files: Sequence[DataFile]) -> tuple[FilePart, ...]:
     """Distribute the fields of a projection over the files that hold them; unneeded files are left out."""
     shares = [(file, _share(projection, file)) for file in files]
+    for file, one in shares:
+        if one.lost is not None and (file.file_major_version, file.file_minor_version) >= _ONLY_LEAVES:
+            raise CorruptDataError(f"the manifest names no column for field {one.lost!r}", path=file.path)
     return tuple(
         FilePart(file=file, schema=one.schema, columns=one.columns) for file, one in shares if one.schema is not None
     )
@@ -77,12 +85,14 @@ def _share(projection: Schema, file: DataFile) -> _Share:
     for known in list(_known):
         if known.fields == fields and known.indices == indices and known.projection == projection:
             return known
-    wanted = {field.id for field in projection.walk()}
-    pairs = zip(fields, _column_indices(file), strict=True)
-    # negative ids are tombstones and row lineage, negative indices belong to fields without a column
-    columns = {field: index for field, index in pairs if field in wanted and index >= 0}
+    wanted = {field.id: field for field in projection.walk()}
+    # negative ids are tombstones and row lineage
+    pairs = [(field, index) for field, index in zip(fields, _column_indices(file), strict=True) if field in wanted]
+    # negative indices belong to fields without a column, which in files since 2.1 are parents only
+    lost = next((wanted[field].name for field, index in pairs if index < 0 and wanted[field].is_leaf), None)
+    columns = {field: index for field, index in pairs if index >= 0}
     kept = tuple([one for field in projection.fields if (one := _prune(field, columns)) is not None])
-    share = _Share(projection, fields, indices, columns, Schema(kept, projection.metadata) if kept else None)
+    share = _Share(projection, fields, indices, columns, Schema(kept, projection.metadata) if kept else None, lost)
     _known.appendleft(share)
     return share
 
@@ -93,7 +103,7 @@ def is_legacy(file: DataFile) -> bool:
 
 
 def _column_indices(file: DataFile) -> Sequence[int]:
-    if not file.column_indices:
+    if not file.column_indices and is_legacy(file):
         # Files of version 0.1 list no columns: their page table has a row for each id from the first one on.
         return [field - file.fields[0] for field in file.fields]
     if len(file.column_indices) != len(file.fields):

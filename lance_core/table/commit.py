@@ -65,11 +65,13 @@ from lance_core.table.refs import keeping, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import (
     Snapshot,
+    decode_version,
     find_newest,
     find_versions,
     load_manifest,
     load_transaction,
     open_snapshot,
+    read_transaction,
 )
 
 if TYPE_CHECKING:
@@ -328,7 +330,7 @@ class _Committer:
 
     def _created_by_us(self) -> int:
         with suppress(VersionNotFoundError):
-            first = load_transaction(self.store, load_manifest(self.store, 1))
+            first = read_transaction(self.store, 1)
             if first is not None and self._is_ours(first):
                 return 1
         key = key_of(self.transaction)
@@ -344,7 +346,7 @@ class _Committer:
 
     def _committed(self, version: int, latest: Manifest, naming: ManifestNaming) -> Transaction:
         try:
-            manifest = latest if version == latest.version else load_manifest(self.store, version, naming=naming)
+            manifest = latest if version == latest.version else decode_version(self.store, version, naming=naming)
         except VersionNotFoundError:
             raise self._conflict("a commit that was cleaned up", version, Verdict.RETRY) from None
         theirs = load_transaction(self.store, manifest)

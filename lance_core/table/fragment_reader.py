@@ -233,6 +233,8 @@ class FragmentReader:
         """Which file holds what; many calls in a row ask for the same projection."""
         last = self._last_parts
         if last is None or last[0] is not projection:
+            if not self.fragment.files:
+                raise CorruptDataError(f"fragment {self.fragment.id} has no data files")
             last = self._last_parts = (projection, split_projection(projection, self.fragment.files))
         return last[1]
 

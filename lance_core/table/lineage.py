@@ -1,7 +1,8 @@
 """Ids and versions of the rows of a fragment: in the manifest, or spilled into columns of its data files.
 
-Only tables with stable row ids have them; elsewhere the id of a row is its address, and every row counts as created
-and changed in version 1, as in pylance. Spilled columns have the field ids below; pylance 14.0.2 writes them when the
+Only tables with stable row ids have them. Elsewhere the id of a row is its address, and every row counts as created
+and changed in version 1, as in pylance; so do rows of fragments that have ids but no versions, as writers left them
+before there were versions of rows. Spilled columns have the field ids below; pylance 14.0.2 writes them when the
 table's config says ``lance.row_lineage.spill``.
 """
 
@@ -13,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lance_core.errors import CorruptDataError
-from lance_core.format.fragment import RowLineageColumn
+from lance_core.format.fragment import ExternalFile, RowLineageColumn, lineage_sequences
 from lance_core.format.row_ids import decode_row_ids, decode_row_versions
 from lance_core.format.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from lance_core.format.fragment import Fragment
+    from collections.abc import Callable
+
+    from lance_core.format.fragment import Fragment, LineageSequence
     from lance_core.table.fragment_reader import FragmentReader
 
     UInt64s = npt.NDArray[np.uint64]
@@ -32,13 +35,16 @@ _UPDATED_FIELD = Field(id=-5, name=ROW_UPDATED_AT, logical_type="uint64", nullab
 
 
 def row_ids(reader: FragmentReader) -> UInt64s:
-    """Row id of each row, deleted ones included: shape (physical_rows,)."""
+    """Stable row id of each row, deleted ones included: shape (physical_rows,).
+
+    Raises:
+        CorruptDataError: The fragment has none, or not as many as rows.
+    """
     fragment = reader.fragment
-    if fragment.row_id_sequence is None:
-        return np.arange(fragment.physical_rows, dtype=np.uint64) + np.uint64(fragment.id << 32)
-    if isinstance(fragment.row_id_sequence, bytes):
-        return decode_row_ids(fragment.row_id_sequence, num_rows=fragment.physical_rows)
-    return _spilled(reader, _ID_FIELD)
+    ids = _sequence(reader, fragment.row_id_sequence, _ID_FIELD, decode_row_ids)
+    if ids is None:
+        raise CorruptDataError(f"fragment {fragment.id} has no stable row ids")
+    return ids
 
 
 def created_versions(reader: FragmentReader) -> UInt64s:
@@ -53,21 +59,27 @@ def updated_versions(reader: FragmentReader) -> UInt64s:
 
 def has_spilled_lineage(fragment: Fragment) -> bool:
     """True if ids or versions of the rows are in a data file."""
-    sequences = (
-        fragment.row_id_sequence,
-        fragment.created_at_version_sequence,
-        fragment.last_updated_at_version_sequence,
-    )
-    return any(isinstance(one, RowLineageColumn) for one in sequences)
+    return any(isinstance(one, RowLineageColumn) for one in lineage_sequences(fragment))
 
 
-def _versions(reader: FragmentReader, sequence: bytes | RowLineageColumn | None, field: Field) -> UInt64s:
-    num_rows = reader.fragment.physical_rows
-    if sequence is None:
-        return np.ones(num_rows, np.uint64)
-    if isinstance(sequence, bytes):
-        return decode_row_versions(sequence, num_rows=num_rows)
-    return _spilled(reader, field)
+def _versions(reader: FragmentReader, sequence: LineageSequence | None, field: Field) -> UInt64s:
+    versions = _sequence(reader, sequence, field, decode_row_versions)
+    return np.ones(reader.fragment.physical_rows, np.uint64) if versions is None else versions
+
+
+def _sequence(
+    reader: FragmentReader, sequence: LineageSequence | None, field: Field, decode: Callable[..., UInt64s]
+) -> UInt64s | None:
+    match sequence:
+        case None:
+            return None
+        case bytes():
+            return decode(sequence, num_rows=reader.fragment.physical_rows)
+        case RowLineageColumn():
+            return _spilled(reader, field)
+        case ExternalFile():
+            fragment_id = reader.fragment.id
+            raise CorruptDataError(f"fragment {fragment_id}: file {sequence.path!r} with {field.name} was not loaded")
 
 
 def _spilled(reader: FragmentReader, field: Field) -> UInt64s:

@@ -18,7 +18,7 @@ from lance_core.format.paths import ManifestNaming, data_file_path, deletion_fil
 from lance_core.table.apply_settings import add_bases
 from lance_core.table.descent import descends
 from lance_core.table.places import create, object_sizes, with_bases
-from lance_core.table.snapshot import load_manifest, load_transaction
+from lance_core.table.snapshot import load_manifest, load_transaction, read_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) ->
     except Exception as error:  # noqa: BLE001 whatever it was, find out what happened
         uuid = _uuid_of(manifest)
         try:
-            committed = load_transaction(store, load_manifest(store, manifest.version))
+            committed = read_transaction(store, manifest.version)
         except VersionNotFoundError:
             if isinstance(error, TimeoutError | ConnectionError):
                 raise outcome_unknown(store, manifest.version, uuid) from error  # the request may still be on its way
@@ -146,7 +146,7 @@ def is_whole(store: Store, manifest: Manifest, uuid: str) -> bool:
         object_sizes(with_bases(store, manifest), sorted(paths))
     except NotFoundError:
         try:
-            there = load_transaction(store, load_manifest(store, manifest.version))
+            there = read_transaction(store, manifest.version)
         except VersionNotFoundError:
             return True
         return there is not None and there.uuid != uuid

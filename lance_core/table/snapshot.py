@@ -22,6 +22,7 @@ from lance_core.format.paths import (
 )
 from lance_core.format.transaction import decode_transaction
 from lance_core.frozen import frozen
+from lance_core.table.completion import completed
 from lance_core.table.places import first_names, settled_folder, with_bases
 
 if TYPE_CHECKING:
@@ -100,14 +101,14 @@ def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
         UnsupportedError: The table uses a feature that lance_core cannot read.
     """
     if version is not None:
-        return Snapshot(store=store, manifest=_load_known(store, version))
+        return _opened(store, _load_known(store, version))
     while True:
         versions = find_newest(store)
         newest = versions.newest
         if newest is None:
             raise DatasetNotFoundError("there is no Lance dataset here; write one first", path=store.uri)
         try:
-            return Snapshot(store=store, manifest=_load_known(store, newest, versions.naming))
+            return _opened(store, _load_known(store, newest, versions.naming))
         except VersionNotFoundError:
             # Cleaned up since it was listed, so there is a newer one; if there is none, the listing was wrong.
             if find_newest(store).newest == newest:
@@ -118,6 +119,14 @@ def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
             raise CorruptDataError(
                 f"the newest version, {newest}, is damaged: {error.message}{hint}", path=error.path, offset=error.offset
             ) from error
+
+
+def _opened(store: Store, manifest: Manifest) -> Snapshot:
+    try:
+        manifest.fragments.check(uses_stable_row_ids=manifest.uses_stable_row_ids)
+    except CorruptDataError as error:
+        raise CorruptDataError(error.message, path=store.uri) from error
+    return Snapshot(store=store, manifest=manifest)
 
 
 def find_snapshot(store: Store) -> Snapshot | None:
@@ -225,7 +234,7 @@ def load_manifests(store: Store) -> Iterator[Manifest]:
 
 
 def load_manifest(store: Store, version: int, *, naming: ManifestNaming | None = None) -> Manifest:
-    """Read the manifest of a version.
+    """Read the manifest of a version, and what it leaves out from other files (`lance_core.table.completion`).
 
     Args:
         store: Where the table lies.
@@ -234,15 +243,24 @@ def load_manifest(store: Store, version: int, *, naming: ManifestNaming | None =
 
     Raises:
         VersionNotFoundError: There is no such version.
+        CorruptDataError: The manifest, or a file that tells what it leaves out, is damaged or missing.
     """
-    data, path = load_manifest_file(store, version, naming=naming)
-    return decode_manifest_file(data, version=version, path=path)
+    return completed(store, decode_version(store, version, naming=naming))
 
 
 def _load_known(store: Store, version: int, naming: ManifestNaming | None = None) -> Manifest:
     """As `load_manifest`, for versions that are opened again and again."""
     data, path = load_manifest_file(store, version, naming=naming)
-    return decode_known_manifest(data, version=version, path=path)
+    return completed(store, decode_known_manifest(data, version=version, path=path))
+
+
+def decode_version(store: Store, version: int, *, naming: ManifestNaming | None = None) -> Manifest:
+    """Read the manifest of a version as its writer left it: it may lack row counts, row ids or row versions.
+
+    Arguments and errors are those of `load_manifest`, but no other file is opened.
+    """
+    data, path = load_manifest_file(store, version, naming=naming)
+    return decode_manifest_file(data, version=version, path=path)
 
 
 def load_manifest_file(store: Store, version: int, *, naming: ManifestNaming | None = None) -> tuple[bytes, str]:
@@ -274,7 +292,7 @@ def read_transaction(store: Store, version: int, *, naming: ManifestNaming | Non
     Raises:
         VersionNotFoundError: There is no such version.
     """
-    return load_transaction(store, load_manifest(store, version, naming=naming))
+    return load_transaction(store, decode_version(store, version, naming=naming))
 
 
 def _candidates(version: int, naming: ManifestNaming | None) -> tuple[ManifestNaming, ...]:

@@ -29,7 +29,7 @@ def table_statistics(manifest: Manifest) -> dict[str, int]:
         "num_deleted_rows": int(fragments.num_deleted_rows.sum()),
         "num_fragments": len(fragments),
         "num_data_files": num_data_files,
-        "num_deletion_files": int((fragments.num_deleted_rows > 0).sum()),
+        "num_deletion_files": fragments.num_deletion_files,
         "num_bytes": num_bytes,
         "num_small_fragments": int((fragments.num_rows < SMALL_FRAGMENT_ROWS).sum()),
     }
@@ -43,16 +43,16 @@ def version_summary(manifest: Manifest) -> dict[str, Any]:
         numbers["num_deleted_rows"],
         numbers["num_data_files"],
         numbers["num_bytes"],
+        numbers["num_deletion_files"],
     )
-    num_fragments, num_deletion_files = numbers["num_fragments"], numbers["num_deletion_files"]
-    return version_entry(manifest.version, manifest.timestamp, totals, num_fragments, num_deletion_files)
+    return version_entry(manifest.version, manifest.timestamp, totals, numbers["num_fragments"])
 
 
 def version_entry(
-    version: int, timestamp: datetime | None, totals: FragmentTotals, num_fragments: int, num_deletion_files: int
+    version: int, timestamp: datetime | None, totals: FragmentTotals, num_fragments: int
 ) -> dict[str, Any]:
     """As `version_summary`, from the sums over all fragments."""
-    physical_rows, num_deleted_rows, num_data_files, num_bytes = totals
+    physical_rows, num_deleted_rows, num_data_files, num_bytes, num_deletion_files = totals
     return {
         "version": version,
         "timestamp": timestamp,

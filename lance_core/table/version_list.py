@@ -31,7 +31,8 @@ _MOST_KNOWN = 1 << 14
 class VersionList(Sequence[dict[str, Any]]):
     """All versions of a line at one moment, ascending.
 
-    Entries are dicts with ``version``, ``timestamp`` (UTC) and ``metadata`` (numbers as text). What was cleaned up
+    Entries are dicts with ``version``, ``timestamp`` (UTC) and ``metadata`` (numbers as text, as far as the writer of
+    the version recorded them: pylance before 0.8 did not record rows, which count as 0 here). What was cleaned up
     since it was listed is left out by loops, and a VersionNotFoundError where it is asked for by its place.
 
     Args:
@@ -105,6 +106,6 @@ class VersionList(Sequence[dict[str, Any]]):
             deleted += found[1]
             num_files += found[2]
             num_bytes += found[3]
-            num_deletion_files += found[1] > 0
-        totals = FragmentTotals(rows, deleted, num_files, num_bytes)
-        return version_entry(number, files.timestamp, totals, len(files.fragments), num_deletion_files)
+            num_deletion_files += found[4]
+        totals = FragmentTotals(rows, deleted, num_files, num_bytes, num_deletion_files)
+        return version_entry(number, files.timestamp, totals, len(files.fragments))

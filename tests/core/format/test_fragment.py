@@ -10,6 +10,7 @@ from lance_core.format.fragment import (
     DataFile,
     DeletionFile,
     DeletionFileType,
+    ExternalFile,
     Fragment,
     RowLineageColumn,
     decode_fragment,
@@ -44,7 +45,7 @@ def fragment(number, deleted=0):
             fragment(2),
             row_id_sequence=b"ids",
             last_updated_at_version_sequence=RowLineageColumn(),
-            created_at_version_sequence=b"",
+            created_at_version_sequence=ExternalFile(path="x/y.bin", offset=1 << 40, size=7),
         ),
     ],
 )
@@ -91,6 +92,23 @@ def test_numbers_of_many_fragments_are_those_of_the_decoded_ones(first_id, most_
     assert fragments.ids.tolist() == [one.id for one in few]
     assert fragments.physical_rows.tolist() == [one.physical_rows for one in few]
     assert fragments.num_deleted_rows.tolist() == [one.num_deleted_rows for one in few]
+
+
+@pytest.mark.parametrize("count", [5, 12_000])
+def test_fragments_that_leave_something_out_are_found_among_many(count):
+    external = ExternalFile(path="x", offset=0, size=1)
+    few = [replace(fragment(number), row_id_sequence=b"ids") for number in range(count)]
+    few[1] = replace(few[1], physical_rows=0)
+    few[2] = replace(few[2], created_at_version_sequence=external)
+    few[3] = replace(few[3], deletion_file=replace(fragment(3, deleted=1).deletion_file, num_deleted_rows=0))
+    few[count - 1] = replace(few[count - 1], row_id_sequence=external)
+    assert FragmentList.of(few).incomplete().tolist() == [1, 2, 3, count - 1]
+    longer = FragmentList.of(few[:2]).extended(few[2:])
+    assert longer.incomplete().tolist() == [1, 2, 3, count - 1]
+    longer.check(uses_stable_row_ids=True)
+    few[count - 2] = replace(few[count - 2], row_id_sequence=None)
+    with pytest.raises(CorruptDataError, match=f"fragment {count - 2} has no row ids"):
+        FragmentList.of(few).check(uses_stable_row_ids=True)
 
 
 def test_fragments_of_one_size_may_still_be_laid_out_differently():

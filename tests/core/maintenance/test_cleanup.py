@@ -244,7 +244,7 @@ def test_random_histories_lose_nothing_and_strand_nothing(clock, runtime):
                     group = RewriteGroup(old_fragments=old, new_fragments=(stage_rows(store, rows, name=uuid),))
                     ours = transaction(Rewrite(groups=(group,)), latest.version, uuid=uuid)
                 case _:
-                    ours = overwrite(store, range(step), read_version=latest.version, uuid=uuid)
+                    ours = overwrite(store, range(1 + step), read_version=latest.version, uuid=uuid)
             latest = commit(store, ours, runtime=runtime)
             contents[latest.version] = read_rows(latest)
             if rng.random() < 0.2:

@@ -28,11 +28,12 @@ def reader_of(dataset, **changes):
     return FragmentReader(dataset.files, replace(dataset.snapshot.manifest.fragments[1], **changes))
 
 
-def test_without_sequences_ids_are_addresses_and_versions_one(dataset):
+def test_without_versions_rows_count_as_of_version_1_but_without_ids_they_have_none(dataset):
     names = ("row_id_sequence", "created_at_version_sequence", "last_updated_at_version_sequence")
     reader = reader_of(dataset, **dict.fromkeys(names))
-    assert reader.stable_row_ids.tolist() == [(1 << 32) + i for i in range(4)]
     assert reader.created_versions.tolist() == reader.updated_versions.tolist() == [1] * 4
+    with pytest.raises(CorruptDataError, match="fragment 1 has no stable row ids"):
+        _ = reader.stable_row_ids
 
 
 @pytest.mark.parametrize("read", [lineage.row_ids, lineage.created_versions, lineage.updated_versions])

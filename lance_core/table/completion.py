@@ -1,0 +1,100 @@
+"""Complete manifests that leave out what other files tell.
+
+pylance before 0.8 did not record how many rows fragments have or have lost; until 0.8.14, which was the first to record
+who wrote a manifest, the counts may be wrong. pylance 14.0.2 takes them from the files, too. The specification also
+allows ids and versions of rows in files of their own. Nothing behind this module knows of either: a completed manifest
+holds the counts and the sequences, and so does the next version that is built on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lance_core.errors import CorruptDataError, NotFoundError
+from lance_core.file.reader import DataFileReader
+from lance_core.format.fragment import ExternalFile
+from lance_core.format.paths import data_file_path, external_file_path
+from lance_core.limits import check_limit
+from lance_core.table.ahead import each
+from lance_core.table.places import with_bases
+from lance_core.table.rebase import load_deletions
+
+if TYPE_CHECKING:
+    from lance_core.format.fragment import Fragment, LineageSequence
+    from lance_core.format.manifest import Manifest
+    from lance_core.store.base import Store
+
+
+def completed(store: Store, manifest: Manifest) -> Manifest:
+    """Return the manifest with all row counts, row ids and row versions; itself if it has them.
+
+    Args:
+        store: The line of versions.
+        manifest: As it was decoded.
+
+    Raises:
+        CorruptDataError: A file that tells what the manifest leaves out is missing or damaged.
+    """
+    fragments = manifest.fragments
+    places = fragments.incomplete().tolist() if manifest.has_reliable_counts else range(len(fragments))
+    if not len(places):
+        return manifest
+    files = with_bases(store, manifest)
+    lacking = (fragments[place] for place in places)
+    works = (partial(_completed, files, one, recount=not manifest.has_reliable_counts) for one in lacking)
+    changed = dict(zip(places, each(files, works), strict=True))
+    return replace(manifest, fragments=fragments.with_changed(changed), has_reliable_counts=True)
+
+
+def _completed(store: Store, fragment: Fragment, *, recount: bool) -> Fragment:
+    try:
+        if recount or not fragment.physical_rows:
+            fragment = replace(fragment, physical_rows=_count_rows(store, fragment))
+        deletion_file = fragment.deletion_file
+        if deletion_file is not None and (recount or not deletion_file.num_deleted_rows):
+            unknown = replace(fragment, deletion_file=replace(deletion_file, num_deleted_rows=0))
+            counted = replace(deletion_file, num_deleted_rows=len(load_deletions(store, unknown)))
+            fragment = replace(fragment, deletion_file=counted)
+        return replace(
+            fragment,
+            row_id_sequence=_inline(store, fragment.row_id_sequence),
+            last_updated_at_version_sequence=_inline(store, fragment.last_updated_at_version_sequence),
+            created_at_version_sequence=_inline(store, fragment.created_at_version_sequence),
+        )
+    except NotFoundError as error:
+        raise CorruptDataError(
+            f"fragment {fragment.id}: a file is missing from which its rows must be counted or their ids read",
+            path=error.path,
+        ) from error
+
+
+def _count_rows(store: Store, fragment: Fragment) -> int:
+    """Rows in a fragment, by its first data file; the others are held against it when they are opened."""
+    if not fragment.files:
+        raise CorruptDataError(f"fragment {fragment.id} has no data files, and the manifest does not record its rows")
+    path = data_file_path(fragment.files[0])
+    source = store.reader(path)
+    try:
+        return DataFileReader(source, path=f"{store.uri}/{path}").num_rows
+    finally:
+        source.close()
+
+
+def _inline(store: Store, sequence: LineageSequence | None) -> LineageSequence | None:
+    """The sequence; its bytes if they are in a file of their own."""
+    if not isinstance(sequence, ExternalFile):
+        return sequence
+    path = external_file_path(sequence)
+    check_limit("max_manifest_bytes", sequence.size, "bytes of row ids or versions", path=path)
+    source = store.reader(path)
+    try:
+        end = sequence.offset + sequence.size
+        if end > source.size:
+            text = f"row ids or versions end at byte {end} of a file of {source.size} bytes"
+            raise CorruptDataError(text, path=path)
+        (data,) = source.read_ranges([(sequence.offset, end)])
+        return data.to_pybytes()
+    finally:
+        source.close()
