@@ -94,7 +94,7 @@ def columns(number):
 
 # For each work the most calls that a table of one column may cost, and each further column.
 LIMITS = {
-    "open": (285, 2),
+    "open": (300, 2),
     "append": (1130, 54),
     "scan": (1700, 215),
     "take": (1400, 255),
