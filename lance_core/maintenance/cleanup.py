@@ -20,6 +20,7 @@ from lance_core.format.manifest import decode_manifest_files
 from lance_core.format.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name
 from lance_core.frozen import frozen
 from lance_core.maintenance.cleanup_plan import (
+    QUIET_AGE,
     SWEPT_FOLDERS,
     UNVERIFIED_MIN_AGE,
     CandidateFile,
@@ -86,7 +87,8 @@ def cleanup_old_versions(
 
     Raises:
         DatasetNotFoundError: There is no table.
-        InvalidInputError: A rule makes no sense, or a tagged version would go.
+        InvalidInputError: A rule makes no sense, a tagged version would go, or files of no version shall go at once
+            though somebody wrote to the table within the last day.
         CorruptDataError: A manifest, tag or branch cannot be read, so that what it needs is unknown.
         UnsupportedError: The same, because the table uses a feature that lance_core does not know.
     """
@@ -101,6 +103,9 @@ def cleanup_old_versions(
             _LOGGER.warning("it is %s here, but %s at %s: clean-up goes by the latter", now, agreed, store.uri)
             survey = _survey(store, made, agreed)
         now = agreed
+    if made.needs_quiet:
+        now = now if is_agreed else min(now, _clock_of(store))
+        _check_quiet(store, survey, now)
     # A tag made since then protects its version: tags are written before they are believed.
     manifests = _delete_versions(store, survey)
     for version in find_versions(store).numbers:
@@ -128,9 +133,30 @@ def explain_cleanup_old_versions(
     """
     made = make_rules(rules)
     survey = _survey(store, made, runtime.now(), without_tags)
+    if made.needs_quiet:
+        _check_quiet(store, survey, runtime.now())
     manifests = [survey.going[version] for version in sorted(survey.going)]
     files = [*manifests, *_garbage(store, survey, made, runtime.now())]
     return CleanupExplanation(read_version=survey.newest, stats=summarize(files), candidate_files=tuple(files))
+
+
+def _check_quiet(store: Store, survey: _Survey, now: datetime) -> None:
+    """Refuse to delete files of no version if somebody wrote to the table lately, who may be about to commit them."""
+    committed = survey.newest_committed
+    youngest = f"version {survey.newest} was committed", now if committed is None else committed
+    for folder in SWEPT_FOLDERS:
+        for info in store.list(folder):
+            if info.modified > youngest[1]:
+                youngest = f"{info.path} was written", info.modified
+    if youngest[1] < now - QUIET_AGE:
+        return
+    age = max(now - youngest[1], timedelta(0))
+    raise InvalidInputError(
+        f"delete_unverified=True could delete files that a writer is about to commit: {youngest[0]} {age} ago. Pass "
+        f"force=True if nobody writes to the table, wait until nothing was written for {QUIET_AGE}, or leave "
+        f"delete_unverified out: then such files go after {UNVERIFIED_MIN_AGE}",
+        path=store.uri,
+    )
 
 
 def _delete_versions(store: Store, survey: _Survey) -> list[CandidateFile]:
@@ -188,6 +214,7 @@ class _Survey:
     """The versions that go (their manifest files), and what those and the others need."""
 
     newest: int
+    newest_committed: datetime | None = None
     kept: References
     removed: References
     going: dict[int, CandidateFile] = field(default_factory=dict)
@@ -220,6 +247,8 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
     while one is not None:
         following = next(versions, None)
         version, committed = one.name.version, one.committed
+        if version == survey.newest:
+            survey.newest_committed = committed
         if version == survey.newest and committed is not None and committed - now > _CLOCK_TOLERANCE:
             text = "version %d of %s is of %s, but it is %s: a clock is wrong, and versions may stay too long"
             _LOGGER.warning(text, version, store.uri, committed, now)

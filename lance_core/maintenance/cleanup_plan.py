@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 DEFAULT_OLDER_THAN = timedelta(days=14)
 UNVERIFIED_MIN_AGE = timedelta(days=7)
 """How long a writer may take from its first file to its commit."""
+QUIET_AGE = timedelta(days=1)
+"""How long nobody must have written to a table before younger files of no version go because the caller asks for it."""
 
 Kind: TypeAlias = Literal["manifest", "data", "deletion", "index", "transaction", "temporary"]
 
@@ -65,6 +67,7 @@ class RuleArguments(TypedDict, total=False):
     retain_versions: int | None
     versions: Iterable[int] | None
     delete_unverified: bool
+    force: bool
     error_if_tagged_old_versions: bool
     keep_versions: Iterable[int]
     grace_period: timedelta
@@ -82,6 +85,7 @@ def make_rules(given: RuleArguments) -> CleanupRules:
         retain_versions=given.get("retain_versions"),
         versions=None if versions is None else frozenset(versions),
         delete_unverified=given.get("delete_unverified", False),
+        force=given.get("force", False),
         error_if_tagged_old_versions=given.get("error_if_tagged_old_versions", True),
         keep_versions=frozenset(given.get("keep_versions", ())),
         grace_period=given.get("grace_period", timedelta(0)),
@@ -96,8 +100,9 @@ class CleanupRules:
         older_than: Only versions committed longer ago.
         retain_versions: Never the newest so many.
         versions: Only these.
-        delete_unverified: Delete data and index files that belong to no version whatever their age. Only safe while
-            nobody writes.
+        delete_unverified: Delete data and index files that belong to no version before they are 7 days old. Refused
+            unless the newest version and all files are older than a day, since a writer may be about to commit them.
+        force: With ``delete_unverified``: nobody writes, so files of any age may go.
         error_if_tagged_old_versions: Refuse to clean up if a tagged version would go, rather than keep it.
         keep_versions: Never these.
         grace_period: Never versions that were the newest less than so long ago: who opened the table then may still
@@ -108,6 +113,7 @@ class CleanupRules:
     retain_versions: int | None = None
     versions: frozenset[int] | None = None
     delete_unverified: bool = False
+    force: bool = False
     error_if_tagged_old_versions: bool = True
     keep_versions: frozenset[int] = frozenset()
     grace_period: timedelta = timedelta(0)
@@ -119,6 +125,24 @@ class CleanupRules:
             raise InvalidInputError(f"older_than must not be negative, but is {self.older_than}")
         if self.grace_period < timedelta(0):
             raise InvalidInputError(f"grace_period must not be negative, but is {self.grace_period}")
+        if self.force and not self.delete_unverified:
+            raise InvalidInputError("force=True says that nobody writes; it needs delete_unverified=True")
+
+    @property
+    def needs_quiet(self) -> bool:
+        """True if nobody may have written to the table lately."""
+        return self.delete_unverified and not self.force
+
+    def allow_unverified(self, kind: Kind, age: timedelta) -> bool:
+        """Return whether a file of no version may go.
+
+        Args:
+            kind: What it is.
+            age: Time since it was written.
+        """
+        if not self.delete_unverified or kind not in {"data", "index"}:
+            return age > UNVERIFIED_MIN_AGE
+        return self.force or age > QUIET_AGE
 
     @property
     def judges_age(self) -> bool:
@@ -266,8 +290,7 @@ def classify(
     if kind is None or not name.endswith(_SUFFIXES[kind]) or path in kept:
         return None
     is_verified = path in removed
-    may_be_young = rules.delete_unverified and kind in {"data", "index"}
-    if not (is_verified or may_be_young or modified < now - UNVERIFIED_MIN_AGE):
+    if not (is_verified or rules.allow_unverified(kind, now - modified)):
         return None
     return CandidateFile(path=path, kind=kind, unverified=not is_verified, size_bytes=size)
 

@@ -24,6 +24,7 @@ def cleanup_old_versions(
     *,
     versions: Sequence[int] | None = None,
     delete_unverified: bool = False,
+    force: bool = False,
     error_if_tagged_old_versions: bool = True,
     keep_versions: Collection[int] = (),
     grace_period: timedelta = _NO_TIME,
@@ -34,14 +35,18 @@ def cleanup_old_versions(
         older_than: Only versions committed longer ago; 14 days if no rule is given.
         retain_versions: Never the newest so many.
         versions: Only these.
-        delete_unverified: Delete files of no version even if they are young; only safe while nobody writes.
+        delete_unverified: Delete data and index files of no version before they are 7 days old. Refused unless the
+            newest version and all files are older than a day, since a writer may be about to commit them; pylance
+            deletes them all the same.
+        force: With ``delete_unverified``: nobody writes to the table, so files of any age may go. Not in pylance.
         error_if_tagged_old_versions: Refuse if a tagged version would go, rather than keep it.
         keep_versions: Never these. Not in pylance.
         grace_period: Never versions that were the newest less than so long ago: who opened the table then may still
             read them, or commit what was made from them. Not in pylance.
 
     Raises:
-        InvalidInputError: A tagged version would go, or a rule makes no sense.
+        InvalidInputError: A tagged version would go, a rule makes no sense, or ``delete_unverified`` meets a table that
+            somebody wrote to within the last day.
     """
     from lance_core.maintenance.cleanup import cleanup_old_versions as clean_up  # noqa: PLC0415 rarely needed
 
@@ -51,6 +56,7 @@ def cleanup_old_versions(
         retain_versions=retain_versions,
         versions=versions,
         delete_unverified=delete_unverified,
+        force=force,
         error_if_tagged_old_versions=error_if_tagged_old_versions,
         keep_versions=keep_versions,
         grace_period=grace_period,
@@ -64,6 +70,7 @@ def explain_cleanup_old_versions(
     *,
     versions: Sequence[int] | None = None,
     delete_unverified: bool = False,
+    force: bool = False,
     error_if_tagged_old_versions: bool = True,
     keep_versions: Collection[int] = (),
     grace_period: timedelta = _NO_TIME,
@@ -78,6 +85,7 @@ def explain_cleanup_old_versions(
         retain_versions=retain_versions,
         versions=versions,
         delete_unverified=delete_unverified,
+        force=force,
         error_if_tagged_old_versions=error_if_tagged_old_versions,
         keep_versions=keep_versions,
         grace_period=grace_period,

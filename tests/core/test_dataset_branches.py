@@ -250,7 +250,7 @@ def test_clean_up_spares_files_that_a_base_path_inside_the_dataset_names(tmp_pat
     inside = DatasetBasePath(str(tmp_path / "t" / "data"), "inside")
     dataset = lance_core.write_dataset(rows(0, 5), tmp_path / "t", initial_bases=[inside], target_bases=["inside"])
     dataset.delete("x = 1")
-    dataset.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    dataset.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True, force=True)
     assert values(lance_core.dataset(tmp_path / "t")) == [0, 2, 3, 4]
 
 
@@ -272,7 +272,7 @@ def test_detached(table):
         LanceDataset.commit(table, LanceOperation.Append(again), read_version=detached.version)
     with pytest.raises(InvalidInputError, match="detached"):
         detached.create_branch("b")
-    table.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    table.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True, force=True)
     assert values(lance_core.dataset(table.uri, on_top.version)) == [*range(25), 30]
     detached.restore()
     assert (detached.version, values(detached)) == (3, list(range(25)))

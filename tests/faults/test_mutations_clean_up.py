@@ -112,7 +112,7 @@ def made_meanwhile():
     """A version that is made while a clean-up of everything is going on is whole."""
     store = base().copied()
     other = with_something_before(store, "delete", "_versions", lambda: ACTIONS["append"].run(store, 0))
-    cleanup_old_versions(other, delete_unverified=True, **NOTHING)
+    cleanup_old_versions(other, delete_unverified=True, force=True, **NOTHING)
     assert list_versions(store)[-1] == 3
     assert 100 in read_state(open_snapshot(store)).rows
 

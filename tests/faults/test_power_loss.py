@@ -224,7 +224,7 @@ def work(options, told):
     table.add_columns({"twice": "id * 2"})
     tell(table)
     told(None, 5)
-    table.cleanup_old_versions(older_than=timedelta(0), retain_versions=2, delete_unverified=True)
+    table.cleanup_old_versions(older_than=timedelta(0), retain_versions=2, delete_unverified=True, force=True)
     tell(lance_core.write_dataset(pa.table({"id": [99], "text": ["y"], "twice": [198]}), uri, mode="append", **options))
 
 

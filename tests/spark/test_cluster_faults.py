@@ -105,7 +105,7 @@ def check(table, rows):
     assert table.version == 1
     known, found = files_of(table)
     assert known <= found
-    table.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    table.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True, force=True)
     assert files_of(lance_core.dataset(table.uri)) == (known, known)
 
 
@@ -146,7 +146,7 @@ def test_a_driver_that_is_killed(spark, tmp_path, environment, what, when):
     assert (again.version, again.written) == (2, when == "before")
     table = lance_core.dataset(uri)
     assert sorted(table.to_table()["id"].to_pylist()) == list(range(150))
-    table.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    table.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True, force=True)
     known, found = files_of(lance_core.dataset(uri))
     assert known == found
     assert len(list(Path(uri, "_transactions").iterdir())) <= len(table.versions())

@@ -183,7 +183,7 @@ def test_a_version_that_was_cleaned_up_is_missed(table):
     stream.rest()
     append(table, 5)
     append(table, 6)
-    lance_core.dataset(table).cleanup_old_versions(retain_versions=1, delete_unverified=True)
+    lance_core.dataset(table).cleanup_old_versions(retain_versions=1, delete_unverified=True, force=True)
     with pytest.raises(
         VersionNotFoundError, match="version 2, which this stream was to read next, has been cleaned up"
     ):

@@ -156,8 +156,59 @@ def test_files_of_no_version_must_be_old(store, clock, runtime):
 def test_unverified_files_may_be_asked_for(store, runtime):
     for path in ("data/x.lance", "_deletions/0-1-9.arrow", "_transactions/1-x.txn", "_indices/abc/index.idx"):
         store.put(path, b"12345")
-    stats = cleanup_old_versions(store, retain_versions=9, delete_unverified=True, runtime=runtime)
+    stats = cleanup_old_versions(store, retain_versions=9, delete_unverified=True, force=True, runtime=runtime)
     assert (stats.data_files_removed, stats.index_files_removed, stats.bytes_removed) == (1, 1, 10)
+
+
+def test_unverified_files_are_not_deleted_beside_writers(store, clock, runtime):
+    """Whoever writes has written lately: the newest version, or a file that no version has yet."""
+    everything = {"older_than": timedelta(0), "delete_unverified": True}
+    clock.pass_time(days=2)
+    pending = append(store, [77], read_version=5, uuid="pending")
+    for work in (cleanup_old_versions, explain_cleanup_old_versions):
+        with pytest.raises(InvalidInputError, match=r"data/pending\.lance was written 0:00:00 ago"):
+            work(store, **everything, runtime=runtime)
+    assert list_versions(store) == [1, 2, 3, 4, 5], "nothing went before it was refused"
+    commit(store, pending, runtime=runtime)
+    clock.pass_time(hours=23)
+    with pytest.raises(InvalidInputError, match=r"was (written|committed) 23:00:00 ago.*force=True"):
+        cleanup_old_versions(store, **everything, runtime=runtime)
+    assert 77 in read_rows(open_snapshot(store))
+
+
+def test_unverified_files_go_where_nobody_wrote_for_a_day(store, clock, runtime):
+    store.put("data/x.lance", b"12345")
+    clock.pass_time(days=1, seconds=1)
+    stats = cleanup_old_versions(store, retain_versions=9, delete_unverified=True, runtime=runtime)
+    assert (stats.data_files_removed, stats.bytes_removed) == (1, 5)
+
+
+def test_a_writer_that_begins_during_a_clean_up_loses_nothing(store, clock, runtime):
+    clock.pass_time(days=2)
+    begun = []
+
+    def interfere(method, path):
+        if method == "delete" and ".tmp" not in path and not begun:
+            begun.append(append(store, [77], read_version=5, uuid="pending"))
+
+    faulty = FaultyStore(inner=store, on_call=interfere)
+    cleanup_old_versions(faulty, older_than=timedelta(0), delete_unverified=True, runtime=runtime)
+    assert list_versions(store) == [5]
+    commit(store, begun[0], runtime=runtime)
+    assert 77 in read_rows(open_snapshot(store))
+
+
+def test_the_clock_of_the_store_decides_whether_nobody_writes(store, clock, runtime):
+    """Ours is a week ahead: files that look old are of now."""
+    store.put("data/x.lance", b"12345")
+    ahead = replace(runtime, now=lambda: clock.now + timedelta(days=7))
+    with pytest.raises(InvalidInputError, match="force=True"):
+        cleanup_old_versions(store, retain_versions=9, delete_unverified=True, runtime=ahead)
+
+
+def test_force_says_that_nobody_writes(store, runtime):
+    with pytest.raises(InvalidInputError, match="delete_unverified"):
+        cleanup_old_versions(store, force=True, runtime=runtime)
 
 
 def test_nothing_to_do_writes_nothing(store, runtime):
@@ -176,7 +227,7 @@ def test_commit_during_clean_up_is_seen(store, clock, runtime):
             commit(store, append(store, [9], read_version=5, uuid="six"), runtime=runtime)
 
     faulty = FaultyStore(inner=store, on_call=interfere)
-    cleanup_old_versions(faulty, older_than=timedelta(0), delete_unverified=True, runtime=runtime)
+    cleanup_old_versions(faulty, older_than=timedelta(0), delete_unverified=True, force=True, runtime=runtime)
     assert list_versions(store) == [5, 6]
     assert read_rows(open_snapshot(store)) == [7, 8, 9]
 

@@ -31,7 +31,11 @@ def reader(tmp_path):
 
 def clean(dataset):
     """Clean up all that may go, as a program of its own; how many versions went."""
-    return lance_core.dataset(dataset.uri).cleanup_old_versions(timedelta(0), delete_unverified=True).old_versions
+    return (
+        lance_core.dataset(dataset.uri)
+        .cleanup_old_versions(timedelta(0), delete_unverified=True, force=True)
+        .old_versions
+    )
 
 
 def test_what_is_pinned_stays_until_the_block_ends(reader):
@@ -83,7 +87,7 @@ def test_branches(reader):
     branch.checkout_latest()
     middle = branch.checkout_version(("side", branch.version - 1))
     with middle.pinned():
-        branch.cleanup_old_versions(timedelta(0), delete_unverified=True)
+        branch.cleanup_old_versions(timedelta(0), delete_unverified=True, force=True)
         assert middle.to_table() == NEW
         with pytest.raises(NotFoundError):
             old.checkout_version(("side", old.version))
@@ -127,7 +131,7 @@ def race(*, at, pin_is_interrupted):
     snapshot, blocks = open_snapshot(store, 1), []
 
     def clean(line):
-        cleanup_old_versions(line, older_than=timedelta(0), delete_unverified=True)
+        cleanup_old_versions(line, older_than=timedelta(0), delete_unverified=True, force=True)
 
     def pin(line):
         block = keeping(line, 1, uuid="reader", runtime=SYSTEM_RUNTIME)

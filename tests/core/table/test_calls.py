@@ -94,8 +94,8 @@ def columns(number):
 
 # For each work the most calls that a table of one column may cost, and each further column.
 LIMITS = {
-    "open": (300, 2),
-    "append": (1130, 54),
+    "open": (320, 2),
+    "append": (1200, 54),
     "scan": (1700, 215),
     "take": (1400, 255),
     "filter": (2300, 265),
