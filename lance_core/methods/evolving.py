@@ -232,7 +232,7 @@ def make_transform(
     columns = list(schema.names if read_columns is None else read_columns)
     output = source.output_schema if isinstance(source, BatchUDF) else None
     if output is None:
-        output = as_batch(source(_sample(dataset, columns)), None).schema
+        output = as_batch(source(_sample(dataset, columns, batch_size)), None).schema
     return from_function(source, columns, plain_schema(output), batch_size)
 
 
@@ -250,17 +250,18 @@ def _transform(
     return from_stream(rows), rows, None
 
 
-def _sample(dataset: LanceDataset, columns: Sequence[str]) -> pa.RecordBatch:
+def _sample(dataset: LanceDataset, columns: Sequence[str], batch_size: int | None) -> pa.RecordBatch:
     """A few rows, by which a function shows what it makes."""
+    num_rows = min(batch_size or _SAMPLE_ROWS, _SAMPLE_ROWS)
     plan = plan_scan(
         dataset.snapshot.manifest.schema,
         columns=columns,
         filter=None,
-        batch_size=_SAMPLE_ROWS,
+        batch_size=num_rows,
         with_row_id=False,
         with_row_address=False,
     )
-    batches = scan_fragments(dataset.files, dataset.snapshot.manifest.fragments, plan, limit=_SAMPLE_ROWS)
+    batches = scan_fragments(dataset.files, dataset.snapshot.manifest.fragments, plan, limit=num_rows)
     return next(batches, None) or pa.RecordBatch.from_pylist([], schema=plan.schema)
 
 

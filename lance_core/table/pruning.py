@@ -77,11 +77,10 @@ class Comparison:
 
 @frozen
 class Membership:
-    """A column equals one of some values, none of which is NaN; without one, null if ``has_null``, else false."""
+    """A column equals one of some values, none of which is null or NaN."""
 
     column: str
     values: pa.Array
-    has_null: bool
 
 
 @frozen
@@ -238,8 +237,6 @@ def _judge_column(condition: Comparison | Membership | Prefix | IsNull, zones: C
             true, false = _compare(condition.operator, condition.value, zones, has_values)
         case Membership():
             true, false = _judge_membership(condition, zones)
-            if condition.has_null:
-                return Answers(true & has_values, np.zeros(len(false), np.bool_), has_null | (false & has_values))
         case Prefix():
             true, false = _judge_prefix(condition, zones)
     return Answers(true & has_values, false & has_values, has_null)

@@ -22,10 +22,11 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.table import pruning
 from lance_core.table import sql_terms as terms
 from lance_core.table import sql_text as text
-from lance_core.table.sql_arithmetic import arithmetic, integer_literal, negated
+from lance_core.table.sql_arithmetic import arithmetic, integer_literal, literal_arrays, negated
 from lance_core.table.sql_choices import CHOICE_FUNCTIONS, case, simple_case
 from lance_core.table.sql_lists import LIST_FUNCTIONS, element, field, make_array
 from lance_core.table.sql_numbers import NUMBER_FUNCTIONS
+from lance_core.table.sql_split import Chain, Part, list_items, split
 from lance_core.table.sql_terms import Term, literal_term
 from lance_core.table.sql_times import TIME_FUNCTIONS, date_part
 from lance_core.table.sql_types import cast, is_any_list, parse_time, pc
@@ -104,7 +105,7 @@ def _translate(sql: str, schema: pa.Schema, what: str) -> tuple[tuple[str, ...],
         raise InvalidInputError(f"{what} of {len(sql)} characters; {_MAX_LENGTH} are allowed")
     translator = _Translator(schema)
     try:
-        node = _parse(sql, what)
+        node = split(sql, lambda text: _parse(text, what))
         if what == "expression":
             _refuse_match(node)
             translator.is_copied = isinstance(node, exp.Column | exp.Dot | exp.Bracket)
@@ -125,7 +126,7 @@ def _parse(sql: str, what: str) -> Node:
     return parsed[0]
 
 
-_MAX_LENGTH = 1 << 22
+_MAX_LENGTH = 1 << 26
 _WORDS = {"predicate": "condition", "expression": "expression"}
 
 
@@ -283,6 +284,9 @@ def _between(self: _Translator, node: Node, strict: bool) -> Term:
 
 
 def _in(self: _Translator, node: Node, strict: bool) -> Term:
+    values = node.args.get("values")
+    if values is not None:
+        return terms.is_in(self.term(node.this), literals=literal_arrays(list_items(values)), strict=strict)
     if not node.expressions:
         raise UnsupportedError("IN needs a list of values; a subquery or an empty list is not supported")
     return terms.is_in(self.term(node.this), [self.term(one) for one in node.expressions], strict=strict)
@@ -391,23 +395,47 @@ def _arithmetic(symbol: str) -> Callable[[_Translator, Node, bool], Term]:
     return lambda self, node, strict: arithmetic(symbol, *self.pair(node), strict=strict)
 
 
-def _logic(rule: Callable[[Term, Term], Term]) -> Callable[[_Translator, Node, bool], Term]:
+def _logic(self: _Translator, node: Node, strict: bool) -> Term:
     """A chain of ANDs or ORs, however long, without going deeper for each."""
+    kind = node.kind if isinstance(node, Chain) else type(node)
+    pending, parts = [node], list[Node]()
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Chain) and one.kind is kind:
+            pending += reversed(one.parts)
+        elif not isinstance(one, Chain) and type(one) is kind:
+            pending += [one.expression, one.this]
+        else:
+            parts.append(one)
+    sets = _value_sets(self, kind, parts) if len(parts) >= _MANY_PARTS else {}
+    found = [self.term(one, strict=strict) for place, one in enumerate(parts) if place not in sets]
+    for column, literals in {id(group): group for group in sets.values()}.values():
+        term = terms.is_in(column, literals, strict=strict)
+        found.append(terms.not_(term) if kind is exp.And else term)
+    return terms.joined(terms.or_ if kind is exp.Or else terms.and_, found)
 
-    def build(self: _Translator, node: Node, strict: bool) -> Term:
-        kind, pending, found = type(node), [node], list[Term]()
-        while pending:
-            one = pending.pop()
-            if type(one) is kind:
-                pending += [one.expression, one.this]
-            else:
-                found.append(self.term(one, strict=strict))
-        while len(found) > 1:  # neighbours in pairs, so that the tree stays low
-            pairs = [rule(*pair) for pair in zip(found[::2], found[1::2], strict=False)]
-            found = pairs + found[2 * len(pairs) :]
-        return found[0]
 
-    return build
+_MANY_PARTS = 16
+
+
+def _value_sets(self: _Translator, kind: type[Any], parts: Sequence[Node]) -> dict[int, tuple[Term, list[Term]]]:
+    """Comparisons of a column with many literals, by their place in a chain: ``a = 1 OR a = 2`` is ``a IN (1, 2)``."""
+    asked = exp.EQ if kind is exp.Or else exp.NEQ
+    columns: dict[tuple[str, ...], list[tuple[int, Term]]] = {}
+    for place, part in enumerate(parts):
+        node = part.filled() if isinstance(part, Part) else part
+        if type(node) is not asked or not isinstance(node.this, exp.Column):
+            continue
+        if isinstance(node.expression, exp.Literal | exp.Neg):
+            literal = self.term(node.expression)
+            if literal.literal is not None:
+                columns.setdefault(tuple(one.name for one in node.this.parts), []).append((place, literal))
+    found: dict[int, tuple[Term, list[Term]]] = {}
+    for path, pairs in columns.items():
+        if len(pairs) >= _MANY_PARTS:
+            group = (self.column(path), [literal for _, literal in pairs])
+            found.update(dict.fromkeys((place for place, _ in pairs), group))
+    return found
 
 
 _TYPE = exp.DataType.Type
@@ -434,8 +462,10 @@ _CAST_TYPES: dict[Any, pa.DataType] = {
 _OUTER_RULES: dict[type[Any], Callable[[_Translator, Node, bool], Term]] = {
     exp.Paren: lambda self, node, strict: self.term(node.this, strict=strict),
     exp.Not: lambda self, node, strict: terms.not_(self.term(node.this, strict=strict)),
-    exp.And: _logic(terms.and_),
-    exp.Or: _logic(terms.or_),
+    exp.And: _logic,
+    exp.Or: _logic,
+    Chain: _logic,
+    Part: lambda self, node, strict: self.term(node.filled(), strict=strict),
     exp.EQ: _compare("equal"),
     exp.NEQ: _compare("not_equal"),
     exp.LT: _compare("less"),

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.table.sql_terms import Term, apply, cast_literal, converted, literal_term
+from lance_core.table.sql_terms import Term, apply, by_type, cast_literal, converted, literal_term
 from lance_core.table.sql_types import arithmetic_type, decimal_for, is_number, pc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lance_core.table.sql_types import Datum
 
@@ -32,6 +32,17 @@ def integer_literal(value: int) -> pa.Scalar:
     if -(2**63) <= value < 2**64:
         return pa.scalar(value, pa.int64() if value < 2**63 else pa.uint64())
     return pa.scalar(float(value))
+
+
+def literal_arrays(values: Sequence[int | float | str]) -> list[pa.Array]:
+    """Return literals as written in SQL as one array for each type that they have."""
+    for python_type, kind in ((str, pa.string()), (int, pa.int64()), (float, pa.float64())):
+        if {type(one) for one in values} == {python_type}:
+            try:
+                return [pa.array(values, kind)]
+            except OverflowError:  # of whole numbers beyond 64 bits
+                break
+    return by_type([integer_literal(one) if isinstance(one, int) else pa.scalar(one) for one in values])
 
 
 def arithmetic(symbol: str, left: Term, right: Term, *, strict: bool) -> Term:

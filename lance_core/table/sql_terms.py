@@ -7,7 +7,7 @@ column it is compared with or the comparison is refused; floats are in total ord
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
 from lance_core.table import float_order, pruning
 from lance_core.table.pruning import UNKNOWN, Unknown
-from lance_core.table.sql_types import UTC_NAMES, coerce, comparison_type, kind_of, pc
+from lance_core.table.sql_types import UTC_NAMES, coerce, comparison_type, is_text, kind_of, pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,14 +65,17 @@ def apply(
     terms: Sequence[Term],
     what: str,
     asks: Condition = UNKNOWN,
+    *,
+    kind: pa.DataType | None = None,
 ) -> Term:
-    """Call a kernel on the values of some terms; its result type is found on empty input.
+    """Call a kernel on the values of some terms.
 
     Args:
         function: Kernel; at least one of its arguments is an array.
         terms: Its arguments.
         what: Its name for the error message.
         asks: What the answer asks of single columns.
+        kind: Type of the result if the kernel is known to take these types; else both are found out on empty input.
 
     Raises:
         InvalidInputError: The kernel does not take these types.
@@ -84,13 +87,17 @@ def apply(
             return function(*(pa.repeat(one, 1) for one in values))[0]
         return function(*values)
 
+    kind = _result_type(function, terms, what) if kind is None else kind
+    return Term(type=kind, evaluate=evaluate, asks=asks, nullable=any(term.nullable for term in terms))
+
+
+def _result_type(function: Callable[..., Datum], terms: Sequence[Term], what: str) -> pa.DataType:
     empty = [pa.array([], term.type) for term in terms]
     try:
-        kind = function(*empty).type
+        return function(*empty).type
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         types = ", ".join(str(term.type) for term in terms)
         raise InvalidInputError(f"{what} does not take {types}") from error
-    return Term(type=kind, evaluate=evaluate, asks=asks, nullable=any(term.nullable for term in terms))
 
 
 def converted(term: Term, target: pa.DataType) -> Term:
@@ -220,7 +227,14 @@ def compare(name: str, left: Term, right: Term, *, strict: bool = True, is_exact
     kernel = getattr(pc, name)
     if pa.types.is_floating(common):
         kernel = partial(float_order.compare_exactly if is_exact else float_order.compare, name)
-    return apply(kernel, (converted(left, common), converted(right, common)), name, asks)
+    return apply(kernel, (converted(left, common), converted(right, common)), name, asks, kind=_known_answer(common))
+
+
+def _known_answer(common: pa.DataType) -> pa.DataType | None:
+    """The type of a comparison's answer, if Arrow is known to compare values of this type."""
+    kind = pa.types
+    is_simple = kind.is_integer(common) or kind.is_floating(common) or kind.is_boolean(common) or is_text(common)
+    return pa.bool_() if is_simple else None
 
 
 def _comparison(name: str, left: Term, right: Term) -> Condition:
@@ -254,39 +268,97 @@ def _distinction(unequal: Term, left: Term, right: Term) -> Condition:
     return UNKNOWN if isinstance(unequal.asks, Unknown) else pruning.FillNull(unequal.asks, value=True)
 
 
-def is_in(value: Term, options: Sequence[Term], *, strict: bool = True) -> Term:
-    """``IN``: true if an option is equal, else null if the value or an option is null, else false."""
-    literals = [option.literal for option in options]
-    known = [one for one in literals if one is not None]
-    is_plain = value.literal is None and not pa.types.is_floating(value.type) and (strict and value.path)
-    if not is_plain or len(known) < len(options):
-        return reduce(or_, (compare("equal", value, option, strict=strict) for option in options))
+def is_in(value: Term, options: Sequence[Term] = (), *, literals: Sequence[pa.Array] = (), strict: bool = True) -> Term:
+    """``IN``: true if an option is equal, else null if the value or an option is null, else false.
+
+    Args:
+        value: What is looked for.
+        options: What it may be.
+        literals: More options, written in the text: one array for each type.
+        strict: As in `unify`.
+
+    Raises:
+        InvalidInputError: Options that cannot be compared with the value.
+        UnsupportedError: Options of a type without order.
+    """
+    written = by_type([option.literal for option in options if option.literal is not None])
+    others = [option for option in options if option.literal is None or value.literal is not None]
+    found = [compare("equal", value, option, strict=strict) for option in others]
+    if value.literal is None:
+        found += [_is_among(value, one, strict=strict) for one in (*written, *literals)]
+    else:
+        found += [compare("equal", value, literal_term(one), strict=strict) for array in literals for one in array]
+    return joined(or_, found)
+
+
+def by_type(scalars: Sequence[pa.Scalar]) -> list[pa.Array]:
+    """Return scalars as one array for each type that they have."""
+    found: dict[pa.DataType, list[pa.Scalar]] = {}
+    for one in scalars:
+        found.setdefault(one.type, []).append(one)
+    return [pa.array(several, kind) for kind, several in found.items()]
+
+
+def _fitted(value: Term, literals: pa.Array, *, strict: bool) -> pa.Array:
+    """Return literals of one type as `unify` makes them, which looks at the first for all of them if it can."""
+    first = unify(value, literal_term(literals[0]), strict=strict)[1].type
+    if first.equals(literals.type):
+        return literals
+    if pa.types.is_integer(first) or pa.types.is_floating(first) or is_text(first):
+        try:
+            return literals.cast(first, safe=not pa.types.is_floating(first))
+        except pa.ArrowInvalid:
+            pass  # the message tells which one it is
+    fitted = [unify(value, literal_term(one), strict=strict)[1].evaluate(_NO_BATCH) for one in literals]
+    return pa.array(fitted, first)
+
+
+_NO_BATCH = pa.record_batch({"row": pa.nulls(1)})
+
+
+def _is_among(value: Term, literals: pa.Array, *, strict: bool) -> Term:
+    """True if the value is one of some literals of one type."""
     if pa.types.is_nested(value.type):
         raise UnsupportedError(f"IN over values of type {value.type}")
-    given = [cast_literal(one, value.type) for one in known]
-    wanted = pa.array([one for one in given if one.is_valid], value.type)
-    otherwise = pa.scalar(None if len(wanted) < len(given) else False, pa.bool_())
+    if pa.types.is_null(value.type) or pa.types.is_null(literals.type):
+        return literal_term(pa.scalar(None, pa.bool_()))
+    options = _fitted(value, literals, strict=strict)
+    common = comparison_type(value.type, options.type)
+    wanted = coerce(options, common)
+    is_float = pa.types.is_floating(common)
+    known = float_order.membership_bits(wanted) if is_float else wanted
 
     def evaluate(values: Datum) -> Datum:
-        found = pc.if_else(pc.is_in(values, value_set=wanted), True, otherwise)  # noqa: FBT003 a value, no switch
+        found = pc.is_in(float_order.float_bits(values) if is_float else values, value_set=known)
         return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), found)
 
-    asks = pruning.Membership(value.path, wanted, len(wanted) < len(given)) if value.path else UNKNOWN
-    return apply(evaluate, (value,), "IN", asks)
+    has_nan = is_float and pc.any(pc.is_nan(wanted)).as_py()
+    is_known = bool(value.path) and common.equals(value.type) and not has_nan
+    asks = pruning.Membership(value.path, wanted) if is_known else UNKNOWN
+    return apply(evaluate, (converted(value, common),), "IN", asks, kind=pa.bool_())
+
+
+def joined(rule: Callable[[Term, Term], Term], terms: Sequence[Term]) -> Term:
+    """Join terms by AND or OR: neighbours in pairs, so that the tree stays low."""
+    found = list(terms)
+    while len(found) > 1:
+        pairs = [rule(*pair) for pair in zip(found[::2], found[1::2], strict=False)]
+        found = pairs + found[2 * len(pairs) :]
+    return found[0]
 
 
 def and_(left: Term, right: Term) -> Term:
     """Kleene ``AND``."""
     asks = pruning.And(left.asks, right.asks)
-    return apply(pc.and_kleene, (boolean(left, "AND"), boolean(right, "AND")), "AND", asks)
+    return apply(pc.and_kleene, (boolean(left, "AND"), boolean(right, "AND")), "AND", asks, kind=pa.bool_())
 
 
 def or_(left: Term, right: Term) -> Term:
     """Kleene ``OR``."""
     asks = pruning.Or(left.asks, right.asks)
-    return apply(pc.or_kleene, (boolean(left, "OR"), boolean(right, "OR")), "OR", asks)
+    return apply(pc.or_kleene, (boolean(left, "OR"), boolean(right, "OR")), "OR", asks, kind=pa.bool_())
 
 
 def not_(term: Term) -> Term:
     """The opposite; null stays null."""
-    return apply(pc.invert, (boolean(term, "NOT"),), "NOT", pruning.Not(term.asks))
+    return apply(pc.invert, (boolean(term, "NOT"),), "NOT", pruning.Not(term.asks), kind=pa.bool_())
