@@ -1,10 +1,18 @@
-"""Run a job on the rows of a DataFrame and take over what its tasks staged."""
+"""Run a job on the rows of a DataFrame and take over what its tasks staged.
+
+Spark knows data sources by name for as long as a session lives, and whoever may write SQL in that session can give one
+any options. The job is a pickle in such an option, and to unpickle something is to run it. So each job is signed with a
+key of this process, which Spark gets inside of the registered class only, and nothing else is unpickled.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import pickle
-from typing import TYPE_CHECKING
+import secrets
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
@@ -21,22 +29,49 @@ if TYPE_CHECKING:
     from lance_core.spark.sink import StagingJob
 
 _JOB = "job"
+_KEY = secrets.token_bytes(32)
 
 
 class StagingSource(DataSource):
-    """Hands the rows of a DataFrame to a job; not for users, who have `lance_core.spark.write_lance` and others."""
+    """Hands the rows of a DataFrame to a job; not for users, who have `lance_core.spark.write_lance` and others.
+
+    Attributes:
+        key: Signs jobs; empty in a class that takes none.
+    """
+
+    key: ClassVar[bytes] = b""
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to ``format``."""
-        return "lance_staging"
+        """The name to give to ``format``: one for each key, so that processes which share a session do not meet."""
+        return f"lance_staging_{hashlib.sha256(cls.key).hexdigest()[:16]}"
 
     def writer(self, schema: StructType, overwrite: bool) -> LanceWriter:
-        """The writer for the job in the options."""
+        """The writer for the job in the options.
+
+        Raises:
+            InvalidInputError: There is no job, or somebody else made it.
+        """
         del schema, overwrite
-        if _JOB not in self.options:
+        signature, _, text = self.options.get(_JOB, "").partition(".")
+        if not self.key or not hmac.compare_digest(signature.encode(), _signature(self.key, text).encode()):
             raise InvalidInputError("lance_staging is no format for users; write with format lance.")
-        return LanceWriter(pickle.loads(base64.b64decode(self.options[_JOB])))  # noqa: S301 see above
+        return LanceWriter(pickle.loads(base64.b64decode(text)))  # noqa: S301 signed by this process's driver
+
+
+def signed_job(key: bytes, job: StagingJob) -> str:
+    """The text of a job that a source with the same key takes."""
+    text = base64.b64encode(pickle.dumps(job)).decode()
+    return f"{_signature(key, text)}.{text}"
+
+
+def signing_source(key: bytes) -> type[StagingSource]:
+    """A source that takes jobs signed with a key; made here, so that Spark sends it by value, with the key."""
+    return type("SigningSource", (StagingSource,), {"key": key})
+
+
+def _signature(key: bytes, text: str) -> str:
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def run_staging(df: DataFrame, job: StagingJob) -> Transaction:
@@ -54,10 +89,10 @@ def run_staging(df: DataFrame, job: StagingJob) -> Transaction:
     """
     spark = df.sparkSession
     register(spark)
-    spark.dataSource.register(StagingSource)
-    text = base64.b64encode(pickle.dumps(job)).decode()
+    source = signing_source(_KEY)
+    spark.dataSource.register(source)
     store = job.place.open()
-    df.write.format("lance_staging").mode("append").option(_JOB, text).save()
+    df.write.format(source.name()).mode("append").option(_JOB, signed_job(_KEY, job)).save()
     try:
         return take_over(store, job.place.job)
     except NotFoundError as error:

@@ -1,0 +1,99 @@
+"""Jobs are pickles in an option of a write: only those that this process has signed are looked at."""
+
+import base64
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import StructType
+
+import lance_core
+from lance_core.errors import InvalidInputError
+from lance_core.spark import staging, write_lance
+from lance_core.spark.staging import StagingSource, signed_job, signing_source
+
+KEY, OTHER = b"k" * 32, b"o" * 32
+RAN = []
+
+
+class Evil:
+    """What runs a function when it is unpickled."""
+
+    def __reduce__(self):
+        return RAN.append, ("ran",)
+
+
+def open_writer(source, options):
+    return source(options).writer(StructType([]), overwrite=False)
+
+
+def plain(job):
+    return base64.b64encode(pickle.dumps(job)).decode()
+
+
+def test_signed_jobs_arrive():
+    assert open_writer(signing_source(KEY), {"job": signed_job(KEY, "a job")}).job == "a job"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ".",
+        plain(Evil()),
+        f".{plain(Evil())}",
+        f"{'0' * 64}.{plain(Evil())}",
+        f"ü.{plain(Evil())}",
+        signed_job(OTHER, Evil()),
+        signed_job(b"", Evil()),
+        signed_job(KEY, "a job").partition(".")[0] + "." + plain(Evil()),
+    ],
+    ids=range(9),
+)
+@pytest.mark.parametrize("source", [StagingSource, signing_source(KEY)], ids=["unsigned", "signed"])
+def test_jobs_of_others_are_not_unpickled(source, text):
+    with pytest.raises(InvalidInputError, match="no format for users"):
+        open_writer(source, {"job": text})
+    assert not RAN
+
+
+def test_processes_that_share_a_session_have_names_of_their_own():
+    assert signing_source(KEY).name() == signing_source(KEY).name() != signing_source(OTHER).name()
+    assert signing_source(KEY).name().startswith("lance_staging_")
+    assert KEY.hex() not in signing_source(KEY).name()
+
+
+def test_every_place_that_unpickles_is_known():
+    """A new one needs a decision: who can write what it reads?"""
+    pattern = re.compile(
+        r"\b(?:pickle|marshal|shelve|dill|cloudpickle|joblib)\.loads?\(|allow_pickle=True|\beval\(|\bexec\("
+    )
+    root = Path(lance_core.__file__).parents[1]
+    found = {
+        path.relative_to(root).as_posix(): len(pattern.findall(path.read_text()))
+        for package in ("lance_core", "lance_dagster")
+        for path in (root / package).rglob("*.py")
+        if pattern.search(path.read_text())
+    }
+    assert found == {
+        "lance_core/frozen.py": 1,  # compiles an __init__ from the names of fields in our own source
+        "lance_core/spark/distribute.py": 2,  # arguments in the function that Spark sends, and answers of our own tasks
+        "lance_core/spark/staging.py": 1,  # signed
+    }
+
+
+@pytest.mark.spark
+def test_a_session_that_has_written_takes_no_jobs_of_others(spark, uri, tmp_path):
+    write_lance(spark.range(3).toDF("x"), uri)
+    name = signing_source(staging._KEY).name()
+    victim = tmp_path / "ran"
+
+    class Touch:
+        def __reduce__(self):
+            return Path.touch, (victim,)
+
+    for text in (plain(Touch()), signed_job(OTHER, Touch())):
+        with pytest.raises(Exception, match="no format for users"):
+            spark.range(1).write.format(name).mode("append").option("job", text).save()
+    assert not victim.exists()
