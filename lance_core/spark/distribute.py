@@ -39,6 +39,7 @@ def compact_lance(
     conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
     transaction_properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
     **options: Any,
 ) -> CompactionMetrics:
     """Merge small fragments and drop deleted rows: planned here, executed in Spark's tasks, committed here once.
@@ -50,6 +51,7 @@ def compact_lance(
         conflict_retries: How often to plan anew when another commit touched the fragments.
         transaction_properties: Text for the history.
         storage_options: Options of the store.
+        base_store_params: Options of other places that the table names, by address; an entry also allows the place.
         **options: As for ``LanceDataset.optimize.compact_files``.
 
     Returns:
@@ -62,7 +64,9 @@ def compact_lance(
     make_plan = Compaction.plan_materialization if only_deletions else Compaction.plan
     retries_left = conflict_retries
     while True:
-        dataset = open_dataset(open_store(uri).uri, storage_options=dict(storage_options or {}))
+        dataset = open_dataset(
+            open_store(uri).uri, storage_options=dict(storage_options or {}), base_store_params=base_store_params
+        )
         plan = make_plan(dataset, options)
         results = execute_compaction_plan(spark, dataset, plan, storage_options=storage_options)
         try:

@@ -41,6 +41,7 @@ class ChangeOptions(TypedDict, total=False):
         commit_message: Text for the history.
         transaction_properties: More text for it.
         storage_options: Options of the store.
+        base_store_params: Options of other places that the table names, by address; an entry also allows the place.
     """
 
     branch: str | None
@@ -50,6 +51,7 @@ class ChangeOptions(TypedDict, total=False):
     commit_message: str | None
     transaction_properties: Mapping[str, str] | None
     storage_options: Mapping[str, str] | None
+    base_store_params: Mapping[str, Mapping[str, str]] | None
 
 
 class Modification:
@@ -64,8 +66,9 @@ class Modification:
         self.watch = Stopwatch()
         self.key = options.get("idempotency_key")
         self.storage_options = options.get("storage_options")
+        self.base_store_params = options.get("base_store_params")
         branch = options.get("branch")
-        line = open_line(absolute(uri), self.storage_options)
+        line = open_line(absolute(uri), self.storage_options, self.base_store_params)
         self.snapshot: Snapshot = open_version(line, None if branch is None else (branch, None))
         self.options: CommitOptions = commit_options(
             options.get("conflict_retries", DEFAULT_CONFLICT_RETRIES),
@@ -133,6 +136,7 @@ class Modification:
             with_row_address=True,
             with_row_id=with_row_id,
             storage_options=self.storage_options,
+            base_store_params=self.base_store_params,
         )
 
     def result(

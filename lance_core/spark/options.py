@@ -62,6 +62,7 @@ class WriteOptions:
         merge_schema: Add the columns of the DataFrame that the dataset lacks; without it they are an error.
         table_config: JSON object of strings: configuration of a dataset that is created or overwritten.
         storage_options: JSON object with options of the store.
+        base_store_params: JSON object that has such an object for each other place that the table may name.
     """
 
     path: str
@@ -80,6 +81,7 @@ class WriteOptions:
     merge_schema: bool = False
     table_config: Mapping[str, str] | None = None
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    base_store_params: Mapping[str, Mapping[str, str]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.mode not in (None, "create"):
@@ -132,6 +134,15 @@ def _strings(text: str) -> dict[str, str]:
     return pairs
 
 
+def _places(text: str) -> dict[str, dict[str, str]]:
+    places = json.loads(text)
+    if not isinstance(places, dict) or not all(isinstance(options, dict) for options in places.values()):
+        raise ValueError
+    return {place: _strings(json.dumps(options)) for place, options in places.items()}
+
+
+_SECRET = frozenset({"storage_options", "base_store_params"})
+
 _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "path": ("an address", _address),
     "version": ("a version number", _count),
@@ -160,6 +171,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "ignore_deletes": ("true or false", _flag),
     "ignore_changes": ("true or false", _flag),
     "storage_options": ("a JSON object of strings", _strings),
+    "base_store_params": ("a JSON object of JSON objects of strings", _places),
     "mode": ("create", _text),
     "replace_where": ("an SQL condition", _text),
     "check_replace_where": ("true or false", _flag),
@@ -220,7 +232,7 @@ def _parse(key: str, text: str) -> Any:
     try:
         return parser(text)
     except (ValueError, KeyError):
-        got = "something else (not shown: it may hold keys)" if key == "storage_options" else repr(text)
+        got = "something else (not shown: it may hold keys)" if key in _SECRET else repr(text)
         raise InvalidInputError(f"The option {key} must be {expected}, got {got}.") from None
 
 

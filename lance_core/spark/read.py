@@ -43,6 +43,7 @@ def read_lance(
     split_rows: int | None = None,
     split_bytes: int | None = None,
     storage_options: Mapping[str, str] | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
 ) -> DataFrame:
     """Read a table as a DataFrame that stays at one version.
 
@@ -70,6 +71,7 @@ def read_lance(
         split_rows: Rows that one partition should hold; about a million if not given.
         split_bytes: Bytes on disk that one partition should hold; 128 MiB if not given.
         storage_options: Options of the store.
+        base_store_params: Options of other places that the table names, by address; an entry also allows the place.
 
     Raises:
         DatasetNotFoundError, VersionNotFoundError, RefNotFoundError: There is no such thing.
@@ -95,6 +97,7 @@ def read_lance(
         truncate_nanoseconds=truncate_nanoseconds,
         min_partitions=min_partitions or parallelism(spark),
         storage_options=storage_options,
+        base_store_params=base_store_params,
     )
     sizes = {"split_rows": split_rows, "split_bytes": split_bytes}
     options = replace(options, **{name: size for name, size in sizes.items() if size is not None})
@@ -113,6 +116,7 @@ def read_lance_changes(
     with_row_id: bool = False,
     min_partitions: int | None = None,
     storage_options: Mapping[str, str] | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
 ) -> DataFrame:
     """Read what happened to the rows of a table after one version, up to and with another.
 
@@ -131,6 +135,7 @@ def read_lance_changes(
         with_row_id: Add the column ``_rowid``.
         min_partitions: Partitions to aim at; as many as there are cores if not given.
         storage_options: Options of the store.
+        base_store_params: Options of other places that the table names, by address; an entry also allows the place.
 
     Raises:
         DatasetNotFoundError, RefNotFoundError: There is no such thing.
@@ -152,6 +157,7 @@ def read_lance_changes(
         with_row_id=with_row_id,
         min_partitions=min_partitions or parallelism(spark),
         storage_options=storage_options,
+        base_store_params=base_store_params,
     )
     return _load(spark, options)
 

@@ -52,6 +52,7 @@ class ReadOptions:
         blob_handling: ``blobs_descriptions`` (where blobs are, the default) or ``all_binary`` (their bytes).
         truncate_nanoseconds: Read times with nanoseconds as microseconds; else those that lose digits are an error.
         storage_options: JSON object with options of the store.
+        base_store_params: JSON object that has such an object for each other place that the table may name.
         read_change_feed: Read the changes that versions made instead of rows.
         starting_version: Of changes and streams: the first version whose changes are read; a stream also takes a tag,
             ``earliest`` or ``latest`` (what comes after now).
@@ -82,6 +83,7 @@ class ReadOptions:
     blob_handling: str | None = None
     truncate_nanoseconds: bool = False
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    base_store_params: Mapping[str, Mapping[str, str]] | None = field(default=None, repr=False)
     read_change_feed: bool = False
     starting_version: str | None = None
     ending_version: int | None = None

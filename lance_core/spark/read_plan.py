@@ -73,7 +73,7 @@ class LancePartition(InputPartition):
 
 def open_read_line(options: ReadOptions) -> Store:
     """The line of versions that the options are about."""
-    line = open_line(options.path, options.storage_options)
+    line = open_line(options.path, options.storage_options, options.base_store_params)
     return line if options.branch is None else other_line(line, options.branch)
 
 

@@ -36,8 +36,13 @@ class RewriteJob:
         order = json.loads(text)
         task = CompactionTask.from_json(order["task"])
         names = names_here(self.job, order["number"])
-        snapshot, options = self.version.open(()), self.version.line.storage_options  # the task has its fragments
-        dataset = LanceDataset(snapshot.store.uri, storage_options=options, snapshot=snapshot)
+        snapshot, line = self.version.open(()), self.version.line  # the task has its fragments
+        dataset = LanceDataset(
+            snapshot.store.uri,
+            storage_options=line.storage_options,
+            base_store_params=line.base_store_params,
+            snapshot=snapshot,
+        )
         result = task.execute(dataset, new_uuid=names.ids.data_file)
         return json.dumps({"result": result.json(), "attempt": names.attempt})
 

@@ -51,6 +51,7 @@ def write_lance(
     merge_schema: bool = False,
     table_config: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
 ) -> CommitResult:
     """Write a DataFrame as one new version of a table, which is created if need be.
 
@@ -91,6 +92,7 @@ def write_lance(
             safe, with ``idempotency_key`` too.
         table_config: Configuration of a dataset that is created or overwritten.
         storage_options: Options of the store.
+        base_store_params: Options of other places that the table names, by address; an entry also allows the place.
 
     Raises:
         InvalidInputError: The DataFrame does not fit the table; the message names the columns.
@@ -118,6 +120,7 @@ def write_lance(
         merge_schema=merge_schema,
         table_config=table_config,
         storage_options=storage_options,
+        base_store_params=base_store_params,
     )
     existing = find_snapshot(open_target(options)) if mode == "ignore" else None
     if existing is not None:

@@ -89,7 +89,7 @@ def open_target(options: WriteOptions) -> Store:
     Raises:
         RefNotFoundError: There is no such branch.
     """
-    store = open_line(options.path, options.storage_options)
+    store = open_line(options.path, options.storage_options, options.base_store_params)
     return store if options.branch is None else open_version(store, (options.branch, None)).store
 
 

@@ -12,7 +12,7 @@ from lance_core.frozen import frozen
 from lance_core.store.open import open_store
 from lance_core.store.trust import PlaceSettings
 from lance_core.table.branches import get_branch
-from lance_core.table.places import branch_store, line_of, with_settings
+from lance_core.table.places import BasedStore, branch_store, line_of, with_settings
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import find_snapshot, find_versions, load_manifest, open_snapshot
 
@@ -36,22 +36,26 @@ class LineAddress:
         root: Address of the dataset.
         branch: The branch that the line is of; None for the main line.
         storage_options: Settings of the storage service.
+        base_store_params: Settings of other places that the table names; see `PlaceSettings`.
     """
 
     root: str
     branch: str | None
     storage_options: Mapping[str, str] | None = field(repr=False)
+    base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(store: Store, storage_options: Mapping[str, str] | None) -> LineAddress:
         """The address of a line that is open."""
         root, branch = line_of(store)
-        return LineAddress(root=root.uri, branch=branch, storage_options=storage_options)
+        params = store.settings.base_store_params if isinstance(store, BasedStore) else {}
+        return LineAddress(root=root.uri, branch=branch, storage_options=storage_options, base_store_params=params)
 
     def open(self) -> Store:
         """The line, opened in this process."""
         line = branch_store(open_store(self.root, self.storage_options), self.branch)
-        return with_settings(line, PlaceSettings(storage_options=self.storage_options or {}))
+        settings = PlaceSettings(storage_options=self.storage_options or {}, base_store_params=self.base_store_params)
+        return with_settings(line, settings)
 
 
 def open_line(

@@ -113,6 +113,10 @@ def test_addresses_of_external_blobs_are_kept(spark, uri, tmp_path):
     merge_lance(spark.sql("select 1L id, 5L v"), uri, "id").when_matched_update_all().execute()
     trusted = partial(lance_core.dataset, base_store_params={str(tmp_path): {}})
     assert contents(uri, trusted) == {1: (5, b"far away"), 2: (0, b"near")}
+    with pytest.raises(Exception, match="base_store_params"):
+        read_lance(spark, uri, blob_handling="all_binary").toArrow()
+    read = read_lance(spark, uri, blob_handling="all_binary", base_store_params={str(tmp_path): {}}).toArrow()
+    assert dict(zip(read["id"].to_pylist(), read["b"].to_pylist(), strict=True)) == {1: b"far away", 2: b"near"}
     described = {row["id"]: row["b"]["kind"] for row in lance_core.dataset(uri).to_table().to_pylist()}
     assert described == {1: 3, 2: 0}
 

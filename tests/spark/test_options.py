@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from lance_core.errors import InvalidInputError
@@ -63,3 +65,16 @@ def test_keys_of_the_store_are_not_shown(kind):
 def test_what_spark_adds_for_its_catalog_is_ignored():
     given = {"path": "p", "provider": "lance", "owner": "me", "location": "p", "option.path": "p"}
     assert parse_options(ReadOptions, given) == ReadOptions(path="p")
+
+
+@pytest.mark.parametrize("kind", [ReadOptions, WriteOptions])
+def test_settings_of_other_places(kind):
+    params = {"s3://cold/t": {"aws_secret_access_key": "hidden"}, "/images": {}}
+    options = parse_options(kind, {"path": "p", "baseStoreParams": json.dumps(params)})
+    assert options.base_store_params == params
+    assert parse_options(kind, format_options(options)) == options
+    assert "hidden" not in repr(options)
+    for wrong in ("[]", "{", '{"a": "hidden"}', '{"a": {"b": 1}}', '{"a": ["hidden"]}'):
+        with pytest.raises(InvalidInputError, match="base_store_params") as error:
+            parse_options(kind, {"path": "p", "base_store_params": wrong})
+        assert "hidden" not in str(error.value)
