@@ -408,13 +408,15 @@ def without_views(kind: pa.DataType) -> pa.DataType:
 
     Arrow has no kernels that take or filter views, and Lance stores none. Views of lists stay: Lance has no such type.
     """
+    if isinstance(kind, pa.JsonType):
+        return pa.json_(without_views(kind.storage_type))
+    if isinstance(kind, pa.BaseExtensionType):  # those made in Python have no hash
+        return kind
     if kind in _PLAIN:
         return _PLAIN[kind]
     if pa.types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, without_views(kind.value_type), kind.ordered)
-    if isinstance(kind, pa.JsonType):
-        return pa.json_(without_views(kind.storage_type))
-    if isinstance(kind, pa.BaseExtensionType) or not pa.types.is_nested(kind):
+    if not pa.types.is_nested(kind):
         return kind
     fields = [kind.field(place) for place in range(kind.num_fields)]
     plain = [field.with_type(without_views(field.type)) for field in fields]
