@@ -11,7 +11,6 @@ import pkgutil
 import socket
 import struct
 from contextlib import suppress
-from itertools import count
 
 import pyarrow as pa
 import pytest
@@ -28,6 +27,7 @@ from lance_core.store.local import LocalReader, LocalStore
 
 ADDRESS = "an address: goes through PlaceSettings.resolve"
 NAME = "a name in a folder of the table: one path segment, or refused"
+BELOW = "a path below the table's folder: each part is one path segment, or refused"
 BRANCH = "the name of a branch: a folder below tree/, checked by is_branch_name"
 TEXT = "text: never part of a path"
 BYTES = "bytes: decoded, never part of a path"
@@ -37,6 +37,7 @@ DECISIONS = {
     "lance.table.BasePath.path": ADDRESS,
     "lance.table.BasePath.name": BRANCH,
     "lance.table.DataFile.path": NAME,
+    "lance.table.ExternalFile.path": BELOW,
     "lance.table.IndexFile.path": RECORD,
     "lance.table.UUID.uuid": NAME,
     "lance.table.Manifest.transaction_file": NAME,
@@ -124,7 +125,7 @@ HOSTILE = (
     "http://169.254.169.254/latest/meta-data",
     "zip::file://{victim}",
 )
-NUMBERS = count()
+STABLE_ROW_IDS = 2
 
 
 def texts(descriptor):
@@ -323,6 +324,10 @@ def test_no_text_of_a_manifest_leads_out_of_the_table(table, hostile, base_id):
     pb, fragments, indices, transaction = parts = manifest_of(root)
     if base_id is not None:
         fragments[0].files[0].base_id = fragments[0].deletion_file.base_id = indices.indices[0].base_id = base_id
+        pb.reader_feature_flags |= STABLE_ROW_IDS
+        pb.writer_feature_flags |= STABLE_ROW_IDS
+        fragments[0].external_row_ids.path = "data/row_ids"
+        fragments[0].external_row_ids.size = 4
     versions = sorted(path.name for path in (root / "_versions").iterdir())
     tried = set()
     for message in (pb, *fragments, indices, transaction):
@@ -338,8 +343,9 @@ def test_no_text_of_a_manifest_leads_out_of_the_table(table, hostile, base_id):
             for path in (root / "_versions").iterdir():
                 if path.name not in versions:
                     path.unlink()
-    dangerous = {name for name, decision in DECISIONS.items() if decision in (ADDRESS, NAME, BRANCH)}
-    assert dangerous - tried == {"lance.table.UUID.uuid"}  # 16 bytes, which are written as hexadecimal digits
+    dangerous = {name for name, decision in DECISIONS.items() if decision in (ADDRESS, NAME, BELOW, BRANCH)}
+    dangerous -= {"lance.table.UUID.uuid"}  # 16 bytes, which are written as hexadecimal digits
+    assert dangerous - tried == ({"lance.table.ExternalFile.path"} if base_id is None else set())
     assert len(tried) > 20
 
 
