@@ -17,6 +17,7 @@ from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public
 from lance_core.dataset import LanceDataset, base_params_of, place_of
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_core.format.operations import Append, Overwrite
+from lance_core.format.paths import DETACHED_BIT
 from lance_core.fragment import to_metadata
 from lance_core.progress import FragmentWriteProgress, staging_progress
 from lance_core.table.apply_settings import add_bases
@@ -26,6 +27,7 @@ from lance_core.table.commit import commit
 from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_line, open_version
+from lance_core.table.places import line_of
 from lance_core.table.redo import new_transaction
 from lance_core.table.snapshot import Snapshot, find_snapshot
 from lance_core.table.stage import stage_data
@@ -74,8 +76,9 @@ def write_dataset(
         uri: Address, or the dataset itself.
         schema: Arrow schema to convert the data to.
         mode: ``create``: the dataset must not exist. ``append``: add rows; columns are matched by name, nullable ones
-            may be missing. ``overwrite``: replace rows and schema; older versions stay readable. The last two create
-            the dataset if there is none.
+            may be missing. ``overwrite``: replace rows and schema; older versions stay readable. Through an open
+            dataset it replaces what that version has: if others have overwritten the table since, it fails. The last
+            two create the dataset if there is none.
         max_rows_per_file: Rows in a full data file.
         max_bytes_per_file: Bytes in a full data file, roughly.
         data_storage_version: File version of new files; the dataset's own, or 2.2, if None.
@@ -148,8 +151,11 @@ def write_dataset(
         initial_bases=new_bases,
         config_upsert_values=config if existing is None else {},
     )
+    read_version = 0 if existing is None else existing.version
+    if existing is not None and not appends:
+        read_version = _overwritten_version(uri, existing)
     transaction = new_transaction(
-        0 if existing is None else existing.version,
+        read_version,
         Append(fragments=fragments) if appends else overwrite,
         properties=with_key(transaction_properties, idempotency_key),
         message=commit_message,
@@ -158,7 +164,7 @@ def write_dataset(
         snapshot = commit(
             store,
             transaction,
-            read=existing,
+            read=existing if existing is not None and existing.version == read_version else None,
             data_storage_version=version,
             enable_stable_row_ids=enable_stable_row_ids,
             enable_v2_manifest_paths=enable_v2_manifest_paths,
@@ -177,6 +183,18 @@ def _check_existing(existing: Snapshot | None, mode: str, initial_bases: Sequenc
         raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=uri)
     if initial_bases is not None:
         raise InvalidInputError("initial_bases are for new datasets; use add_bases to add some to this one", path=uri)
+
+
+def _overwritten_version(uri: str | os.PathLike[str] | LanceDataset, existing: Snapshot) -> int:
+    """The version that an overwrite is made from.
+
+    Whoever overwrites through an open dataset has seen that version and no later one, so an overwrite that was
+    committed since is a conflict, as in pylance. By address nothing was seen: the newest version is overwritten.
+    """
+    if not isinstance(uri, LanceDataset) or uri.version & DETACHED_BIT:
+        return existing.version
+    is_same_line = line_of(uri.snapshot.store)[1] == line_of(existing.store)[1]
+    return uri.version if is_same_line else existing.version
 
 
 def _open_for_writing(

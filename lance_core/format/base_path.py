@@ -14,8 +14,8 @@ class BasePath:
         id: What ``DataFile.base_id`` and ``DeletionFile.base_id`` name it by.
         path: Its address, as the writer spelled it.
         name: For people, and for choosing where to write; None if it has none.
-        is_dataset_root: True if it is laid out like a dataset (data files below ``data/``); False if data files lie
-            directly in it.
+        is_dataset_root: True if it is laid out like a dataset (data files below ``data/``); False if data files,
+            deletion files and folders of indices lie directly in it.
     """
 
     id: int

@@ -37,6 +37,8 @@ INDICES_FOLDER = "_indices"
 TABLE_FOLDERS = (VERSIONS_FOLDER, TRANSACTIONS_FOLDER, DATA_FOLDER, DELETIONS_FOLDER, INDICES_FOLDER, "_blobs", "_fri")
 """All that a line of versions consists of."""
 
+_BASE_FOLDERS = frozenset({DATA_FOLDER, DELETIONS_FOLDER, INDICES_FOLDER})
+
 TAGS_FOLDER = "_refs/tags"
 BRANCHES_FOLDER = "_refs/branches"
 BRANCH_FILES_FOLDER = "tree"
@@ -179,6 +181,19 @@ def split_base_path(path: str) -> tuple[int, str]:
     if not path.startswith(BASE_PREFIX) or not (number.isascii() and number.isdigit()) or not rest:
         raise CorruptDataError(f"{path!r} is not a path below a base path")
     return int(number), rest
+
+
+def path_in_base(path: str, *, is_dataset_root: bool) -> str:
+    """Path of a file in its base path.
+
+    Args:
+        path: Its path in a dataset.
+        is_dataset_root: True if the base path is laid out like a dataset; else data files, deletion files and folders
+            of indices lie directly in it. (pylance 14.0.2 does so with data files and indices, and refuses deletion
+            files there.)
+    """
+    folder, _, rest = path.partition("/")
+    return rest if not is_dataset_root and folder in _BASE_FOLDERS else path
 
 
 def branch_folder(branch: str) -> str:

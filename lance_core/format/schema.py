@@ -19,6 +19,7 @@ import pyarrow as pa
 from lance_core._proto import file_pb2
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.extensions import EXTENSION_METADATA_KEY, EXTENSION_NAME_KEY, extension_metadata
+from lance_core.format.field_keys import clustering_key_position, is_primary_key, primary_key_position
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -290,10 +291,6 @@ def _union(full: Field, ours: Field, theirs: Field) -> Field:
     return replace(full, children=tuple(kept))
 
 
-_PRIMARY_KEY = "lance-schema:unenforced-primary-key"
-"""Metadata of an Arrow field by which users declare the primary key; what pylance 14.0.2 takes for true counts."""
-
-
 def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
     metadata = {key.decode(): bytes(value) for key, value in (arrow.metadata or {}).items()}
     kind = arrow.type
@@ -317,20 +314,11 @@ def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
         metadata=metadata,
         children=tuple(children),
         extension_name=metadata.get(EXTENSION_NAME_KEY, b"").decode(),
-        unenforced_primary_key=_is_primary_key(metadata),
-        unenforced_primary_key_position=_primary_key_position(metadata),
+        unenforced_primary_key=is_primary_key(metadata),
+        unenforced_primary_key_position=primary_key_position(metadata) or 0,
+        unenforced_clustering_key_position=clustering_key_position(metadata) or 0,
     )
     return made, next_id
-
-
-def _is_primary_key(metadata: Mapping[str, bytes]) -> bool:
-    is_named = metadata.get(_PRIMARY_KEY, b"").lower() in {b"true", b"1", b"yes"}
-    return is_named or _primary_key_position(metadata) > 0
-
-
-def _primary_key_position(metadata: Mapping[str, bytes]) -> int:
-    text = metadata.get(f"{_PRIMARY_KEY}:position", b"")
-    return int(text) if text.isdigit() else 0
 
 
 def _json_type(kind: pa.DataType, extension: bytes | None, name: str) -> str | None:

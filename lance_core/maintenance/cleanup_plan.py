@@ -25,6 +25,7 @@ from lance_core.format.paths import (
     data_file_path,
     deletion_file_path,
     external_file_path,
+    path_in_base,
     split_base_path,
     transaction_path,
 )
@@ -217,7 +218,7 @@ class References:
             base_id, rest = split_base_path(path)
             if base_id in inside:
                 folder, is_root = inside[base_id]
-                self.paths.add(folder + (rest if is_root else rest.removeprefix(f"{DATA_FOLDER}/")))
+                self.paths.add(folder + path_in_base(rest, is_dataset_root=is_root))
 
     def _inside(self, base: BasePath) -> tuple[str, bool] | None:
         """The folder that a base path names in the line itself, and whether it is laid out like a dataset."""

@@ -11,16 +11,17 @@ from lance_core.errors import DatasetNotFoundError, InvalidInputError, VersionNo
 from lance_core.format.index_metadata import index_fields
 from lance_core.format.paths import (
     BRANCH_FILES_FOLDER,
-    DATA_FOLDER,
     INDICES_FOLDER,
     TABLE_FOLDERS,
     VERSIONS_FOLDER,
+    data_file_path,
     deletion_file_path,
     manifest_path,
+    path_in_base,
     transaction_path,
 )
 from lance_core.table.open_table import open_line
-from lance_core.table.snapshot import find_versions, load_manifest, open_snapshot
+from lance_core.table.snapshot import decode_version, find_versions, open_snapshot
 
 if TYPE_CHECKING:
     import os
@@ -125,7 +126,7 @@ def _tracked(
     numbers = [one for one in versions.numbers if one >= min_version]
     for done, number in enumerate(numbers, 1):
         try:
-            manifest = load_manifest(store, number, naming=versions.naming)
+            manifest = decode_version(store, number, naming=versions.naming)
         except VersionNotFoundError:
             continue  # cleaned up since it was listed
         rows = list(_needed(manifest, manifest_path(number, versions.naming)))
@@ -155,17 +156,21 @@ def _needed(manifest: Manifest, path: str) -> Iterator[tuple[int | None, str, st
     if manifest.transaction_file:
         yield None, transaction_path(manifest.transaction_file), "transaction file"
     roots = {base.id: base.is_dataset_root for base in manifest.base_paths}
+
+    def below(base_id: int | None, own: str) -> str:
+        return own if base_id is None else path_in_base(own, is_dataset_root=roots.get(base_id, True))
+
     for fragment in manifest.fragments:
         for file in fragment.files:
-            folder = f"{DATA_FOLDER}/" if roots.get(file.base_id or -1, True) else ""
-            yield file.base_id, f"{folder}{file.path}", "data file"
+            yield file.base_id, below(file.base_id, data_file_path(replace(file, base_id=None))), "data file"
         deletion = fragment.deletion_file
         if deletion is not None:
-            yield deletion.base_id, deletion_file_path(fragment.id, replace(deletion, base_id=None)), "deletion file"
+            own = deletion_file_path(fragment.id, replace(deletion, base_id=None))
+            yield deletion.base_id, below(deletion.base_id, own), "deletion file"
     for index in manifest.indices:
         entry = index_fields(index)
         for name, _ in entry.files:
-            yield entry.base_id, f"{INDICES_FOLDER}/{index.uuid_text}/{name}", "index file"
+            yield entry.base_id, below(entry.base_id, f"{INDICES_FOLDER}/{index.uuid_text}/{name}"), "index file"
 
 
 def _listed(store: Store) -> Iterator[pa.RecordBatch]:

@@ -42,7 +42,7 @@ from lance_core.table.apply_rows import (
     with_moved_rows,
     with_new_rows,
 )
-from lance_core.table.apply_settings import add_bases, update_config
+from lance_core.table.apply_settings import add_bases, check_primary_key, update_config
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -120,6 +120,8 @@ def apply(
             raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
     following = _with_dictionaries(following)
     _check_fragments(following)
+    if not isinstance(operation, Restore):
+        check_primary_key(manifest.schema if manifest.version else None, following.schema)
     reader_flags, writer_flags = _feature_flags(following)
     return replace(
         following,

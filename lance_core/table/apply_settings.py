@@ -6,9 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lance_core.errors import InvalidInputError
+from lance_core.format.field_keys import (
+    CLUSTERING_KEY_METADATA,
+    PRIMARY_KEY_METADATA,
+    clustering_key_position,
+    is_primary_key,
+    primary_key_position,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from lance_core.format.base_path import BasePath
     from lance_core.format.manifest import Manifest
@@ -22,7 +29,7 @@ def update_config(manifest: Manifest, operation: UpdateConfig) -> Manifest:
     """Change config, table metadata, schema metadata and field metadata.
 
     Raises:
-        InvalidInputError: A field id that the schema does not have.
+        InvalidInputError: A field id that the schema does not have, or a change of a declared key.
     """
     schema = manifest.schema
     if operation.schema_metadata_updates is not None:
@@ -85,4 +92,77 @@ def _with_field_metadata(schema: Schema, updates: Mapping[int, UpdateMap]) -> Sc
         metadata = _updated(one.metadata, *_encoded(updates[one.id])) if one.id in updates else one.metadata
         return replace(one, metadata=metadata, children=tuple(change(child) for child in one.children))
 
-    return replace(schema, fields=tuple(change(one) for one in schema.fields))
+    changed = replace(schema, fields=tuple(change(one) for one in schema.fields))
+    return _with_keys(schema, changed, updates)
+
+
+def _with_keys(before: Schema, changed: Schema, updates: Mapping[int, UpdateMap]) -> Schema:
+    """The changed schema, whose fields belong to the keys that new metadata declares.
+
+    A key that is declared once stays as it is: whoever relies on it would not learn of a change.
+    """
+    is_keyed = any(one.unenforced_primary_key for one in before.walk())
+    is_clustered = any(one.unenforced_clustering_key_position for one in before.walk())
+
+    def declare(one: Field) -> Field:
+        update = updates.get(one.id)
+        made = replace(one, children=tuple(declare(child) for child in one.children)) if one.children else one
+        if update is None:
+            return made
+        if _declares(update, PRIMARY_KEY_METADATA, is_part=one.unenforced_primary_key):
+            _check_declaration("primary", one, is_known=is_keyed, is_valid=is_primary_key(one.metadata))
+            position = primary_key_position(one.metadata) or 0
+            made = replace(made, unenforced_primary_key=True, unenforced_primary_key_position=position)
+        if _declares(update, CLUSTERING_KEY_METADATA, is_part=one.unenforced_clustering_key_position > 0):
+            position = clustering_key_position(one.metadata)
+            _check_declaration("clustering", one, is_known=is_clustered, is_valid=position is not None)
+            made = replace(made, unenforced_clustering_key_position=position or 0)
+        return made
+
+    return replace(changed, fields=tuple(declare(one) for one in changed.fields))
+
+
+def _declares(update: UpdateMap, names: Collection[str], *, is_part: bool) -> bool:
+    """Return whether an update says something of a key, if only by leaving it out."""
+    return not update.update_entries.keys().isdisjoint(names) or (update.replace and is_part)
+
+
+def _check_declaration(key: str, one: Field, *, is_known: bool, is_valid: bool) -> None:
+    if is_known:
+        raise InvalidInputError(
+            f"field {one.name!r}: the table has a {key} key, which cannot be changed. Overwrite the table to declare "
+            "another"
+        )
+    if not is_valid:
+        raise InvalidInputError(f"field {one.name!r}: the metadata does not declare a {key} key")
+
+
+def check_primary_key(before: Schema | None, following: Schema) -> None:
+    """Refuse nullable fields in the primary key, which pylance does not open; those that are there already may stay.
+
+    Args:
+        before: Schema of the version before; None for a new table.
+        following: Schema of the new version.
+
+    Raises:
+        InvalidInputError: Names the first of them.
+    """
+    if following is before:
+        return
+    known = () if before is None else _nullable_keys(before.fields)
+    for name in _nullable_keys(following.fields):
+        if name not in known:
+            raise InvalidInputError(
+                f"field {name!r} belongs to the primary key, so neither it nor what it lies in may be nullable"
+            )
+
+
+def _nullable_keys(fields: Iterable[Field], *, prefix: str = "", is_nullable: bool = False) -> list[str]:
+    """Names of the fields in the primary key that are nullable or lie in something nullable."""
+    found: list[str] = []
+    for one in fields:
+        name, lies_in_nullable = f"{prefix}{one.name}", is_nullable or one.nullable
+        if one.unenforced_primary_key and lies_in_nullable:
+            found.append(name)
+        found += _nullable_keys(one.children, prefix=f"{name}.", is_nullable=lies_in_nullable)
+    return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lance_core.errors import CorruptDataError, NotFoundError, UntrustedPlaceError
-from lance_core.format.paths import BASE_PREFIX, DATA_FOLDER, branch_folder, split_base_path
+from lance_core.format.paths import BASE_PREFIX, branch_folder, path_in_base, split_base_path
 from lance_core.format.refs import is_branch_name
 from lance_core.frozen import frozen
 from lance_core.store.addresses import parse_address
@@ -225,7 +225,7 @@ class BasedStore:
             return self.line, path
         base_id, inner = split_base_path(path)
         store, base = self.base(base_id)
-        return store, inner if base.is_dataset_root else inner.removeprefix(f"{DATA_FOLDER}/")
+        return store, path_in_base(inner, is_dataset_root=base.is_dataset_root)
 
     def _read(self, path: str, read: Callable[[Store, str], _Read]) -> _Read:
         try:
