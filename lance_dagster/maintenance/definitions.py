@@ -26,10 +26,25 @@ if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
 
 
-def build_maintenance_job(assets: Sequence[dg.AssetsDefinition], *, name: str = "lance_maintenance") -> AssetJob:
-    """A job that materializes exactly these maintenance assets."""
+def build_maintenance_job(
+    assets: Sequence[dg.AssetsDefinition],
+    *,
+    name: str = "lance_maintenance",
+    executor_def: dg.ExecutorDefinition | None = dg.in_process_executor,
+) -> AssetJob:
+    """A job that materializes exactly these maintenance assets.
+
+    Args:
+        assets: From ``build_maintenance_assets``.
+        name: Name of the job.
+        executor_def: Runs the steps, one after the other in one process by default: most steps take milliseconds,
+            and a process for each takes seconds to import Dagster. None takes the executor of the code location.
+    """
     return dg.define_asset_job(
-        name, selection=dg.AssetSelection.assets(*assets), description="Maintenance of Lance tables."
+        name,
+        selection=dg.AssetSelection.assets(*assets),
+        description="Maintenance of Lance tables.",
+        executor_def=executor_def,
     )
 
 
@@ -40,6 +55,7 @@ def build_maintenance_schedule(
     execution_timezone: str | None = None,
     name: str = "lance_maintenance",
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
+    executor_def: dg.ExecutorDefinition | None = dg.in_process_executor,
 ) -> dg.ScheduleDefinition:
     """A schedule that runs ``build_maintenance_job`` on a cron schedule.
 
@@ -49,10 +65,11 @@ def build_maintenance_schedule(
         execution_timezone: Time zone of the cron schedule; None is UTC.
         name: Name of the job; the schedule is named ``<name>_schedule``.
         default_status: RUNNING starts it with the deployment; Dagster's own default is STOPPED.
+        executor_def: As in ``build_maintenance_job``.
     """
     return dg.ScheduleDefinition(
         name=f"{name}_schedule",
-        job=build_maintenance_job(assets, name=name),
+        job=build_maintenance_job(assets, name=name, executor_def=executor_def),
         cron_schedule=cron_schedule,
         execution_timezone=execution_timezone,
         default_status=default_status,
@@ -78,6 +95,7 @@ def build_maintenance_definitions(
     cron_schedule: str | None = "0 3 * * *",
     execution_timezone: str | None = None,
     default_status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
+    executor_def: dg.ExecutorDefinition | None = dg.in_process_executor,
 ) -> dg.Definitions:
     """Assets, job and schedule together, for ``dg.Definitions.merge``.
 
@@ -102,6 +120,8 @@ def build_maintenance_definitions(
         cron_schedule: When; None makes no schedule (the job is there all the same).
         execution_timezone: Time zone of the cron schedule; None is UTC.
         default_status: RUNNING starts the schedule with the deployment.
+        executor_def: Runs the steps of the job; as in ``build_maintenance_job``. Runs that the sensor of
+            ``when_needed`` requests have the executor of the code location, since Dagster gives them no job.
     """
     policies: dict[str, Any] = {"compaction": compaction, "deletions": deletions, "cleanup": cleanup}
     names = table_keys(tables)
@@ -132,13 +152,15 @@ def build_maintenance_definitions(
         )
         assets.append(told)
     if cron_schedule is None:
-        return dg.Definitions(assets=assets, jobs=[build_maintenance_job(assets, name=name)], sensors=sensors)
+        job = build_maintenance_job(assets, name=name, executor_def=executor_def)
+        return dg.Definitions(assets=assets, jobs=[job], sensors=sensors)
     schedule = build_maintenance_schedule(
         assets,
         cron_schedule=cron_schedule,
         execution_timezone=execution_timezone,
         name=name,
         default_status=default_status,
+        executor_def=executor_def,
     )
     return dg.Definitions(assets=assets, schedules=[schedule], sensors=sensors)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run
 
 import lance_core
 from lance_core.errors import CommitConflictError, InvalidInputError
@@ -293,6 +295,28 @@ def test_without_a_cron_schedule_there_is_the_job_only(root):
     merged = dg.Definitions.merge(defs, dg.Definitions(resources={"lance": LanceResource(root=root)}))
     assert merged.resolve_job_def("tidy").execute_in_process().success
     assert not merged.schedules
+
+
+@pytest.mark.parametrize("cron_schedule", [None, "0 4 * * *"])
+def test_all_steps_of_the_job_run_in_one_process(root, instance, cron_schedule):
+    """A process for each step imports Dagster each time, which takes as long as hundreds of steps."""
+    defs = build_maintenance_definitions(["raw/events", "none"], cron_schedule=cron_schedule)
+    resources = {"lance": LanceResource(root=root)}
+    merged = dg.Definitions.merge(defs, dg.Definitions(resources=resources, executor=dg.multiprocess_executor))
+    job = merged.resolve_job_def("lance_maintenance")
+    # The executor of the code location cannot run a job that only this process knows.
+    run = instance.create_run_for_job(job)
+    assert execute_run(InMemoryJob(job), run, instance).success
+    steps = {event.step_key for event in instance.all_logs(run.run_id) if event.step_key is not None}
+    assert len(steps) == 7
+
+
+def test_the_executor_of_the_job_can_be_chosen(root):
+    resources = {"lance": LanceResource(root=root)}
+    for chosen, name in [(None, "multiprocess"), (dg.multi_or_in_process_executor, "multi_or_in_process_executor")]:
+        defs = build_maintenance_definitions("a", executor_def=chosen)
+        merged = dg.Definitions.merge(defs, dg.Definitions(resources=resources, executor=dg.multiprocess_executor))
+        assert merged.resolve_job_def("lance_maintenance").executor_def.name == name
 
 
 def test_a_schedule_of_ones_own_assets():
