@@ -16,6 +16,7 @@ from lance_core.arguments import (
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.operations import Transaction, from_inner
 from lance_core.table.ingest import read_input
+from lance_core.table.key_join import KeyJoin
 from lance_core.table.merge import MergeWork
 from lance_core.table.merge_plan import (
     MergeOptions,
@@ -185,8 +186,9 @@ class MergeInsertBuilder:
             ``{"num_inserted_rows": n, "num_updated_rows": n, "num_deleted_rows": n}``.
 
         Raises:
-            InvalidInputError: Data that does not fit; several rows of the source for one of the target; a matching row
-                that must not be there. Nothing is left behind.
+            InvalidInputError: Data that does not fit; several rows of the source for one of the target, or, unless rows
+                that match are kept, several new ones of one key; a matching row that must not be there. Nothing is
+                left behind.
             CommitConflictError: Other commits got in the way each time.
         """
         work = self._work(data_obj, schema)
@@ -275,6 +277,23 @@ class MergeInsertBuilder:
             data_storage_version=version,
             targets=self._targets,
         )
+
+
+def check_unique_keys(keys: pa.Table) -> None:
+    """Refuse data in which two rows have the same key, as a merge does with the rows that it inserts.
+
+    Args:
+        keys: The columns of the key. Rows with a null in one of them have no key.
+
+    Raises:
+        InvalidInputError: Two rows have the same key.
+        UnsupportedError: A type that cannot be a key.
+    """
+    again = KeyJoin(keys.columns).repeated()
+    if len(again):
+        row = keys.slice(int(again[0]), 1).to_pylist()[0]
+        described = ", ".join(f"{name} = {value!r}" for name, value in row.items())
+        raise InvalidInputError(f"more than one row has {described}; give one row for each key. Nothing was written")
 
 
 def _explained(plan: MergePlan, num_fragments: int) -> str:

@@ -141,8 +141,7 @@ def _request(
     """What the handler shall do; everything that can be wrong without looking at rows is found here."""
     frame, settings, selection = storable(frame), target.settings, target.selection
     expected = None if selection is None else typed(selection, frame)
-    if settings.mode == "merge":
-        _check_keys(frame, target, existing)
+    keys = _check_keys(frame, target, existing) if settings.mode == "merge" else None
     columns = _fit(frame, existing, operation, settings.schema_mode)
     replaced = None
     if selection is not None and _selects(settings, operation):
@@ -154,6 +153,7 @@ def _request(
         existing=existing if operation in _KEEPING else None,
         replaced=replaced,
         merge_keys=settings.merge_keys,
+        unique_keys=keys if operation == "create" else None,
         expected=expected,
         out_of_partition=settings.out_of_partition,
         # Of two that commit at once with the same token, the later one gets the version of the other.
@@ -190,18 +190,23 @@ def _fit(
     return change.target
 
 
-def _check_keys(frame: pa.Schema, target: Target, existing: lance_core.LanceDataset | None) -> None:
+def _check_keys(frame: pa.Schema, target: Target, existing: lance_core.LanceDataset | None) -> tuple[str, ...]:
+    """Refuse a merge without a key; returns the columns of the key, as far as they are known without the table."""
     keys = target.settings.merge_keys
     if keys is None:
+        declared = tuple(
+            column.name for column in frame if b"lance-schema:unenforced-primary-key" in (column.metadata or {})
+        )
         if existing is not None:
             existing.merge_insert()  # knows whether the table declares a key
-        elif not any(b"lance-schema:unenforced-primary-key" in (column.metadata or {}) for column in frame):
+        elif not declared:
             msg = "The mode 'merge' needs the metadata 'merge_keys': the columns that tell rows apart."
             raise InvalidInputError(msg, path=target.uri)
-        return
+        return declared
     missing = [name for name in keys if name not in frame.names]
     if missing:
         msg = f"The merge keys {missing} are not among the columns {frame.names}."
         raise InvalidInputError(msg, path=target.uri)
     if existing is not None:
         existing.merge_insert(keys)
+    return keys

@@ -98,6 +98,10 @@ class KeyJoin:
         source = self._rows[np.repeat(self._starts[hits], counts) + within]
         return Pairs(target=np.repeat(target, counts), source=source)
 
+    def repeated(self) -> Places:
+        """One row of the source for each key that several of its rows have, ascending; null is no key."""
+        return np.sort(self._rows[self._starts[self._counts > 1]])
+
     def _combine(self, codes: Places | None, found: Places) -> Places:
         """Codes of the key so far together with the next column: dense again, so that they never overflow."""
         if codes is None:

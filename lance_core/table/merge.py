@@ -94,6 +94,7 @@ class MergeWork:
             inserted = _only_in_source(matcher, found) if self.options.inserts else np.empty(0, np.int64)
             if self._staged is None or not self._staged.is_for(touched, inserted):
                 self.forget()
+                matcher.check_inserted(inserted)
                 rewriter = Rewriter(
                     plan=matcher.plan,
                     source=matcher.source,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     Places = npt.NDArray[np.int64]
 
 _MAX_BATCH_ROWS = 1 << 20
+_FEW_ROWS = 2
+"""Rows among which two can have the same key."""
 _FEW_TABLES = 4
 """Rows to look up for each row of the source that a hash table is built of."""
 
@@ -102,20 +104,46 @@ class Matcher:
         self._check_unambiguous(pairs)
         return Found(fragment=reader.fragment, pairs=pairs, others=others, hits=np.flatnonzero(is_hit))
 
+    def check_inserted(self, inserted: Places) -> None:
+        """Refuse to insert several rows of one key, which every later merge of that key would refuse to change.
+
+        pylance inserts them, and then refuses the same merge when it is repeated. Where rows that match are kept, a
+        source may repeat keys: nothing there depends on which row is the one of its key.
+
+        Args:
+            inserted: Source rows to insert, ascending.
+
+        Raises:
+            InvalidInputError: Two of them have the same key.
+        """
+        if self.plan.options.matched is WhenMatched.KEEP or len(inserted) < _FEW_ROWS:
+            return
+        again = self._keys().repeated()
+        again = again[np.isin(again, inserted)]
+        if len(again):
+            raise InvalidInputError(
+                f"more than one row of the source has {self._key(int(again[0]))}; give one row for each key. "
+                "Nothing was written"
+            )
+
+    def _keys(self) -> KeyJoin:
+        if self._join is None:
+            self._join = KeyJoin([self.source.column(name) for name in self.plan.on.names])
+        return self._join
+
     def _matches(self, reader: FragmentReader) -> Iterator[Pairs]:
         """Row offsets and source rows with the same key; deleted rows are left out."""
         plan, end = self.plan, reader.fragment.physical_rows
         if not self.source.num_rows:
             return
-        if self._join is None:
-            self._join = KeyJoin([self.source.column(name) for name in plan.on.names])
+        join = self._keys()
         near = None if plan.within is None else self._within(reader)
         if near is not None and not near.any():
             return
         # Arrow builds hash tables of text in the source for each batch.
         wanted = max(default_batch_size(plan.on.to_arrow()), _FEW_TABLES * self.source.num_rows)
         for rows in reader.scan(plan.on, start=0, end=end, batch_size=min(wanted, _MAX_BATCH_ROWS)):
-            pairs = self._join.match(rows.columns)
+            pairs = join.match(rows.columns)
             live = reader.live_mask(rows.start, rows.start + rows.num_rows)
             if live is not None:
                 pairs = pairs.where(live[pairs.target])

@@ -32,6 +32,8 @@ class WriteRequest:
             replaces, or among which it looks for rows to update. None for all. Also given with ``create``, for a
             writer that can join a table which somebody else creates meanwhile.
         merge_keys: Columns that tell rows apart; None for the primary key that the table declares.
+        unique_keys: With ``create``, the key of the merge that creates the table: no two rows may have the same. None
+            for all other commits.
         expected: The run's partitions in the types of the data, or None without partitions.
         out_of_partition: What happens to rows that ``expected`` does not select.
         properties: Transaction properties of the commit.
@@ -53,6 +55,7 @@ class WriteRequest:
     token: str
     storage_options: Mapping[str, str] = field(repr=False)
     idempotency_key: str | None = None
+    unique_keys: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 import lance_core
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, LanceError
+from lance_core.merge_insert import check_unique_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -100,9 +101,24 @@ def _commit(stream: pa.RecordBatchReader, request: WriteRequest) -> int:
 
 def _checked(batches: Iterable[pa.RecordBatch], target: pa.Schema, request: WriteRequest) -> Iterator[pa.RecordBatch]:
     """Batches with the target's columns and only rows of the run's partitions."""
+    keys: list[pa.RecordBatch] = []
     for batch in batches:
         kept = _in_partition(batch, request)
-        yield pa.RecordBatch.from_arrays([_column(kept, column) for column in target], schema=target)
+        stored = pa.RecordBatch.from_arrays([_column(kept, column) for column in target], schema=target)
+        if request.unique_keys is not None:
+            keys.append(stored.select(list(request.unique_keys)))
+        yield stored
+    if keys:
+        # The commit comes after the last batch, so nothing is stored if this fails.
+        _check_unique(pa.Table.from_batches(keys), request)
+
+
+def _check_unique(keys: pa.Table, request: WriteRequest) -> None:
+    try:
+        check_unique_keys(keys)
+    except LanceError as error:
+        error.path = error.path or request.uri
+        raise
 
 
 def _in_partition(batch: pa.RecordBatch, request: WriteRequest) -> pa.RecordBatch:

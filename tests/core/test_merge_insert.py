@@ -240,3 +240,36 @@ def test_rows_that_are_not_looked_at_stay(rows, source, part, deletes):
 def test_a_wrong_choice_of_rows_is_refused(dataset):
     with pytest.raises(InvalidInputError):
         dataset.merge_insert("id").when_matched_update_all().within("nope = 1").execute(pa.table({"id": [1]}))
+
+
+@pytest.mark.parametrize("matched", ["update_all", "delete", "fail"])
+@pytest.mark.parametrize("rows", [0, 6])
+def test_rows_of_one_key_are_not_inserted_twice(tmp_path, matched, rows):
+    table = lance_core.write_dataset(ROWS.slice(0, rows), tmp_path / "t")
+    merge = getattr(table.merge_insert("id"), f"when_matched_{matched}")().when_not_matched_insert_all()
+    before = files(table)
+    with pytest.raises(InvalidInputError, match=r"more than one row of the source has id = 8; .*Nothing was written"):
+        merge.execute(source([7, 8, 9, 8]))
+    assert (table.version, files(table)) == (1, before)
+
+
+def test_several_columns_make_up_the_key_of_inserted_rows(tmp_path):
+    table = lance_core.write_dataset(ROWS.slice(0, 0), tmp_path / "t")
+    upsert(table, ["id", "b"]).execute(source([1, 2]).set_column(0, "id", pa.array([1, 1], pa.int64())))
+    again = source([3, 3])
+    with pytest.raises(InvalidInputError, match="has id = 3, b = 's3'"):
+        upsert(table, ["id", "b"]).execute(again)
+
+
+def test_null_is_no_key_of_inserted_rows(tmp_path):
+    table = lance_core.write_dataset(ROWS.slice(0, 0), tmp_path / "t")
+    rows = source([1, 2]).set_column(0, "id", pa.array([None, None], pa.int64()))
+    assert upsert(table).execute(rows)["num_inserted_rows"] == 2
+
+
+def test_where_matches_are_kept_a_source_may_repeat_keys(tmp_path):
+    """As in pylance: a merge that changes no row may be repeated, whatever keys it brings."""
+    table = lance_core.write_dataset(ROWS.slice(0, 0), tmp_path / "t")
+    for inserted in (2, 0):
+        merge = table.merge_insert("id").when_not_matched_insert_all()
+        assert merge.execute(source([8, 8]))["num_inserted_rows"] == inserted
