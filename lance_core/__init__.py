@@ -18,6 +18,7 @@ from lance_core.table.idempotency import IDEMPOTENCY_KEY
 from lance_core.table.ordering import ColumnOrdering
 from lance_core.tags import Tags
 from lance_core.udf import BatchUDF, batch_udf
+from lance_core.unsupported import late_names
 from lance_core.write import write_dataset, write_fragments
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
         CompactionTask,
         RewriteResult,
     )
+    from lance_core.schema import LanceSchema, json_to_schema, schema_to_json
+    from lance_core.session import Session
     from lance_core.verification import VerifyProblem, VerifyReport, verify
 
     __version__: str
@@ -71,10 +74,12 @@ __all__ = [
     "LanceFragment",
     "LanceOperation",
     "LanceScanner",
+    "LanceSchema",
     "LanceStats",
     "MergeInsertBuilder",
     "RewriteResult",
     "ScannerBuilder",
+    "Session",
     "Tags",
     "Transaction",
     "VerifyProblem",
@@ -84,32 +89,41 @@ __all__ = [
     "blob_array",
     "blob_field",
     "dataset",
+    "json_to_schema",
     "make_expression",
+    "schema_to_json",
     "verify",
     "write_dataset",
     "write_fragments",
 ]
 
 # What few programs need: every Spark worker imports this module.
-_LATE = {
-    "CleanupCandidateFile": ("lance_core.maintenance.cleanup_plan", "CandidateFile"),
-    "CleanupExplanation": ("lance_core.maintenance.cleanup", "CleanupExplanation"),
-    "CleanupStats": ("lance_core.maintenance.cleanup", "CleanupStats"),
-    "Compaction": ("lance_core.optimize", "Compaction"),
-    "CompactionMetrics": ("lance_core.optimize", "CompactionMetrics"),
-    "CompactionOptions": ("lance_core.optimize", "CompactionOptions"),
-    "CompactionPlan": ("lance_core.optimize", "CompactionPlan"),
-    "CompactionTask": ("lance_core.optimize", "CompactionTask"),
-    "Expression": ("lance_core.expression", "Expression"),
-    "LanceOperation": ("lance_core.operations", "LanceOperation"),
-    "MergeInsertBuilder": ("lance_core.merge_insert", "MergeInsertBuilder"),
-    "RewriteResult": ("lance_core.optimize", "RewriteResult"),
-    "Transaction": ("lance_core.operations", "Transaction"),
-    "VerifyProblem": ("lance_core.verification", "VerifyProblem"),
-    "VerifyReport": ("lance_core.verification", "VerifyReport"),
-    "make_expression": ("lance_core.expression", "make_expression"),
-    "verify": ("lance_core.verification", "verify"),
-}
+_find = late_names(
+    __name__,
+    {
+        "CleanupCandidateFile": "lance_core.maintenance.cleanup_plan:CandidateFile",
+        "CleanupExplanation": "lance_core.maintenance.cleanup",
+        "CleanupStats": "lance_core.maintenance.cleanup",
+        "Compaction": "lance_core.optimize",
+        "CompactionMetrics": "lance_core.optimize",
+        "CompactionOptions": "lance_core.optimize",
+        "CompactionPlan": "lance_core.optimize",
+        "CompactionTask": "lance_core.optimize",
+        "Expression": "lance_core.expression",
+        "LanceOperation": "lance_core.operations",
+        "LanceSchema": "lance_core.schema",
+        "MergeInsertBuilder": "lance_core.merge_insert",
+        "RewriteResult": "lance_core.optimize",
+        "Session": "lance_core.session",
+        "Transaction": "lance_core.operations",
+        "VerifyProblem": "lance_core.verification",
+        "VerifyReport": "lance_core.verification",
+        "json_to_schema": "lance_core.schema",
+        "make_expression": "lance_core.expression",
+        "schema_to_json": "lance_core.schema",
+        "verify": "lance_core.verification",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -117,12 +131,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version  # noqa: PLC0415 a slow import
 
         return version("lance-dagster")
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 belongs to what is late
-
-    module, attribute = _LATE[name]
-    return getattr(import_module(module), attribute)
+    return _find(name)
 
 
 def __dir__() -> list[str]:

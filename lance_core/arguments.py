@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError
+from lance_core.file.writer import PAGE_BYTES
 from lance_core.format.file_version import check_writable, resolve_version
 from lance_core.table.stage import FileLimits
 
@@ -21,70 +22,6 @@ DEFAULT_CONFLICT_RETRIES = 10
 DEFAULT_REPLACE_RETRIES = 50
 
 WRITE_MODES = ("create", "append", "overwrite")
-
-# Arguments of pylance that are only hints: whatever their value, the result is the same.
-_HINTS = frozenset(
-    {
-        "batch_readahead",
-        "block_size",
-        "data_cache_bytes",
-        "fragment_readahead",
-        "index_cache_size",
-        "index_cache_size_bytes",
-        "io_buffer_size",
-        "late_materialization",
-        "max_rows_per_group",
-        "metadata_cache_size_bytes",
-        "num_threads",
-        "use_scalar_index",
-        "use_stats",
-    }
-)
-# Arguments of pylance that change the result and that lance_core does not have.
-_MISSING = frozenset(
-    {
-        "batch_size_bytes",
-        "binary_copy_read_batch_bytes",
-        "blob_pack_file_size_threshold",
-        "commit_lock",
-        "compaction_mode",
-        "default_scan_options",
-        "defer_index_remap",
-        "disable_scoring_autoprojection",
-        "external_blob_mode",
-        "fast_search",
-        "full_text_query",
-        "include_deleted_rows",
-        "max_page_bytes",
-        "namespace_client",
-        "nearest",
-        "order_by",
-        "prefilter",
-        "read_params",
-        "session",
-        "strict_batch_size",
-        "index_segments",
-        "row_addr_allowlist",
-        "row_addr_blocklist",
-        "scan_stats_callback",
-        "table_id",
-        "use_legacy_format",
-    }
-)
-
-
-def check_unsupported(function: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that would change the result and that lance_core does not have.
-
-    Raises:
-        UnsupportedError: An argument of pylance, given and not None.
-        InvalidInputError: An argument that nobody knows.
-    """
-    for name, value in arguments.items():
-        if name not in _HINTS and name not in _MISSING:
-            raise InvalidInputError(f"{function} has no argument {name!r}")
-        if value is not None and name in _MISSING:
-            raise UnsupportedError(f"argument {name!r} of {function} is not supported by lance_core")
 
 
 def check_window(limit: int | None, offset: int | None, batch_size: int | None) -> None:
@@ -165,11 +102,14 @@ def check_mode(mode: str) -> None:
         raise InvalidInputError(f"mode is {', '.join(WRITE_MODES)}, not {mode!r}; nothing was written")
 
 
-def file_limits(max_rows_per_file: int, max_bytes_per_file: int) -> FileLimits:
-    """Check when a data file is full."""
+def file_limits(max_rows_per_file: int, max_bytes_per_file: int, max_page_bytes: int | None = None) -> FileLimits:
+    """Check when a data file is full, and a page of it."""
+    if max_page_bytes is not None and max_page_bytes < 1:
+        raise InvalidInputError(f"max_page_bytes must be at least 1, not {max_page_bytes}; nothing was written")
     if max_rows_per_file < 1 or max_bytes_per_file < 1:
         raise InvalidInputError("max_rows_per_file and max_bytes_per_file must be at least 1; nothing was written")
-    return FileLimits(max_rows_per_file=max_rows_per_file, max_bytes_per_file=max_bytes_per_file)
+    page_bytes = None if max_page_bytes is None else min(max_page_bytes, PAGE_BYTES)
+    return FileLimits(max_rows_per_file=max_rows_per_file, max_bytes_per_file=max_bytes_per_file, page_bytes=page_bytes)
 
 
 def file_version(asked: str | None, existing: Snapshot | None) -> str:

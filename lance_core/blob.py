@@ -11,6 +11,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import DEDICATED_THRESHOLD_KEY, INLINE_THRESHOLD_KEY, PACK_THRESHOLD_KEY
 from lance_core.format.schema import BLOB_EXTENSION
 from lance_core.frozen import frozen
+from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -274,3 +275,6 @@ class BlobFile(io.BufferedIOBase):
     def _check_open(self) -> None:
         if self.closed:
             raise ValueError("read of closed file")
+
+
+__getattr__ = late_names(__name__)

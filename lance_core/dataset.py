@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import branch_reference, check_unsupported, point_in_time
+from lance_core.arguments import branch_reference, point_in_time
 from lance_core.branches import Branches
 from lance_core.format.extensions import with_types
 from lance_core.methods import (
@@ -22,6 +22,9 @@ from lance_core.methods import (
     settings,
     tracking,
 )
+from lance_core.scanner import check_default_options
+from lance_core.schema import LanceSchema
+from lance_core.session import Session
 from lance_core.stats import LanceStats
 from lance_core.store.trust import PlaceSettings
 from lance_core.table.evolution import next_field_id
@@ -32,16 +35,17 @@ from lance_core.table.refs import resolve
 from lance_core.table.snapshot import Snapshot, newest_version
 from lance_core.table.statistics import table_statistics
 from lance_core.tags import Tags
+from lance_core.unsupported import late_names, refuse_given, refused, refused_property
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     import pyarrow as pa
 
-    from lance_core.format.schema import Schema
     from lance_core.optimize import DatasetOptimizer
+    from lance_core.store.commit_lock import CommitLock
     from lance_core.table.refs import Reference
     from lance_core.table.row_index import RowIndex
 
@@ -52,9 +56,18 @@ def dataset(
     asof: datetime | str | None = None,
     *,
     branch: str | None = None,
+    block_size: int | None = None,
+    commit_lock: CommitLock | None = None,
+    index_cache_size: int | None = None,
     storage_options: Mapping[str, str] | None = None,
+    default_scan_options: Mapping[str, Any] | None = None,
+    metadata_cache_size_bytes: int | None = None,
+    index_cache_size_bytes: int | None = None,
+    read_params: Mapping[str, Any] | None = None,
+    session: Session | None = None,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
-    **unsupported: Any,
 ) -> LanceDataset:
     """Open a dataset.
 
@@ -64,25 +77,43 @@ def dataset(
             newest version if None.
         asof: The newest version committed before this point in time; without a time zone it is local time. Counts
             only without ``version``.
-        branch: Branch to open; the same as ``version=(branch, version)``.
+        branch: Branch to open; the same as ``version=(branch, version)``. Not in pylance.
+        block_size: Accepted; it would make no difference, like the sizes of caches.
+        commit_lock: Called with the number of a version before its manifest is created; the context manager that it
+            returns is held meanwhile. Every change made through this object asks for it.
+        index_cache_size: Accepted.
         storage_options: Settings of the storage service.
+        default_scan_options: Arguments of `LanceDataset.scanner` that count where a scan does not give them.
+        metadata_cache_size_bytes: Accepted.
+        index_cache_size_bytes: Accepted.
+        read_params: Not supported, like ``namespace_client`` and ``table_id``.
+        session: Accepted, see `lance_core.Session`.
+        namespace_client: Not supported.
+        table_id: Not supported.
         base_store_params: Settings of other places that the table names, by address; an entry also allows the place
             and what lies below it.
-        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
 
     Raises:
         DatasetNotFoundError: There is no dataset.
         VersionNotFoundError: There is no such version.
         RefNotFoundError: There is no such tag.
     """
-    check_unsupported("dataset", unsupported)
+    del block_size, index_cache_size, metadata_cache_size_bytes, index_cache_size_bytes  # nothing depends on them
+    refuse_given("dataset", read_params=read_params, namespace_client=namespace_client, table_id=table_id)
     reference = branch_reference(branch, version)
     line = open_line(uri, storage_options, base_store_params)
     if asof is not None and version is None:
         line, _ = resolve(line, reference)
         reference = find_version_as_of(line, point_in_time(asof))
-    snapshot = open_version(line, reference)
-    return LanceDataset(uri, storage_options=storage_options, base_store_params=base_store_params, snapshot=snapshot)
+    return LanceDataset(
+        uri,
+        commit_lock=commit_lock,
+        storage_options=storage_options,
+        default_scan_options=default_scan_options,
+        session=session,
+        base_store_params=base_store_params,
+        snapshot=open_version(line, reference),
+    )
 
 
 class LanceDataset:
@@ -93,11 +124,25 @@ class LanceDataset:
 
     Args:
         uri: Path or address.
-        version: As in `dataset`.
+        version: As in `dataset`, like all arguments but the last.
+        block_size: Accepted; it would make no difference, like the sizes of caches.
+        commit_lock: Called with the number of a version before its manifest is created; the context manager that it
+            returns is held meanwhile. Every change made through this object asks for it.
+        index_cache_size: Accepted.
+        metadata_cache_size: Accepted.
         storage_options: Settings of the storage service.
+        default_scan_options: Arguments of `LanceDataset.scanner` that count where a scan does not give them.
+        metadata_cache_size_bytes: Accepted.
+        index_cache_size_bytes: Accepted.
+        serialized_manifest: Not supported, like ``read_params`` and those of catalogs.
+        read_params: Not supported.
+        session: Accepted, see `lance_core.Session`.
+        namespace_client: Not supported.
+        table_id: Not supported.
+        namespace_client_managed_versioning: Not supported.
         base_store_params: Settings of other places that the table names, by address; an entry also allows the place
             and what lies below it.
-        snapshot: The version, if it is open already.
+        snapshot: The version, if it is open already. Not in pylance.
     """
 
     def __init__(
@@ -105,12 +150,37 @@ class LanceDataset:
         uri: str | os.PathLike[str],
         version: Reference = None,
         *,
+        block_size: int | None = None,
+        index_cache_size: int | None = None,
+        metadata_cache_size: int | None = None,
+        commit_lock: CommitLock | None = None,
         storage_options: Mapping[str, str] | None = None,
+        serialized_manifest: bytes | None = None,
+        default_scan_options: Mapping[str, Any] | None = None,
+        metadata_cache_size_bytes: int | None = None,
+        index_cache_size_bytes: int | None = None,
+        read_params: Mapping[str, Any] | None = None,
+        session: Session | None = None,
+        namespace_client: Any = None,
+        table_id: Sequence[str] | None = None,
+        namespace_client_managed_versioning: bool = False,
         base_store_params: Mapping[str, Mapping[str, str]] | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
+        del block_size, index_cache_size, metadata_cache_size, metadata_cache_size_bytes, index_cache_size_bytes
+        refuse_given(
+            "LanceDataset",
+            serialized_manifest=serialized_manifest,
+            read_params=read_params,
+            namespace_client=namespace_client,
+            table_id=table_id,
+            namespace_client_managed_versioning=namespace_client_managed_versioning,
+        )
         self.storage_options = dict(storage_options or {})
         self.base_store_params = {path: dict(options) for path, options in (base_store_params or {}).items()}
+        self.default_scan_options = check_default_options(default_scan_options)
+        self.commit_lock = commit_lock
+        self._session = session
         if snapshot is None:
             snapshot = open_version(open_line(uri, storage_options, base_store_params), version)
         self.files = OpenFiles(snapshot.store)
@@ -124,14 +194,27 @@ class LanceDataset:
 
     @snapshot.setter
     def snapshot(self, snapshot: Snapshot) -> None:
-        settings = PlaceSettings(storage_options=self.storage_options, base_store_params=self.base_store_params)
+        settings = PlaceSettings(
+            storage_options=self.storage_options,
+            base_store_params=self.base_store_params,
+            commit_lock=self.commit_lock,
+        )
         store = with_settings(snapshot.store, settings)
         self._snapshot = snapshot if store is snapshot.store else replace(snapshot, store=store)
         if not finds_same_files(self.files.store, self._snapshot.store):
             self.files = OpenFiles(self._snapshot.store)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_reopen, (self.uri, self.version, self.storage_options, self.base_store_params))
+        return (_reopen, (self.uri, self.version, self._settings()))
+
+    def _settings(self) -> dict[str, Any]:
+        """What other objects for this dataset are opened with; sessions stay in their process."""
+        return {
+            "commit_lock": self.commit_lock,
+            "storage_options": self.storage_options,
+            "default_scan_options": self.default_scan_options,
+            "base_store_params": self.base_store_params,
+        }
 
     def __repr__(self) -> str:
         return f"LanceDataset({self.uri!r}, version={self.version})"
@@ -168,14 +251,14 @@ class LanceDataset:
         return with_types(self.snapshot.manifest.schema.to_arrow())
 
     @property
-    def lance_schema(self) -> Schema:
+    def lance_schema(self) -> LanceSchema:
         """Fields with their ids."""
-        return self.snapshot.manifest.schema
+        return LanceSchema(self.snapshot.manifest.schema)
 
     @property
     def schema_metadata(self) -> dict[str, str]:
         """Free text in the Arrow schema."""
-        return {key: value.decode() for key, value in self.lance_schema.metadata.items()}
+        return {key: value.decode() for key, value in self.snapshot.manifest.schema.metadata.items()}
 
     @property
     def max_field_id(self) -> int:
@@ -236,12 +319,12 @@ class LanceDataset:
     def reopened(self, version: Reference = None) -> LanceDataset:
         """This dataset opened again, at a version, a tag or the newest version."""
         snapshot = open_version(self.snapshot.store, version)
-        return LanceDataset(
-            snapshot.store.uri,
-            storage_options=self.storage_options,
-            base_store_params=self.base_store_params,
-            snapshot=snapshot,
-        )
+        return LanceDataset(snapshot.store.uri, session=self._session, snapshot=snapshot, **self._settings())
+
+    def session(self) -> Session:
+        """The session that it was opened with; one of its own if there was none."""
+        self._session = self._session or Session()
+        return self._session
 
     # ------------------------------------------------------------------------------------------------- reading it
 
@@ -344,14 +427,35 @@ class LanceDataset:
     tracked_files = files.tracked_files
     drop = staticmethod(files.drop)
 
+    # ------------------------------------------------------------------------------------- what pylance has besides
 
-def _reopen(
-    uri: str,
-    version: int,
-    storage_options: Mapping[str, str],
-    base_store_params: Mapping[str, Mapping[str, str]],
-) -> LanceDataset:
-    return LanceDataset(uri, version, storage_options=storage_options, base_store_params=base_store_params)
+    centroids = refused("LanceDataset.centroids")
+    commit_existing_index_segments = refused("LanceDataset.commit_existing_index_segments")
+    create_index = refused("LanceDataset.create_index")
+    create_index_uncommitted = refused("LanceDataset.create_index_uncommitted")
+    filter = refused("LanceDataset.filter")
+    from_pydantic_model = refused("LanceDataset.from_pydantic_model")
+    get_ivf_model = refused("LanceDataset.get_ivf_model")
+    initialize_mem_wal = refused("LanceDataset.initialize_mem_wal")
+    io_stats_incremental = refused("LanceDataset.io_stats_incremental")
+    io_stats_snapshot = refused("LanceDataset.io_stats_snapshot")
+    join = refused("LanceDataset.join")
+    join_asof = refused("LanceDataset.join_asof")
+    mem_wal_index_details = refused("LanceDataset.mem_wal_index_details")
+    mem_wal_writer = refused("LanceDataset.mem_wal_writer")
+    merge_existing_index_segments = refused("LanceDataset.merge_existing_index_segments")
+    merge_index_metadata = refused("LanceDataset.merge_index_metadata")
+    new_file_session = refused("LanceDataset.new_file_session")
+    prewarm_index = refused("LanceDataset.prewarm_index")
+    remap_row_addrs = refused("LanceDataset.remap_row_addrs")
+    replace_schema = refused("LanceDataset.replace_schema")
+    sort_by = refused("LanceDataset.sort_by")
+    storage_options_accessor = refused("LanceDataset.storage_options_accessor")
+    partition_expression = refused_property("LanceDataset.partition_expression")
+
+
+def _reopen(uri: str, version: int, settings: Mapping[str, Any]) -> LanceDataset:
+    return LanceDataset(uri, version, **settings)
 
 
 def place_of(
@@ -370,3 +474,42 @@ def base_params_of(
     if base_store_params is None and isinstance(dataset, LanceDataset):
         return dataset.base_store_params
     return base_store_params
+
+
+__getattr__ = late_names(
+    __name__,
+    {
+        "AlterColumn": "lance_core.results",
+        "AutoCleanupConfig": "lance_core.results",
+        "Branch": "lance_core.results",
+        "Branches": "lance_core.branches",
+        "BulkCommitResult": "lance_core.results",
+        "ColumnOrdering": "lance_core.table.ordering",
+        "DEFAULT_BLOB_BUFFER_SIZE": "lance_core.blob",
+        "DataStatistics": "lance_core.stats",
+        "DatasetDelta": "lance_core.delta",
+        "DatasetOptimizer": "lance_core.optimize",
+        "DatasetStats": "lance_core.results",
+        "DeleteResult": "lance_core.results",
+        "ExecuteResult": "lance_core.results",
+        "FieldStatistics": "lance_core.stats",
+        "Index": "lance_core.index_entries",
+        "IndexFile": "lance_core.index_entries",
+        "IndexInformation": "lance_core.results",
+        "LANCE_COMMIT_MESSAGE_KEY": "lance_core.format.transaction:COMMIT_MESSAGE_KEY",
+        "LanceOperation": "lance_core.operations",
+        "LanceScanner": "lance_core.scanner",
+        "LanceStats": "lance_core.stats",
+        "MergeInsertBuilder": "lance_core.merge_insert",
+        "ScannerBuilder": "lance_core.scanner",
+        "SqlQuery": "lance_core.sql_query",
+        "SqlQueryBuilder": "lance_core.sql_query",
+        "Tag": "lance_core.results",
+        "Tags": "lance_core.tags",
+        "Transaction": "lance_core.operations",
+        "UpdateResult": "lance_core.results",
+        "Version": "lance_core.results",
+        "VersionRef": "lance_core.results",
+        "write_dataset": "lance_core.write",
+    },
+)

@@ -43,7 +43,8 @@ class LanceError(Exception):
 
 
 def _rebuild(cls: type[LanceError], args: tuple[object, ...], state: dict[str, object]) -> LanceError:
-    error = cls.__new__(cls)
+    # Python takes the first built-in base of a class, but only the constructor of an OSError makes one.
+    error = OSError.__new__(cls) if issubclass(cls, OSError) else cls.__new__(cls)
     error.args = args
     error.__dict__.update(state)
     return error
@@ -78,26 +79,30 @@ class UntrustedPlaceError(InvalidInputError):
     kind = "untrusted_place"
 
 
+class SchemaMismatchError(InvalidInputError, OSError):
+    """Data that does not fit the schema of the table; pylance raises an OSError for it."""
+
+
 class NotFoundError(LanceError, FileNotFoundError):
     """Something that was asked for by name does not exist."""
 
     kind = "not_found"
 
 
-class DatasetNotFoundError(NotFoundError):
-    """There is no dataset at this place."""
+class DatasetNotFoundError(NotFoundError, ValueError):
+    """There is no dataset at this place; pylance raises a ValueError."""
 
     kind = "dataset_not_found"
 
 
-class VersionNotFoundError(NotFoundError):
-    """The dataset has no such version (it may have been cleaned up)."""
+class VersionNotFoundError(NotFoundError, ValueError):
+    """The dataset has no such version (it may have been cleaned up); pylance raises a ValueError."""
 
     kind = "version_not_found"
 
 
-class RefNotFoundError(NotFoundError):
-    """The dataset has no such tag or branch."""
+class RefNotFoundError(NotFoundError, ValueError):
+    """The dataset has no such tag or branch; pylance raises a ValueError."""
 
     kind = "ref_not_found"
 
@@ -114,16 +119,16 @@ class DatasetAlreadyExistsError(AlreadyExistsError):
     kind = "dataset_already_exists"
 
 
-class RefAlreadyExistsError(AlreadyExistsError):
-    """There is a tag or branch of this name already."""
+class RefAlreadyExistsError(AlreadyExistsError, ValueError):
+    """There is a tag or branch of this name already; pylance raises a ValueError."""
 
     kind = "ref_already_exists"
 
 
-class CommitConflictError(LanceError):
+class CommitConflictError(LanceError, OSError):
     """Another commit changed what this one relies on.
 
-    Read the new version and do the work again.
+    Read the new version and do the work again. An OSError, as in pylance.
 
     Args:
         message: What happened.
@@ -151,6 +156,11 @@ class CommitConflictError(LanceError):
         self.theirs = theirs
         self.version = version
         self.is_retryable = is_retryable
+
+    @property
+    def retryable(self) -> bool:
+        """The same as ``is_retryable``; the name in pylance."""
+        return self.is_retryable
 
 
 class CommitContentionError(LanceError):

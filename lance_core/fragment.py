@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.extensions import batches_with_types
 from lance_core.format.fragment import (
     DataFile,
     DeletionFile,
-    DeletionFileType,
     ExternalFile,
     Fragment,
     RowLineageColumn,
@@ -20,10 +19,13 @@ from lance_core.format.fragment import (
 from lance_core.format.paths import deletion_file_path
 from lance_core.frozen import frozen
 from lance_core.methods import fragment_columns, fragment_rows
+from lance_core.scanner import DEFAULT_BLOB_MODE, ScanOptions
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
+from lance_core.table.row_starts import with_row_starts
 from lance_core.table.scan import count_matching, scan_fragment
 from lance_core.table.scan_plan import plan_filter, plan_scan
+from lance_core.unsupported import late_names, refused_property
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,9 +36,7 @@ if TYPE_CHECKING:
     from lance_core.dataset import LanceDataset
     from lance_core.format.fragment import LineageSequence
     from lance_core.table.snapshot import Snapshot
-
-_DELETION_NAMES = {DeletionFileType.ARROW_ARRAY: "array", DeletionFileType.BITMAP: "bitmap"}
-_DELETION_TYPES = {name: kind for kind, name in _DELETION_NAMES.items()}
+_OPTIONS_OF_ROWS = {"batch_size", "with_row_id", "with_row_address"}
 
 
 @frozen
@@ -136,17 +136,11 @@ def _file_from_json(data: Mapping[str, Any]) -> DataFile:
 def _deletion_to_json(file: DeletionFile | None) -> dict[str, Any] | None:
     if file is None:
         return None
-    return {
-        "read_version": file.read_version,
-        "id": file.id,
-        "file_type": _DELETION_NAMES[file.file_type],
-        "num_deleted_rows": file.num_deleted_rows,
-        "base_id": file.base_id,
-    }
+    return file.asdict()
 
 
 def _deletion_from_json(data: Mapping[str, Any] | None) -> DeletionFile | None:
-    return None if data is None else DeletionFile(**{**data, "file_type": _DELETION_TYPES[data["file_type"]]})
+    return None if data is None else DeletionFile.from_dict(data)
 
 
 _IN_DATA_FILE = ":column"
@@ -282,21 +276,38 @@ class LanceFragment:
         """How many rows are left, or match a filter."""
         if filter is None:
             return self.inner.num_rows
-        plan = plan_filter(self._snapshot.manifest.schema, filter)
+        plan = with_row_starts(plan_filter(self._snapshot.manifest.schema, filter), self._snapshot.manifest)
         return count_matching(FragmentReader(self._dataset.files, self.inner), plan)
 
-    def to_batches(self, *, rows: tuple[int, int] | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
-        """Read the fragment batch by batch.
+    def to_batches(
+        self,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+        limit: int | None = None,
+        offset: int | None = None,
+        *,
+        rows: tuple[int, int] | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the fragment batch by batch; arguments as of `LanceDataset.scanner`.
 
         Args:
+            columns: Names, or a dict of names and SQL expressions.
+            filter: SQL text or pyarrow expression.
+            limit: Rows at most.
+            offset: Matching rows to leave out first.
             rows: Read only the row offsets [start, end), counted with deleted rows: how one large fragment is
                 divided over tasks. Only together with columns, filter, batch_size, with_row_id and with_row_address.
-            **options: Arguments of `LanceDataset.scanner`.
+                Not in pylance.
+            **options: See `lance_core.scanner.ScanOptions`.
         """
         if rows is None:
-            return self.scanner(**options).to_batches()
+            return self.scanner(columns, filter, limit, offset, **options).to_batches()
         start, end = rows
-        unknown = set(options) - {"columns", "filter", "batch_size", "with_row_id", "with_row_address"}
+        others = {
+            name: value for name, value in {"limit": limit, "offset": offset, **options}.items() if value is not None
+        }
+        unknown = set(others) - {"batch_size", "with_row_id", "with_row_address"}
         if unknown or not 0 <= start <= end <= self.physical_rows:
             raise InvalidInputError(
                 f"rows={rows} is no range of {self.physical_rows} rows, or came with {', '.join(sorted(unknown))}"
@@ -304,12 +315,13 @@ class LanceFragment:
         with naming(self._snapshot.store):
             plan = plan_scan(
                 self._snapshot.manifest.schema,
-                columns=options.get("columns"),
-                filter=options.get("filter"),
+                columns=list(columns) if columns is not None else None,
+                filter=filter,
                 batch_size=options.get("batch_size"),
                 with_row_id=bool(options.get("with_row_id")),
                 with_row_address=bool(options.get("with_row_address")),
             )
+            plan = with_row_starts(plan, self._snapshot.manifest)
         reader = FragmentReader(self._dataset.files, self.inner)
         return batches_with_types(plan.schema, scan_fragment(reader, plan, start=start, end=end))
 
@@ -317,14 +329,25 @@ class LanceFragment:
         self,
         columns: Sequence[str] | Mapping[str, str] | None = None,
         filter: str | Expression | None = None,  # noqa: A002 the name in pylance
-        **options: Any,
+        limit: int | None = None,
+        offset: int | None = None,
+        **options: Unpack[ScanOptions],
     ) -> pa.Table:
         """Read the fragment into memory; arguments as of `LanceDataset.scanner`."""
-        return self.scanner(columns=columns, filter=filter, **options).to_table()
+        return self.scanner(columns, filter, limit, offset, **options).to_table()
 
-    def to_pandas(self, **options: Any) -> Any:
-        """Read the fragment into a pandas DataFrame; arguments as of `LanceDataset.scanner`."""
-        return self.scanner(**options).to_pandas()
+    def to_pandas(
+        self,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+        limit: int | None = None,
+        offset: int | None = None,
+        *,
+        blob_mode: str = DEFAULT_BLOB_MODE,
+        **options: Unpack[ScanOptions],
+    ) -> Any:
+        """Read the fragment into a pandas DataFrame; arguments as of `LanceDataset.to_pandas`."""
+        return self.scanner(columns, filter, limit, offset, **options).to_pandas(blob_mode=blob_mode)
 
     def head(self, num_rows: int) -> pa.Table:
         """The first rows."""
@@ -341,3 +364,15 @@ class LanceFragment:
     delete_rows = fragment_rows.delete_rows
     open_session = fragment_rows.open_session
     validate = fragment_rows.validate
+    partition_expression = refused_property("LanceFragment.partition_expression")
+    physical_schema = refused_property("LanceFragment.physical_schema")
+
+
+__getattr__ = late_names(
+    __name__,
+    {
+        "DEFAULT_MAX_BYTES_PER_FILE": "lance_core.arguments",
+        "FragmentSession": "lance_core.methods.fragment_rows",
+        "write_fragments": "lance_core.write",
+    },
+)

@@ -11,6 +11,7 @@ from lance_core.errors import NotFoundError
 from lance_core.format.index_metadata import index_fields, index_kind
 from lance_core.frozen import frozen
 from lance_core.table.zone_maps import is_zone_map, leaf_at, load_zone_table, path_of, zone_map_path
+from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
     from lance_core.format.index_metadata import IndexMetadata
@@ -160,3 +161,6 @@ def _zone_numbers(snapshot: Snapshot, index: IndexMetadata) -> dict[str, int]:
     table = load_zone_table(snapshot.store, index, leaf)
     rows = rows_per_zone_of(snapshot.store, zone_map_path(index))
     return {"num_zones": len(table.starts), **({} if rows is None else {"rows_per_zone": rows})}
+
+
+__getattr__ = late_names(__name__)

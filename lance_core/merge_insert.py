@@ -13,7 +13,7 @@ from lance_core.arguments import (
     file_limits,
     file_version,
 )
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError
 from lance_core.operations import Transaction, from_inner
 from lance_core.table.ingest import read_input
 from lance_core.table.key_join import KeyJoin
@@ -29,6 +29,7 @@ from lance_core.table.merge_plan import (
 from lance_core.table.naming import naming
 from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, commit_options, commit_work, new_transaction
 from lance_core.table.targets import DEFAULT_TARGETS, Targets
+from lance_core.unsupported import refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +63,7 @@ class MergeInsertBuilder:
         self._properties: Mapping[str, str] | None = None
         self._message: str | None = None
         with naming(dataset.snapshot.store):
-            find_keys(self._options.on, dataset.lance_schema)
+            find_keys(self._options.on, dataset.snapshot.manifest.schema)
 
     # --------------------------------------------------------------------------------------------------- what to do
 
@@ -159,9 +160,7 @@ class MergeInsertBuilder:
         """
         return self._with_targets(Targets(all_bases=True, include_primary=include_primary))
 
-    def mark_sstables_as_compacted(self, sstables: Sequence[Any]) -> MergeInsertBuilder:
-        """Not supported: lance_core keeps no write-ahead log."""
-        raise UnsupportedError(f"mark_sstables_as_compacted of merge_insert ({len(sstables)} tables)")
+    mark_sstables_as_compacted = refused("MergeInsertBuilder.mark_sstables_as_compacted")
 
     def commit_message(self, message: str) -> MergeInsertBuilder:
         """Text for the history. Not in pylance."""
@@ -217,6 +216,18 @@ class MergeInsertBuilder:
         transaction = new_transaction(snapshot.version, operation, properties=self._properties, message=self._message)
         return from_inner(transaction), asdict(work.stats)
 
+    def execute_batches(self, new_data: pa.RecordBatchReader) -> dict[str, int]:
+        """As `execute`, for a stream of batches."""
+        return self.execute(new_data)
+
+    def execute_uncommitted_batches(self, new_data: pa.RecordBatchReader) -> tuple[Transaction, dict[str, int]]:
+        """As `execute_uncommitted`, for a stream of batches."""
+        return self.execute_uncommitted(new_data)
+
+    def analyze_plan_batches(self, new_data: pa.RecordBatchReader) -> str:
+        """As `analyze_plan`, for a stream of batches."""
+        return self.analyze_plan(new_data)
+
     def analyze_plan(self, data_obj: Any, *, schema: pa.Schema | None = None) -> str:
         """Do all but the commit, and tell for people what was done and how long it took; new files are removed.
 
@@ -244,7 +255,7 @@ class MergeInsertBuilder:
         del verbose
         options = self._checked()
         with naming(self._dataset.snapshot.store):
-            plan = plan_merge(options, self._dataset.lance_schema, schema or self._dataset.schema)
+            plan = plan_merge(options, self._dataset.snapshot.manifest.schema, schema or self._dataset.schema)
         return _explained(plan, len(self._dataset.snapshot.manifest.fragments))
 
     # ---------------------------------------------------------------------------------------------------------- parts

@@ -7,28 +7,31 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+import pyarrow as pa
+
 from lance_core.base_paths import DatasetBasePath
 from lance_core.base_paths import from_public as from_public_bases
 from lance_core.base_paths import to_public as to_public_base
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format import operations as inner
-from lance_core.format.schema import Schema
 from lance_core.format.transaction import Transaction as InnerTransaction
 from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
 from lance_core.frozen import frozen
 from lance_core.index_entries import Index
 from lance_core.index_entries import from_public as from_public_index
 from lance_core.index_entries import to_public as to_public_index
+from lance_core.schema import LanceSchema, projected
+from lance_core.schema import to_inner as inner_schema
 from lance_core.table.apply_settings import add_bases
+from lance_core.unsupported import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-    import pyarrow as pa
-
     from lance_core.format.base_path import BasePath
     from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.format.schema import Schema
 
 _UPDATE_MODES = {"rewrite_rows": inner.UpdateMode.REWRITE_ROWS, "rewrite_columns": inner.UpdateMode.REWRITE_COLUMNS}
 
@@ -59,7 +62,7 @@ class LanceOperation:
     class Overwrite(BaseOperation):
         """Replace all rows and the schema, or create the dataset."""
 
-        new_schema: pa.Schema | Schema
+        new_schema: pa.Schema | LanceSchema
         fragments: Sequence[FragmentMetadata]
         initial_bases: Sequence[DatasetBasePath] | None = None
 
@@ -92,7 +95,7 @@ class LanceOperation:
         """Replace the list of fragments and the schema."""
 
         fragments: Sequence[FragmentMetadata]
-        schema: pa.Schema | Schema
+        schema: pa.Schema | LanceSchema
         preserves_nullability: bool = False
 
     @frozen(slots=False)
@@ -173,10 +176,14 @@ class LanceOperation:
 
     @frozen(slots=False)
     class Project(BaseOperation):
-        """Change the schema without touching data."""
+        """Change the schema without touching data; fields of an Arrow schema are found by their names."""
 
-        schema: Schema
+        schema: LanceSchema | pa.Schema
         preserves_nullability: bool = False
+
+    DataOverlay = refused("LanceOperation.DataOverlay")
+    DataOverlayFile = refused("LanceOperation.DataOverlayFile")
+    DataOverlayGroup = refused("LanceOperation.DataOverlayGroup")
 
 
 @frozen(slots=False)
@@ -197,17 +204,25 @@ class Transaction:
     transaction_properties: Mapping[str, str] | None = field(default_factory=dict[str, str])
 
 
-def to_inner(transaction: Transaction) -> InnerTransaction:
+def to_inner(transaction: Transaction, *, table: Callable[[], Schema] | None = None) -> InnerTransaction:
     """The form that is committed.
+
+    Args:
+        transaction: The transaction.
+        table: Returns the schema of the version that it read.
 
     Raises:
         InvalidInputError: Not an operation.
         UnsupportedError: An operation that cannot be committed.
     """
+    operation = transaction.operation
+    if isinstance(operation, LanceOperation.Project) and isinstance(operation.schema, pa.Schema) and table is not None:
+        schema = LanceSchema(projected(table(), operation.schema))
+        operation = LanceOperation.Project(schema, operation.preserves_nullability)
     return InnerTransaction(
         read_version=transaction.read_version,
         uuid=transaction.uuid,
-        operation=to_inner_operation(transaction.operation),
+        operation=to_inner_operation(operation),
         transaction_properties=dict(transaction.transaction_properties or {}),
     )
 
@@ -286,10 +301,6 @@ def _rewritten(index: inner.RewrittenIndex) -> LanceOperation.RewrittenIndex:
     )
 
 
-def _schema(schema: pa.Schema | Schema) -> Schema:
-    return schema if isinstance(schema, Schema) else Schema.from_arrow(schema)
-
-
 def _rewrite(operation: LanceOperation.Rewrite) -> inner.Rewrite:
     if operation.rewritten_indices:
         raise UnsupportedError("Rewrite with rewritten_indices: lance_core does not write indices")
@@ -336,19 +347,21 @@ _TO_INNER: dict[type, Callable[[Any], inner.Operation]] = {
     ),
     LanceOperation.Overwrite: lambda op: inner.Overwrite(
         fragments=_inner(op.fragments),
-        schema=_schema(op.new_schema),
+        schema=inner_schema(op.new_schema),
         # The file of the transaction says what the table gets, so the numbers are fixed here.
         initial_bases=add_bases((), _bases(op.initial_bases)),
     ),
     LanceOperation.Rewrite: _rewrite,
     LanceOperation.Merge: lambda op: inner.Merge(
         fragments=_inner(op.fragments),
-        schema=_schema(op.schema),
+        schema=inner_schema(op.schema),
         preserves_nullability=op.preserves_nullability,
     ),
     LanceOperation.Restore: lambda op: inner.Restore(version=op.version),
     LanceOperation.Update: _update,
-    LanceOperation.Project: lambda op: inner.Project(schema=op.schema, preserves_nullability=op.preserves_nullability),
+    LanceOperation.Project: lambda op: inner.Project(
+        schema=inner_schema(op.schema), preserves_nullability=op.preserves_nullability
+    ),
     LanceOperation.UpdateConfig: _update_config,
     LanceOperation.DataReplacement: lambda op: inner.DataReplacement(
         replacements=tuple((one.fragment_id, one.new_file) for one in op.replacements)
@@ -369,13 +382,15 @@ _FROM_INNER: dict[type, Callable[[Any], LanceOperation.BaseOperation]] = {
         _public(op.updated_fragments), list(op.deleted_fragment_ids), op.predicate
     ),
     inner.Overwrite: lambda op: LanceOperation.Overwrite(
-        op.schema, _public(op.fragments), _public_bases(op.initial_bases) or None
+        LanceSchema(op.schema), _public(op.fragments), _public_bases(op.initial_bases) or None
     ),
     inner.Rewrite: lambda op: LanceOperation.Rewrite(
         [LanceOperation.RewriteGroup(_public(one.old_fragments), _public(one.new_fragments)) for one in op.groups],
         [_rewritten(one) for one in op.rewritten_indices],
     ),
-    inner.Merge: lambda op: LanceOperation.Merge(_public(op.fragments), op.schema, op.preserves_nullability),
+    inner.Merge: lambda op: LanceOperation.Merge(
+        _public(op.fragments), LanceSchema(op.schema), op.preserves_nullability
+    ),
     inner.Restore: lambda op: LanceOperation.Restore(op.version),
     inner.Update: _update_from_inner,
     inner.UpdateConfig: _update_config_from_inner,
@@ -390,5 +405,5 @@ _FROM_INNER: dict[type, Callable[[Any], LanceOperation.BaseOperation]] = {
     inner.Clone: lambda op: LanceOperation.Clone(
         op.is_shallow, op.ref_name, op.ref_version, op.ref_path, op.branch_name
     ),
-    inner.Project: lambda op: LanceOperation.Project(op.schema, op.preserves_nullability),
+    inner.Project: lambda op: LanceOperation.Project(LanceSchema(op.schema), op.preserves_nullability),
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from lance_core.arguments import DEFAULT_CONFLICT_RETRIES, check_unsupported
+from lance_core.arguments import DEFAULT_CONFLICT_RETRIES
 from lance_core.errors import IndexCoverageWarning, InvalidInputError
 from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
 from lance_core.frozen import frozen
@@ -20,14 +21,43 @@ from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
 from lance_core.maintenance.rewrite import RewriteResult as InnerResult
 from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks
 from lance_core.table.redo import commit_options, commit_work
+from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from lance_core.dataset import LanceDataset
 
 _MAX_DEFAULT_THREADS = 4
+_REFUSED = ("defer_index_remap", "binary_copy_read_batch_bytes")
 _AUTO_CLEANUP = "lance.auto_cleanup"
+
+
+class CompactionArguments(TypedDict, total=False):
+    """What compaction can be told, see `CompactionOptions`; None for the table's config, else the default.
+
+    Attributes:
+        max_rows_per_group: Accepted, like ``io_buffer_size``: it would make no difference.
+        io_buffer_size: Accepted.
+        defer_index_remap: Not supported, like ``binary_copy_read_batch_bytes``.
+        binary_copy_read_batch_bytes: Not supported.
+    """
+
+    target_rows_per_fragment: int | None
+    max_bytes_per_file: int | None
+    materialize_deletions: bool | None
+    materialize_deletions_threshold: float | None
+    batch_size: int | None
+    max_source_fragments: int | None
+    max_source_rows: int | None
+    max_source_bytes: int | None
+    excluded_fragment_ids: Iterable[int] | None
+    compaction_mode: str | None
+    max_memory_bytes: int | None
+    max_rows_per_group: int | None
+    io_buffer_size: int | None
+    defer_index_remap: bool | None
+    binary_copy_read_batch_bytes: int | None
 
 
 @frozen(kw_only=True)
@@ -66,15 +96,20 @@ class CompactionTask:
 
     @staticmethod
     def from_json(text: str) -> CompactionTask:
-        """Read what `json` made."""
-        data = json.loads(text)
-        options: dict[str, Any] = data["options"]
-        options["excluded_fragment_ids"] = frozenset(options["excluded_fragment_ids"])
-        return CompactionTask(
-            read_version=data["read_version"],
-            fragments=tuple(FragmentMetadata.from_json(one) for one in data["fragments"]),
-            options=CompactionOptions(**options),
-        )
+        """Read what `json` made.
+
+        Raises:
+            InvalidInputError: Something else.
+        """
+        with _reading_json("CompactionTask"):
+            data = json.loads(text)
+            options: dict[str, Any] = data["options"]
+            options["excluded_fragment_ids"] = frozenset(options["excluded_fragment_ids"])
+            return CompactionTask(
+                read_version=data["read_version"],
+                fragments=tuple(FragmentMetadata.from_json(one) for one in data["fragments"]),
+                options=CompactionOptions(**options),
+            )
 
 
 @frozen(kw_only=True)
@@ -92,6 +127,23 @@ class CompactionPlan:
     def num_tasks(self) -> int:
         """How many tasks there are."""
         return len(self.tasks)
+
+    def json(self) -> str:
+        """The plan as JSON."""
+        tasks = [json.loads(task.json()) for task in self.tasks]
+        return json.dumps({"read_version": self.read_version, "tasks": tasks})
+
+    @staticmethod
+    def from_json(text: str) -> CompactionPlan:
+        """Read what `json` made.
+
+        Raises:
+            InvalidInputError: Something else.
+        """
+        with _reading_json("CompactionPlan"):
+            data = json.loads(text)
+            tasks = tuple(CompactionTask.from_json(json.dumps(task)) for task in data["tasks"])
+            return CompactionPlan(read_version=data["read_version"], tasks=tasks)
 
 
 @frozen(kw_only=True)
@@ -120,10 +172,24 @@ class RewriteResult:
 
     @staticmethod
     def from_json(text: str) -> RewriteResult:
-        """Read what `json` made."""
-        data = json.loads(text)
-        lists = {name: tuple(FragmentMetadata.from_json(one) for one in data[name]) for name in _FRAGMENT_LISTS}
-        return RewriteResult(read_version=data["read_version"], **lists)
+        """Read what `json` made.
+
+        Raises:
+            InvalidInputError: Something else.
+        """
+        with _reading_json("RewriteResult"):
+            data = json.loads(text)
+            lists = {name: tuple(FragmentMetadata.from_json(one) for one in data[name]) for name in _FRAGMENT_LISTS}
+            return RewriteResult(read_version=data["read_version"], **lists)
+
+
+@contextmanager
+def _reading_json(name: str) -> Generator[None]:
+    """Errors of JSON that is none of ours, as lance_core's own."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"not the JSON of a {name}: {error!r}") from error
 
 
 _FRAGMENT_LISTS = ("original_fragments", "new_fragments")
@@ -213,7 +279,8 @@ class Compaction:
     @staticmethod
     def execute(dataset: LanceDataset, options: Mapping[str, Any] | None = None) -> CompactionMetrics:
         """Plan, execute and commit here."""
-        return dataset.optimize.compact_files(**(options or {}))
+        given: Any = options or {}
+        return dataset.optimize.compact_files(**given)
 
 
 class DatasetOptimizer:
@@ -228,7 +295,7 @@ class DatasetOptimizer:
         num_threads: int | None = None,
         conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
         transaction_properties: Mapping[str, str] | None = None,
-        **options: Any,
+        **options: Unpack[CompactionArguments],
     ) -> CompactionMetrics:
         """Merge small fragments and drop deleted rows; the dataset object moves to the new version.
 
@@ -244,9 +311,7 @@ class DatasetOptimizer:
             num_threads: Tasks executed at the same time.
             conflict_retries: How often to plan anew when another commit touched the fragments.
             transaction_properties: Text for the history.
-            **options: target_rows_per_fragment, max_bytes_per_file, materialize_deletions,
-                materialize_deletions_threshold, batch_size, max_source_fragments, max_source_rows, max_source_bytes,
-                excluded_fragment_ids, compaction_mode, max_memory_bytes; see `CompactionOptions`.
+            **options: See `CompactionArguments`.
 
         Raises:
             CommitConflictError: Other commits touched the fragments each time.
@@ -270,7 +335,7 @@ class DatasetOptimizer:
         num_threads: int | None = None,
         conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
         transaction_properties: Mapping[str, str] | None = None,
-        **options: Any,
+        **options: Unpack[CompactionArguments],
     ) -> CompactionMetrics:
         """Rewrite fragments without their deleted rows, and touch no others; indices as in `compact_files`.
 
@@ -347,7 +412,10 @@ def _warn_of_lost_coverage(metrics: CompactionMetrics) -> None:
 
 def _options(dataset: LanceDataset, given: Mapping[str, Any]) -> CompactionOptions:
     known = set(CompactionOptions.__dataclass_fields__)
-    check_unsupported("compact_files", {name: value for name, value in given.items() if name not in known})
+    unknown = sorted(set(given) - set(CompactionArguments.__annotations__) - known)
+    if unknown:
+        raise InvalidInputError(f"compaction has no option {', '.join(unknown)}")
+    refuse_given("compact_files", **{name: given[name] for name in _REFUSED if name in given})
     chosen = {name: value for name, value in given.items() if name in known}
     if chosen.get("excluded_fragment_ids") is not None:
         chosen["excluded_fragment_ids"] = frozenset(chosen["excluded_fragment_ids"])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lance_core.fragment import FragmentMetadata, to_metadata
 from lance_core.frozen import frozen
+from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lance_core.format.fragment import Fragment
 
 
@@ -21,6 +26,46 @@ class FragmentWriteProgress(Protocol):
     def complete(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
         """A fragment is finished; its file is there."""
         ...
+
+
+class NoopFragmentWriteProgress:
+    """Is told of each fragment, and does nothing."""
+
+    def begin(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+        """A fragment begins."""
+
+    def complete(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+        """A fragment is finished."""
+
+
+class FileSystemFragmentWriteProgress:
+    """Writes two small files for each fragment into a local folder: one when it begins, one with what it is.
+
+    Args:
+        base_uri: The folder; it is created.
+        metadata: Text that goes into the first file.
+    """
+
+    PROGRESS_EXT = ".in_progress"
+
+    def __init__(self, base_uri: str, metadata: Mapping[str, str] | None = None) -> None:
+        self._folder = Path(base_uri.removeprefix("file://"))
+        self._metadata = dict(metadata or {})
+
+    def begin(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+        """A fragment begins."""
+        del kwargs
+        content = {"fragment_id": fragment.id, "metadata": self._metadata}
+        self._write(f"fragment_{fragment.id}{self.PROGRESS_EXT}", content)
+
+    def complete(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+        """A fragment is finished."""
+        del kwargs
+        self._write(f"fragment_{fragment.id}.json", fragment.to_json())
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / name).write_text(json.dumps(content))
 
 
 @frozen
@@ -41,3 +86,6 @@ class Progress:
 def staging_progress(public: FragmentWriteProgress | None) -> Progress | None:
     """What the layers below take."""
     return None if public is None else Progress(public)
+
+
+__getattr__ = late_names(__name__)

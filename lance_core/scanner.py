@@ -5,23 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
-from lance_core.arguments import check_unsupported, check_window
-from lance_core.errors import InvalidInputError
+from lance_core.arguments import check_window
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import batches_with_types, with_types
 from lance_core.table.naming import naming
 from lance_core.table.ordering import ColumnOrdering
 from lance_core.table.query import plan_query, run_query
+from lance_core.table.row_starts import with_row_starts
 from lance_core.table.scan import count_all_matching
 from lance_core.table.scan_plan import plan_scan
 from lance_core.table.zone_maps import with_zone_maps
+from lance_core.unsupported import refuse_given, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyarrow.compute import Expression
 
@@ -30,7 +32,66 @@ if TYPE_CHECKING:
     from lance_core.table.query import Query
     from lance_core.table.snapshot import Snapshot
 
-__all__ = ["ColumnOrdering", "LanceScanner", "ScannerBuilder"]
+__all__ = ["ColumnOrdering", "LanceScanner", "ScanOptions", "ScannerBuilder"]
+
+DEFAULT_BLOB_MODE = "descriptions"
+
+
+class ScanOptions(TypedDict, total=False):
+    """Options of scans, besides columns, filter, limit and offset; names as in pylance.
+
+    Attributes:
+        batch_size: Rows read at a time; by default as many as make about 4 MiB, with a filter 32 MiB.
+        batch_size_bytes: Bytes in a batch, roughly.
+        strict_batch_size: All batches but the last have exactly ``batch_size`` rows.
+        with_row_id: Add ``_rowid``.
+        with_row_address: Add ``_rowaddr``.
+        include_deleted_rows: Deleted rows come too, with a null row id.
+        order_by: Names or `ColumnOrdering`; with a limit only the first rows are kept in memory, else all.
+        blob_handling: ``blobs_descriptions``, the default, also called ``all_descriptions``: where blobs are;
+            ``all_binary``: their bytes.
+        use_scalar_index: If false, zone maps are not used.
+        scan_in_order: Accepted: the order is always that of the table.
+        prefilter: Accepted: only searches in vectors and texts would make a difference.
+        batch_readahead: Accepted, like the following: it would make no difference to the rows.
+        fragment_readahead: Accepted.
+        io_buffer_size: Accepted.
+        late_materialization: Accepted: columns of a condition are read first in any case.
+        use_stats: Accepted.
+        nearest: Not supported, like the following.
+        full_text_query: Not supported.
+        fast_search: Not supported.
+        index_segments: Not supported.
+        disable_scoring_autoprojection: Not supported.
+        row_addr_allowlist: Not supported.
+        row_addr_blocklist: Not supported.
+        scan_stats_callback: Not supported.
+    """
+
+    batch_size: int | None
+    batch_size_bytes: int | None
+    strict_batch_size: bool | None
+    with_row_id: bool | None
+    with_row_address: bool | None
+    include_deleted_rows: bool | None
+    order_by: Iterable[ColumnOrdering | str] | None
+    blob_handling: str | None
+    use_scalar_index: bool | None
+    scan_in_order: bool | None
+    prefilter: bool | None
+    batch_readahead: int | None
+    fragment_readahead: int | None
+    io_buffer_size: int | None
+    late_materialization: bool | Sequence[str] | None
+    use_stats: bool | None
+    nearest: Mapping[str, Any] | None
+    full_text_query: Any
+    fast_search: bool | None
+    index_segments: Iterable[Any] | None
+    disable_scoring_autoprojection: bool | None
+    row_addr_allowlist: bytes | None
+    row_addr_blocklist: bytes | None
+    scan_stats_callback: Callable[[Any], None] | None
 
 
 class LanceScanner:
@@ -41,13 +102,22 @@ class LanceScanner:
         files: Its open files.
         fragments: What to read, in this order.
         query: What to read of them.
+        plan: Plans the same query for another ``blob_handling``.
     """
 
-    def __init__(self, snapshot: Snapshot, files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        files: OpenFiles,
+        fragments: Sequence[Fragment],
+        query: Query,
+        plan: Callable[[str | None], Query],
+    ) -> None:
         self._snapshot = snapshot
         self._files = files
         self._fragments = fragments
         self._query = query
+        self._plan = plan
 
     @property
     def projected_schema(self) -> pa.Schema:
@@ -83,9 +153,24 @@ class LanceScanner:
         """The Arrow PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
-    def to_pandas(self, **options: Any) -> Any:
-        """The rows as a pandas DataFrame; arguments as of ``pyarrow.Table.to_pandas``."""
-        return self.to_table().to_pandas(**options)
+    def to_pandas(self, *, blob_mode: str = DEFAULT_BLOB_MODE, **arrow_options: Any) -> Any:
+        """The rows as a pandas DataFrame.
+
+        Args:
+            blob_mode: What stands for a blob: ``descriptions``, where it is, or ``bytes``. pylance's ``lazy`` is not
+                supported; use `LanceDataset.take_blobs`.
+            **arrow_options: Arguments of ``pyarrow.Table.to_pandas``.
+        """
+        handling = blob_handling_of(blob_mode)
+        query = self._query if handling is None else self._plan(handling)
+        scanner = LanceScanner(self._snapshot, self._files, self._fragments, query, self._plan)
+        return scanner.to_table().to_pandas(**arrow_options)
+
+    from_batches = refused("LanceScanner.from_batches")
+    from_dataset = refused("LanceScanner.from_dataset")
+    from_fragment = refused("LanceScanner.from_fragment")
+    scan_batches = refused("LanceScanner.scan_batches")
+    take = refused("LanceScanner.take")
 
     def head(self, num_rows: int) -> pa.Table:
         """The first rows of the result."""
@@ -169,35 +254,92 @@ def make_scanner(
     prefilter: bool | None = None,
     blob_handling: str | None = None,
     use_scalar_index: bool | None = None,
-    **unsupported: Any,
+    batch_readahead: int | None = None,
+    fragment_readahead: int | None = None,
+    io_buffer_size: int | None = None,
+    late_materialization: bool | Sequence[str] | None = None,
+    use_stats: bool | None = None,
+    nearest: Mapping[str, Any] | None = None,
+    full_text_query: Any = None,
+    fast_search: bool | None = None,
+    index_segments: Iterable[Any] | None = None,
+    disable_scoring_autoprojection: bool | None = None,
+    row_addr_allowlist: bytes | None = None,
+    row_addr_blocklist: bytes | None = None,
+    scan_stats_callback: Callable[[Any], None] | None = None,
 ) -> LanceScanner:
     """A scanner over fragments; arguments as of `LanceDataset.scanner`."""
-    del scan_in_order, prefilter  # the order is always that of the table, and zone maps are asked for live rows only
-    check_unsupported("scanner", unsupported)
+    # Rows and their order are the same whatever these are.
+    del scan_in_order, prefilter, batch_readahead, fragment_readahead, io_buffer_size, late_materialization, use_stats
+    refuse_given(
+        "scanner",
+        nearest=nearest,
+        full_text_query=full_text_query,
+        fast_search=fast_search,
+        index_segments=index_segments,
+        disable_scoring_autoprojection=disable_scoring_autoprojection,
+        row_addr_allowlist=row_addr_allowlist,
+        row_addr_blocklist=row_addr_blocklist,
+        scan_stats_callback=scan_stats_callback,
+    )
     check_window(limit, offset, batch_size)
     if batch_size_bytes is not None and batch_size_bytes < 1:
         raise InvalidInputError(f"batch_size_bytes must be at least 1, not {batch_size_bytes}")
     if isinstance(columns, str):
         raise InvalidInputError("columns is a list of names, or a dict of names and SQL expressions")
-    with naming(snapshot.store):
-        query = plan_query(
-            snapshot.manifest.schema,
-            columns=columns,
-            filter=filter,
-            order=_orderings(order_by),
-            limit=limit,
-            offset=offset or 0,
-            batch_size=batch_size,
-            with_row_id=bool(with_row_id),
-            with_row_address=bool(with_row_address),
-            include_deleted_rows=bool(include_deleted_rows),
-            strict_batch_size=bool(strict_batch_size),
-            batch_size_bytes=batch_size_bytes,
-            make_plan=partial(plan_scan, blob_view=blob_view(blob_handling)),
-        )
-        if use_scalar_index is not False and not include_deleted_rows:
-            query = replace(query, plan=with_zone_maps(query.plan, snapshot.manifest, files))
-    return LanceScanner(snapshot, files, fragments, query)
+
+    def plan(handling: str | None) -> Query:
+        with naming(snapshot.store):
+            query = plan_query(
+                snapshot.manifest.schema,
+                columns=columns,
+                filter=filter,
+                order=_orderings(order_by),
+                limit=limit,
+                offset=offset or 0,
+                batch_size=batch_size,
+                with_row_id=bool(with_row_id),
+                with_row_address=bool(with_row_address),
+                include_deleted_rows=bool(include_deleted_rows),
+                strict_batch_size=bool(strict_batch_size),
+                batch_size_bytes=batch_size_bytes,
+                make_plan=partial(plan_scan, blob_view=blob_view(handling)),
+            )
+            query = replace(query, plan=with_row_starts(query.plan, snapshot.manifest))
+            if use_scalar_index is not False and not include_deleted_rows:
+                query = replace(query, plan=with_zone_maps(query.plan, snapshot.manifest, files))
+            return query
+
+    return LanceScanner(snapshot, files, fragments, plan(blob_handling), plan)
+
+
+_SCAN_ARGUMENTS = frozenset({"columns", "filter", "limit", "offset", *ScanOptions.__annotations__})
+
+
+def check_default_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The ``default_scan_options`` of a dataset.
+
+    Raises:
+        InvalidInputError: One that scans do not have.
+    """
+    unknown = sorted(set(options or ()) - _SCAN_ARGUMENTS)
+    if unknown:
+        raise InvalidInputError(f"default_scan_options has {', '.join(unknown)}, which scans do not have")
+    return dict(options) if options else None
+
+
+def blob_handling_of(blob_mode: str) -> str | None:
+    """The ``blob_handling`` for a ``blob_mode`` of ``to_pandas``; None for the one that there is.
+
+    Raises:
+        UnsupportedError: ``lazy``.
+        InvalidInputError: No such mode.
+    """
+    if blob_mode == "lazy":
+        raise UnsupportedError("argument 'blob_mode' of to_pandas is not supported as 'lazy': use take_blobs")
+    if blob_mode not in {DEFAULT_BLOB_MODE, "bytes"}:
+        raise InvalidInputError(f"blob_mode is 'descriptions' or 'bytes', not {blob_mode!r}")
+    return "all_binary" if blob_mode == "bytes" else None
 
 
 def _orderings(order_by: Iterable[ColumnOrdering | str] | None) -> list[ColumnOrdering]:
@@ -216,11 +358,11 @@ class ScannerBuilder:
     """Puts a scanner together step by step; each step answers the builder.
 
     Args:
-        dataset: What to scan: a `LanceDataset` or `LanceFragment`.
+        ds: What to scan: a `LanceDataset` or `LanceFragment`.
     """
 
-    def __init__(self, dataset: Any) -> None:
-        self.ds = dataset
+    def __init__(self, ds: Any) -> None:
+        self.ds = ds
         self._options: dict[str, Any] = {}
 
     def _with(self, **options: Any) -> ScannerBuilder:
@@ -315,6 +457,16 @@ class ScannerBuilder:
     def with_fragments(self, fragments: Iterable[Any] | None) -> ScannerBuilder:
         """Read only these."""
         return self._with(fragments=None if fragments is None else list(fragments))
+
+    disable_scoring_autoprojection = refused("ScannerBuilder.disable_scoring_autoprojection")
+    fast_search = refused("ScannerBuilder.fast_search")
+    full_text_search = refused("ScannerBuilder.full_text_search")
+    minhash_search = refused("ScannerBuilder.minhash_search")
+    nearest = refused("ScannerBuilder.nearest")
+    row_addr_prefilter = refused("ScannerBuilder.row_addr_prefilter")
+    scan_stats_callback = refused("ScannerBuilder.scan_stats_callback")
+    substrait_aggregate = refused("ScannerBuilder.substrait_aggregate")
+    with_index_segments = refused("ScannerBuilder.with_index_segments")
 
     def to_scanner(self) -> LanceScanner:
         """The scanner."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lance_core.frozen import frozen
+from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,3 +44,6 @@ def batch_udf(
         return BatchUDF(func, output_schema, checkpoint_file)
 
     return wrap
+
+
+__getattr__ = late_names(__name__)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from lance_core.arguments import (
     DEFAULT_MAX_BYTES_PER_FILE,
     DEFAULT_MAX_ROWS_PER_FILE,
     auto_cleanup_config,
     check_mode,
-    check_unsupported,
     file_limits,
     file_version,
 )
@@ -20,6 +20,7 @@ from lance_core.format.operations import Append, Overwrite
 from lance_core.format.paths import DETACHED_BIT
 from lance_core.fragment import to_metadata
 from lance_core.progress import FragmentWriteProgress, staging_progress
+from lance_core.schema import LanceSchema
 from lance_core.table.apply_settings import add_bases
 from lance_core.table.blob_places import ExternalBlobs
 from lance_core.table.change import removing_staged
@@ -27,11 +28,12 @@ from lance_core.table.commit import commit
 from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_line, open_version
-from lance_core.table.places import line_of
+from lance_core.table.places import line_of, with_lock
 from lance_core.table.redo import new_transaction
 from lance_core.table.snapshot import Snapshot, find_snapshot
 from lance_core.table.stage import stage_data
 from lance_core.table.targets import target_store
+from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     import os
@@ -39,7 +41,43 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.format.base_path import BasePath
+    from lance_core.session import Session
     from lance_core.store.base import Store
+    from lance_core.store.commit_lock import CommitLock
+
+
+class WriteArguments(TypedDict, total=False):
+    """Arguments of `write_dataset`, besides data, address and mode."""
+
+    schema: pa.Schema | None
+    max_rows_per_file: int
+    max_bytes_per_file: int
+    data_storage_version: str | None
+    enable_stable_row_ids: bool
+    commit_message: str | None
+    transaction_properties: Mapping[str, str] | None
+    storage_options: Mapping[str, str] | None
+    branch: str | None
+    enable_v2_manifest_paths: bool
+    initial_bases: Sequence[DatasetBasePath] | None
+    target_bases: Sequence[str] | None
+    target_all_bases: bool | None
+    base_store_params: Mapping[str, Mapping[str, str]] | None
+    idempotency_key: str | None
+    allow_external_blob_outside_bases: bool
+    progress: FragmentWriteProgress | None
+    auto_cleanup_options: Mapping[str, int] | None
+    max_rows_per_group: int | None
+    data_cache_bytes: int | None
+    max_page_bytes: int | None
+    commit_lock: CommitLock | None
+    use_legacy_format: bool | None
+    external_blob_mode: str
+    blob_pack_file_size_threshold: int | None
+    namespace_client: Any
+    table_id: Sequence[str] | None
+    session: Session | None
 
 
 def write_dataset(
@@ -65,14 +103,23 @@ def write_dataset(
     allow_external_blob_outside_bases: bool = False,
     progress: FragmentWriteProgress | None = None,
     auto_cleanup_options: Mapping[str, int] | None = None,
-    **unsupported: Any,
+    max_rows_per_group: int | None = None,
+    data_cache_bytes: int | None = None,
+    max_page_bytes: int | None = None,
+    commit_lock: CommitLock | None = None,
+    use_legacy_format: bool | None = None,
+    external_blob_mode: str = "reference",
+    blob_pack_file_size_threshold: int | None = None,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
+    session: Session | None = None,
 ) -> LanceDataset:
     """Write data as a new version of a dataset.
 
     Args:
-        data_obj: pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a LanceDataset, a pandas or Polars
-            DataFrame, a list of dicts, or an iterable of record batches (with ``schema``). Streams are read once, in
-            bounded memory.
+        data_obj: pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner, a LanceDataset or LanceScanner, a
+            pandas or Polars DataFrame, a Hugging Face Dataset, a dict of columns, a list of dicts, or an iterable of
+            record batches (with ``schema``). Streams are read once, in bounded memory.
         uri: Address, or the dataset itself.
         schema: Arrow schema to convert the data to.
         mode: ``create``: the dataset must not exist. ``append``: add rows; columns are matched by name, nullable ones
@@ -99,7 +146,16 @@ def write_dataset(
         progress: Is told of each fragment that begins, and that is finished.
         auto_cleanup_options: For a new dataset: ``interval`` (commits) and ``older_than_seconds``, by which pylance
             cleans up as it commits. lance_core never does so by itself.
-        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
+        max_rows_per_group: Accepted, like ``data_cache_bytes``: it would make no difference.
+        data_cache_bytes: Accepted.
+        max_page_bytes: Bytes of Arrow data that make a page of one column, at most; 8 MiB if None.
+        commit_lock: As in `lance_core.dataset`; the object returned has it, too.
+        use_legacy_format: Not supported; ``data_storage_version`` says it.
+        external_blob_mode: ``reference``; pylance's ``ingest`` is not supported.
+        blob_pack_file_size_threshold: Not supported; `lance_core.blob_field` says it for a column.
+        namespace_client: Not supported, like ``table_id``.
+        table_id: Not supported.
+        session: Accepted, see `lance_core.Session`.
 
     Returns:
         The dataset at the version made.
@@ -109,54 +165,55 @@ def write_dataset(
         InvalidInputError: Wrong arguments or data that does not fit; nothing is left behind.
         CommitConflictError: Another commit made this one impossible.
     """
-    check_unsupported("write_dataset", unsupported)
+    del max_rows_per_group, data_cache_bytes  # files have no groups, and the writer keeps what a page needs
+    _refuse("write_dataset", external_blob_mode, use_legacy_format, namespace_client, table_id)
+    refuse_given("write_dataset", blob_pack_file_size_threshold=blob_pack_file_size_threshold)
     check_mode(mode)
-    limits = file_limits(max_rows_per_file, max_bytes_per_file)
+    limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes)
     config = auto_cleanup_config(auto_cleanup_options)
+    commit_lock = commit_lock or (uri.commit_lock if isinstance(uri, LanceDataset) else None)
     address, storage_options = place_of(uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
     base_store_params = allowing_bases(base_params_of(uri, base_store_params), new_bases)
     store, existing = _open_for_writing(address, storage_options, branch, base_store_params)
-    if existing is not None and idempotency_key is not None:
-        done = find_commit(store, idempotency_key)
-        if done is not None:
-            return LanceDataset(
-                store.uri,
-                storage_options=storage_options,
-                base_store_params=base_store_params,
-                snapshot=open_version(store, done),
-            )
+    store = with_lock(store, commit_lock)
+    opened = partial(
+        LanceDataset,
+        storage_options=storage_options,
+        base_store_params=base_store_params,
+        commit_lock=commit_lock,
+        session=session,
+    )
+    done = None if existing is None or idempotency_key is None else find_commit(store, idempotency_key)
+    if done is not None:
+        return opened(store.uri, snapshot=open_version(store, done))
     _check_existing(existing, mode, initial_bases)
     with naming(store):
         version = file_version(data_storage_version, existing)
     target = target_store(store, existing, new_bases, target_bases, all_bases=bool(target_all_bases))
-    appends = existing is not None and mode == "append"
+    appended = existing if mode == "append" else None
     staged, table = stage_data(
         target,
         data_obj,
         schema,
-        table=existing.manifest.schema if existing is not None and appends else None,
+        table=None if appended is None else appended.manifest.schema,
         limits=limits,
         data_storage_version=version,
-        external_blobs=ExternalBlobs(
-            bases={base.id: base.path for base in (*(existing.manifest.base_paths if existing else ()), *new_bases)},
-            may_be_anywhere=allow_external_blob_outside_bases,
-        ),
+        external_blobs=_external_blobs(existing, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
         progress=staging_progress(progress),
     )
-    fragments = target.fragments(staged)
     overwrite = Overwrite(
-        fragments=fragments,
+        fragments=target.fragments(staged),
         schema=table,
         initial_bases=new_bases,
         config_upsert_values=config if existing is None else {},
     )
     read_version = 0 if existing is None else existing.version
-    if existing is not None and not appends:
+    if existing is not None and appended is None:
         read_version = _overwritten_version(uri, existing)
     transaction = new_transaction(
         read_version,
-        Append(fragments=fragments) if appends else overwrite,
+        overwrite if appended is None else Append(fragments=overwrite.fragments),
         properties=with_key(transaction_properties, idempotency_key),
         message=commit_message,
     )
@@ -169,9 +226,7 @@ def write_dataset(
             enable_stable_row_ids=enable_stable_row_ids,
             enable_v2_manifest_paths=enable_v2_manifest_paths,
         )
-    return LanceDataset(
-        address, storage_options=storage_options, base_store_params=base_store_params, snapshot=snapshot
-    )
+    return opened(address, snapshot=snapshot)
 
 
 def _check_existing(existing: Snapshot | None, mode: str, initial_bases: Sequence[DatasetBasePath] | None) -> None:
@@ -227,7 +282,17 @@ def write_fragments(
     target_bases: Sequence[str] | None = None,
     target_all_bases: bool | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
-    **unsupported: Any,
+    max_rows_per_group: int | None = None,
+    data_cache_bytes: int | None = None,
+    max_page_bytes: int | None = None,
+    use_legacy_format: bool | None = None,
+    enable_stable_row_ids: bool = False,
+    initial_bases: Sequence[DatasetBasePath] | None = None,
+    external_blob_mode: str = "reference",
+    allow_external_blob_outside_bases: bool = False,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
+    session: Session | None = None,
 ) -> Any:
     """Write data files that no version knows yet; `LanceDataset.commit` makes them visible.
 
@@ -246,7 +311,18 @@ def write_fragments(
         target_bases: As in `write_dataset`; the dataset must have these places.
         target_all_bases: As in `write_dataset`.
         base_store_params: As in `write_dataset`.
-        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
+        max_rows_per_group: Accepted, like ``data_cache_bytes``.
+        data_cache_bytes: Accepted.
+        max_page_bytes: As in `write_dataset`.
+        use_legacy_format: Not supported.
+        enable_stable_row_ids: Accepted: the commit that creates the dataset says it.
+        initial_bases: Other places of a new dataset, which the transaction carries; only with ``mode="create"`` or
+            ``"overwrite"``, and with ``return_transaction``.
+        external_blob_mode: As in `write_dataset`.
+        allow_external_blob_outside_bases: As in `write_dataset`.
+        namespace_client: Not supported, like ``table_id``.
+        table_id: Not supported.
+        session: Accepted, see `lance_core.Session`.
 
     Returns:
         One `FragmentMetadata` with id 0 for each file, or a `Transaction`.
@@ -254,12 +330,17 @@ def write_fragments(
     Raises:
         InvalidInputError: Data or arguments that do not fit; nothing is left behind.
     """
-    check_unsupported("write_fragments", unsupported)
+    del max_rows_per_group, data_cache_bytes, enable_stable_row_ids, session
+    _refuse("write_fragments", external_blob_mode, use_legacy_format, namespace_client, table_id)
     check_mode(mode)
     address, options = place_of(dataset_uri, storage_options)
-    store, found = _open_for_writing(address, options, None, base_params_of(dataset_uri, base_store_params))
-    target = target_store(store, found, (), target_bases, all_bases=bool(target_all_bases))
+    new_bases = add_bases((), from_public(initial_bases or ()))
+    base_store_params = allowing_bases(base_params_of(dataset_uri, base_store_params), new_bases)
+    store, found = _open_for_writing(address, options, None, base_store_params)
     existing = found if mode == "append" else None
+    if found is not None and new_bases:
+        _check_existing(found, mode="append", initial_bases=initial_bases)
+    target = target_store(store, found, new_bases, target_bases, all_bases=bool(target_all_bases))
     with naming(store):
         version = file_version(data_storage_version, existing)
     staged, table = stage_data(
@@ -268,7 +349,8 @@ def write_fragments(
         schema,
         table=None if existing is None else existing.manifest.schema,
         data_storage_version=version,
-        limits=file_limits(max_rows_per_file, max_bytes_per_file),
+        limits=file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes),
+        external_blobs=_external_blobs(found, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
         progress=staging_progress(progress),
     )
     fragments = [to_metadata(fragment) for fragment in target.fragments(staged)]
@@ -276,5 +358,26 @@ def write_fragments(
         return fragments
     from lance_core.operations import LanceOperation, Transaction  # noqa: PLC0415 twenty classes that few need
 
-    operation = LanceOperation.Append(fragments) if existing else LanceOperation.Overwrite(table, fragments)
-    return Transaction(found.version if found else 0, operation)
+    overwrite = LanceOperation.Overwrite(LanceSchema(table), fragments, initial_bases)
+    return Transaction(found.version if found else 0, LanceOperation.Append(fragments) if existing else overwrite)
+
+
+def _refuse(
+    function: str, external_blob_mode: str, use_legacy_format: Any, namespace_client: Any, table_id: Any
+) -> None:
+    """Refuse what neither function supports."""
+    refuse_given(
+        function,
+        external_blob_mode=None if external_blob_mode == "reference" else external_blob_mode,
+        use_legacy_format=use_legacy_format,
+        namespace_client=namespace_client,
+        table_id=table_id,
+    )
+
+
+def _external_blobs(
+    existing: Snapshot | None, new_bases: Sequence[BasePath], *, may_be_anywhere: bool
+) -> ExternalBlobs:
+    """Which external blobs a write takes."""
+    bases = (*(existing.manifest.base_paths if existing else ()), *new_bases)
+    return ExternalBlobs(bases={base.id: base.path for base in bases}, may_be_anywhere=may_be_anywhere)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError, VersionNotFoundError
@@ -136,7 +137,7 @@ def _look(dataset: lance_core.LanceDataset, version: int, *, num_lost: int = 0) 
         operation="unknown" if transaction is None else type(transaction.operation).__name__,
         properties={} if transaction is None else transaction.transaction_properties or {},
         num_rows=there.count_rows(),
-        timestamp=there.get_version()["timestamp"],
+        timestamp=there.get_version()["timestamp"].astimezone(UTC),
         num_lost=num_lost,
     )
     return change, changes_data(transaction)

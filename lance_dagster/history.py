@@ -37,7 +37,7 @@ def recent_properties(
 
 def _is_older(dataset: lance_core.LanceDataset, version: int, moment: datetime) -> bool:
     try:
-        return dataset.checkout_version(version).get_version()["timestamp"] < moment
+        return dataset.checkout_version(version).get_version()["timestamp"].astimezone() < moment
     except VersionNotFoundError:
         return True
 

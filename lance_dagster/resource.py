@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -128,7 +129,7 @@ class LanceResource(dg.ConfigurableResource):
         return [
             {
                 "version": one["version"],
-                "timestamp": one["timestamp"],
+                "timestamp": one["timestamp"].astimezone(UTC),
                 "operation": None if made is None else type(made.operation).__name__,
                 "rows": at.count_rows(),
                 "properties": {} if made is None else dict(made.transaction_properties or {}),

@@ -216,7 +216,7 @@ def _unique(dataset: lance_core.LanceDataset, keys: Sequence[Sequence[str]]) -> 
 
 
 def _fresh(dataset: lance_core.LanceDataset, limit: timedelta, now: datetime) -> Found:
-    changed = dataset.checkout_version(data_version(dataset)).get_version()["timestamp"]
+    changed = dataset.checkout_version(data_version(dataset)).get_version()["timestamp"].astimezone(UTC)
     metadata = {
         "lance/changed_at": dg.MetadataValue.timestamp(changed),
         "lance/age_seconds": round((now - changed).total_seconds(), 3),

@@ -10,6 +10,7 @@ from lance_core.file.api import (
     LanceFileWriter,
     LancePageMetadata,
     ReaderResults,
+    stable_version,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "LanceFileWriter",
     "LancePageMetadata",
     "ReaderResults",
+    "stable_version",
 ]

@@ -12,9 +12,11 @@ from lance_core.errors import InvalidInputError
 from lance_core.file.reader import DataFileReader
 from lance_core.file.writer import PAGE_BYTES, DataFileWriter, check_schema
 from lance_core.format.extensions import batches_with_types, with_types
+from lance_core.format.file_version import DEFAULT_VERSION
 from lance_core.format.schema import Schema
 from lance_core.frozen import frozen
 from lance_core.store.open import open_store
+from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -139,6 +141,8 @@ class LanceFileReader:
         path: Path or address of the file.
         storage_options: Settings of the storage service.
         columns: Columns to read, or dotted paths inside structs; all if None.
+        namespace_client: Not supported, like ``table_id``.
+        table_id: Not supported.
 
     Raises:
         NotFoundError: There is no such file.
@@ -151,7 +155,11 @@ class LanceFileReader:
         path: str | os.PathLike[str],
         storage_options: Mapping[str, str] | None = None,
         columns: Sequence[str] | None = None,
+        *,
+        namespace_client: object = None,
+        table_id: Sequence[str] | None = None,
     ) -> None:
+        refuse_given("LanceFileReader", namespace_client=namespace_client, table_id=table_id)
         store, name = _place(path, storage_options)
         self._reader = DataFileReader(store.reader(name), path=os.fspath(path))
         schema = self._reader.schema
@@ -242,6 +250,11 @@ class LanceFileReader:
         return self._reader.num_rows
 
 
+def stable_version() -> str:
+    """The file version that is written if none is asked for."""
+    return DEFAULT_VERSION
+
+
 class LanceFileWriter:
     """A data file being written; nobody sees it before `close`.
 
@@ -254,6 +267,8 @@ class LanceFileWriter:
         version: Version of the format: ``2.0``, ``2.1`` or ``2.2``; the default if None.
         storage_options: Settings of the storage service.
         max_page_bytes: Bytes of Arrow data that make a page of one column.
+        namespace_client: Not supported, like ``table_id``.
+        table_id: Not supported.
 
     Raises:
         UnsupportedError: A version or type that cannot be written.
@@ -268,7 +283,10 @@ class LanceFileWriter:
         version: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         max_page_bytes: int | None = None,
+        namespace_client: object = None,
+        table_id: Sequence[str] | None = None,
     ) -> None:
+        refuse_given("LanceFileWriter", namespace_client=namespace_client, table_id=table_id)
         self._store, self._name = _place(path, storage_options)
         self._sink: ObjectWriter | None = None
         self._version = version

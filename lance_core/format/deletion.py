@@ -64,7 +64,7 @@ def decode_deletions(data: bytes, file: DeletionFile, *, physical_rows: int, pat
     Raises:
         CorruptDataError: Not a deletion file, or not the one the manifest describes.
     """
-    is_bitmap = file.file_type is DeletionFileType.BITMAP
+    is_bitmap = file.file_type == DeletionFileType.BITMAP
     check_section(data, (len(data) if is_bitmap else _footer_start(data)) - SECTION_SIZE, path=path)
     offsets = _decode_bitmap(data, path) if is_bitmap else _decode_arrow(data, physical_rows, path)
     if file.num_deleted_rows and len(offsets) != file.num_deleted_rows:

@@ -7,24 +7,32 @@ survive in fragments that a commit does not touch and are dropped from those it 
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
 from lance_core._proto import table_pb2
-from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 TOMBSTONE_FIELD_ID = -2
 """Stands in ``DataFile.fields`` for a column that a newer file replaces."""
 
 
-class DeletionFileType(IntEnum):
-    """How a deletion file is laid out."""
+class DeletionFileType(StrEnum):
+    """How a deletion file is laid out; equal to the text that pylance has for it."""
 
-    ARROW_ARRAY = 0
-    BITMAP = 1
+    ARROW_ARRAY = "array"
+    BITMAP = "bitmap"
+
+
+_DELETION_TYPES = tuple(DeletionFileType)
+"""By their numbers."""
 
 
 @frozen(kw_only=True)
@@ -72,6 +80,54 @@ class DeletionFile:
     id: int
     num_deleted_rows: int
     base_id: int | None = None
+
+    def asdict(self) -> dict[str, Any]:
+        """The attributes as a dict, in the order of pylance."""
+        return {
+            "read_version": self.read_version,
+            "id": self.id,
+            "file_type": str(self.file_type),
+            "num_deleted_rows": self.num_deleted_rows,
+            "base_id": self.base_id,
+        }
+
+    def json(self) -> str:
+        """The attributes as JSON."""
+        return json.dumps(self.asdict())
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> DeletionFile:
+        """Read what `asdict` made; KeyError, TypeError or ValueError if it is something else."""
+        return DeletionFile(
+            file_type=DeletionFileType(data["file_type"]),
+            read_version=data["read_version"],
+            id=data["id"],
+            num_deleted_rows=data["num_deleted_rows"],
+            base_id=data.get("base_id"),
+        )
+
+    @staticmethod
+    def from_json(text: str) -> DeletionFile:
+        """Read what `json` made.
+
+        Raises:
+            InvalidInputError: Something else.
+        """
+        try:
+            return DeletionFile.from_dict(json.loads(text))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"not the JSON of a deletion file: {error!r}") from error
+
+    def path(self, fragment_id: int, base_uri: str | None = None) -> str:
+        """Path of the file below its dataset or base path.
+
+        Args:
+            fragment_id: Id of its fragment.
+            base_uri: Address to put before the path.
+        """
+        suffix = "arrow" if self.file_type == DeletionFileType.ARROW_ARRAY else "bin"
+        inner = f"_deletions/{fragment_id}-{self.read_version}-{self.id}.{suffix}"
+        return inner if base_uri is None else f"{base_uri.rstrip('/')}/{inner}"
 
 
 @frozen
@@ -249,10 +305,9 @@ def data_file_to_proto(file: DataFile) -> table_pb2.DataFile:
 
 
 def _deletion_file_from_proto(pb: table_pb2.DeletionFile) -> DeletionFile:
-    try:
-        file_type = DeletionFileType(pb.file_type)
-    except ValueError as error:
-        raise UnsupportedError(f"deletion files of type {pb.file_type} are not known") from error
+    if not 0 <= pb.file_type < len(_DELETION_TYPES):
+        raise UnsupportedError(f"deletion files of type {pb.file_type} are not known")
+    file_type = _DELETION_TYPES[pb.file_type]
     return DeletionFile(
         file_type=file_type,
         read_version=pb.read_version,
@@ -264,7 +319,7 @@ def _deletion_file_from_proto(pb: table_pb2.DeletionFile) -> DeletionFile:
 
 def _deletion_file_to_proto(file: DeletionFile) -> table_pb2.DeletionFile:
     return table_pb2.DeletionFile(
-        file_type=table_pb2.DeletionFile.DeletionFileType.Name(file.file_type),
+        file_type=table_pb2.DeletionFile.DeletionFileType.Name(_DELETION_TYPES.index(file.file_type)),
         read_version=file.read_version,
         id=file.id,
         num_deleted_rows=file.num_deleted_rows,

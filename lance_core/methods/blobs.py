@@ -56,6 +56,7 @@ def read_blobs(
     addresses: Sequence[int] | pa.Array | None = None,
     indices: Sequence[int] | pa.Array | None = None,
     *,
+    io_buffer_size: int | None = None,
     preserve_order: bool | None = None,
 ) -> list[tuple[int, bytes | None]]:
     """Read whole blobs, those of one object with one request.
@@ -65,37 +66,48 @@ def read_blobs(
         ids: Row ids.
         addresses: Row addresses.
         indices: Places in the table.
+        io_buffer_size: Accepted; requests are planned by bytes.
         preserve_order: Accepted; the order is always that of the rows asked for.
 
     Returns:
         Row address and bytes of each; None for null.
     """
-    del preserve_order
+    del io_buffer_size, preserve_order
     rows = _find(dataset, blob_column, ids, addresses, indices)
     return list(zip([row.address for row in rows], _read(rows, [None] * len(rows)), strict=True))
 
 
 def read_blob_ranges(
-    dataset: LanceDataset, blob_column: str, requests: Sequence[tuple[int, int, int]], *, selection: str = "ids"
-) -> list[bytes | None]:
+    dataset: LanceDataset,
+    blob_column: str,
+    requests: Sequence[tuple[int, int, int]],
+    *,
+    selector: str,
+    io_buffer_size: int | None = None,
+    preserve_order: bool | None = None,
+) -> list[tuple[int, int, bytes | None]]:
     """Read parts of blobs.
 
     Args:
         blob_column: As in `take_blobs`.
         requests: Row, offset in its blob, and number of bytes.
-        selection: What the rows are: ``ids``, ``addresses`` or ``indices``.
+        selector: What the rows are: ``ids``, ``addresses`` or ``indices``.
+        io_buffer_size: Accepted; requests are planned by bytes.
+        preserve_order: Accepted; the order is always that of the requests.
 
     Returns:
-        One for each request; None for null.
+        Place of the request, row address and bytes of each; None for null.
 
     Raises:
         InvalidInputError: As in `take_blobs`, or bytes beyond the end of a blob.
     """
-    if selection not in ("ids", "addresses", "indices"):
-        raise InvalidInputError(f"selection is ids, addresses or indices, not {selection!r}")
-    wanted = {selection: [row for row, _, _ in requests]}
+    del io_buffer_size, preserve_order
+    if selector not in ("ids", "addresses", "indices"):
+        raise InvalidInputError(f"selector is ids, addresses or indices, not {selector!r}")
+    wanted = {selector: [row for row, _, _ in requests]}
     rows = _find(dataset, blob_column, wanted.get("ids"), wanted.get("addresses"), wanted.get("indices"))
-    return _read(rows, [(offset, size) for _, offset, size in requests])
+    found = _read(rows, [(offset, size) for _, offset, size in requests])
+    return [(number, row.address, data) for number, (row, data) in enumerate(zip(rows, found, strict=True))]
 
 
 def _find(

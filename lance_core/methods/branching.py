@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import check_unsupported
 from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public, to_public
 from lance_core.format.operations import UpdateBases
 from lance_core.store.addresses import parse_dataset
@@ -15,6 +14,7 @@ from lance_core.table.commit import commit
 from lance_core.table.open_table import open_version
 from lance_core.table.places import line_of
 from lance_core.table.redo import new_transaction
+from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     import os
@@ -62,7 +62,9 @@ def shallow_clone(
     target_path: str | os.PathLike[str],
     reference: Reference = None,
     storage_options: Mapping[str, str] | None = None,
-    **unsupported: Any,
+    *,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
 ) -> LanceDataset:
     """Make a dataset that begins as a version of this one and refers to its files.
 
@@ -72,12 +74,13 @@ def shallow_clone(
         target_path: Address of the new dataset.
         reference: As in `create_branch`.
         storage_options: Settings of its storage service; those of the dataset if None.
-        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
+        namespace_client: Not supported, like ``table_id``.
+        table_id: Not supported.
 
     Raises:
         DatasetAlreadyExistsError: There is a dataset at the target.
     """
-    check_unsupported("shallow_clone", unsupported)
+    refuse_given("shallow_clone", namespace_client=namespace_client, table_id=table_id)
     return _clone(dataset, target_path, reference, storage_options, is_shallow=True)
 
 
@@ -86,10 +89,12 @@ def deep_clone(
     target_path: str | os.PathLike[str],
     reference: Reference = None,
     storage_options: Mapping[str, str] | None = None,
-    **unsupported: Any,
+    *,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
 ) -> LanceDataset:
     """Copy a version of this dataset, with all files it needs, into a dataset of its own; as `shallow_clone`."""
-    check_unsupported("deep_clone", unsupported)
+    refuse_given("deep_clone", namespace_client=namespace_client, table_id=table_id)
     return _clone(dataset, target_path, reference, storage_options, is_shallow=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lance_core.arguments import (
     DEFAULT_CONFLICT_RETRIES,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lance_core.dataset import LanceDataset
     from lance_core.format.fragment import Fragment
     from lance_core.merge_insert import MergeInsertBuilder
+    from lance_core.write import WriteArguments
 
 
 def delete(
@@ -63,7 +64,7 @@ def truncate_table(dataset: LanceDataset) -> None:
     delete(dataset, "true")
 
 
-def insert(dataset: LanceDataset, data: Any, *, mode: str = "append", **options: Any) -> None:
+def insert(dataset: LanceDataset, data: Any, *, mode: str = "append", **options: Unpack[WriteArguments]) -> None:
     """Write data as a new version, to which this object moves; arguments as of `lance_core.write_dataset`."""
     from lance_core.write import write_dataset  # noqa: PLC0415 which imports the class that lists this function
 

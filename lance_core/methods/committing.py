@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
-from lance_core.arguments import check_unsupported, seconds_of
+from lance_core.arguments import seconds_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
 from lance_core.table.commit import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S
@@ -15,7 +15,9 @@ from lance_core.table.detached import commit_detached
 from lance_core.table.idempotency import LOOKBACK, with_key
 from lance_core.table.idempotency import find_commit as find_key
 from lance_core.table.open_table import open_line
-from lance_core.table.snapshot import find_newest
+from lance_core.table.places import with_lock
+from lance_core.table.snapshot import find_newest, open_snapshot
+from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     import os
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from lance_core.dataset import LanceDataset
     from lance_core.operations import LanceOperation, Transaction
     from lance_core.store.base import Store
+    from lance_core.store.commit_lock import CommitLock
 
 DEFAULT_TIMEOUT = timedelta(seconds=DEFAULT_TIMEOUT_S)
 
@@ -42,7 +45,10 @@ def commit(
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
     commit_timeout: timedelta | None = DEFAULT_TIMEOUT,
     idempotency_key: str | None = None,
-    **unsupported: Any,
+    commit_lock: CommitLock | None = None,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
+    namespace_client_managed_versioning: bool = False,
 ) -> LanceDataset:
     """Make staged changes a new version.
 
@@ -61,7 +67,10 @@ def commit(
         commit_timeout: After this time no new attempt begins; None for no limit.
         idempotency_key: Identity of the work: if a version newer than the read version (for an Overwrite: one of the
             newest hundred) carries it, nothing is committed and that version is returned. Not in pylance.
-        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
+        commit_lock: As in `lance_core.dataset`.
+        namespace_client: Not supported, like ``table_id`` and ``namespace_client_managed_versioning``.
+        table_id: Not supported.
+        namespace_client_managed_versioning: Not supported.
 
     Returns:
         The dataset at the version made.
@@ -74,14 +83,21 @@ def commit(
     from lance_core.dataset import LanceDataset, base_params_of, place_of  # noqa: PLC0415 the class lists this function
     from lance_core.operations import Transaction, to_inner  # noqa: PLC0415 twenty classes that few need
 
-    check_unsupported("commit", unsupported)
+    refuse_given(
+        "commit",
+        namespace_client=namespace_client,
+        table_id=table_id,
+        namespace_client_managed_versioning=namespace_client_managed_versioning,
+    )
     timeout_s = seconds_of(commit_timeout)
+    commit_lock = commit_lock or (base_uri.commit_lock if isinstance(base_uri, LanceDataset) else None)
     address, storage_options = place_of(base_uri, storage_options)
     base_store_params = base_params_of(base_uri, base_store_params)
-    store = open_line(address, storage_options, base_store_params)
+    store = with_lock(open_line(address, storage_options, base_store_params), commit_lock)
     if not isinstance(operation, Transaction):
         operation = Transaction(_read_version(store, operation, read_version), operation)
-    transaction = to_inner(operation)
+    number = operation.read_version
+    transaction = to_inner(operation, table=lambda: open_snapshot(store, number).manifest.schema)
     properties = with_key(transaction.transaction_properties, idempotency_key)
     if commit_message is not None:
         properties[COMMIT_MESSAGE_KEY] = commit_message
@@ -99,14 +115,33 @@ def commit(
         )
     )
     return LanceDataset(
-        address, storage_options=storage_options, base_store_params=base_store_params, snapshot=snapshot
+        address,
+        commit_lock=commit_lock,
+        storage_options=storage_options,
+        base_store_params=base_store_params,
+        snapshot=snapshot,
     )
+
+
+class CommitArguments(TypedDict, total=False):
+    """Arguments of `commit`, besides what is committed."""
+
+    storage_options: Mapping[str, str] | None
+    enable_v2_manifest_paths: bool | None
+    detached: bool | None
+    max_retries: int
+    commit_message: str | None
+    enable_stable_row_ids: bool | None
+    base_store_params: Mapping[str, Mapping[str, str]] | None
+    commit_timeout: timedelta | None
+    idempotency_key: str | None
+    commit_lock: CommitLock | None
 
 
 def commit_batch(
     dest: str | os.PathLike[str] | LanceDataset,
     transactions: Sequence[Transaction],
-    **options: Any,
+    **options: Unpack[CommitArguments],
 ) -> dict[str, Any]:
     """Add the fragments of several transactions in one new version.
 

@@ -21,6 +21,7 @@ from lance_core.format.paths import (
     transaction_path,
 )
 from lance_core.table.open_table import open_line
+from lance_core.table.places import remove_empty_folders
 from lance_core.table.snapshot import decode_version, find_versions, open_snapshot
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def drop(
     paths.sort(key=lambda path: path.startswith(f"{VERSIONS_FOLDER}/"))
     for start in range(0, len(paths), _BATCH):
         store.delete(paths[start : start + _BATCH])
+    remove_empty_folders(store, "")
 
 
 def _tracked(

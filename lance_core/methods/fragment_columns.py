@@ -6,7 +6,7 @@ What they answer goes into `LanceDataset.commit`, as ``LanceOperation.Merge`` or
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -19,13 +19,15 @@ from lance_core.format.extensions import table_with_types
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID
 from lance_core.format.schema import Schema
 from lance_core.methods.evolving import make_transform
-from lance_core.scanner import make_scanner
+from lance_core.scanner import ScanOptions, make_scanner
+from lance_core.schema import LanceSchema
 from lance_core.table.column_files import ColumnWriter, Transform, with_file
 from lance_core.table.evolution import new_fields, next_field_id
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.ingest import read_input
 from lance_core.table.naming import naming
 from lance_core.table.query import make_columns, plan_query
+from lance_core.table.row_starts import with_row_starts
 from lance_core.table.scan import take_offsets
 from lance_core.table.transforms import Lookup, RowStream, from_lookup, from_stream, from_update, whole_table
 
@@ -34,15 +36,32 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     import pyarrow as pa
+    from pyarrow.compute import Expression
 
     from lance_core.format.fragment import DataFile, Fragment
     from lance_core.fragment import FragmentMetadata, LanceFragment
     from lance_core.scanner import LanceScanner
 
 
-def scanner(fragment: LanceFragment, **options: Any) -> LanceScanner:
+def scanner(
+    fragment: LanceFragment,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+    limit: int | None = None,
+    offset: int | None = None,
+    **options: Unpack[ScanOptions],
+) -> LanceScanner:
     """What shall be read of the fragment; arguments as of `LanceDataset.scanner`."""
-    return make_scanner(fragment.snapshot, fragment.dataset.files, [fragment.inner], **options)
+    return make_scanner(
+        fragment.snapshot,
+        fragment.dataset.files,
+        [fragment.inner],
+        columns=columns,
+        filter=filter,
+        limit=limit,
+        offset=offset,
+        **options,
+    )
 
 
 def take(
@@ -65,6 +84,7 @@ def take(
         raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
     with naming(fragment.snapshot.store):
         query = plan_query(fragment.snapshot.manifest.schema, columns=columns)
+        query = replace(query, plan=with_row_starts(query.plan, fragment.snapshot.manifest))
     reader = FragmentReader(fragment.dataset.files, fragment.inner)
     unique, order = np.unique(places, return_inverse=True)
     found = take_offsets(reader, query.plan, reader.offsets_of_live(unique))
@@ -77,7 +97,7 @@ def merge_columns(
     columns: Sequence[str] | None = None,
     batch_size: int | None = None,
     reader_schema: pa.Schema | None = None,
-) -> tuple[FragmentMetadata, Schema]:
+) -> tuple[FragmentMetadata, LanceSchema]:
     """Write new columns of this fragment; arguments as of `LanceDataset.add_columns`.
 
     Returns:
@@ -95,7 +115,7 @@ def merge_columns(
 
 def merge(
     fragment: LanceFragment, data_obj: Any, left_on: str, right_on: str | None = None, schema: pa.Schema | None = None
-) -> tuple[FragmentMetadata, Schema]:
+) -> tuple[FragmentMetadata, LanceSchema]:
     """Write the columns of other data, joined by a key; arguments as of `LanceDataset.merge`.
 
     Returns:
@@ -152,14 +172,14 @@ def update_columns(
 
 def _with_new_columns(
     fragment: LanceFragment, transform: Transform, rows: RowStream | None
-) -> tuple[FragmentMetadata, Schema]:
+) -> tuple[FragmentMetadata, LanceSchema]:
     manifest = fragment.snapshot.manifest
     fields = new_fields(manifest.schema, transform.schema, next_field_id(manifest))
     file = _write(fragment, transform, fields)
     if rows is not None:
         rows.check_empty()
     schema = Schema((*manifest.schema.fields, *fields.fields), manifest.schema.metadata)
-    return public(with_file(fragment.inner, file, frozenset(one.id for one in schema.walk()))), schema
+    return public(with_file(fragment.inner, file, frozenset(one.id for one in schema.walk()))), LanceSchema(schema)
 
 
 def _write(fragment: LanceFragment, transform: Transform, fields: Schema) -> DataFile:

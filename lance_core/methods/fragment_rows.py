@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.arguments import check_unsupported
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.fragment import Fragment
@@ -24,9 +23,11 @@ from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.places import object_sizes
 from lance_core.table.rebase import write_deletions
+from lance_core.table.row_starts import with_row_starts
 from lance_core.table.scan import matching_offsets
 from lance_core.table.scan_plan import plan_filter
 from lance_core.table.zone_maps import with_zone_maps
+from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     import os
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from lance_core.dataset import LanceDataset
     from lance_core.fragment import FragmentMetadata, LanceFragment
+    from lance_core.session import Session
 
 _NO_LIMIT = 1 << 62
 
@@ -81,7 +83,10 @@ def create(  # noqa: PLR0917 positional as in pylance
     *,
     data_storage_version: str | None = None,
     storage_options: Mapping[str, str] | None = None,
-    **unsupported: Any,
+    use_legacy_format: bool | None = None,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
+    session: Session | None = None,
 ) -> FragmentMetadata:
     """Write data as one fragment of a dataset that may not exist yet.
 
@@ -95,15 +100,23 @@ def create(  # noqa: PLR0917 positional as in pylance
         mode: As of `lance_core.write_fragments`.
         data_storage_version: File version.
         storage_options: Settings of the storage service.
-        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
+        use_legacy_format: Not supported, like ``namespace_client`` and ``table_id``.
+        namespace_client: Not supported.
+        table_id: Not supported.
+        session: Accepted, see `lance_core.Session`.
 
     Raises:
         InvalidInputError: No rows, or data that does not fit; nothing is left behind.
     """
     from lance_core.write import write_fragments  # noqa: PLC0415 which imports the class that lists this function
 
-    del max_rows_per_group
-    check_unsupported("LanceFragment.create", unsupported)
+    del max_rows_per_group, session
+    refuse_given(
+        "LanceFragment.create",
+        use_legacy_format=use_legacy_format,
+        namespace_client=namespace_client,
+        table_id=table_id,
+    )
     found = write_fragments(
         data,
         dataset_uri,
@@ -148,7 +161,8 @@ def delete(fragment: LanceFragment, predicate: str | Expression) -> FragmentMeta
     """
     snapshot, files = fragment.snapshot, fragment.dataset.files
     with naming(snapshot.store):
-        plan = with_zone_maps(plan_filter(snapshot.manifest.schema, predicate), snapshot.manifest, files)
+        plan = with_row_starts(plan_filter(snapshot.manifest.schema, predicate), snapshot.manifest)
+        plan = with_zone_maps(plan, snapshot.manifest, files)
     return _without(fragment, matching_offsets(FragmentReader(files, fragment.inner), plan))
 
 

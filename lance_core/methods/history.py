@@ -32,7 +32,8 @@ def versions(dataset: LanceDataset) -> VersionList:
     its entry is looked at.
 
     Returns:
-        Dicts with ``version``, ``timestamp`` (UTC) and ``metadata`` (numbers as text).
+        Dicts with ``version``, ``timestamp`` (local time without a time zone, as in pylance) and ``metadata``
+        (numbers as text).
     """
     return VersionList(dataset.snapshot.store)
 

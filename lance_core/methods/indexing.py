@@ -5,14 +5,15 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import DEFAULT_CONFLICT_RETRIES, check_unsupported
+from lance_core.arguments import DEFAULT_CONFLICT_RETRIES
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
 from lance_core.indices import describe
 from lance_core.table.redo import commit_options, commit_work
+from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lance_core.dataset import LanceDataset
     from lance_core.indices import IndexDescription
@@ -33,7 +34,9 @@ def create_scalar_index(
     rows_per_zone: int = DEFAULT_ROWS_PER_ZONE,
     conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
     transaction_properties: Mapping[str, str] | None = None,
-    **unsupported: Any,
+    progress_callback: Callable[[Any], None] | None = None,
+    format_version: int | str | None = None,
+    document_granularity: Any = None,
 ) -> None:
     """Make an index that scans use to skip rows.
 
@@ -49,7 +52,9 @@ def create_scalar_index(
         rows_per_zone: Rows in each run.
         conflict_retries: How often to make it anew when another commit rewrote the fragments.
         transaction_properties: Text for the history.
-        **unsupported: Arguments of pylance that lance_core does not have; they must be None.
+        progress_callback: Not supported, like ``format_version`` and ``document_granularity``.
+        format_version: Not supported.
+        document_granularity: Not supported.
 
     Raises:
         UnsupportedError: Another kind of index, or a type that has no order.
@@ -57,7 +62,12 @@ def create_scalar_index(
     """
     from lance_core.table.indexing import CreateZoneMap  # noqa: PLC0415 rarely needed
 
-    check_unsupported("create_scalar_index", unsupported)
+    refuse_given(
+        "create_scalar_index",
+        progress_callback=progress_callback,
+        format_version=format_version,
+        document_granularity=document_granularity,
+    )
     if str(index_type).upper() != "ZONEMAP":
         raise UnsupportedError(f"lance_core makes ZONEMAP indices only, not {index_type}")
     if rows_per_zone < 1:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError
+from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -28,6 +29,8 @@ def cleanup_old_versions(
     error_if_tagged_old_versions: bool = True,
     keep_versions: Collection[int] = (),
     grace_period: timedelta = _NO_TIME,
+    delete_rate_limit: int | None = None,
+    delete_concurrency: int | None = None,
 ) -> CleanupStats:
     """Delete old versions and the files that only they need.
 
@@ -43,6 +46,8 @@ def cleanup_old_versions(
         keep_versions: Never these. Not in pylance.
         grace_period: Never versions that were the newest less than so long ago: who opened the table then may still
             read them, or commit what was made from them. Not in pylance.
+        delete_rate_limit: Not supported, like ``delete_concurrency``.
+        delete_concurrency: Not supported.
 
     Raises:
         InvalidInputError: A tagged version would go, a rule makes no sense, or ``delete_unverified`` meets a table that
@@ -50,6 +55,7 @@ def cleanup_old_versions(
     """
     from lance_core.maintenance.cleanup import cleanup_old_versions as clean_up  # noqa: PLC0415 rarely needed
 
+    refuse_given("cleanup_old_versions", delete_rate_limit=delete_rate_limit, delete_concurrency=delete_concurrency)
     return clean_up(
         dataset.snapshot.store,
         older_than=older_than,
@@ -75,10 +81,26 @@ def explain_cleanup_old_versions(
     keep_versions: Collection[int] = (),
     grace_period: timedelta = _NO_TIME,
     without_tags: Collection[str] = (),
+    delete_rate_limit: int | None = None,
+    include_files: bool = False,
+    max_files: int | None = None,
 ) -> CleanupExplanation:
-    """What `cleanup_old_versions` would delete, if ``without_tags`` were deleted first; arguments as there."""
+    """What `cleanup_old_versions` would delete; arguments as there, and these.
+
+    Args:
+        without_tags: As if these tags were deleted first. Not in pylance.
+        delete_rate_limit: Not supported, like the following: all files are told.
+        include_files: Not supported.
+        max_files: Not supported.
+    """
     from lance_core.maintenance.cleanup import explain_cleanup_old_versions as explain  # noqa: PLC0415 rarely needed
 
+    refuse_given(
+        "explain_cleanup_old_versions",
+        delete_rate_limit=delete_rate_limit,
+        include_files=include_files,
+        max_files=max_files,
+    )
     return explain(
         dataset.snapshot.store,
         older_than=older_than,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import table_with_types
 from lance_core.fragment import LanceFragment
-from lance_core.scanner import make_scanner
+from lance_core.scanner import DEFAULT_BLOB_MODE, ScanOptions, make_scanner
 from lance_core.table.naming import naming
 from lance_core.table.query import make_columns, plan_query
+from lance_core.table.row_starts import with_row_starts
 from lance_core.table.scan import count_all_matching
 from lance_core.table.scan_plan import known_plan, plan_scan
 from lance_core.table.take import take_rows
@@ -40,40 +42,29 @@ def scanner(
     offset: int | None = None,
     *,
     fragments: Sequence[LanceFragment] | None = None,
-    **options: Any,
+    **options: Unpack[ScanOptions],
 ) -> LanceScanner:
     """What shall be read, ready to be read as table, batches or stream.
 
+    What is not given comes from the ``default_scan_options`` of the dataset.
+
     Args:
         columns: Names, or dotted paths inside structs; or a dict of names and the SQL expressions that make them. All
-            columns if None. Also ``_rowid`` and ``_rowaddr``.
+            columns if None. Also ``_rowid``, ``_rowaddr`` and ``_rowoffset`` (place among the live rows).
         filter: SQL text or pyarrow expression; rows for which it is null do not match.
         limit: Rows at most.
         offset: Matching rows to leave out first.
         fragments: Read only these.
-        **options: ``batch_size`` (rows read at a time; by default as many as make about 4 MiB, with a filter 32),
-            ``strict_batch_size`` (all batches but the last have exactly so many rows), ``batch_size_bytes`` (bytes in
-            a batch, roughly),
-            ``with_row_id``, ``with_row_address``, ``include_deleted_rows`` (deleted rows come too, with a null row
-            id), ``order_by`` (list of names or `lance_core.scanner.ColumnOrdering`; with a limit only the first rows
-            are kept in memory, else all), ``blob_handling`` (``blobs_descriptions``, the default, also called
-            ``all_descriptions``: where blobs are; ``all_binary``: their bytes), ``scan_in_order`` (accepted; the order
-            is always that of the table), ``prefilter`` (accepted; only indices would make a difference).
+        **options: See `lance_core.scanner.ScanOptions`.
 
     Raises:
         InvalidInputError: Unknown columns, SQL that does not fit, negative numbers.
         UnsupportedError: SQL or arguments that are not supported.
     """
-    return make_scanner(
-        dataset.snapshot,
-        dataset.files,
-        _chosen(dataset, fragments),
-        columns=columns,
-        filter=filter,
-        limit=limit,
-        offset=offset,
-        **options,
-    )
+    given: dict[str, Any] = {"columns": columns, "filter": filter, "limit": limit, "offset": offset, **options}
+    defaults = dataset.default_scan_options or {}
+    chosen = {**given, **{name: value for name, value in defaults.items() if given.get(name) is None}}
+    return make_scanner(dataset.snapshot, dataset.files, _chosen(dataset, fragments), **chosen)
 
 
 def to_batches(
@@ -82,7 +73,7 @@ def to_batches(
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    **options: Any,
+    **options: Unpack[ScanOptions],
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows in order, batch by batch; arguments and errors as in `scanner`.
 
@@ -98,15 +89,22 @@ def to_table(
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    **options: Any,
+    **options: Unpack[ScanOptions],
 ) -> pa.Table:
     """Read rows into memory; arguments and errors as in `scanner`."""
     return scanner(dataset, columns, filter, limit, offset, **options).to_table()
 
 
-def to_reader(dataset: LanceDataset, **options: Any) -> pa.RecordBatchReader:
+def to_reader(
+    dataset: LanceDataset,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+    limit: int | None = None,
+    offset: int | None = None,
+    **options: Unpack[ScanOptions],
+) -> pa.RecordBatchReader:
     """The rows as a stream, as DuckDB and others take it; arguments as in `scanner`. Not in pylance."""
-    return scanner(dataset, **options).to_reader()
+    return scanner(dataset, columns, filter, limit, offset, **options).to_reader()
 
 
 def arrow_c_stream(dataset: LanceDataset, requested_schema: object = None) -> object:
@@ -114,14 +112,30 @@ def arrow_c_stream(dataset: LanceDataset, requested_schema: object = None) -> ob
     return scanner(dataset).__arrow_c_stream__(requested_schema)
 
 
-def to_pandas(dataset: LanceDataset, **options: Any) -> Any:
-    """Read rows into a pandas DataFrame; arguments as in `scanner`."""
-    return dataset.to_table(**options).to_pandas()
+def to_pandas(
+    dataset: LanceDataset,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+    limit: int | None = None,
+    offset: int | None = None,
+    *,
+    blob_mode: str = DEFAULT_BLOB_MODE,
+    **options: Unpack[ScanOptions],
+) -> Any:
+    """Read rows into a pandas DataFrame; arguments as in `scanner` and `LanceScanner.to_pandas`."""
+    return scanner(dataset, columns, filter, limit, offset, **options).to_pandas(blob_mode=blob_mode)
 
 
-def head(dataset: LanceDataset, num_rows: int, **options: Any) -> pa.Table:
+def head(
+    dataset: LanceDataset,
+    num_rows: int,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    filter: str | Expression | None = None,  # noqa: A002 the name in pylance
+    offset: int | None = None,
+    **options: Unpack[ScanOptions],
+) -> pa.Table:
     """The first rows; arguments as in `scanner`."""
-    return dataset.to_table(limit=num_rows, **options)
+    return scanner(dataset, columns, filter, num_rows, offset, **options).to_table()
 
 
 def rows_between(
@@ -156,6 +170,7 @@ def take(
         return table_with_types(take_rows(dataset.snapshot, dataset.files, places, make_plan(dataset, columns)))
     with naming(dataset.snapshot.store):
         query = plan_query(dataset.snapshot.manifest.schema, columns=columns)
+        query = replace(query, plan=with_row_starts(query.plan, dataset.snapshot.manifest))
     return table_with_types(make_columns(take_rows(dataset.snapshot, dataset.files, places, query.plan), query))
 
 
@@ -217,10 +232,12 @@ def make_plan(
         )
 
     with naming(dataset.snapshot.store):
+        manifest = dataset.snapshot.manifest
         if filter is not None:
-            return with_zone_maps(make(), dataset.snapshot.manifest, dataset.files)
+            return with_zone_maps(with_row_starts(make(), manifest), manifest, dataset.files)
         names = None if columns is None else tuple(columns)
-        return known_plan(schema, (names, batch_size, with_row_id, with_row_address, blob_handling), make)
+        plan = known_plan(schema, (names, batch_size, with_row_id, with_row_address, blob_handling), make)
+        return with_row_starts(plan, manifest)
 
 
 def sql(dataset: LanceDataset, sql: str) -> SqlQueryBuilder:

@@ -46,7 +46,7 @@ def update_schema_metadata(
 ) -> dict[str, str]:
     """Change the metadata of the Arrow schema; as `update_config`."""
     _update_map(dataset, UpdateConfig(schema_metadata_updates=UpdateMap(update_entries=dict(values), replace=replace)))
-    return {key: value.decode() for key, value in dataset.lance_schema.metadata.items()}
+    return {key: value.decode() for key, value in dataset.snapshot.manifest.schema.metadata.items()}
 
 
 def _update_map(dataset: LanceDataset, operation: UpdateConfig) -> None:

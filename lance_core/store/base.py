@@ -209,6 +209,15 @@ class FarStore(Protocol):
         ...
 
 
+@runtime_checkable
+class FolderRemover(Protocol):
+    """What some stores offer besides: folders that stay when they are empty can be removed."""
+
+    def remove_empty_folders(self, folder: str, /) -> None:
+        """Remove a folder and those in it as far as they are empty, then those above it; "" for the whole dataset."""
+        ...
+
+
 def offers(store: object, extra: type[_Extra], method: str) -> TypeGuard[_Extra]:  # noqa: ARG001 for the type checker
     """Whether a store or a reader offers something besides, by the name of one of its methods.
 

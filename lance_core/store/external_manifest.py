@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError, NotFoundError, UnsafeStoreError
 from lance_core.format.paths import DETACHED_BIT, VERSIONS_FOLDER, parse_manifest_name
-from lance_core.store.base import FarStore, ObjectSizes, OrderedFolder, offers
+from lance_core.store.base import FarStore, FolderRemover, ObjectSizes, OrderedFolder, offers
 from lance_core.store.paths import check_path
 from lance_core.store.version_table import VersionRow
 
@@ -110,6 +110,11 @@ class ExternalManifestStore:
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All objects below a folder."""
         return self._inner.list(prefix)
+
+    def remove_empty_folders(self, folder: str, /) -> None:
+        """Remove folders that are empty, if the store has such."""
+        if offers(self._inner, FolderRemover, "remove_empty_folders"):
+            self._inner.remove_empty_folders(folder)
 
     # ------------------------------------------------------------------------------------------------------- writing
 

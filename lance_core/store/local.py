@@ -1,5 +1,5 @@
 # Plain strings and os: pathlib costs microseconds per call on the path of every read.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH116, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH110, PTH116, PTH118, PTH120, PTH123, PTH206, PTH208
 """Datasets on the local file system.
 
 Whole objects are written to a temporary file beside their place. ``os.replace`` then puts them there, or ``os.link``
@@ -12,13 +12,20 @@ call returns. As a commit writes its manifest last, a version that somebody was 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
 
-from lance_core.errors import CommitOutcomeUnknownError, LanceError, NotFoundError
+from lance_core.errors import (
+    CommitOutcomeUnknownError,
+    InvalidInputError,
+    LanceError,
+    NotFoundError,
+    UnsafeStoreError,
+)
 from lance_core.store.base import ObjectInfo
 from lance_core.store.local_reader import LocalReader, check_regular
 from lance_core.store.paths import check_path
@@ -39,6 +46,10 @@ _MOST_SETTLED = 1 << 10
 """Bytes of a file that is worth looking at whether it is settled: the hint of pylance has some forty."""
 _MOST_UNCHECKED = 1 << 10
 """So few bytes are read without asking for a limit."""
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+"""What Linux, macOS and network mounts answer to a hard link where the file system has none (exFAT, FAT, some FUSE)."""
+_MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
+"""Limits of the file systems of Linux and macOS."""
 
 
 class LocalStore:
@@ -50,6 +61,7 @@ class LocalStore:
     """
 
     def __init__(self, root: str, *, durable: bool = False) -> None:
+        _check_length(root, root)
         self._root = root
         self._prefix = os.path.join(root, "")
         self._disk = _Disk() if durable else None
@@ -98,6 +110,7 @@ class LocalStore:
         """Create a file of bytes end to end, in one step; False if it exists.
 
         Raises:
+            UnsafeStoreError: The file system has no hard links.
             CommitOutcomeUnknownError: It is there, but the disk does not say that it would stay.
         """
         file = self._path(path)
@@ -108,6 +121,14 @@ class LocalStore:
             os.link(temporary, file)
         except FileExistsError:
             return False
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            raise UnsafeStoreError(
+                "the file system has no hard links, without which two writers could both commit one version; use "
+                "another one (ext4, xfs, APFS, NTFS), or the storage option manifest_store='sqlite:///...'",
+                path=file,
+            ) from error
         finally:
             _remove(temporary)
         if self._disk is not None:
@@ -187,9 +208,46 @@ class LocalStore:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     _sync_folder(folder)
 
+    def remove_empty_folders(self, folder: str, /) -> None:
+        """Remove a folder and those in it as far as they are empty, then those above it; "" for the whole dataset.
+
+        Writers create the folders that they need, so who comes meanwhile loses nothing.
+        """
+        place = self._path(folder) if folder else self._root
+        for inner, _, _ in os.walk(place, topdown=False):
+            with suppress(OSError):
+                os.rmdir(inner)
+        while folder := folder.rpartition("/")[0]:
+            with suppress(OSError):
+                os.rmdir(self._path(folder))
+
     def _path(self, path: str) -> str:
         check_path(path)
-        return self._prefix + path
+        file = self._prefix + path
+        if len(file) > _LONG_PATH:
+            _check_length(path, file)
+        return file
+
+
+_LONG_PATH = _MOST_NAME_BYTES // 4
+"""Characters up to which a path needs no look at its names: one has four bytes at most."""
+
+
+def _check_length(path: str, file: str) -> None:
+    """Refuse a path that no file system of Linux or macOS takes.
+
+    Raises:
+        InvalidInputError: A name in it, or all of it, is too long.
+    """
+    for name in path.split(os.sep):
+        size = len(os.fsencode(name))
+        if size > _MOST_NAME_BYTES:
+            raise InvalidInputError(
+                f"the name '{name[:20]}...' has {size} bytes, and file systems take {_MOST_NAME_BYTES}; use a shorter "
+                "name"
+            )
+    if len(os.fsencode(file)) > _MOST_PATH_BYTES:
+        raise InvalidInputError(f"a path of more than {_MOST_PATH_BYTES:,} bytes; use a shorter one", path=file)
 
 
 def _read_file(file: str, path: str) -> bytes:

@@ -29,7 +29,7 @@ from lance_core.format.paths import (
 )
 from lance_core.format.refs import MAIN_BRANCH, Branch, check_branch_name, decode_branch, encode_branch
 from lance_core.table.clones import clone_manifest, publish_clone, take_back
-from lance_core.table.places import line_of
+from lance_core.table.places import line_of, remove_empty_folders
 from lance_core.table.refs import keeping, list_tags_strictly, manifest_size, other_line, ref_names
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import Snapshot, find_newest, list_versions
@@ -188,6 +188,7 @@ def delete_branch(store: Store, name: str) -> None:
         raise
     for start in range(0, len(files), _DELETE_BATCH):
         line.delete(files[start : start + _DELETE_BATCH])
+    remove_empty_folders(line, "")
 
 
 def _claimed(root: Store, line: Store, name: str) -> bytes:

@@ -24,6 +24,7 @@ from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.rebase import write_deletions
 from lance_core.table.redo import commit_work
+from lance_core.table.row_starts import with_row_starts
 from lance_core.table.scan import matching_offsets
 from lance_core.table.scan_plan import plan_filter
 from lance_core.table.stage import remove_staged
@@ -105,7 +106,8 @@ class Marker:
         """
         files = OpenFiles(self.store)
         with naming(self.store):
-            plan = with_zone_maps(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest, files)
+            plan = with_row_starts(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest)
+            plan = with_zone_maps(plan, snapshot.manifest, files)
         known, self._marks = self._marks, {}
         try:
             left: list[FragmentReader] = []

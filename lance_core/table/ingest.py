@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import as_type, binary_to_json, without_views
-from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.errors import CorruptDataError, InvalidInputError, SchemaMismatchError
 from lance_core.format.blobs import is_second_version
 from lance_core.format.schema import JSON, Schema
 from lance_core.frozen import frozen
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field
 
 _ACCEPTED = (
-    "pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a LanceDataset, a pandas or Polars DataFrame, "
-    "a list of dicts, or an iterable of record batches with schema="
+    "pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner, a LanceDataset or LanceScanner, a pandas or "
+    "Polars DataFrame, a Hugging Face Dataset, a dict of columns, a list of dicts, or an iterable of record batches "
+    "with schema="
 )
+_ROWS_AT_ONCE = 1 << 13
+"""Rows that are asked of a Hugging Face data set at a time."""
 
 
 @frozen(kw_only=True)
@@ -96,14 +99,41 @@ def _open(data: Any, schema: pa.Schema | None) -> RecordStream:
         return _open(pa.Table.from_pandas(data, schema=schema), schema)
     if hasattr(data, "to_batches") and isinstance(getattr(data, "schema", None), pa.Schema):
         return RecordStream(schema=data.schema, batches=iter(data.to_batches()))
+    if isinstance(getattr(data, "projected_schema", None), pa.Schema):
+        return _open(data.to_reader(), schema)
+    if type(data).__module__.startswith("datasets."):
+        return _from_hugging_face(data, schema)
     if hasattr(data, "__arrow_c_stream__"):
         reader = pa.RecordBatchReader.from_stream(data)
         return RecordStream(schema=reader.schema, batches=iter(reader))
-    if isinstance(data, list) and data and isinstance(data[0], dict):
-        return _open(pa.Table.from_pylist(data, schema=schema), schema)
+    if isinstance(data, (dict, list)) and data and (isinstance(data, dict) or isinstance(data[0], dict)):
+        return _open(_from_python(data, schema), schema)
     if isinstance(data, (str, bytes, dict)) or not hasattr(data, "__iter__"):
         raise InvalidInputError(f"cannot write a {type(data).__name__}; give a {_ACCEPTED}")
     return _from_iterable(data, schema)
+
+
+def _from_python(data: dict[str, Any] | list[dict[str, Any]], schema: pa.Schema | None) -> pa.Table:
+    """Columns, or rows, made of Python values."""
+    if isinstance(data, dict) and any(isinstance(column, (str, bytes)) for column in data.values()):
+        raise InvalidInputError("the dict is no table: a column is a list or array of values, not one text")
+    try:
+        if isinstance(data, list):
+            return pa.Table.from_pylist(data, schema=schema)
+        return pa.Table.from_pydict(data, schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+        raise InvalidInputError(f"the {type(data).__name__} is no table: {error}") from error
+
+
+def _from_hugging_face(data: Any, schema: pa.Schema | None) -> RecordStream:
+    """Rows of a data set of the library ``datasets``, in the order that it was shuffled or selected into."""
+    if not hasattr(data, "with_format") or hasattr(data, "keys"):
+        raise InvalidInputError(f"a {type(data).__name__} has several splits; give one, such as data['train']")
+    tables = data.with_format("arrow").iter(batch_size=_ROWS_AT_ONCE)
+    known = None if data.features is None else data.features.arrow_schema
+    if known is None:
+        return _from_iterable(tables, schema)
+    return RecordStream(schema=known, batches=_check_batches(tables))
 
 
 def _from_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RecordStream:
@@ -177,7 +207,7 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
         The table's fields that are in the data, in the order of the table.
 
     Raises:
-        InvalidInputError: Unknown or missing columns, other types; the message lists all of them.
+        SchemaMismatchError: Unknown or missing columns, other types; the message lists all of them.
     """
     if source.equals(table.to_arrow()):
         return table
@@ -191,7 +221,7 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
         elif not field.nullable and field.name not in duplicates:
             problems.append(f"column {field.name!r} is missing, and it is not nullable")
     if problems:
-        raise InvalidInputError(
+        raise SchemaMismatchError(
             f"the data does not fit the table's schema: {'; '.join(problems)}; nothing was written. Change the "
             "data, or replace table and schema with mode overwrite"
         )

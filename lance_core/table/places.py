@@ -16,7 +16,7 @@ from lance_core.format.paths import BASE_PREFIX, branch_folder, path_in_base, sp
 from lance_core.format.refs import is_branch_name
 from lance_core.frozen import frozen
 from lance_core.store.addresses import parse_address
-from lance_core.store.base import FarStore, ObjectSizes, OrderedFolder, PieceSink, SettledFolder, offers
+from lance_core.store.base import FarStore, FolderRemover, ObjectSizes, OrderedFolder, PieceSink, SettledFolder, offers
 from lance_core.store.trust import PlaceSettings
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from lance_core.format.base_path import BasePath
     from lance_core.format.manifest import Manifest
     from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, Store
+    from lance_core.store.commit_lock import CommitLock
+
 _Read = TypeVar("_Read")
+
 
 # ------------------------------------------------------------------------------------------------------------ branches
 
@@ -277,7 +280,7 @@ def without_bases(store: Store) -> Store:
 
 def with_settings(store: Store, settings: PlaceSettings) -> Store:
     """A store that opens other places with these settings, whichever version is read."""
-    if not settings.storage_options and not settings.base_store_params:
+    if not settings.storage_options and not settings.base_store_params and settings.commit_lock is None:
         return store
     if isinstance(store, BasedStore) and store.settings == settings:
         return store
@@ -289,6 +292,20 @@ def finds_same_files(one: Store, other: Store) -> bool:
     if isinstance(one, BasedStore) and isinstance(other, BasedStore):
         return one.line == other.line and one.settings == other.settings and one.bases == other.bases
     return one is other or one == other
+
+
+def with_lock(store: Store, lock: CommitLock | None) -> Store:
+    """A store whose manifests are created under a lock of the caller; None for the one that it has."""
+    if lock is None:
+        return store
+    if isinstance(store, BasedStore):
+        return BasedStore(store.line, replace(store.settings, commit_lock=lock), store.bases, store.branch)
+    return BasedStore(store, PlaceSettings(commit_lock=lock))
+
+
+def lock_of(store: Store) -> CommitLock | None:
+    """The lock of the caller under which manifests are created, if there is one."""
+    return store.settings.commit_lock if isinstance(store, BasedStore) else None
 
 
 def same_line(store: Store, line: Store) -> Store:
@@ -317,6 +334,15 @@ def create(store: Store, path: str, pieces: Sequence[bytes | memoryview]) -> boo
     if offers(store, PieceSink, "put_pieces_if_absent"):
         return store.put_pieces_if_absent(path, pieces)
     return store.put_if_absent(path, b"".join(pieces))
+
+
+def remove_empty_folders(store: Store, folder: str) -> None:
+    """Remove what is left of a folder whose objects were deleted, where stores keep empty folders."""
+    line = without_bases(store)
+    if isinstance(line, FolderStore):
+        remove_empty_folders(line.parent, f"{line.folder}/{folder}" if folder else line.folder)
+    elif offers(line, FolderRemover, "remove_empty_folders"):
+        line.remove_empty_folders(folder)
 
 
 def settled_folder(store: Store) -> tuple[SettledFolder, str] | None:

@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING
 from lance_core.errors import (
     CommitOutcomeUnknownError,
     CorruptDataError,
+    InvalidInputError,
     NotFoundError,
     UnsafeStoreError,
     VersionNotFoundError,
 )
 from lance_core.format.manifest import encode_manifest_pieces, remember_manifest
 from lance_core.format.operations import Append, DataReplacement, Operation, Overwrite, Rewrite
-from lance_core.format.paths import ManifestNaming, data_file_path, deletion_file_path, manifest_path
+from lance_core.format.paths import (
+    BASE_PREFIX,
+    ManifestNaming,
+    data_file_path,
+    deletion_file_path,
+    manifest_path,
+    split_base_path,
+)
 from lance_core.table.apply_settings import add_bases
 from lance_core.table.descent import descends
-from lance_core.table.places import create, object_sizes, with_bases
+from lance_core.table.places import create, lock_of, object_sizes, with_bases
 from lance_core.table.snapshot import load_manifest, load_transaction, read_transaction
 
 if TYPE_CHECKING:
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) -> bool:
-    """Create the manifest file of a version: won, lost, or find out.
+    """Create the manifest file of a version: won, lost, or find out; under the lock of the caller, if there is one.
 
     Args:
         store: The line of versions.
@@ -43,6 +51,21 @@ def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) ->
         CommitOutcomeUnknownError: The store leaves open whether the file was created.
         UnsafeStoreError: The store cannot let exactly one writer win.
     """
+    lock = lock_of(store)
+    if lock is None:
+        return _create_manifest(store, manifest, naming)
+    is_ours: bool | None = None
+    try:
+        with lock(manifest.version):
+            is_ours = _create_manifest(store, manifest, naming)
+    except Exception as error:
+        if is_ours is None:
+            raise
+        raise outcome_unknown(store, manifest.version, _uuid_of(manifest)) from error  # the lock failed behind it
+    return bool(is_ours)
+
+
+def _create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) -> bool:
     try:
         pieces = encode_manifest_pieces(manifest)
         is_ours = create(store, manifest_path(manifest.version, naming), pieces)
@@ -90,6 +113,7 @@ def check_files(store: Store, operation: Operation, base: Manifest) -> None:
         base: The version it builds on.
 
     Raises:
+        InvalidInputError: A file lies below a base path that the table does not have.
         NotFoundError: A file is not there.
         CorruptDataError: A file has another size than the operation says.
     """
@@ -97,6 +121,12 @@ def check_files(store: Store, operation: Operation, base: Manifest) -> None:
     bases = base
     if isinstance(operation, Overwrite) and operation.initial_bases:
         bases = replace(base, base_paths=add_bases(base.base_paths, operation.initial_bases))
+    known = {one.id for one in bases.base_paths}
+    for path, _ in files:
+        base_id, inner = split_base_path(path) if path.startswith(BASE_PREFIX) else (None, path)
+        if base_id is not None and base_id not in known:
+            there = ", ".join(map(str, sorted(known))) or "none"
+            raise InvalidInputError(f"{inner} has base_id {base_id}, but the table's base paths are: {there}")
     sizes = object_sizes(with_bases(store, bases), [path for path, _ in files])
     for (path, size), found in zip(files, sizes, strict=True):
         if size and found != size:

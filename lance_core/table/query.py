@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import batch_of
 from lance_core.encoding.physical.memory import numbers_array
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
 from lance_core.table.ahead import each
 from lance_core.table.expression import Expression, make_expression
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.ordering import Sorter, check_sortable
 from lance_core.table.scan import scan_fragments, take_offsets
-from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, output_names, plan_scan
+from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, ROW_OFFSET, SYSTEM_COLUMNS, output_names, plan_scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -131,6 +131,8 @@ def plan_query(
     plan = make_plan(
         schema, columns=names, filter=filter, batch_size=batch_size, with_row_id=False, with_row_address=False
     )
+    if include_deleted_rows and plan.predicate is not None and ROW_OFFSET in plan.predicate.columns:
+        raise UnsupportedError(f"a filter on {ROW_OFFSET} together with include_deleted_rows")
     for one in order:
         if one.column_name not in plan.columns:
             raise InvalidInputError(
@@ -218,13 +220,13 @@ def _scanned(files: OpenFiles, fragments: Iterable[Fragment], query: Query) -> I
         return scan_fragments(files, fragments, query.plan, limit=query.limit, offset=query.offset)
     whole = (replace(one, deletion_file=None) for one in fragments)
     batches = scan_fragments(files, whole, query.plan, limit=query.limit, offset=query.offset)
-    return _without_ids(files, {one.id: one for one in fragments}, batches)
+    return _without_ids(files, {one.id: one for one in fragments}, query.plan, batches)
 
 
 def _without_ids(
-    files: OpenFiles, fragments: Mapping[int, Fragment], batches: Iterator[pa.RecordBatch]
+    files: OpenFiles, fragments: Mapping[int, Fragment], plan: ScanPlan, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Deleted rows have no row id."""
+    """Deleted rows have no row id, and are not counted."""
     readers: dict[int, FragmentReader] = {}
     for batch in batches:
         addresses = np.asarray(batch.column(ROW_ADDRESS))
@@ -237,7 +239,12 @@ def _without_ids(
         is_deleted = np.isin(offsets, readers[number].deleted.astype(np.uint64))
         place = batch.schema.get_field_index(ROW_ID)
         ids = pa.array(np.asarray(batch.column(place)), mask=is_deleted)
-        yield batch.set_column(place, batch.schema.field(place), ids)
+        changed = batch.set_column(place, batch.schema.field(place), ids)
+        place = batch.schema.get_field_index(ROW_OFFSET)
+        if place >= 0 and plan.row_starts is not None:
+            places = plan.row_starts.row_offsets(readers[number], offsets.astype(np.int64))
+            changed = changed.set_column(place, batch.schema.field(place), numbers_array(places))
+        yield changed
 
 
 def _ordered(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> Iterator[pa.RecordBatch]:

@@ -18,14 +18,14 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import batch_of, mask_array, settled, unpack_bits
 from lance_core.encoding.coded import Coded
 from lance_core.encoding.physical.memory import numbers_array, starts_of, take_inside
-from lance_core.errors import InvalidInputError
+from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import Schema
 from lance_core.store.waits import finished
 from lance_core.table.ahead import chained, each
 from lance_core.table.candidates import candidate_ranges
 from lance_core.table.fragment_reader import FragmentReader, Rows
 from lance_core.table.lineage import ROW_CREATED_AT
-from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, ScanPlan, path_steps
+from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, ROW_OFFSET, SYSTEM_COLUMNS, ScanPlan, path_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -275,7 +275,7 @@ def _predicate_batch(reader: FragmentReader, plan: ScanPlan, rows: Rows) -> pa.R
     for name in wanted or ([] if columns else [ROW_ADDRESS]):  # a batch without columns would have no rows
         offsets = np.arange(rows.start, rows.start + rows.num_rows)
         names.append(name)
-        columns.append(_system_column(reader, name, offsets))
+        columns.append(_system_column(reader, plan, name, offsets))
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
@@ -371,11 +371,15 @@ def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None
     return np.flatnonzero(keep) + rows.start
 
 
-def _system_column(reader: FragmentReader, name: str, offsets: npt.NDArray[np.int64]) -> pa.Array:
+def _system_column(reader: FragmentReader, plan: ScanPlan, name: str, offsets: npt.NDArray[np.int64]) -> pa.Array:
     if name == ROW_ID:
         return reader.row_ids(offsets)
     if name == ROW_ADDRESS:
         return reader.row_addresses(offsets)
+    if name == ROW_OFFSET:
+        if plan.row_starts is None:
+            raise UnsupportedError(f"{ROW_OFFSET} can be read and asked for by scans and takes only")
+        return numbers_array(plan.row_starts.row_offsets(reader, offsets))
     return numbers_array((reader.created_versions if name == ROW_CREATED_AT else reader.updated_versions)[offsets])
 
 
@@ -393,7 +397,7 @@ def _output(
     arrays: list[pa.Array] = []
     for name in plan.columns:
         if name in SYSTEM_COLUMNS:
-            arrays.append(_system_column(reader, name, offsets))
+            arrays.append(_system_column(reader, plan, name, offsets))
         else:
             arrays.append(by_name[name] if name in by_name else _flat(name, by_name))
     return batch_of(arrays, plan.schema, len(offsets))

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.table.predicate import Predicate
+    from lance_core.table.row_starts import RowStarts
     from lance_core.table.zone_maps import ZoneMaps
 
 ROW_ID = "_rowid"
 ROW_ADDRESS = "_rowaddr"
-SYSTEM_COLUMNS = (ROW_ID, ROW_ADDRESS, ROW_CREATED_AT, ROW_UPDATED_AT)
+ROW_OFFSET = "_rowoffset"
+SYSTEM_COLUMNS = (ROW_ID, ROW_ADDRESS, ROW_CREATED_AT, ROW_UPDATED_AT, ROW_OFFSET)
 """Columns that are not stored but follow from where a row is."""
 
 DEFAULT_BATCH_BYTES = 32 << 20
@@ -51,6 +53,7 @@ class ScanPlan:
         filter_projection: Fields that the predicate needs.
         rest: Fields of the projection that the predicate does not bring along.
         zone_maps: What is known of the predicate's columns; None if deleted rows are wanted, or nothing is known.
+        row_starts: What ``_rowoffset`` needs; None if it is not asked for.
     """
 
     columns: tuple[str, ...]
@@ -62,6 +65,7 @@ class ScanPlan:
     filter_projection: Schema = field(default_factory=lambda: Schema(()))
     rest: Schema = field(default_factory=lambda: Schema(()))
     zone_maps: ZoneMaps | None = None
+    row_starts: RowStarts | None = None
 
     @property
     def step(self) -> int:

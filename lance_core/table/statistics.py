@@ -36,7 +36,10 @@ def table_statistics(manifest: Manifest) -> dict[str, int]:
 
 
 def version_summary(manifest: Manifest) -> dict[str, Any]:
-    """An entry of the history: version, timestamp (UTC) and the numbers as text, by the names pylance uses."""
+    """An entry of the history: version, timestamp and the numbers as text, by the names pylance uses.
+
+    The timestamp is local time without a time zone, as in pylance.
+    """
     numbers = table_statistics(manifest)
     totals = FragmentTotals(
         numbers["num_rows"] + numbers["num_deleted_rows"],
@@ -55,7 +58,7 @@ def version_entry(
     physical_rows, num_deleted_rows, num_data_files, num_bytes, num_deletion_files = totals
     return {
         "version": version,
-        "timestamp": timestamp,
+        "timestamp": None if timestamp is None else timestamp.astimezone().replace(tzinfo=None),
         "metadata": {
             "total_data_file_rows": str(physical_rows),
             "total_data_files": str(num_data_files),

@@ -31,9 +31,10 @@ _MOST_KNOWN = 1 << 14
 class VersionList(Sequence[dict[str, Any]]):
     """All versions of a line at one moment, ascending.
 
-    Entries are dicts with ``version``, ``timestamp`` (UTC) and ``metadata`` (numbers as text, as far as the writer of
-    the version recorded them: pylance before 0.8 did not record rows, which count as 0 here). What was cleaned up
-    since it was listed is left out by loops, and a VersionNotFoundError where it is asked for by its place.
+    Entries are dicts with ``version``, ``timestamp`` (local time without a time zone, as in pylance) and ``metadata``
+    (numbers as text, as far as the writer of the version recorded them: pylance before 0.8 did not record rows, which
+    count as 0 here). What was cleaned up since it was listed is left out by loops, and a VersionNotFoundError where it
+    is asked for by its place.
 
     Args:
         store: The line of versions.

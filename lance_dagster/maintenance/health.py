@@ -77,7 +77,7 @@ def look_at(
         old = [
             one["version"]
             for one in versions[: -cleanup.retain_versions]
-            if one["version"] not in tagged and now - one["timestamp"] > cleanup.older_than
+            if one["version"] not in tagged and now - one["timestamp"].astimezone(UTC) > cleanup.older_than
         ]
         if old:
             needs["cleanup"] = f"{len(old)} of {len(versions)} versions are older than {cleanup.older_than}"

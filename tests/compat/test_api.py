@@ -1,258 +1,329 @@
-"""What pylance's public API has and lance_core has not, name by name and argument by argument, with the reason.
+"""All of pylance's public API is there: it works, or it raises an UnsupportedError that names it.
 
-Both directions are checked: what is missing must be listed, and what is listed must be missing.
+The names come from pylance's modules, classes and signatures. What is refused stands in `lance_core.unsupported`, what
+is called otherwise or takes another form in the tables here; each entry of both must be needed.
 """
 
 import importlib
 import inspect
-import sys
+import pkgutil
+import types
+import typing
 
 import lance
-import lance.dataset
-import lance.fragment
-import lance.optimize
 import pytest
 
 import lance_core
-from lance_core import arguments, scanner
+from lance_core.errors import UnsupportedError
+from lance_core.fragment import LanceFragment
+from lance_core.optimize import CompactionArguments
+from lance_core.scanner import LanceScanner, ScannerBuilder, ScanOptions
+from lance_core.unsupported import REFUSED, REFUSED_ARGUMENTS, refuse_given
 
-SEARCH = "vector and text search, and the indices for them, are not built or used"
-INDICES = "only zone maps are built; other indices are kept right"
-MEM_WAL = "a write-ahead log in memory (MemWAL) is refused by name"
-OVERLAYS = "data overlays are refused by name, as pylance does unless told otherwise"
-NAMESPACE = "catalogs of tables are out of scope; an address is enough"
-CACHES = "no caches that live longer than a dataset object"
-ARROW = "of pyarrow's Dataset: pylance raises NotImplementedError or crashes"
-NATIVE = "of the native library: its counters, log, processor, planner"
-BLOBS = "writing blob files by hand; blob_array and write_dataset do it"
+ROWS = {"a": [1, 2, 3]}
 
-MISSING = {
-    "LanceDataset": {
-        "centroids": SEARCH,
-        "get_ivf_model": SEARCH,
-        "prewarm_index": INDICES,
-        "create_index": INDICES,
-        "create_index_uncommitted": INDICES,
-        "commit_existing_index_segments": INDICES,
-        "merge_existing_index_segments": INDICES,
-        "merge_index_metadata": INDICES,
-        "remap_row_addrs": "index of compactions (fragment reuse) is kept, not read",
-        "initialize_mem_wal": MEM_WAL,
-        "mem_wal_index_details": MEM_WAL,
-        "mem_wal_writer": MEM_WAL,
-        "filter": ARROW,
-        "join": ARROW,
-        "join_asof": ARROW,
-        "sort_by": ARROW,
-        "replace_schema": ARROW,
-        "partition_expression": ARROW,
-        "from_pydantic_model": "write_dataset takes a list of dicts",
-        "io_stats_incremental": NATIVE,
-        "io_stats_snapshot": NATIVE,
-        "new_file_session": "lance_core.file reads and writes files below any address",
-        "session": CACHES,
-        "storage_options_accessor": "storage options do not change; latest_storage_options is there",
-    },
-    "LanceFragment": {"partition_expression": ARROW, "physical_schema": ARROW},
-    "FragmentMetadata": {},
-    "DataFile": {"create": "LanceFragment.create_from_file makes the fragment of a file"},
-    "DeletionFile": {
-        "asdict": "a dataclass here",
-        "from_json": "FragmentMetadata.from_json",
-        "json": "FragmentMetadata.to_json",
-        "path": "LanceFragment.deletion_file",
-    },
-    "LanceScanner": {
-        "from_batches": ARROW,
-        "from_dataset": ARROW,
-        "from_fragment": ARROW,
-        "scan_batches": ARROW,
-        "take": ARROW,
-    },
-    "ScannerBuilder": {
-        "disable_scoring_autoprojection": SEARCH,
-        "fast_search": SEARCH,
-        "full_text_search": SEARCH,
-        "minhash_search": SEARCH,
-        "nearest": SEARCH,
-        "with_index_segments": SEARCH,
-        "row_addr_prefilter": "for engines that search by themselves; take rows by _rowaddr",
-        "scan_stats_callback": NATIVE,
-        "substrait_aggregate": "dataset.sql has aggregates",
-    },
-    "LanceOperation": {"DataOverlay": OVERLAYS, "DataOverlayFile": OVERLAYS, "DataOverlayGroup": OVERLAYS},
-    "MergeInsertBuilder": {
-        "analyze_plan_batches": NATIVE,
-        "execute_batches": NATIVE,
-        "execute_uncommitted_batches": NATIVE,
-    },
-    "CompactionOptions": dict.fromkeys(
-        ["clear", "copy", "fromkeys", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"],
-        "a dataclass here, a dict there; both functions take either",
-    ),
-    "CompactionPlan": {"from_json": "tasks have JSON", "json": "tasks have JSON"},
+# Modules whose names are no API: tests, the native library, lazy imports, types for annotations.
+INTERNAL = {
+    "lance.conftest",
+    "lance.dependencies",
+    "lance.lance",
+    "lance.types",
+    "lance.torch",
+    "lance.indices.builder",
 }
-COMPLETE = {
-    "Branches", "Compaction", "CompactionMetrics", "CompactionTask", "ColumnOrdering", "DataStatistics",
-    "DatasetBasePath", "DatasetDelta", "DatasetOptimizer", "FieldStatistics", "FragmentSession", "Index", "IndexFile",
-    "LanceStats", "RewriteResult", "SqlQuery", "SqlQueryBuilder", "Tags", "Transaction",
-}  # fmt: skip
+INTERNAL |= {"lance.indices.ivf", "lance.indices.pq"}
 
-MODULE = {
-    **dict.fromkeys(["BlobColumn", "BlobDescriptor", "BlobArray"], "BlobType, blob_array and take_blobs"),
-    **dict.fromkeys(["BlobDescriptorArrayBuilder", "DedicatedBlobWriter", "PackedBlobWriter"], BLOBS),
-    **dict.fromkeys(["FtsToken", "tokenize", "IndexProgress"], SEARCH),
-    **dict.fromkeys(
-        ["ExecutionPlan", "FFILanceTableProvider", "LsmPointLookupPlanner", "LsmScanner", "LsmVectorSearchPlanner"],
-        NATIVE,
-    ),
-    **dict.fromkeys(["bytes_read_counter", "iops_counter", "set_logger", "simd_info", "ScanStatistics"], NATIVE),
-    **dict.fromkeys(
-        ["CompactedSsTable", "ShardSnapshot", "ShardWriter", "ShardingField", "ShardingSpec", "evaluate_sharding_spec"],
-        MEM_WAL,
-    ),
-    "CleanupReferencedBranch": "branches keep the versions they come from; they are not cleaned from elsewhere",
-    **dict.fromkeys(["json_to_schema", "schema_to_json"], "Arrow schemas have a form of their own: schema.serialize()"),
-    "io": "a module of helpers",
+# Names that are no API although they look like it.
+NO_NAMES = {"TYPE_CHECKING", "annotations", "LOGGER", "CUDA_REGEX", "BatchUDFCheckpoint.BatchInfo"}
+NO_CLASSES = {"CompactionOptions", "BlobFile", "BlobType", "CommitConflictError"}  # of dicts, files, types, errors
+NO_MODULES = {"lance.util": {"sanitize_ts", "td_to_micros", "HNSW", "KMeans", "validate_vector_index"}}
+
+# Members that take another form here.
+OTHERWISE = {
+    "DataFile.create": "LanceFragment.create_from_file makes the fragment of a file",
+    "FragmentMetadata.overlays": "data overlays are refused when a version is opened",
+    "CleanupExplanation.candidate_file_limit": "all files are told",
+    "CleanupExplanation.candidate_files_truncated": "all files are told",
+    "CleanupExplanation.referenced_branches": "branches keep the versions that they come from",
+    "CleanupExplanation.warnings": "they are logged",
+    "CleanupStats.failed_deletes": "a deletion that fails is an error",
 }
 
-# Arguments of pylance that are refused by name (UnsupportedError), wherever they may be given.
-REFUSED = {
-    **dict.fromkeys(["commit_lock"], "a table elsewhere (manifest_store) decides where a store cannot"),
-    **dict.fromkeys(["namespace_client", "table_id"], NAMESPACE),
-    **dict.fromkeys(["session"], CACHES),
-    **dict.fromkeys(
-        ["nearest", "full_text_query", "fast_search", "index_segments", "disable_scoring_autoprojection"], SEARCH
-    ),
-    **dict.fromkeys(["row_addr_allowlist", "row_addr_blocklist", "scan_stats_callback"], NATIVE),
-    **dict.fromkeys(["default_scan_options", "read_params"], "options are given to each scan"),
-    **dict.fromkeys(["use_legacy_format"], "data_storage_version says it"),
-    **dict.fromkeys(["external_blob_mode", "blob_pack_file_size_threshold", "max_page_bytes"], "field metadata"),
-    **dict.fromkeys(["defer_index_remap", "binary_copy_read_batch_bytes"], "compaction rewrites no indices"),
-}
-
-# Arguments that nobody takes here.
+# Arguments that are named otherwise, or taken by position only.
 ARGUMENTS = {
-    "LanceDataset.cleanup_old_versions": {"delete_rate_limit", "delete_concurrency"},
-    "LanceDataset.explain_cleanup_old_versions": {"delete_rate_limit", "include_files", "max_files"},
-    "LanceDataset.count_rows": {"kwargs"},
-    "LanceDataset.sample": {"kwargs"},
-    "Compaction.commit": {"options"},
-    "LanceDataset.create_scalar_index": {"progress_callback", "format_version", "document_granularity"},
-    "LanceDataset.commit": {"namespace_client_managed_versioning"},
-    "LanceDataset.read_blob_ranges": {"selector", "io_buffer_size", "preserve_order"},
-    "LanceDataset.read_blobs": {"io_buffer_size"},
-    "LanceDataset.to_pandas": {"blob_mode"},
-    "LanceFragment.to_pandas": {"blob_mode"},
-    "LanceScanner.to_pandas": {"blob_mode"},
-    "DatasetOptimizer.disable_auto_cleanup": {"kwargs"},
-    "DatasetOptimizer.enable_auto_cleanup": {"kwargs"},
-    "DatasetOptimizer.optimize_indices": {"kwargs"},
-    "CompactionTask.from_json": {"json"},
-    "RewriteResult.from_json": {"json"},
+    "Compaction.commit": {"options": "nothing depends on it"},
+    "CompactionTask.from_json": {"json": "text"},
+    "CompactionPlan.from_json": {"json": "text"},
+    "RewriteResult.from_json": {"json": "text"},
+    "DeletionFile.from_json": {"json": "text"},
+    "FragmentSampler.iter_fragments": {"ds": "dataset, as in its subclasses"},
+    "DatasetDelta": {"delta": "made by LanceDataset.delta"},
+    "LanceStats": {"dataset": "made by LanceDataset.stats"},
+    "Branches": {"dataset": "made by LanceDataset.branches"},
+    "Tags": {"dataset": "made by LanceDataset.tags"},
+    "FragmentSession": {"session": "made by LanceFragment.open_session"},
+    "LanceFragment": {"fragment": "made by LanceDataset.get_fragment"},
+    "LanceScanner": {"scanner": "made by LanceDataset.scanner", "dataset": "likewise"},
+    "SqlQuery": {"query": "made by SqlQueryBuilder.build"},
+    "SqlQueryBuilder": {"builder": "made by LanceDataset.sql"},
+    "FragmentMetadata": {"overlays": "refused when a version is opened"},
 }
 
-SCAN = set(inspect.signature(scanner.make_scanner).parameters)
-HINTS = set(arguments._HINTS)
-MISSING_ARGUMENTS = set(arguments._MISSING)
-PLACES = [
-    "", ".dataset", ".fragment", ".scanner", ".merge_insert", ".operations", ".optimize", ".stats", ".sql_query",
-    ".methods.fragment_rows", ".index_entries", ".delta",
-]  # fmt: skip
+
+def modules():
+    found = [module.name for module in pkgutil.walk_packages(lance.__path__, "lance.")]
+    public = (name for name in found if not any(part.startswith("_") for part in name.split(".")))
+    return sorted(name for name in public if name not in INTERNAL and not name.startswith("lance.torch"))
 
 
-def theirs_named(name):
-    for module in ("lance", "lance.dataset", "lance.fragment", "lance.optimize"):
-        if hasattr(sys.modules[module], name):
-            return getattr(sys.modules[module], name)
-    raise AssertionError(name)
+def public_names(module):
+    """The names that a module of pylance offers: those that it lists, else those that it defines."""
+    if hasattr(module, "__all__"):
+        return [name for name in module.__all__ if not name.startswith("_")]
+    names = [name for name in vars(module) if not name.startswith("_") and name not in NO_NAMES]
+    return [
+        name
+        for name in names
+        if not isinstance(vars(module)[name], types.ModuleType)
+        and (getattr(vars(module)[name], "__module__", None) or module.__name__) == module.__name__
+    ]
 
 
-def ours_named(name):
-    for place in PLACES:
-        module = importlib.import_module(f"lance_core{place}")
-        if hasattr(module, name):
-            return getattr(module, name)
-    raise AssertionError(name)
+def is_refused(find):
+    """Whether asking for something, or calling it, raises an UnsupportedError; the error."""
+    try:
+        find()()
+    except UnsupportedError as error:
+        return str(error)
+    except Exception:  # noqa: BLE001 it is there, and wants arguments
+        return None
+    return None
 
 
-def public(thing):
-    return {name for name in dir(thing) if not name.startswith("_")}
+def test_modules_are_there_or_refused_by_name():
+    for name in modules():
+        ours = "lance_core" + name.removeprefix("lance")
+        if ours in REFUSED:
+            with pytest.raises(UnsupportedError, match=ours):
+                getattr(lance_core, ours.rpartition(".")[2])
+            with pytest.raises(ImportError, match=ours):
+                importlib.import_module(ours)
+        else:
+            importlib.import_module(ours)
+
+
+def cases():
+    for name in ["lance", *modules()]:
+        ours = "lance_core" + name.removeprefix("lance")
+        if ours not in REFUSED:
+            yield from ((name, ours, member) for member in public_names(importlib.import_module(name)))
+
+
+@pytest.mark.parametrize(("ours", "name"), sorted({case[1:] for case in cases()}))
+def test_names_of_modules_are_there_or_refused_by_name(ours, name):
+    path = f"{ours}.{name}"
+    if path in REFUSED:
+        message = is_refused(lambda: getattr(importlib.import_module(ours), name))
+        assert message is not None
+        assert name in message
+    else:
+        assert getattr(importlib.import_module(ours), name) is not None
+
+
+def pair_of(theirs, ours, name):
+    """What both have by a name; another test tells what is missing."""
+    return getattr(importlib.import_module(theirs), name), getattr(importlib.import_module(ours), name, None)
+
+
+def classes():
+    """Classes that both have, by name."""
+    found = {}
+    for theirs, ours, name in cases():
+        if f"{ours}.{name}" not in REFUSED and name not in NO_CLASSES:
+            pair = pair_of(theirs, ours, name)
+            if all(map(inspect.isclass, pair)) and not typing.is_typeddict(pair[0]):
+                found[name] = pair
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(classes()))
+def test_members_are_there_or_refused_by_name(name):
+    theirs, ours = classes()[name]
+    inherited = set(dir(Exception)) | set(dir(dict)) | set(dir(str))
+    for member in sorted(one for one in dir(theirs) if not one.startswith("_") and one not in inherited):
+        path = f"{name}.{member}"
+        if path in OTHERWISE:
+            continue
+        is_field = member in getattr(ours, "__annotations__", {})
+        assert hasattr(ours, member) or is_field, path
+        found = None if is_field else inspect.getattr_static(ours, member)
+        if isinstance(found, property):
+            found = found.fget
+        message = is_refused(lambda found=found: found) if path in REFUSED else None
+        assert (path in REFUSED) == (message is not None), path
+        assert message is None or path in message
 
 
 def parameters(function):
     try:
-        found = inspect.signature(function).parameters
+        found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return None
-    return {name: one for name, one in found.items() if name not in {"self", "cls", "dataset", "fragment"}}
+    return {one.name: one for one in found if one.name not in {"self", "cls", "_args", "_kwargs"}}
 
 
-@pytest.mark.parametrize("name", sorted({*MISSING, *COMPLETE}))
-def test_members(name):
-    theirs, ours = theirs_named(name), ours_named(name)
-    instance = {one for one in getattr(ours, "__annotations__", {}) if not one.startswith("_")}
-    assert public(theirs) - public(ours) - instance == set(MISSING.get(name, ()))
+def all_parameters(function):
+    """Those of a signature, with the keyword arguments that it takes by `typing.Unpack`."""
+    found = parameters(function)
+    names = set(found)
+    for one in found.values():
+        if one.kind is inspect.Parameter.VAR_KEYWORD:
+            names.discard(one.name)
+            for options in (ScanOptions, CompactionArguments):
+                names |= set(options.__annotations__) if options.__name__ in str(one.annotation) else set()
+            if "CommitArguments" in str(one.annotation):
+                names |= set(parameters(lance_core.LanceDataset.commit))
+            if "WriteArguments" in str(one.annotation):
+                names |= set(parameters(lance_core.write_dataset))
+    return names
 
 
-def test_names_of_the_module():
-    assert {one for one in lance.__all__ if one[0] != "_"} - public(lance_core) == set(MODULE)
-
-
-def test_refused_arguments():
-    unused = {"auto_cleanup_options", "batch_size_bytes", "compaction_mode", "include_deleted_rows", "order_by"}
-    assert set(REFUSED) == MISSING_ARGUMENTS - SCAN - unused - {"progress", "prefilter", "strict_batch_size"}
-
-
-@pytest.mark.parametrize("name", sorted({*MISSING, *COMPLETE} - {"CompactionOptions"}))
-def test_arguments(name):
-    theirs, ours = theirs_named(name), ours_named(name)
-    for member in sorted(public(theirs) & public(ours)):
-        if not callable(getattr(theirs, member)) or inspect.isclass(getattr(theirs, member)):
+def functions():
+    for theirs, ours, name in cases():
+        if f"{ours}.{name}" in REFUSED:
             continue
-        expected, found = parameters(getattr(theirs, member)), parameters(getattr(ours, member))
-        if expected is None or found is None:
-            continue
-        lacking = set(expected) - set(found)
-        if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in found.values()):
-            kept = ARGUMENTS.get(f"{name}.{member}", set())
-            lacking = {one for one in lacking if one in kept or one not in SCAN | HINTS | MISSING_ARGUMENTS | DELEGATED}
-        assert lacking == ARGUMENTS.get(f"{name}.{member}", set()), member
-        for one in set(expected) & set(found):
-            is_same = repr(expected[one].default) == repr(found[one].default)
-            assert is_same or (name, member, one) in DEFAULTS, (member, one)
+        pair = pair_of(theirs, ours, name)
+        if inspect.isfunction(pair[0]) and pair[1] is not None:
+            yield name, *pair
+    for name, (theirs, ours) in classes().items():
+        yield name, theirs, ours
+        for member in sorted(set(dir(theirs)) & set(dir(ours))):
+            if not member.startswith("_") and f"{name}.{member}" not in REFUSED and callable(getattr(theirs, member)):
+                yield f"{name}.{member}", getattr(theirs, member), getattr(ours, member)
 
 
-# Taken by the function that the keyword arguments are handed to.
-DELEGATED = {
-    "kwargs", "columns", "filter", "limit", "offset", "fragments",
-    *inspect.signature(lance_core.write_dataset).parameters,
-    *inspect.signature(lance_core.LanceDataset.commit).parameters,
-    *lance_core.CompactionOptions.__annotations__,
-}  # fmt: skip
-DEFAULTS = {
-    ("LanceDataset", "deep_clone", "reference"),
-    ("LanceDataset", "shallow_clone", "reference"),
-    ("Compaction", "plan", "options"),
-    ("Compaction", "execute", "options"),
-    ("LanceFragment", "create", "max_rows_per_group"),
-}
+FUNCTIONS = {name: (theirs, ours) for name, theirs, ours in functions()}
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "expected"),
-    [
-        (lance, "dataset", set()),
-        (lance, "write_dataset", set()),
-        (
-            lance.fragment,
-            "write_fragments",
-            {"allow_external_blob_outside_bases", "enable_stable_row_ids", "initial_bases"},
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_arguments_are_there(name):
+    theirs, ours = FUNCTIONS[name]
+    expected, found = parameters(theirs), parameters(ours)
+    if expected is None or found is None:
+        return
+    expected = {one: kind for one, kind in expected.items() if not one.startswith("_")}
+    variable = {one.name for one in expected.values() if one.kind in {one.VAR_KEYWORD, one.VAR_POSITIONAL}}
+    lacking = set(expected) - variable - all_parameters(ours)
+    assert lacking == set(ARGUMENTS.get(name, {})), name
+
+
+def test_tables_name_only_what_is_missing():
+    for path in OTHERWISE:
+        owner, _, member = path.partition(".")
+        theirs, ours = classes()[owner]
+        assert member in {*dir(theirs), *theirs.__annotations__} if hasattr(theirs, "__annotations__") else dir(theirs)
+        assert not hasattr(ours, member), path
+    assert set(ARGUMENTS) <= set(FUNCTIONS)
+
+
+@pytest.fixture
+def table(tmp_path):
+    return lance_core.write_dataset(ROWS, tmp_path / "t")
+
+
+def asking(table, place, owner, given):
+    """Call what an argument belongs to."""
+    calls = {
+        "dataset": lambda: lance_core.dataset(place, **given),
+        "write_dataset": lambda: lance_core.write_dataset(ROWS, place, mode="append", **given),
+        "write_fragments": lambda: lance_core.write_fragments(ROWS, place, **given),
+        "LanceDataset": lambda: lance_core.LanceDataset(place, **given),
+        "LanceDataset.commit": lambda: table.commit(
+            table, lance_core.LanceOperation.Append([]), read_version=1, **given
         ),
-    ],
+        "LanceDataset.create_scalar_index": lambda: table.create_scalar_index("a", "ZONEMAP", **given),
+        "LanceDataset.read_blob_ranges": lambda: table.read_blob_ranges("a", [], **given),
+        "LanceDataset.scanner": lambda: table.scanner(**given),
+        "LanceDataset.to_table": lambda: table.to_table(**given),
+        "LanceDataset.to_batches": lambda: table.to_batches(**given),
+        "LanceDataset.to_pandas": lambda: table.to_pandas(**given),
+        "LanceDataset.shallow_clone": lambda: table.shallow_clone(place + "s", **given),
+        "LanceDataset.deep_clone": lambda: table.deep_clone(place + "d", **given),
+        "LanceDataset.cleanup_old_versions": lambda: table.cleanup_old_versions(**given),
+        "LanceDataset.explain_cleanup_old_versions": lambda: table.explain_cleanup_old_versions(**given),
+        "LanceFragment.create": lambda: LanceFragment.create(place, ROWS, **given),
+        "LanceFileReader": lambda: lance_core.file.LanceFileReader(place + "/x", **given),
+        "LanceFileWriter": lambda: lance_core.file.LanceFileWriter(place + "/x", **given),
+        "DatasetOptimizer.compact_files": lambda: table.optimize.compact_files(**given),
+    }
+    return calls[owner]()
+
+
+REFUSED_SOMEWHERE = sorted(
+    (name, argument)
+    for name, (theirs, ours) in FUNCTIONS.items()
+    for argument in set(parameters(theirs) or ()) & set(REFUSED_ARGUMENTS)
+    if parameters(ours) is not None and argument in all_parameters(ours)
 )
-def test_functions(module, name, expected):
-    theirs, ours = (inspect.signature(getattr(one, name)).parameters for one in (module, lance_core))
-    assert set(theirs) - set(ours) - HINTS - MISSING_ARGUMENTS == expected
-    for one in set(theirs) & set(ours) - {"uri"}:
-        assert repr(theirs[one].default) == repr(ours[one].default), one
+
+
+@pytest.mark.parametrize(("owner", "argument"), REFUSED_SOMEWHERE)
+def test_arguments_that_are_refused_raise_an_error_that_names_them(table, owner, argument):
+    with pytest.raises(UnsupportedError, match=argument):
+        asking(table, table.uri, owner, {argument: "given"})
+    assert lance_core.dataset(table.uri).version == 1
+
+
+def test_every_refused_argument_is_one_of_pylance():
+    assert {argument for _, argument in REFUSED_SOMEWHERE} == set(REFUSED_ARGUMENTS)
+
+
+def test_every_refused_name_is_one_of_pylance():
+    for path in REFUSED:
+        owner, _, name = path.rpartition(".")
+        if owner.startswith("lance_core"):
+            place = owner.replace("lance_core", "lance", 1)
+            if f"{place}.{name}" in {*modules(), "lance.io"}:
+                continue
+            names = {*dir(importlib.import_module(place))}
+            if place == "lance.indices":
+                names |= {"IndexConfig", "IndicesBuilder", "IvfModel", "PqModel"}
+        else:
+            names = {*dir(getattr(importlib.import_module("lance.dataset"), owner, None) or getattr(lance, owner))}
+        assert name in names, path
+
+
+def test_refused_arguments_may_be_given_as_none_or_false():
+    refuse_given("f", nearest=None, fast_search=False)
+    with pytest.raises(UnsupportedError, match="argument 'nearest' of f"):
+        refuse_given("f", nearest={})
+
+
+def test_scan_options_are_those_of_the_scanner():
+    made = set(inspect.signature(lance_core.scanner.make_scanner).parameters)
+    assert set(ScanOptions.__annotations__) == made - {
+        "snapshot", "files", "fragments", "columns", "filter", "limit", "offset"
+    }  # fmt: skip
+
+
+def test_builder_reaches_what_is_refused(table):
+    for member in [one for one in dir(ScannerBuilder) if f"ScannerBuilder.{one}" in REFUSED]:
+        with pytest.raises(UnsupportedError, match=member):
+            getattr(ScannerBuilder(table), member)("a", 1)
+    with pytest.raises(UnsupportedError, match=r"LanceScanner\.take"):
+        table.scanner().take([0])
+    assert isinstance(table.scanner(), LanceScanner)
+    with pytest.raises(UnsupportedError, match="DataOverlay"):
+        lance_core.LanceOperation.DataOverlay([])
+
+
+def test_public_functions_have_no_arguments_without_a_name():
+    unnamed = {
+        path
+        for path, (_, ours) in FUNCTIONS.items()
+        for one in (parameters(ours) or {}).values()
+        if one.kind is inspect.Parameter.VAR_KEYWORD and "Unpack" not in str(one.annotation)
+    }
+    kinds = ("", "Noop", "FileSystem")
+    progress = {f"{kind}FragmentWriteProgress.{step}" for kind in kinds for step in ("begin", "complete")}
+    assert unnamed == {"LanceScanner.to_pandas", "FragmentWriteProgress", *progress}  # as in pylance

@@ -277,8 +277,8 @@ def test_primary_keys_are_declared_as_for_pylance(tmp_path, value):
     seen = []
     for module in (lance, lance_core):
         module.write_dataset(rows, tmp_path / module.__name__)
-        field = lance_core.dataset(tmp_path / module.__name__).lance_schema.fields[0]
-        seen.append((field.unenforced_primary_key, field.unenforced_primary_key_position))
+        field = lance_core.dataset(tmp_path / module.__name__).lance_schema.fields()[0]
+        seen.append((field.is_unenforced_primary_key(), field.unenforced_primary_key_position() or 0))
         if value != "false":
             assert (
                 upsert(lance.dataset(tmp_path / module.__name__).merge_insert()).execute(rows)["num_updated_rows"] == 1

@@ -42,11 +42,15 @@ def test_filters_and_rows_that_are_left(dataset):
 
 
 def test_parts_of_blobs(dataset):
-    assert dataset.read_blob_ranges("b", [(3, 1, 2), (1, 0, 0), (2, 0, 0)], selection="indices") == [b"dd", None, b""]
+    assert dataset.read_blob_ranges("b", [(3, 1, 2), (1, 0, 0), (2, 0, 0)], selector="indices") == [
+        (0, 3, b"dd"),
+        (1, 1, None),
+        (2, 2, b""),
+    ]
     with pytest.raises(InvalidInputError, match="20 bytes"):
-        dataset.read_blob_ranges("b", [(3, 19, 2)], selection="indices")
-    with pytest.raises(InvalidInputError, match="selection"):
-        dataset.read_blob_ranges("b", [(3, 19, 2)], selection="rows")
+        dataset.read_blob_ranges("b", [(3, 19, 2)], selector="indices")
+    with pytest.raises(InvalidInputError, match="selector"):
+        dataset.read_blob_ranges("b", [(3, 19, 2)], selector="rows")
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):
@@ -74,7 +78,7 @@ WAYS = {
     "take": lambda dataset: dataset.take([3, 6], columns=["b"]),
     "whole": lambda dataset: [one and one.read() for one in dataset.take_blobs("b", indices=range(7))],
     "together": lambda dataset: dataset.read_blobs("b", indices=[3, 6]),
-    "ranges": lambda dataset: dataset.read_blob_ranges("b", [(3, 1, 2), (6, 0, 1)], selection="indices"),
+    "ranges": lambda dataset: dataset.read_blob_ranges("b", [(3, 1, 2), (6, 0, 1)], selector="indices"),
 }
 
 

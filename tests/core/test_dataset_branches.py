@@ -385,7 +385,7 @@ def test_as_of(table):
     just_after = timedelta(microseconds=1)
     assert lance_core.dataset(table.uri, asof=first + just_after).version == 1
     assert lance_core.dataset(table.uri, asof=second + just_after).version == 2
-    assert lance_core.dataset(table.uri, asof=(second + just_after).astimezone().replace(tzinfo=None)).version == 2
+    assert lance_core.dataset(table.uri, asof=(second + just_after).astimezone(UTC)).version == 2
     assert lance_core.dataset(table.uri, asof=second.isoformat()).version == 1
     assert lance_core.dataset(table.uri, 2, asof=first + just_after).version == 2
     with pytest.raises(VersionNotFoundError, match="earlier"):

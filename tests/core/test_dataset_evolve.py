@@ -175,7 +175,7 @@ def test_metadata(dataset):
         ({}, InvalidInputError, "no columns"),
         (7, InvalidInputError, "cannot write a int"),
         (lambda batch: batch.slice(1).select(["id"]).rename_columns(["q"]), InvalidInputError, "one for each"),
-        (lambda _: {"not": "a batch"}, InvalidInputError, "cannot write a dict"),
+        (lambda _: {"not": "a batch"}, InvalidInputError, "the dict is no table"),
     ],
 )
 def test_errors_leave_nothing_behind(dataset, transforms, error, words):

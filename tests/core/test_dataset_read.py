@@ -1,6 +1,6 @@
 import pickle
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import pairwise
 
 import numpy as np
@@ -162,7 +162,7 @@ def test_take_refuses_rows_that_are_not_there(dataset, places):
         ({"batch_size": 0}, InvalidInputError, "batch_size"),
         ({"nearest": {"column": "v"}}, UnsupportedError, "nearest"),
         ({"order_by": ["list"]}, UnsupportedError, "order by"),
-        ({"nonsense": 1}, InvalidInputError, "nonsense"),
+        ({"nonsense": 1}, TypeError, "nonsense"),
     ],
 )
 def test_wrong_questions_are_refused_at_once(dataset, arguments, error, words):
@@ -224,7 +224,7 @@ def test_statistics(dataset):
 
 def test_versions_and_tags(tmp_path):
     dataset = lance_core.write_dataset(ROWS.slice(0, 10), tmp_path / "t")
-    began = datetime.now(UTC)
+    began = datetime.now()  # noqa: DTZ005 versions have local times, as in pylance
     dataset.tags.create("first")
     dataset.delete("id < 5")
     assert (dataset.version, dataset.latest_version) == (2, 2)
@@ -262,8 +262,8 @@ def test_a_dataset_travels_by_address_and_version(tmp_path):
 def test_errors_name_the_place_and_write_nothing(tmp_path):
     with pytest.raises(DatasetNotFoundError, match=r"t\.lance"):
         lance_core.dataset(tmp_path / "t.lance")
-    with pytest.raises(UnsupportedError, match="session"):
-        lance_core.dataset(tmp_path / "t.lance", session="one")
+    with pytest.raises(UnsupportedError, match="table_id"):
+        lance_core.dataset(tmp_path / "t.lance", table_id=["one"])
     assert list(tmp_path.iterdir()) == []
 
 

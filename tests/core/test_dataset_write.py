@@ -56,7 +56,7 @@ def test_a_dataset_is_written_from_another(tmp_path):
     assert lance_core.write_dataset(first, tmp_path / "b").to_table().equals(ROWS)
 
 
-@pytest.mark.parametrize("data", ["text", 3, {"a": [1]}, [1, 2], [], None])
+@pytest.mark.parametrize("data", ["text", 3, {"a": "text"}, {"a": 1}, {}, [1, 2], [], None])
 def test_other_objects_are_refused(tmp_path, data):
     with pytest.raises(InvalidInputError):
         lance_core.write_dataset(data, tmp_path / "t")
@@ -101,8 +101,9 @@ def test_modes(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"session": object()}, UnsupportedError, "session"),
-        ({"nonsense": 1}, InvalidInputError, "nonsense"),
+        ({"table_id": ["t"]}, UnsupportedError, "table_id"),
+        ({"external_blob_mode": "ingest"}, UnsupportedError, "external_blob_mode"),
+        ({"nonsense": 1}, TypeError, "nonsense"),
         ({"max_rows_per_file": 0}, InvalidInputError, "max_rows_per_file"),
         ({"data_storage_version": "2.3"}, UnsupportedError, "2.3"),
     ],

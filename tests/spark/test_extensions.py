@@ -70,7 +70,7 @@ def test_uuids_json_and_dictionaries(tmp_path):
     assert list(rows[1].values()) == [None] * 4
     made = lance_schema(schema)
     assert made.field("u").type == pa.binary(16)
-    assert find_misfits(schema, lance_core.dataset(uri).lance_schema.to_arrow()) == []
+    assert find_misfits(schema, lance_core.dataset(uri).lance_schema.inner.to_arrow()) == []
     again = lance_core.write_dataset(
         pa.Table.from_batches(cast_batches([pa.RecordBatch.from_pylist(rows, arrow_schema(schema))], made)),
         str(tmp_path / "copy"),

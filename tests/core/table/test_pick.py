@@ -23,7 +23,7 @@ ROWS = pa.table(
 @pytest.fixture(scope="module")
 def reader():
     dataset = lance_core.write_dataset(ROWS, f"memory://pick-{uuid.uuid4()}")
-    return FragmentReader(dataset.files, dataset.snapshot.manifest.fragments[0]), dataset.lance_schema
+    return FragmentReader(dataset.files, dataset.snapshot.manifest.fragments[0]), dataset.snapshot.manifest.schema
 
 
 @pytest.mark.parametrize("batch_size", [7, 100, N])

@@ -1,0 +1,8 @@
+"""Locks around commits, and what a commit raises. Names as in pylance."""
+
+from __future__ import annotations
+
+from lance_core.errors import CommitConflictError
+from lance_core.store.commit_lock import CommitLock
+
+__all__ = ["CommitConflictError", "CommitLock"]

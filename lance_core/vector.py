@@ -1,0 +1,65 @@
+"""Tables of vectors. Names and arguments as in pylance, which searches vectors, too; lance_core only stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError
+from lance_core.unsupported import late_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+
+def vec_to_table(
+    data: Mapping[Any, Sequence[float]] | Sequence[Sequence[float]] | npt.NDArray[Any],
+    names: str | Sequence[str] | None = None,
+    ndim: int | None = None,
+    check_ndim: bool = True,
+) -> pa.Table:
+    """Make a table of vectors of equal length.
+
+    Args:
+        data: An array of shape (vectors, dimensions), a list of vectors, or a dict of id to vector.
+        names: Name of the column of vectors, ``"vector"`` if None; for a dict a list of two, ``["id", "vector"]`` if
+            None.
+        ndim: Dimensions of a vector; those of the first vector if None.
+        check_ndim: Compare the length of each vector with ``ndim``.
+
+    Returns:
+        A column of type ``fixed_size_list<float32>[ndim]``, for a dict behind one of ids.
+
+    Raises:
+        InvalidInputError: No vectors, vectors of other lengths, or another number of names.
+    """
+    vectors: list[Any] = list(data.values() if isinstance(data, Mapping) else data)
+    columns = ["id", "vector"] if isinstance(data, Mapping) else ["vector"]
+    if names is not None:
+        given = [names] if isinstance(names, str) else list(names)
+        if len(given) != len(columns):
+            raise InvalidInputError(f"the table has {len(columns)} columns, names= has {given!r}")
+        columns = given
+    if not vectors or any(np.ndim(vector) != 1 for vector in vectors):
+        raise InvalidInputError("vec_to_table takes one or more vectors, each a list or array of numbers")
+    size = len(vectors[0]) if ndim is None else ndim
+    if check_ndim:
+        for number, vector in enumerate(vectors):
+            if len(vector) != size:
+                raise InvalidInputError(f"vector {number} has {len(vector)} dimensions, not {size}")
+    values = np.concatenate([np.asarray(vector, np.float32) for vector in vectors])
+    try:
+        column = pa.FixedSizeListArray.from_arrays(values, size)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(f"{len(values)} numbers are no vectors of {size} dimensions") from error
+    if not isinstance(data, Mapping):
+        return pa.table([column], columns)
+    return pa.table([pa.array(list(data)), column], columns)
+
+
+__getattr__ = late_names(__name__)
