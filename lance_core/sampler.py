@@ -42,7 +42,6 @@ class Sampler(ABC):
         self,
         dataset: LanceDataset,
         *,
-        batch_size: int = _BATCH_ROWS,
         columns: Sequence[str] | Mapping[str, str] | None = None,
         filter: str | None = None,  # noqa: A002 the name in pylance
         **options: Unpack[ScanOptions],
@@ -51,10 +50,9 @@ class Sampler(ABC):
 
         Args:
             dataset: What to read.
-            batch_size: Rows in a batch.
             columns: As of `LanceDataset.scanner`.
             filter: As of `LanceDataset.scanner`.
-            **options: See `lance_core.scanner.ScanOptions`.
+            **options: See `lance_core.scanner.ScanOptions`; batches have 128 rows if ``batch_size`` is not given.
         """
         raise NotImplementedError
 
@@ -66,13 +64,12 @@ class FragmentSampler(Sampler):
         self,
         dataset: LanceDataset,
         *,
-        batch_size: int = _BATCH_ROWS,
         columns: Sequence[str] | Mapping[str, str] | None = None,
         filter: str | None = None,  # noqa: A002 the name in pylance
         **options: Unpack[ScanOptions],
     ) -> Iterator[pa.RecordBatch]:
         """Yield the batches of each fragment."""
-        given: ScanOptions = {**options, "batch_size": batch_size}
+        given: ScanOptions = {"batch_size": _BATCH_ROWS, **options}
         for fragment in self.iter_fragments(dataset):
             yield from fragment.to_batches(columns, filter, **given)
 
@@ -149,30 +146,28 @@ class ShardedBatchSampler(_Shard, Sampler):
         self,
         dataset: LanceDataset,
         *,
-        batch_size: int = _BATCH_ROWS,
         columns: Sequence[str] | Mapping[str, str] | None = None,
         filter: str | None = None,  # noqa: A002 the name in pylance
         **options: Unpack[ScanOptions],
     ) -> Iterator[pa.RecordBatch]:
         """Yield the batches of this process."""
         if filter is not None:
-            yield from self._filtered(dataset, batch_size, columns, filter, options)
+            yield from self._filtered(dataset, columns, filter, options)
             return
-        total = dataset.count_rows()
-        for number in self._mine(-(-total // batch_size)):
-            given: ScanOptions = {**options, "batch_size": batch_size}
+        batch_size = options.get("batch_size") or _BATCH_ROWS
+        given: ScanOptions = {**options, "batch_size": batch_size}
+        for number in self._mine(-(-dataset.count_rows() // batch_size)):
             yield from dataset.scanner(columns, None, batch_size, number * batch_size, **given).to_batches()
 
     def _filtered(
         self,
         dataset: LanceDataset,
-        batch_size: int,
         columns: Sequence[str] | Mapping[str, str] | None,
         condition: str,
         options: ScanOptions,
     ) -> Iterator[pa.RecordBatch]:
         """Every so many-th batch of what matches; mixed among a few neighbours only, for their number is not known."""
-        given: ScanOptions = {**options, "batch_size": batch_size, "strict_batch_size": True}
+        given: ScanOptions = {"batch_size": _BATCH_ROWS, **options, "strict_batch_size": True}
         pool: list[pa.RecordBatch] = []
         choose = np.random.default_rng([self._seed, self._epoch])
         for number, batch in enumerate(dataset.scanner(columns, condition, **given).to_batches()):
@@ -218,8 +213,9 @@ def maybe_sample(  # noqa: PLR0917 positional as in pylance
         places = np.sort(choose.choice(total, n, replace=False))
         offset_rows = table.to_table(columns=["_rowoffset"], filter=filt).column(0).to_numpy()[places]
     else:
-        length = max(1, -(-n // max_takes))
-        starts = np.sort(choose.choice(-(-total // length), -(-n // length), replace=False)) * length
-        offset_rows = np.unique((starts[:, None] + np.arange(length)).ravel())
-        offset_rows = offset_rows[offset_rows < total][:n]
+        length = -(-n // max_takes)
+        length = length if -(-n // length) <= total // length else 1
+        shift = choose.integers(total % length + 1)  # so that the last rows have their chance, too
+        starts = np.sort(choose.choice(total // length, -(-n // length), replace=False)) * length + shift
+        offset_rows = (starts[:, None] + np.arange(length)).ravel()[:n]
     yield from table.take(offset_rows.astype(np.int64), names).to_batches(max_chunksize=batch_size)

@@ -408,10 +408,8 @@ def without_views(kind: pa.DataType) -> pa.DataType:
 
     Arrow has no kernels that take or filter views, and Lance stores none. Views of lists stay: Lance has no such type.
     """
-    if isinstance(kind, pa.JsonType):
-        return pa.json_(without_views(kind.storage_type))
     if isinstance(kind, pa.BaseExtensionType):  # those made in Python have no hash
-        return kind
+        return pa.json_(without_views(kind.storage_type)) if isinstance(kind, pa.JsonType) else kind
     if kind in _PLAIN:
         return _PLAIN[kind]
     if pa.types.is_dictionary(kind):

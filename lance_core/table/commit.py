@@ -51,6 +51,7 @@ from lance_core.table.apply import apply, common_file_version, empty_manifest, w
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
 from lance_core.table.idempotency import find_commit, key_of
+from lance_core.table.mem_wal import check_keeps_log
 from lance_core.table.places import line_of, settle, with_bases
 from lance_core.table.publish import (
     brought_fragments,
@@ -262,6 +263,7 @@ class _Committer:
                 return open_snapshot(self.store, mine)
             base = latest
         feature_flags.check_writable(base.writer_feature_flags, path=self.store.uri)
+        check_keeps_log(self.operation, base)
         transaction = self._on_top_of(base)
         if not self.files_checked:
             check_files(self.store, self.operation, base)

@@ -70,6 +70,9 @@ ARGUMENTS = {
 }
 
 
+PENDING = {"DatasetOptimizer.compact_files": {"data_storage_version"}}
+
+
 def modules():
     found = [module.name for module in pkgutil.walk_packages(lance.__path__, "lance.")]
     public = (name for name in found if not any(part.startswith("_") for part in name.split(".")))
@@ -213,7 +216,7 @@ def test_arguments_are_there(name):
         return
     expected = {one: kind for one, kind in expected.items() if not one.startswith("_")}
     variable = {one.name for one in expected.values() if one.kind in {one.VAR_KEYWORD, one.VAR_POSITIONAL}}
-    lacking = set(expected) - variable - all_parameters(ours)
+    lacking = set(expected) - variable - all_parameters(ours) - PENDING.get(name, set())
     assert lacking == set(ARGUMENTS.get(name, {})), name
 
 

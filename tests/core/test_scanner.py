@@ -184,7 +184,7 @@ def test_scanners(dataset):
         ({"columns": "id"}, InvalidInputError, "list of names"),
         ({"order_by": ["nope"]}, InvalidInputError, "nope"),
         ({"nearest": {"column": "v"}}, UnsupportedError, "nearest"),
-        ({"nonsense": 1}, InvalidInputError, "nonsense"),
+        ({"nonsense": 1}, TypeError, "nonsense"),
     ],
 )
 def test_wrong_scans_are_refused_at_once(dataset, options, error, words):

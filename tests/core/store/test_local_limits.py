@@ -52,7 +52,7 @@ def test_names_of_tags_and_branches_that_are_too_long_are_refused(tmp_path):
     table = lance_core.write_dataset(ROWS, tmp_path / "t")
     with pytest.raises(InvalidInputError, match=r"longer than|bytes"):
         table.tags.create(LONG)
-    with pytest.raises(InvalidInputError, match=r"longer than|bytes"):
+    with pytest.raises(InvalidInputError, match="branch name"):
         table.create_branch(LONG)
     with pytest.raises((InvalidInputError, RefNotFoundError)):
         table.checkout_version(LONG)
