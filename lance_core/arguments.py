@@ -119,7 +119,7 @@ def file_version(asked: str | None, existing: Snapshot | None) -> str:
         UnsupportedError: A version that lance_core does not write.
     """
     if asked is None and existing is not None:
-        asked = existing.manifest.data_storage_version
+        asked = existing.manifest.new_file_version
     chosen = resolve_version(asked)
     check_writable(chosen)
     return chosen.name

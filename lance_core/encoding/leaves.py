@@ -23,6 +23,7 @@ from lance_core.encoding.arrow_values import (
 from lance_core.encoding.physical.memory import aranges, numbers_array
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.format.blobs import described, is_first_version
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -262,11 +263,14 @@ def packed_kind(stored: Field, wanted: Field, kind: pa.DataType) -> pa.DataType:
         kind: Arrow type of ``wanted``.
 
     Returns:
-        ``kind`` if the file holds just these fields, else a struct whose fields are named by their ids.
+        ``kind`` if the file holds just these fields, else a struct whose fields are named by their ids. If the file
+        has blobs of version 1 where descriptions of version 2 are wanted, their descriptions of version 1.
 
     Raises:
         CorruptDataError: The file lacks a field.
     """
+    if is_first_version(stored):
+        return described(stored).to_arrow().type
     ids = [child.id for child in stored.children]
     if ids == [child.id for child in wanted.children]:
         return kind
@@ -280,9 +284,24 @@ def pick_packed(field: Field, kind: pa.DataType, array: pa.Array) -> pa.Array:
     """The wanted fields of a packed struct that was decoded as `packed_kind`."""
     if array.type == kind:
         return array
+    if field.is_blob:
+        return _to_second_version(array, kind)
     children = [array.field(_packed_name(child)) for child in field.children]
     buffers = [_bitmap(array)]
     return pa.Array.from_buffers(kind, len(array), buffers, null_count=array.null_count, children=children)
+
+
+def _to_second_version(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Descriptions of blobs of version 2, all of them inline, from those of version 1."""
+    zeros = np.zeros(len(array), np.uint32)
+    children = [
+        numbers_array(zeros.astype(np.uint8)),
+        array.field("position"),
+        array.field("size"),
+        numbers_array(zeros),
+        pa.repeat("", len(array)),
+    ]
+    return pa.Array.from_buffers(kind, len(array), [_bitmap(array)], null_count=array.null_count, children=children)
 
 
 def _packed_name(field: Field) -> str:

@@ -113,7 +113,8 @@ def open_field(field: Field, opener: Opener) -> _Node:
     """
     kind = field.to_arrow().type
     if is_described(field):
-        return _Leaf(kind, opener.blobs(field, kind))
+        packed = opener.packed_kind(field, kind)
+        return _Leaf(kind, opener.blobs(field, packed or kind), packed=field if packed else None)
     if BLOB_KEY in field.metadata:
         raise UnsupportedError(f"field {field.name!r}: files hold where a blob is; read it as a table's column")
     if field.logical_type in LIST_TYPES:

@@ -19,6 +19,7 @@ from lance_core.encoding.v2_0.packed import bit_width
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.file.nodes import LIST_TYPES
 from lance_core.format.array_encoding import StructHeader, encode_array_encoding
+from lance_core.format.blobs import is_second_version
 from lance_core.format.file_metadata import Page, encode_column
 from lance_core.format.schema import BLOB_KEY, JSON, logical_type_of
 
@@ -228,6 +229,8 @@ def _node(one: Field) -> _Node:
     text = one.logical_type
     kind = one.to_arrow().type
     column = _Column(one)
+    if is_second_version(one):
+        raise UnsupportedError(f"field {one.name!r}: blobs ({one.extension_name}) need file version 2.2")
     if BLOB_KEY in one.metadata:
         if not one.is_blob:  # pylance 14.0.2 makes it a blob whatever the value is
             raise InvalidInputError(f"field {one.name!r}: remove the metadata {BLOB_KEY!r}, or set it to 'true'")

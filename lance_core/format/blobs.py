@@ -85,6 +85,11 @@ def is_second_version(field: Field) -> bool:
     return field.extension_name == BLOB_EXTENSION
 
 
+def is_first_version(field: Field) -> bool:
+    """True for a blob field of version 1 as it is in the schema of a file, which all files before 2.2 have."""
+    return field.is_blob and not field.children
+
+
 def is_described(field: Field) -> bool:
     """True if a blob field is in the form of descriptions."""
     return field.is_blob and not field.extension_name and field.logical_type == "struct"

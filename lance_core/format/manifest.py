@@ -26,6 +26,7 @@ from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
 from lance_core.format import base_path as base_paths_format
 from lance_core.format import feature_flags, wire
+from lance_core.format.blobs import is_second_version
 from lance_core.format.checksums import MAGIC as CHECKSUMS_MAGIC
 from lance_core.format.checksums import SECTION_SIZE, check_section, crc32, encode_section
 from lance_core.format.fragment_list import FRAGMENTS_FIELD, FragmentList
@@ -114,6 +115,17 @@ class Manifest:
     transaction_section: bytes | None = None
     dictionaries: Mapping[int, LegacyDictionary] = field(default_factory=dict[int, "LegacyDictionary"])
     has_reliable_counts: bool = True
+
+    @property
+    def new_file_version(self) -> str:
+        """Version of new data files: that of the table, but 2.2 where only that holds the table's blobs.
+
+        pylance 14.0.2 appends files of version 2.2 to tables of 2.0 and 2.1, and makes their blobs version 2 by that.
+        """
+        has_second_version = any(is_second_version(one) for top in self.schema.special_fields for one in top.walk())
+        return (
+            "2.2" if has_second_version and self.data_storage_version in ("2.0", "2.1") else self.data_storage_version
+        )
 
     @property
     def indices(self) -> tuple[IndexMetadata, ...]:

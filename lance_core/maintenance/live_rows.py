@@ -65,7 +65,7 @@ def stage_live_rows(
     Raises:
         CorruptDataError: A file is damaged; nothing is left behind.
     """
-    schema, version = manifest.schema, manifest.data_storage_version
+    schema, version = manifest.schema, manifest.new_file_version
     staging = FileStaging(store=store, fields=schema, version=version, new_uuid=new_uuid, page_bytes=page_bytes)
     try:
         for group in _groups(manifest, readers, min(max_bytes, _JOINED_BYTES)):

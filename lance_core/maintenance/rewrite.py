@@ -200,7 +200,7 @@ def _reencoded(
             manifest.schema,
             chain.from_iterable(scan_fragment(reader, plan) for reader in readers),
             limits=replace(_limits(task, options), page_bytes=page_bytes),
-            data_storage_version=manifest.data_storage_version,
+            data_storage_version=manifest.new_file_version,
             new_uuid=new_uuid,
         )
 
