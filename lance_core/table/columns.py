@@ -18,7 +18,7 @@ from lance_core.encoding.arrow_values import null_mask, pack_bits
 from lance_core.encoding.leaves import is_list_field, list_items
 from lance_core.encoding.physical.memory import aranges, starts_of
 from lance_core.encoding.v2_0.nesting import list_array
-from lance_core.errors import CorruptDataError
+from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.schema import Schema
 from lance_core.frozen import frozen
 
@@ -118,6 +118,11 @@ def _prune(field: Field, leaves: Mapping[int, int]) -> Field | None:
     if field.is_leaf:
         return field if field.id in leaves else None
     children = tuple(kept for child in field.children if (kept := _prune(child, leaves)) is not None)
+    if field.struct_list_size and field.id in leaves:
+        raise UnsupportedError(
+            f"Field {field.name!r} is a fixed-size list of structs in a data file of version 2.0, which neither "
+            f"lance_core nor pylance can read. Write the data again with file version 2.2."
+        )
     if not children:
         return None
     return (
