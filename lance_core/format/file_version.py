@@ -71,7 +71,9 @@ def resolve_version(name: str | None) -> FileVersion:
 def check_writable(version: FileVersion) -> None:
     """Raise UnsupportedError unless files of this version can be written."""
     if not version.is_writable:
-        raise UnsupportedError(f"writing data files of version {version.name} is not supported; use {DEFAULT_VERSION}")
+        raise UnsupportedError(
+            f"data files of version {version.name} cannot be written; use data_storage_version={DEFAULT_VERSION!r}"
+        )
 
 
 def decode_footer_version(major: int, minor: int) -> FileVersion:
@@ -90,5 +92,8 @@ def decode_footer_version(major: int, minor: int) -> FileVersion:
     if version is None:
         raise CorruptDataError(f"unknown data file version {major}.{minor}")
     if not version.is_readable:
-        raise UnsupportedError(f"reading data files of version {version.name} is not supported")
+        raise UnsupportedError(
+            f"data files of version {version.name} cannot be read: pylance calls this version unstable, and its pages "
+            f"are not documented; write the data again with pylance and data_storage_version={DEFAULT_VERSION!r}"
+        )
     return version
