@@ -23,7 +23,7 @@ from lance_core.format.schema import Schema
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Int64s
@@ -130,6 +130,57 @@ def _prune(field: Field, leaves: Mapping[int, int]) -> Field | None:
         if len(children) == len(field.children) and children == field.children
         else replace(field, children=children)
     )
+
+
+def lost_fields(projection: Schema, parts: Sequence[FilePart]) -> list[tuple[Field, ...]]:
+    """Find lists, maps and structs of a projection of which no file has anything.
+
+    Fields outside of the projection may still tell where they are null and how long their lists are.
+
+    Returns:
+        For each the fields from the top-level one to it.
+    """
+    nested = [field for field in projection.special_fields if field.children]
+    if not nested or (len(parts) == 1 and parts[0].schema.fields == projection.fields):
+        return []
+    there = {leaf.id for part in parts for leaf in part.schema.leaves()}
+    return [steps for field in nested for steps in _lost(field, there)]
+
+
+def _lost(field: Field, there: Container[int]) -> Iterator[tuple[Field, ...]]:
+    if field.is_leaf:
+        return
+    if not any(leaf.id in there for leaf in field.leaves()):
+        yield (field,)
+        return
+    for child in field.children:
+        yield from ((field, *steps) for steps in _lost(child, there))
+
+
+def part_with_shape(file: DataFile, stored: Schema, steps: Sequence[Field]) -> FilePart | None:
+    """What tells where a field is null and how long its lists are: one of the leaves below it that a file has.
+
+    Args:
+        file: The file, of version 2.1 or newer.
+        stored: Its schema.
+        steps: The fields from the top-level one to the one in question.
+
+    Returns:
+        A part of the file that holds only this leaf; None if the file has none.
+    """
+    wanted = steps[-1]
+    same = next((one for one in stored.walk() if (one.id, one.logical_type) == (wanted.id, wanted.logical_type)), None)
+    columns = dict(zip(file.fields, _column_indices(file), strict=True))
+    for leaf in () if same is None else same.leaves():
+        if columns.get(leaf.id, -1) < 0:
+            continue
+        only = {leaf.id: columns[leaf.id]}
+        field = None if same is None else _prune(same, only)
+        for parent in reversed(steps[:-1]):
+            field = None if field is None else replace(parent, children=(field,))
+        if field is not None:
+            return FilePart(file=file, schema=Schema((field,)), columns=only)
+    return None
 
 
 def join_columns(

@@ -17,7 +17,7 @@ from lance_core.frozen import frozen
 from lance_core.store.waits import finished
 from lance_core.table import lineage
 from lance_core.table.blobs import BlobSources, fill_batches, needs_bytes
-from lance_core.table.columns import is_legacy, join_columns, split_projection
+from lance_core.table.columns import is_legacy, join_columns, lost_fields, part_with_shape, split_projection
 from lance_core.table.deletions import Offsets, live_mask, load_deletions, offsets_of_live
 from lance_core.table.once import once
 
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from lance_core.file.reader import DataFileReader
     from lance_core.format.fragment import Fragment
     from lance_core.format.fragment_list import FragmentList
-    from lance_core.format.schema import Schema
+    from lance_core.format.schema import Field, Schema
     from lance_core.store.waits import Waits
     from lance_core.table.columns import FilePart
     from lance_core.table.open_files import OpenFiles
 
 _ADDRESS_SHIFT = 32
+_LEAVES_HAVE_SHAPES = (2, 1)
+"""File version since which each leaf tells of all lists and structs around it."""
 
 _MOST_KEPT = 64
 _MOST_DELETED = 1 << 17
@@ -235,8 +237,20 @@ class FragmentReader:
         if last is None or last[0] is not projection:
             if not self.fragment.files:
                 raise CorruptDataError(f"fragment {self.fragment.id} has no data files")
-            last = self._last_parts = (projection, split_projection(projection, self.fragment.files))
+            parts = split_projection(projection, self.fragment.files)
+            lost = lost_fields(projection, parts)
+            shapes = [part for steps in lost if (part := self._shape(steps)) is not None]
+            last = self._last_parts = (projection, (*parts, *shapes))
         return last[1]
+
+    def _shape(self, steps: Sequence[Field]) -> FilePart | None:
+        """What tells where a field is null and how long its lists are, though nothing of it is wanted that is there."""
+        for file in self.fragment.files:
+            if (file.file_major_version, file.file_minor_version) >= _LEAVES_HAVE_SHAPES:
+                stored = self._files.open(file, num_rows=self.fragment.physical_rows).schema
+                if (part := part_with_shape(file, stored, steps)) is not None:
+                    return part
+        return None
 
     def _stored(self, parts: Sequence[FilePart]) -> list[_Stored]:
         """What to ask files for; many calls in a row ask for the same."""

@@ -84,6 +84,24 @@ def test_fields_added_inside_of_lists_are_null_where_there_is_an_item(tmp_path, 
     check(place, table.to_pylist() + table.slice(0, 10).to_pylist())
 
 
+@pytest.mark.parametrize("name", LISTS)
+def test_a_field_that_no_file_has_is_read_in_the_lists_that_there_are(tmp_path, name):
+    """The lists are told by fields that are not asked for."""
+    field, parent, value = LISTS[name]
+    place = str(tmp_path / "t")
+    write(place, field, value, "2.2")
+    new = pa.struct([("w", pa.int64())])
+    kinds = {"in a struct": pa.struct([("in", pa.list_(new))]), "of lists": pa.list_(pa.list_(new))}
+    lance.dataset(place).add_columns(pa.schema([pa.field("l", kinds.get(name, pa.list_(new)))]))
+    column = [f"{parent}.w"]
+    theirs = lance.dataset(place).take(range(lance.dataset(place).count_rows()), columns=column)["l"].to_pylist()
+    expected = [one and one["in"] for one in theirs] if name == "in a struct" else theirs
+    ours = lance_core.dataset(place)
+    assert ours.to_table(columns=column).column(0).to_pylist() == expected
+    assert ours.take([70, 3], columns=column).column(0).to_pylist() == [expected[70], expected[3]]
+    assert ours.to_table(columns=column, filter="n < 30").column(0).to_pylist() == expected[:26]
+
+
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @pytest.mark.parametrize("name", LISTS)
 def test_fields_dropped_inside_of_lists(tmp_path, name, version):
