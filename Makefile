@@ -2,6 +2,7 @@
 #   make demo          run the example pipeline and print a report
 #   make ui            look at it in Dagster's UI (PORT=3000)
 #   make test          run all tests
+#   make test-spark    run the Spark tests with every version of pyspark that is supported
 PYTHON ?= python3
 PORT ?= 3000
 VENV := .venv
@@ -16,7 +17,7 @@ JAVA_MAJOR := $(shell "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed 
 JRE := $(shell [ "0$(JAVA_MAJOR)" -ge 17 ] || echo ,jre)
 PROJECTS := Makefile pyproject.toml example_project/pyproject.toml $(wildcard requirements.lock)
 
-.PHONY: help demo ui test bench proto lint clean
+.PHONY: help demo ui test test-spark bench proto lint clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -53,6 +54,16 @@ ui: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest
+
+SPARK_VERSIONS ?= 4.1 4.2 4.3
+$(VENV)/pyspark-%: $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ 'pyspark==$*.*'
+
+test-spark: $(addprefix $(VENV)/pyspark-,$(SPARK_VERSIONS))
+	@for version in $(SPARK_VERSIONS); do \
+	  echo "pyspark $$version"; \
+	  PYTHONPATH=$(CURDIR)/$(VENV)/pyspark-$$version $(BIN)/python -m pytest tests/spark || exit 1; \
+	done
 
 bench: $(VENV)/.bench
 	@$(BIN)/python benchmarks/run.py

@@ -79,12 +79,28 @@ class WrittenDataFile:
 
 @dataclass(slots=True)
 class _Collected:
-    """Rows of one top-level field that wait for their page."""
+    """Rows of one top-level field that wait for their page.
+
+    Attributes:
+        writer: Encodes them.
+        arrays: The rows.
+        num_bytes: Bytes of the rows as Arrow data.
+        num_rows: Number of the rows.
+        num_owned: Leading arrays that share no memory with other columns.
+    """
 
     writer: FieldWriter
     arrays: list[pa.Array] = field(default_factory=list)
     num_bytes: int = 0
     num_rows: int = 0
+    num_owned: int = 0
+
+    def unshare(self) -> None:
+        """Copy rows that keep memory alive that other columns need no longer."""
+        shared = self.arrays[self.num_owned :]
+        if any(_shares_memory(array) for array in shared):
+            self.arrays[self.num_owned :] = [_joined(shared) if len(shared) > 1 else pa.concat_arrays(shared)]
+        self.num_owned = len(self.arrays)
 
 
 def check_schema(schema: Schema, *, version: str | None) -> None:
@@ -154,6 +170,7 @@ class DataFileWriter:
         self._handed_over = 0
         self._num_rows = 0
         self._page_bytes = PAGE_BYTES if page_bytes is None else page_bytes
+        self._encoded_from, self._encoded_to = 0, 0
         self._global_buffers: list[tuple[int, int]] = []
         self._sums = RunningSums() if with_checksums else None
 
@@ -167,16 +184,30 @@ class DataFileWriter:
         """Bytes of the file so far."""
         return self._position
 
-    @property
-    def bytes_buffered(self) -> int:
-        """Bytes of Arrow data that wait for their pages."""
-        return sum([column.num_bytes for column in self._columns])
+    def has_reached(self, num_bytes: int) -> bool:
+        """Return whether the file, with the rows that wait for their pages, has about so many bytes.
+
+        Waiting rows are assumed to be encoded as well as those already written. Where there are none, the waiting rows
+        are written to find out.
+
+        Args:
+            num_bytes: Size of the file in bytes.
+        """
+        buffered = sum([column.num_bytes for column in self._columns])
+        if self._position + buffered < num_bytes:
+            return False
+        if not self._encoded_from:
+            for column in self._columns:
+                self._flush(column)
+            return self._position >= num_bytes
+        return self._position + buffered * self._encoded_to // self._encoded_from >= num_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows.
 
         Args:
-            batch: Columns in the order of the schema. Its buffers are kept until their page is written.
+            batch: Columns in the order of the schema. Its buffers are kept until their pages are written; where several
+                columns share a buffer, until the first of these pages is.
 
         Raises:
             InvalidInputError: Other names or types than the schema's, or nulls where there must be none; no row of the
@@ -185,7 +216,7 @@ class DataFileWriter:
         arrays = batch.columns if batch.schema.equals(self._kinds) else self._conform(batch)
         for array, column in zip(arrays, self._columns, strict=True):
             column.writer.check(array)
-        num_rows = batch.num_rows
+        num_rows, encoded_before = batch.num_rows, self._encoded_from
         small = min(self._page_bytes // 2, _VECTOR_BYTES * num_rows)
         for array, column in zip(arrays, self._columns, strict=True):
             num_bytes = num_bytes_of(array)
@@ -195,6 +226,11 @@ class DataFileWriter:
                 column.num_bytes += num_bytes
             else:
                 self._collect(column, array, max(1, num_bytes))
+        if self._encoded_from > encoded_before:
+            # A batch that came through a pipe is one buffer. Without these copies a narrow column would keep all
+            # batches of its page in memory: a gigabyte of images for 8 MiB of ids. Wide columns are never copied.
+            for column in self._columns:
+                column.unshare()
         self._num_rows += num_rows
 
     def _conform(self, batch: pa.RecordBatch) -> list[pa.Array]:
@@ -329,8 +365,11 @@ class DataFileWriter:
         if not column.arrays:
             return
         arrays, num_bytes = column.arrays, column.num_bytes
-        column.arrays, column.num_bytes, column.num_rows = [], 0, 0
+        column.arrays, column.num_bytes, column.num_rows, column.num_owned = [], 0, 0, 0
+        start = self._position
         column.writer.write(_joined(arrays), self._put)
+        self._encoded_from += num_bytes
+        self._encoded_to += self._position - start
         if num_bytes >= _LARGE_PAGE and not pa.types.is_primitive(arrays[0].type):
             pa.default_memory_pool().release_unused()
 
@@ -387,6 +426,17 @@ def rows_of_vectors(kind: pa.DataType) -> int | None:
     if not _VECTOR_BYTES <= row_bytes <= _MAX_VECTOR_BYTES:
         return None
     return 1 << (_VECTOR_PAGE_BYTES // row_bytes).bit_length() - 1
+
+
+def _shares_memory(array: pa.Array) -> bool:
+    """Return whether an array keeps more than twice its own bytes alive, as a column of a batch from a pipe does."""
+    largest = 0
+    for part in array.buffers():
+        buffer = part
+        while buffer is not None:
+            largest = max(largest, buffer.size)
+            buffer = buffer.parent
+    return largest > 2 * array.nbytes
 
 
 def _joined(arrays: list[pa.Array]) -> pa.Array:

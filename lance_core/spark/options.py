@@ -56,10 +56,12 @@ class WriteOptions:
         commit_message: Text for the history.
         transaction_properties: JSON object of strings to store with the version.
         max_rows_per_file: Rows after which a new file begins.
-        max_bytes_per_file: Bytes after which a new file begins.
+        max_bytes_per_file: Encoded bytes after which a new file begins.
         data_storage_version: File format version; that of the dataset, or the default of a new one, if not given.
         enable_stable_row_ids: Whether rows of a new dataset keep their id when they move.
         merge_schema: Add the columns of the DataFrame that the dataset lacks; without it they are an error.
+        case_sensitive: Allow columns of a dataset that is created or overwritten to differ in case only. Sessions with
+            ``spark.sql.caseSensitive=false``, the default, cannot read such a dataset.
         table_config: JSON object of strings: configuration of a dataset that is created or overwritten.
         storage_options: JSON object with options of the store.
         base_store_params: JSON object that has such an object for each other place that the table may name.
@@ -79,6 +81,7 @@ class WriteOptions:
     data_storage_version: str | None = None
     enable_stable_row_ids: bool = False
     merge_schema: bool = False
+    case_sensitive: bool = False
     table_config: Mapping[str, str] | None = None
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     base_store_params: Mapping[str, Mapping[str, str]] | None = field(default=None, repr=False)
@@ -185,6 +188,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "data_storage_version": ("a file format version such as 2.2", _text),
     "enable_stable_row_ids": ("true or false", _flag),
     "merge_schema": ("true or false", _flag),
+    "case_sensitive": ("true or false", _flag),
 }
 
 

@@ -11,12 +11,13 @@ What a Spark type cannot say is kept in the column's metadata: a vector column c
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
-# What Spark itself compares our batches with; the only name here that its documentation does not list.
+# What Spark itself compares our batches with; the only names here that its documentation does not list.
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from lance_core.errors import InvalidInputError, UnsupportedError
@@ -25,7 +26,12 @@ from lance_core.format.schema import BLOB_EXTENSION, BLOB_KEY
 from lance_core.spark.uuids import NUM_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+# pyspark 4.1 has the argument `timestamp_utc`, later versions replace it by `timezone`.
+_UTC: Mapping[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {"timestamp_utc": True}
+)
 
 VECTOR_SIZE_KEY = "arrow.fixed-size-list.size"
 
@@ -139,7 +145,7 @@ def spark_type(arrow: pa.DataType, column: str) -> st.DataType:
 
 def arrow_schema(schema: st.StructType) -> pa.Schema:
     """What Spark demands from a reader of this schema."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema, **_UTC)
 
 
 def lance_schema(schema: st.StructType) -> pa.Schema:
@@ -152,6 +158,29 @@ def lance_schema(schema: st.StructType) -> pa.Schema:
         UnsupportedError: A Spark type has no Arrow counterpart; the message names the column.
     """
     return pa.schema([_lance_field(field) for field in schema])
+
+
+def check_names(schema: pa.Schema) -> None:
+    """Refuse columns, and fields of structs, whose names differ in case only: Spark could not read them by default.
+
+    Raises:
+        InvalidInputError: There are such names; the message has them.
+    """
+    _check_fields(list(schema), "")
+
+
+def _check_fields(fields: Sequence[pa.Field], path: str) -> None:
+    names: dict[str, str] = {}
+    for field in fields:
+        other = names.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            raise InvalidInputError(
+                f"Columns {path + other!r} and {path + field.name!r} differ in case only, so a session with "
+                "spark.sql.caseSensitive=false cannot read the table; nothing was written. Rename one of them, or set "
+                "the option case_sensitive to true."
+            )
+        kind = field.type
+        _check_fields([kind.field(i) for i in range(kind.num_fields)], f"{path}{field.name}.")
 
 
 def _lance_field(field: st.StructField) -> pa.Field:
@@ -190,7 +219,7 @@ def _lance_type(spark: st.DataType, column: str) -> pa.DataType:
     if isinstance(spark, _WITHOUT_PLACE):
         raise UnsupportedError(f"Column {column!r} has Spark type {spark.simpleString()}, which a table cannot hold.")
     try:
-        return to_arrow_type(spark, timezone="UTC")
+        return to_arrow_type(spark, **_UTC)
     except TypeError as error:
         raise UnsupportedError(f"Column {column!r}: {error}") from error
 

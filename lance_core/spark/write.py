@@ -83,7 +83,7 @@ def write_lance(
         num_tasks: With ``none``: at most so many tasks, by putting some together, which moves nothing; with ``range``:
             so many.
         max_rows_per_file: Rows after which a new file begins.
-        max_bytes_per_file: Bytes after which a new file begins.
+        max_bytes_per_file: Encoded bytes after which a new file begins.
         data_storage_version: File format version; that of the dataset, or the default of a new one, if not given.
         enable_stable_row_ids: Whether rows of a new dataset keep their id when they move.
         merge_schema: Add the columns of the DataFrame that the table lacks, as Delta's ``mergeSchema`` does; without it
@@ -118,6 +118,7 @@ def write_lance(
         data_storage_version=data_storage_version,
         enable_stable_row_ids=enable_stable_row_ids,
         merge_schema=merge_schema,
+        case_sensitive=df.sparkSession.conf.get("spark.sql.caseSensitive") == "true",
         table_config=table_config,
         storage_options=storage_options,
         base_store_params=base_store_params,

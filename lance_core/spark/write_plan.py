@@ -14,7 +14,7 @@ from lance_core.file.writer import check_schema
 from lance_core.format.blobs import blobs_for_version
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
-from lance_core.spark.types import find_misfits, lance_schema
+from lance_core.spark.types import check_names, find_misfits, lance_schema
 from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.ingest import new_schema
 from lance_core.table.open_table import LineAddress, open_line, open_version
@@ -55,7 +55,7 @@ class WritePlan:
         enable_stable_row_ids: Of a new dataset.
         table_config: Of a new dataset, or one that is overwritten.
         max_rows_per_file: Rows after which a new file begins.
-        max_bytes_per_file: Bytes after which a new file begins.
+        max_bytes_per_file: Encoded bytes after which a new file begins.
         done_version: Version that carries the key already; the write then does nothing.
     """
 
@@ -102,7 +102,8 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
         overwrite: Replace the rows of the table (those that the options name) instead of adding to them.
 
     Raises:
-        InvalidInputError: The DataFrame does not fit the table, or the condition is wrong; names the columns.
+        InvalidInputError: The DataFrame does not fit the table, its columns differ in case only, or the condition is
+            wrong; names the columns.
         UnsupportedError: A type that files of the table's version cannot hold.
         DatasetAlreadyExistsError: The dataset was to be created.
     """
@@ -119,6 +120,8 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     fields = _fields(schema, target, version, store.uri)
     if done is None:
         check_schema(fields, version=version)
+        if target.schema is None and not options.case_sensitive:
+            check_names(fields.to_arrow())
         _check_replaced(options, fields, snapshot)
     if options.table_config and snapshot is not None and kind != "overwrite" and done is None:
         raise InvalidInputError(

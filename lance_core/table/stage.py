@@ -38,7 +38,7 @@ class FileLimits:
 
     Attributes:
         max_rows_per_file: Rows, exact.
-        max_bytes_per_file: Bytes, checked after each batch.
+        max_bytes_per_file: Bytes of the encoded file, checked after each batch.
         page_bytes: Bytes of Arrow data that make a page of one column; None for the writer's default.
     """
 
@@ -247,7 +247,7 @@ class FileStaging:
         """Whether the next row belongs into another file."""
         if self._writer is None or self.num_rows >= limits.max_rows_per_file:
             return True
-        return self._writer.bytes_written + self._writer.bytes_buffered >= limits.max_bytes_per_file
+        return self._writer.has_reached(limits.max_bytes_per_file)
 
     def finish(self) -> None:
         """Finish the file being written, if there is one."""

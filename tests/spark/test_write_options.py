@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
 from lance_core.errors import InvalidInputError, RefNotFoundError, UnsupportedError
-from lance_core.spark import write_lance
+from lance_core.spark import read_lance, write_lance
 
 pytestmark = pytest.mark.spark
 
@@ -216,3 +216,21 @@ def test_texts_of_fixed_length_and_comments(spark, uri, tmp_path):
     assert [field.metadata for field in table.schema] == [None, {b"comment": b"short"}]
     assert table.to_table().to_pylist() == [{"c": "ab   ", "v": "cd"}] * 2
     assert [row["comment"] for row in spark.sql("DESCRIBE lance_padded").collect()] == [None, "short"]
+
+
+@pytest.mark.parametrize("schema", ["a int, A int", "s struct<x: int, X: int>", "l array<struct<x: int, X: int>>"])
+def test_columns_that_differ_in_case_only_are_refused(spark, uri, schema):
+    rows = spark.createDataFrame([], schema)
+    with pytest.raises(InvalidInputError, match="differ in case only"):
+        write_lance(rows, uri)
+    with pytest.raises(AnalysisException, match="differ in case only"):
+        rows.write.format("lance").mode("append").save(uri)
+    assert not Path(uri).exists()
+    rows.write.format("lance").mode("append").option("caseSensitive", "true").save(uri)
+
+
+def test_a_case_sensitive_session_writes_and_reads_columns_that_differ_in_case_only(spark, uri):
+    session = spark.newSession()
+    session.conf.set("spark.sql.caseSensitive", "true")
+    write_lance(session.createDataFrame([(1, 2)], "a int, A int"), uri)
+    assert read_lance(session, uri).collect() == [(1, 2)]
