@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pyspark
 import pytest
 from pyspark.errors import AnalysisException, PySparkAttributeError
+from pyspark.sql.types import StructType
 
 import lance_core.spark
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.spark import read_lance, recommended_conf, register, session, write_lance
+from lance_core.spark import read_lance, recommended_conf, register, session, source, write_lance
+from lance_core.spark.source import LanceDataSource
 
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
@@ -49,6 +51,12 @@ def test_another_source_of_this_name_is_reported(monkeypatch):
 def test_what_spark_has_found_by_itself_is_kept(monkeypatch):
     monkeypatch.setattr(session, "find_spec", lambda name: name)
     register(ClientWithLance())
+
+
+def test_streaming_reads_need_a_newer_pyspark(monkeypatch):
+    monkeypatch.setattr(source, "find_spec", lambda _name: None)
+    with pytest.raises(UnsupportedError, match="pyspark 4.2 or newer"):
+        LanceDataSource({"path": "t.lance"}).streamReader(StructType([]))
 
 
 @pytest.mark.spark
