@@ -208,11 +208,9 @@ def write_dataset(
         initial_bases=new_bases,
         config_upsert_values=config if existing is None else {},
     )
-    read_version = 0 if existing is None else existing.version
-    if existing is not None and appended is None:
-        read_version = _overwritten_version(uri, existing)
+    read = existing if appended is not None else _overwritten(uri, existing)
     transaction = new_transaction(
-        read_version,
+        0 if read is None else read.version,
         overwrite if appended is None else Append(fragments=overwrite.fragments),
         properties=with_key(transaction_properties, idempotency_key),
         message=commit_message,
@@ -221,7 +219,7 @@ def write_dataset(
         snapshot = commit(
             store,
             transaction,
-            read=existing if existing is not None and existing.version == read_version else None,
+            read=read,
             data_storage_version=version,
             enable_stable_row_ids=enable_stable_row_ids,
             enable_v2_manifest_paths=enable_v2_manifest_paths,
@@ -240,16 +238,16 @@ def _check_existing(existing: Snapshot | None, mode: str, initial_bases: Sequenc
         raise InvalidInputError("initial_bases are for new datasets; use add_bases to add some to this one", path=uri)
 
 
-def _overwritten_version(uri: str | os.PathLike[str] | LanceDataset, existing: Snapshot) -> int:
-    """The version that an overwrite is made from.
+def _overwritten(uri: str | os.PathLike[str] | LanceDataset, existing: Snapshot | None) -> Snapshot | None:
+    """Return the version that an overwrite is made from.
 
     Whoever overwrites through an open dataset has seen that version and no later one, so an overwrite that was
     committed since is a conflict, as in pylance. By address nothing was seen: the newest version is overwritten.
     """
-    if not isinstance(uri, LanceDataset) or uri.version & DETACHED_BIT:
-        return existing.version
+    if existing is None or not isinstance(uri, LanceDataset) or uri.version & DETACHED_BIT:
+        return existing
     is_same_line = line_of(uri.snapshot.store)[1] == line_of(existing.store)[1]
-    return uri.version if is_same_line else existing.version
+    return uri.snapshot if is_same_line else existing
 
 
 def _open_for_writing(
