@@ -317,13 +317,14 @@ def planted(message, text):
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
-@pytest.mark.parametrize("base_id", [None, 7], ids=["own", "based"])
-def test_no_text_of_a_manifest_leads_out_of_the_table(table, hostile, base_id):
+@pytest.mark.parametrize("kind", ["own", "based", "external"])
+def test_no_text_of_a_manifest_leads_out_of_the_table(table, hostile, kind):
     root, victim, opened = table
     text = hostile.format(victim=victim)
     pb, fragments, indices, transaction = parts = manifest_of(root)
-    if base_id is not None:
-        fragments[0].files[0].base_id = fragments[0].deletion_file.base_id = indices.indices[0].base_id = base_id
+    if kind == "based":
+        fragments[0].files[0].base_id = fragments[0].deletion_file.base_id = indices.indices[0].base_id = 7
+    if kind == "external":
         pb.reader_feature_flags |= STABLE_ROW_IDS
         pb.writer_feature_flags |= STABLE_ROW_IDS
         fragments[0].external_row_ids.path = "data/row_ids"
@@ -345,7 +346,7 @@ def test_no_text_of_a_manifest_leads_out_of_the_table(table, hostile, base_id):
                     path.unlink()
     dangerous = {name for name, decision in DECISIONS.items() if decision in (ADDRESS, NAME, BELOW, BRANCH)}
     dangerous -= {"lance.table.UUID.uuid"}  # 16 bytes, which are written as hexadecimal digits
-    assert dangerous - tried == ({"lance.table.ExternalFile.path"} if base_id is None else set())
+    assert dangerous - tried == (set() if kind == "external" else {"lance.table.ExternalFile.path"})
     assert len(tried) > 20
 
 
