@@ -27,12 +27,13 @@ from lance_core.spark.merge_clauses import (
     action_of,
     check_clauses,
     clause_number,
+    is_repeated,
     keeps,
     kept_columns,
     named_columns,
     new_value,
 )
-from lance_core.spark.merge_job import ACTION, NUMBERS, ROW_ADDRESS, ROW_ID, MergeJob
+from lance_core.spark.merge_job import ACTION, NUMBERS, REPEATED, ROW_ADDRESS, ROW_ID, MergeJob
 from lance_core.spark.modification import Modification
 from lance_core.spark.staging import run_staging
 from lance_core.spark.task_version import TaskVersion
@@ -273,7 +274,10 @@ class MergeWork:
             for one in written_schema(manifest.schema, self.source.schema)
         ]
         which = [CLAUSE] if blobs else []
-        rows = numbered.select(action_of(self.clauses, number).alias(ACTION), ROW_ADDRESS, *which, *ids, *values)
+        action = action_of(self.clauses, number)
+        is_wrong = (action == int(Action.INSERT)) & F.col(REPEATED)
+        action = F.when(is_wrong, F.lit(int(Action.REPEATED)).cast("tinyint")).otherwise(action)
+        rows = numbered.select(action.alias(ACTION), ROW_ADDRESS, *which, *ids, *values)
         # moved rows bring their ids, so they come before new ones
         return rows.sortWithinPartitions(F.col(ACTION) != int(Action.UPDATE)) if ids else rows
 
@@ -295,6 +299,9 @@ class MergeWork:
             *(F.col(quoted(name)).alias(f"_source{key}") for name, key in keys.items()),
             F.struct(*(F.col(quoted(name)) for name in self.source.columns)).alias(SOURCE),
         )
+        repeated = is_repeated(self.clauses, [F.col(f"_source{key}") for key in keys.values()])
+        # Spark shuffles and sorts by the key for the join, too, and does both once.
+        source = source.withColumn(REPEATED, F.lit(False) if repeated is None else repeated)  # noqa: FBT003 Spark's way
         matches = [source[f"_source{key}"] == target[f"_target{key}"] for key in keys.values()]
         return source.join(target, matches, self._kind_of_join())
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 from lance_core.errors import InvalidInputError
@@ -35,6 +36,7 @@ class Action(IntEnum):
     UPDATE = 1
     DELETE = 2
     FAIL = 3
+    REPEATED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,23 @@ def clause_number(clauses: Sequence[Clause]) -> Column:
         if clause.condition is not None:
             asked &= F.expr(f"({qualified(clause.condition, clause.when).sql})")
         found = F.when(asked, F.lit(number)).otherwise(found)
+    return found
+
+
+def is_repeated(clauses: Sequence[Clause], keys: Sequence[Column]) -> Column | None:
+    """True for rows of the source whose key is that of another one, if both would be inserted; null is no key.
+
+    None where this is no error: nothing is inserted, or rows that match are kept.
+    """
+    inserts = [clause for clause in clauses if clause.action is Action.INSERT]
+    if not inserts or all(clause.when is not When.MATCHED for clause in clauses):
+        return None
+    inserted = F.lit(False)  # noqa: FBT003 Spark's way
+    for clause in inserts:
+        inserted |= F.lit(True) if clause.condition is None else F.expr(qualified(clause.condition, clause.when).sql)  # noqa: FBT003
+    found = F.count(F.when(inserted, 1)).over(Window.partitionBy(*keys)) > 1
+    for key in keys:
+        found &= key.isNotNull()
     return found
 
 

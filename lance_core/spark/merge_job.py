@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 ACTION, ROW_ADDRESS, ROW_ID = "_action", "_rowaddr", "_rowid"
 """Columns of the rows that the job gets, before those of the table."""
 
+REPEATED = "_repeated"
+"""Column of the joined rows: the source has the row's key more than once."""
+
 NUMBERS: tuple[str, ...] = ("inserted", "updated", "deleted")
 """What is handed over besides the files."""
 
@@ -182,6 +185,11 @@ class _Noted:
             actions = np.asarray(batch.column(ACTION))
             if (actions == Action.FAIL).any():
                 raise InvalidInputError("the table has a row with the key of one of the DataFrame; nothing was written")
+            if (actions == Action.REPEATED).any():
+                raise InvalidInputError(
+                    "several rows of the DataFrame have one key that the table does not have; nothing was written. "
+                    "Remove duplicate keys from the DataFrame"
+                )
             self.counts += np.bincount(actions, minlength=3)
             leaves = actions != Action.INSERT
             if leaves.any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's way
 
 from lance_core import spark as lance_spark
@@ -37,8 +38,10 @@ class SparkHandler:
         operation = request.operation
         if operation == "merge":
             return _merge(frame, request)
+        if request.unique_keys is not None:
+            frame = _unique(frame, request.unique_keys, request.uri)
         if request.target is not None:
-            frame = frame.select(*_columns(obj, request.target, fills=operation == "overwrite"))
+            frame = frame.select(*_columns(frame, request.target, fills=operation == "overwrite"))
         result = lance_spark.write_lance(
             frame,
             request.uri,
@@ -86,6 +89,30 @@ def _merge(frame: Any, request: WriteRequest) -> int:
         storage_options=dict(request.storage_options) or None,
     )
     return merge.when_matched_update_all().when_not_matched_insert_all().execute().version
+
+
+def _unique(frame: Any, keys: Sequence[str], uri: str) -> Any:
+    """The frame, checked for repeated keys while it is computed; null is no key."""
+    columns = [F.col(_quoted(name)) for name in keys]
+    is_repeated = F.count(F.lit(1)).over(Window.partitionBy(*columns)) > 1
+    for column in columns:
+        is_repeated &= column.isNotNull()
+    values = [F.concat(F.lit(f"{name} = "), column.cast("string")) for name, column in zip(keys, columns, strict=True)]
+    message = F.concat(
+        F.lit(f"Merging into {uri}: more than one row has "),
+        F.concat_ws(", ", *values),
+        F.lit("; give one row for each key. Nothing was written."),
+    )
+    # Inside of a column that is written, as the check of partitions.
+    name = keys[0]
+    field = frame.schema[name]
+    checked = F.when(is_repeated, F.raise_error(message).cast(field.dataType)).otherwise(columns[0])
+    return frame.select(
+        *[
+            checked.alias(other, metadata=field.metadata) if other == name else F.col(_quoted(other))
+            for other in frame.columns
+        ]
+    )
 
 
 def _quoted(name: str) -> str:

@@ -337,6 +337,22 @@ def test_columns_are_added_and_filled(go, spark, tables):
     ]
 
 
+def test_a_first_merge_with_repeated_keys_stores_nothing(go, spark, tables):
+    def asset_of(query):
+        @dg.asset(name="asset", metadata={"mode": "merge", "merge_keys": ["id"]})
+        def asset():
+            return spark.sql(query)
+
+        return asset
+
+    for _ in range(2):
+        with pytest.raises(Exception, match="more than one row has id = 1; give one row for each key"):
+            go(asset_of("select explode(array(1, 2, 1)) as id, 'x' as v"))
+        assert not tables.exists("asset")
+    go(asset_of("select explode(array(1, null, null)) as id, 'x' as v"))
+    assert tables.dataset("asset").count_rows() == 3
+
+
 def test_a_branch_is_written_and_read(go, spark, tables):
     @dg.asset
     def asset():

@@ -97,6 +97,19 @@ def test_a_row_that_two_rows_of_the_source_would_change(spark, table, source):
     assert (done.num_updated_rows, contents(table)[90]) == (1, (1, "old 90"))
 
 
+def test_rows_of_one_key_are_not_inserted_twice(spark, table, source):
+    before = files(table)
+    twice = source.union(spark.sql("select 105L, 1L"))
+    upsert = merge_lance(twice, table.uri, "id").when_matched_update_all().when_not_matched_insert_all()
+    with pytest.raises(Exception, match="several rows of the DataFrame have one key that the table does not have"):
+        upsert.execute()
+    assert files(table) == before
+    merge = merge_lance(twice, table.uri, "id").when_matched_update_all()
+    assert merge.when_not_matched_insert_all("source.v <> 1").execute().num_inserted_rows == 11
+    kept = merge_lance(spark.sql("select explode(array(200L, 200L)) as id"), table.uri, "id")
+    assert kept.when_not_matched_insert_all().execute().num_inserted_rows == 2
+
+
 def test_a_match_that_must_not_be(table, source):
     before = files(table)
     with pytest.raises(Exception, match="has a row with the key"):
