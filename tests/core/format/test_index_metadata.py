@@ -3,7 +3,7 @@ from pyroaring import BitMap
 
 from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError
-from lance_core.format.index_metadata import decode_index_section, encode_index_section, without_fragments
+from lance_core.format.index_metadata import decode_index_section, encode_index_section, with_changed_coverage
 
 UNKNOWN_FIELD = b"\xfa\x07\x03abc"  # field 127
 
@@ -26,20 +26,20 @@ def test_entries_survive_with_what_we_do_not_know():
 
 def test_fragments_are_taken_out():
     (index,) = decode_index_section(section(BitMap([1, 2, 7]).serialize()))
-    assert without_fragments(index, [2, 5]).fragment_ids == {1, 7}
-    assert without_fragments(index, [5]) is index
-    assert UNKNOWN_FIELD in without_fragments(index, [1, 2]).record
+    assert with_changed_coverage(index, removed=[2, 5]).fragment_ids == {1, 7}
+    assert with_changed_coverage(index, removed=[5]) is index
+    assert UNKNOWN_FIELD in with_changed_coverage(index, removed=[1, 2]).record
 
 
 def test_empty_and_unknown_coverage_differ():
     (index,) = decode_index_section(section(BitMap([1]).serialize()))
-    assert without_fragments(index, [1]).fragment_ids == frozenset()
+    assert with_changed_coverage(index, removed=[1]).fragment_ids == frozenset()
     (unknown,) = decode_index_section(section(b""))
     assert unknown.fragment_ids is None
-    assert without_fragments(unknown, [1]) is unknown
+    assert with_changed_coverage(unknown, removed=[1]) is unknown
 
 
 @pytest.mark.parametrize("data", [b"\xff", section(b"not a bitmap")])
 def test_damage_is_corrupt(data):
     with pytest.raises(CorruptDataError):
-        without_fragments(decode_index_section(data)[0], [1])
+        with_changed_coverage(decode_index_section(data)[0], removed=[1])
