@@ -224,13 +224,13 @@ class LocalStore:
     def _path(self, path: str) -> str:
         check_path(path)
         file = self._prefix + path
-        if len(file) > _LONG_PATH:
+        if len(path) > _LONG_NAME or len(file) > _LONG_PATH:
             _check_length(path, file)
         return file
 
 
-_LONG_PATH = _MOST_NAME_BYTES // 4
-"""Characters up to which a path needs no look at its names: one has four bytes at most."""
+_LONG_NAME, _LONG_PATH = _MOST_NAME_BYTES // 4, _MOST_PATH_BYTES // 4
+"""Characters up to which names and paths need no look at their bytes: a character has four at most."""
 
 
 def _check_length(path: str, file: str) -> None:
