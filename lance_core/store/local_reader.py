@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,8 +40,56 @@ _FEW = 32
 """So few are put together in plain numbers, which takes a quarter to half of the time."""
 
 
+class _Descriptors:
+    """Files whose descriptors are open and idle; the least recently used are closed when there are too many.
+
+    A mapping outlives its descriptor, which only serves to announce and to copy ranges. Single calls of OrderedDict
+    are atomic in CPython, so there is no lock that a garbage collection inside of it could ask for again.
+
+    Args:
+        capacity: Descriptors to keep open in this process.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._files: OrderedDict[int, pa.MemoryMappedFile] = OrderedDict()
+
+    def open(self, path: str) -> pa.MemoryMappedFile:
+        """Map a file, without idle descriptors if the process may not have more."""
+        try:
+            return pa.memory_map(path)
+        except OSError as error:
+            if error.errno not in {errno.EMFILE, errno.ENFILE} or not self._files:
+                raise
+            self._shrink(0)
+            return pa.memory_map(path)
+
+    def keep(self, reader: int, file: pa.MemoryMappedFile) -> None:
+        """Keep the descriptor of a reader, named by its ``id``."""
+        self._files[reader] = file
+        self._shrink(self._capacity)
+
+    def take(self, reader: int) -> pa.MemoryMappedFile | None:
+        """Take the descriptor of a reader out, so that nobody closes it; None if it is closed or in use."""
+        return self._files.pop(reader, None)
+
+    def _shrink(self, capacity: int) -> None:
+        while len(self._files) > capacity:
+            try:
+                _, oldest = self._files.popitem(last=False)
+            except KeyError:  # another thread took the last one
+                return
+            oldest.close()
+
+
+_DESCRIPTORS = _Descriptors(128)
+"""Twice the files that a dataset keeps open; many systems allow a process 256 or 1,024 descriptors."""
+
+
 class LocalReader:
     """A file mapped into memory: what is read is a view, not a copy. May be shared by threads.
+
+    The number of open descriptors does not grow with the number of readers; see `_Descriptors`.
 
     Args:
         path: Absolute path.
@@ -53,12 +103,18 @@ class LocalReader:
         try:
             check_regular(os.stat(path).st_mode, path)  # to open a FIFO would wait for who writes to it
             # Arrow's mapping, not Python's: its views live on when the file is closed, without a descriptor each.
-            self._file = pa.memory_map(path)
+            file = _DESCRIPTORS.open(path)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFoundError("there is no such file", path=path) from error
-        self._size: int = self._file.size()
+        self._size: int = file.size()
         self._path = path
-        self._mapped = self._whole()
+        self._mapped = _whole(file, self._size)
+        status = os.fstat(file.fileno())
+        self._stamp = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+        _DESCRIPTORS.keep(id(self), file)
+
+    def __del__(self) -> None:
+        self.close()
 
     @property
     def size(self) -> int:
@@ -73,20 +129,29 @@ class LocalReader:
     @property
     def stamp(self) -> tuple[int, int, int, int]:
         """Which file this is, and when it was changed last."""
-        status = os.fstat(self._file.fileno())
-        return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+        return self._stamp
 
     def announce(self, starts: Int64s, ends: Int64s, /) -> None:
         """Let the kernel fetch ranges, without waiting."""
-        if self._file.closed or not len(starts):
+        file = _DESCRIPTORS.take(id(self)) if len(starts) else None
+        if file is None:
             return
-        descriptor, ranges = self._file.fileno(), _merged(starts, ends)
-        if len(ranges) < _MANY or not _seem_present(descriptor, ranges):
-            _will_need(descriptor, ranges)
+        try:
+            descriptor, ranges = file.fileno(), _merged(starts, ends)
+            if len(ranges) < _MANY or not _seem_present(descriptor, ranges):
+                _will_need(descriptor, ranges)
+        finally:
+            _DESCRIPTORS.keep(id(self), file)
 
     def copy_present(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> int:
         """Copy ranges that are in memory, one behind the other, as far as the first that is not; how many."""
-        return 0 if self._file.closed or not _CAN_ASK else _copy_present(self._file.fileno(), into, ranges)
+        file = _DESCRIPTORS.take(id(self)) if _CAN_ASK else None
+        if file is None:
+            return 0
+        try:
+            return _copy_present(file.fileno(), into, ranges)
+        finally:
+            _DESCRIPTORS.keep(id(self), file)
 
     def copy(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> None:
         """Copy ranges, one behind the other.
@@ -94,14 +159,19 @@ class LocalReader:
         Raises:
             NotFoundError: The file ends before that.
         """
-        at = 0
-        for start, end in ranges:
-            stop = at + end - start
-            if self._file.closed or not _CAN_COPY:
-                into[at:stop] = memoryview(self._mapped)[start:end].cast("B")
-            elif not _filled(self._file.fileno(), into[at:stop], start):
-                raise NotFoundError(f"the file of {self._size} bytes ends before byte {end}", path=self._path)
-            at = stop
+        file = _DESCRIPTORS.take(id(self)) if _CAN_COPY else None
+        if file is None:
+            _copy_mapped(self._mapped, into, ranges)
+            return
+        try:
+            at = 0
+            for start, end in ranges:
+                stop = at + end - start
+                if not _filled(file.fileno(), into[at:stop], start):
+                    raise NotFoundError(f"the file of {self._size} bytes ends before byte {end}", path=self._path)
+                at = stop
+        finally:
+            _DESCRIPTORS.keep(id(self), file)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
         """Views of half-open byte ranges.
@@ -114,21 +184,35 @@ class LocalReader:
                 raise NotFoundError(
                     f"bytes {start} to {end} are not in the file of {self._size} bytes", path=self._path
                 )
-        if not self._file.closed:
-            _will_need(self._file.fileno(), ranges)
+        file = _DESCRIPTORS.take(id(self))
+        if file is not None:
+            try:
+                _will_need(file.fileno(), ranges)
+            finally:
+                _DESCRIPTORS.keep(id(self), file)
         return [self._mapped.slice(start, end - start) for start, end in ranges]
 
     def close(self) -> None:
         """Let go of the file; it stays mapped as long as views of it exist."""
-        self._file.close()
+        file = _DESCRIPTORS.take(id(self))
+        if file is not None:
+            file.close()
 
-    def _whole(self) -> pa.Buffer:
-        if not self._size:
-            return pa.py_buffer(b"")
-        # Arrow asks the kernel to fetch all that it gives out, so it gives out one byte, which keeps the mapping alive.
-        self._file.seek(0)
-        first = self._file.read_buffer(1)
-        return pa.foreign_buffer(first.address, self._size, base=first)
+
+def _whole(file: pa.MemoryMappedFile, size: int) -> pa.Buffer:
+    if not size:
+        return pa.py_buffer(b"")
+    # Arrow asks the kernel to fetch all that it gives out, so it gives out one byte, which keeps the mapping alive.
+    file.seek(0)
+    first = file.read_buffer(1)
+    return pa.foreign_buffer(first.address, size, base=first)
+
+
+def _copy_mapped(mapped: pa.Buffer, into: memoryview, ranges: Sequence[tuple[int, int]]) -> None:
+    at = 0
+    for start, end in ranges:
+        into[at : at + end - start] = memoryview(mapped)[start:end].cast("B")
+        at += end - start
 
 
 def check_regular(mode: int, path: str) -> None:
