@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import (
-    DEFAULT_CONFLICT_RETRIES,
     DEFAULT_MAX_BYTES_PER_FILE,
     DEFAULT_MAX_ROWS_PER_FILE,
     file_limits,
@@ -27,7 +26,7 @@ from lance_core.table.merge_plan import (
     plan_merge,
 )
 from lance_core.table.naming import naming
-from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, commit_options, commit_work, new_transaction
+from lance_core.table.redo import commit_options, commit_work, new_transaction
 from lance_core.table.targets import DEFAULT_TARGETS, Targets
 from lance_core.unsupported import refused
 
@@ -56,8 +55,8 @@ class MergeInsertBuilder:
         names = (on,) if isinstance(on, str) else tuple(on or ())
         self._dataset = dataset
         self._options = MergeOptions(on=names or None)
-        self._conflict_retries = DEFAULT_CONFLICT_RETRIES
-        self._retry_timeout = DEFAULT_RETRY_TIMEOUT
+        self._conflict_retries: int | None = None
+        self._retry_timeout: timedelta | None = None
         self._version: str | None = None
         self._targets = DEFAULT_TARGETS
         self._properties: Mapping[str, str] | None = None

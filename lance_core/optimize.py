@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from lance_core.arguments import DEFAULT_CONFLICT_RETRIES
 from lance_core.errors import IndexCoverageWarning, InvalidInputError
 from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
 from lance_core.frozen import frozen
@@ -54,6 +53,7 @@ class CompactionArguments(TypedDict, total=False):
     excluded_fragment_ids: Iterable[int] | None
     compaction_mode: str | None
     max_memory_bytes: int | None
+    data_storage_version: str | None
     max_rows_per_group: int | None
     io_buffer_size: int | None
     defer_index_remap: bool | None
@@ -293,7 +293,7 @@ class DatasetOptimizer:
         self,
         *,
         num_threads: int | None = None,
-        conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+        conflict_retries: int | None = None,
         transaction_properties: Mapping[str, str] | None = None,
         **options: Unpack[CompactionArguments],
     ) -> CompactionMetrics:
@@ -309,7 +309,8 @@ class DatasetOptimizer:
 
         Args:
             num_threads: Tasks executed at the same time.
-            conflict_retries: How often to plan anew when another commit touched the fragments.
+            conflict_retries: How often to plan anew when another commit touched all of the fragments; None for as often
+                as the time allows.
             transaction_properties: Text for the history.
             **options: See `CompactionArguments`.
 
@@ -333,7 +334,7 @@ class DatasetOptimizer:
         *,
         threshold: float = 0.0,
         num_threads: int | None = None,
-        conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+        conflict_retries: int | None = None,
         transaction_properties: Mapping[str, str] | None = None,
         **options: Unpack[CompactionArguments],
     ) -> CompactionMetrics:
@@ -378,7 +379,7 @@ class DatasetOptimizer:
         self._dataset.delete_config_keys([f"{_AUTO_CLEANUP}.interval", f"{_AUTO_CLEANUP}.older_than"])
 
     def optimize_indices(
-        self, *, index_names: Sequence[str] | None = None, conflict_retries: int = DEFAULT_CONFLICT_RETRIES
+        self, *, index_names: Sequence[str] | None = None, conflict_retries: int | None = None
     ) -> list[str]:
         """Make zone maps cover all fragments; the dataset object moves to the new version.
 

@@ -72,7 +72,8 @@ def check_writable(version: FileVersion) -> None:
     """Raise UnsupportedError unless files of this version can be written."""
     if not version.is_writable:
         raise UnsupportedError(
-            f"data files of version {version.name} cannot be written; use data_storage_version={DEFAULT_VERSION!r}"
+            f"data files of version {version.name} cannot be written; use data_storage_version={DEFAULT_VERSION!r}, "
+            "for a table of version 0.1 with mode overwrite"
         )
 
 

@@ -135,6 +135,13 @@ class RowLineageColumn:
     """Marker: a sequence is stored as a column of a data file, not in the manifest."""
 
 
+def file_version_of(file: DataFile) -> str:
+    """Return the version of a data file as users write it, for example ``2.1``."""
+    numbers = (file.file_major_version, file.file_minor_version)
+    # lance 0.15 and 0.16 called version 2.0 by its first number
+    return "2.0" if numbers == (0, 3) else f"{numbers[0]}.{numbers[1]}"
+
+
 @frozen(kw_only=True)
 class ExternalFile:
     """A sequence is stored in a part of a file (message ``ExternalFile``).

@@ -20,7 +20,7 @@ def compact(
     options: CompactionOptions,
     *,
     num_threads: int,
-    conflict_retries: int,
+    conflict_retries: int | None,
     properties: Mapping[str, str] | None = None,
 ) -> tuple[Snapshot, RewriteMetrics]:
     """Compact a table in one commit, or none if nothing is worth it; see `lance_core.maintenance.rewrite.rewrite`."""

@@ -20,7 +20,7 @@ def materialize_deletions(
     options: CompactionOptions,
     *,
     num_threads: int,
-    conflict_retries: int,
+    conflict_retries: int | None,
     properties: Mapping[str, str] | None = None,
 ) -> tuple[Snapshot, RewriteMetrics]:
     """Rewrite the fragments whose share of deleted rows is above ``materialize_deletions_threshold``.

@@ -8,14 +8,21 @@ size. Fragments never move past one that stays.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lance_core.errors import InvalidInputError
+from lance_core.format.file_version import check_writable, resolve_version
+from lance_core.format.fragment import file_version_of
 from lance_core.frozen import frozen
 from lance_core.maintenance.budget import DEFAULT_MEMORY, LEAST_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
@@ -41,6 +48,9 @@ class CompactionOptions:
             "force_binary_copy" refuses what cannot be copied; None copies where pages are large enough to stay.
         max_memory_bytes: Memory that rewriting may take, divided among tasks that run at the same time in one process;
             roughly, as values of unusual size count late. Not in pylance.
+        data_storage_version: File version of the new files; None for that of the table. Fragments with files of other
+            versions are rewritten whatever their size, so a table can be migrated a few fragments at a time (see
+            ``max_source_fragments`` and its like). The table keeps its own version for other writes, as with pylance.
     """
 
     target_rows_per_fragment: int = 1024 * 1024
@@ -54,6 +64,7 @@ class CompactionOptions:
     excluded_fragment_ids: frozenset[int] = frozenset()
     compaction_mode: str | None = None
     max_memory_bytes: int = DEFAULT_MEMORY
+    data_storage_version: str | None = None
 
 
 @frozen(kw_only=True)
@@ -83,6 +94,10 @@ def make_options(given: Mapping[str, object], config: Mapping[str, str]) -> Comp
         elif text is not None:
             options[name] = _parse(name, text, kind)
     made = CompactionOptions(**options)  # type: ignore[arg-type]
+    if made.data_storage_version is not None:
+        version = resolve_version(made.data_storage_version)
+        check_writable(version)
+        made = replace(made, data_storage_version=version.name)
     if made.target_rows_per_fragment < 1 or made.max_bytes_per_file < 1:
         raise InvalidInputError("target_rows_per_fragment and max_bytes_per_file must be at least 1")
     if made.compaction_mode not in _MODES:
@@ -111,6 +126,7 @@ _OPTION_TYPES: dict[str, type] = {
     "excluded_fragment_ids": frozenset,
     "compaction_mode": str,
     "max_memory_bytes": int,
+    "data_storage_version": str,
 }
 _MODES = (None, "reencode", "try_binary_copy", "force_binary_copy")
 
@@ -141,6 +157,7 @@ def _bins(manifest: Manifest, options: CompactionOptions) -> Iterator[list[int]]
     fragments = manifest.fragments
     is_heavy = fragments.num_deleted_rows > fragments.physical_rows * options.materialize_deletions_threshold
     is_heavy &= options.materialize_deletions
+    is_heavy |= _is_of_other_version(manifest, options.data_storage_version)
     is_candidate = is_heavy | (fragments.physical_rows < options.target_rows_per_fragment)
     ids = fragments.ids.tolist()
     covering = _covering_indices(manifest)
@@ -158,6 +175,15 @@ def _bins(manifest: Manifest, options: CompactionOptions) -> Iterator[list[int]]
             cover = own_cover
     if len(current) > 1 or (current and is_heavy[current[0]]):
         yield current
+
+
+def _is_of_other_version(manifest: Manifest, wanted: str | None) -> npt.NDArray[np.bool_]:
+    """Shape (fragments,): which fragments have files of another version than is wanted."""
+    if wanted is None:
+        return np.zeros(len(manifest.fragments), np.bool_)
+    return np.array(
+        [any(file_version_of(file) != wanted for file in one.files) for one in manifest.fragments], np.bool_
+    )
 
 
 def _covering_indices(manifest: Manifest) -> Callable[[int], frozenset[int]]:

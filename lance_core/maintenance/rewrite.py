@@ -7,6 +7,7 @@ tables with stable row ids move along.
 
 from __future__ import annotations
 
+import time
 import uuid
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import field, replace
@@ -18,6 +19,8 @@ import numpy.typing as npt
 
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
+from lance_core.format.fragment import file_version_of
+from lance_core.format.manifest import LEGACY_FILE_VERSION
 from lance_core.format.operations import Rewrite, RewriteGroup
 from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.format.transaction import Transaction
@@ -30,6 +33,7 @@ from lance_core.table.commit import commit
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.open_files import OpenFiles
+from lance_core.table.runtime import commit_timeout_s
 from lance_core.table.scan import scan_fragment
 from lance_core.table.scan_plan import plan_scan
 from lance_core.table.snapshot import open_snapshot
@@ -132,6 +136,7 @@ def execute_task(
     if snapshot.version != task.read_version:
         raise InvalidInputError(f"the task is for version {task.read_version}, not {snapshot.version}")
     manifest = snapshot.manifest
+    _check_version(manifest, options)
     budget = make_budget(
         options.max_memory_bytes,
         num_columns=len(manifest.schema.fields),
@@ -153,6 +158,10 @@ def _copied(
 ) -> tuple[Fragment, ...] | None:
     """New fragments whose pages are those of the old ones; None if that is not possible or not wanted."""
     mode, store = options.compaction_mode, snapshot.store
+    if _changes_version(snapshot.manifest, task, options):
+        if mode == "force_binary_copy":
+            raise UnsupportedError("pages cannot be copied into files of another version", path=store.uri)
+        return None
     least = MIN_PAGE_BYTES if mode is None else 0
     new: tuple[Fragment, ...] | None = None
     may_copy = mode != "reencode" and _fits(task, options)
@@ -185,7 +194,7 @@ def _reencoded(
     )
     store, page_bytes = snapshot.store, budget.page_bytes
     with naming(store):
-        if _fits(task, options):
+        if _fits(task, options) and not _changes_version(manifest, task, options):
             return stage_live_rows(
                 store,
                 manifest,
@@ -200,8 +209,26 @@ def _reencoded(
             manifest.schema,
             chain.from_iterable(scan_fragment(reader, plan) for reader in readers),
             limits=replace(_limits(task, options), page_bytes=page_bytes),
-            data_storage_version=manifest.new_file_version,
+            data_storage_version=options.data_storage_version or manifest.new_file_version,
             new_uuid=new_uuid,
+        )
+
+
+def _changes_version(manifest: Manifest, task: RewriteTask, options: CompactionOptions) -> bool:
+    """Whether files of another version than the old ones, or than the table's, are asked for."""
+    wanted = options.data_storage_version
+    if wanted is None:
+        return False
+    versions = {file_version_of(file) for one in task.fragments for file in one.files}
+    return versions | {manifest.data_storage_version} != {wanted}
+
+
+def _check_version(manifest: Manifest, options: CompactionOptions) -> None:
+    if manifest.data_storage_version == LEGACY_FILE_VERSION and options.data_storage_version is not None:
+        raise UnsupportedError(
+            f"Compaction cannot turn files of version 0.1 into version {options.data_storage_version}, since a table "
+            "cannot mix them. Write the whole table anew: write_dataset(dataset.scanner().to_reader(), uri, "
+            f'mode="overwrite", data_storage_version="{options.data_storage_version}")'
         )
 
 
@@ -229,6 +256,19 @@ def commit_results(
             files are removed.
         InvalidInputError: No results, or results of another version.
     """
+    try:
+        return _publish(read, results, properties)
+    except CommitOutcomeUnknownError:
+        raise
+    except Exception:
+        discard_results(read.store, results)
+        raise
+
+
+def _publish(
+    read: Snapshot, results: Sequence[RewriteResult], properties: Mapping[str, str] | None
+) -> tuple[Snapshot, RewriteMetrics]:
+    """As `commit_results`, but the new files stay if it fails."""
     versions = {result.read_version for result in results}
     if versions != {read.version}:
         raise InvalidInputError(f"results for version {read.version} are committed, these are for {sorted(versions)}")
@@ -241,13 +281,7 @@ def commit_results(
         operation=Rewrite(groups=groups),
         transaction_properties=dict(properties or {}),
     )
-    try:
-        done = commit(read.store, transaction, read=read)
-    except CommitOutcomeUnknownError:
-        raise
-    except Exception:
-        discard_results(read.store, results)
-        raise
+    done = commit(read.store, transaction, read=read)
     return done, replace(sum_metrics(results), unindexed_rows=unindexed_rows(read.manifest, done.manifest))
 
 
@@ -298,39 +332,95 @@ def rewrite(
     options: CompactionOptions,
     *,
     num_threads: int,
-    conflict_retries: int,
+    conflict_retries: int | None,
     properties: Mapping[str, str] | None = None,
 ) -> tuple[Snapshot, RewriteMetrics]:
-    """Plan, execute and commit; plan anew on the newest version when another commit touched the fragments.
+    """Plan, execute and commit; when another commit touched some of the fragments, commit the rest and plan anew.
 
     Args:
         snapshot: Version to begin with.
         plan: Manifest to tasks.
         options: How large the new files shall be.
         num_threads: Tasks executed at the same time.
-        conflict_retries: How often to plan anew.
+        conflict_retries: How often to plan anew; None for as often as `commit_timeout_s` allows.
         properties: Transaction properties.
 
     Returns:
         The new version and what changed; the version given if there was nothing to do.
 
     Raises:
-        CommitConflictError: Other commits touched the fragments each time.
+        CommitConflictError: Other commits touched all fragments each time.
     """
-    store = snapshot.store
-    retries_left = conflict_retries
-    while True:
-        tasks = plan(snapshot.manifest)
-        if not tasks:
-            return snapshot, RewriteMetrics()
+    deadline_s = time.monotonic() + commit_timeout_s()
+    done = RewriteMetrics()
+    attempt = 0
+    while tasks := plan(snapshot.manifest):
         results = execute_tasks(snapshot, tasks, options, num_threads=num_threads)
         try:
-            return commit_results(snapshot, results, properties=properties)
+            snapshot, metrics = _publish(snapshot, results, properties)
+            return snapshot, _sum(done, metrics)
         except CommitConflictError as error:
-            if not error.is_retryable or not retries_left:
-                raise
-        retries_left -= 1
-        snapshot = open_snapshot(store)
+            conflict = error
+        except CommitOutcomeUnknownError:
+            raise
+        except Exception:
+            discard_results(snapshot.store, results)
+            raise
+        snapshot, metrics = _commit_untouched(snapshot.store, results, conflict, properties)
+        done = _sum(done, metrics)
+        if attempt == conflict_retries or time.monotonic() > deadline_s:
+            if not done.fragments_removed:
+                raise conflict
+            break
+        attempt += 1
+    return snapshot, done
+
+
+def _commit_untouched(
+    store: Store, results: Sequence[RewriteResult], conflict: CommitConflictError, properties: Mapping[str, str] | None
+) -> tuple[Snapshot, RewriteMetrics]:
+    """Commit the results whose fragments nobody touched, and remove the files of the others.
+
+    Returns:
+        The newest version, and what changed.
+
+    Raises:
+        CommitConflictError: Another attempt would not help.
+    """
+    kept: list[RewriteResult] = []
+    newest: Snapshot | None = None
+    try:
+        if conflict.is_retryable:
+            newest = open_snapshot(store)
+            kept = [one for one in results if _is_untouched(newest.manifest, one)]
+    finally:
+        discard_results(store, [one for one in results if one not in kept])
+    if newest is None:
+        raise conflict
+    if not kept:
+        return newest, RewriteMetrics()
+    kept = [replace(one, read_version=newest.version) for one in kept]
+    try:
+        return commit_results(newest, kept, properties=properties)
+    except CommitConflictError as error:
+        if not error.is_retryable:
+            raise
+    return open_snapshot(store), RewriteMetrics()
+
+
+def _is_untouched(manifest: Manifest, result: RewriteResult) -> bool:
+    return all(manifest.fragments.find(one.id) == one for one in result.original_fragments)
+
+
+def _sum(first: RewriteMetrics, second: RewriteMetrics) -> RewriteMetrics:
+    names = sorted(first.unindexed_rows.keys() | second.unindexed_rows.keys())
+    return RewriteMetrics(
+        fragments_removed=first.fragments_removed + second.fragments_removed,
+        fragments_added=first.fragments_added + second.fragments_added,
+        files_removed=first.files_removed + second.files_removed,
+        files_added=first.files_added + second.files_added,
+        unindexed_rows={name: first.unindexed_rows.get(name, 0) + second.unindexed_rows.get(name, 0) for name in names},
+    )
 
 
 def execute_tasks(

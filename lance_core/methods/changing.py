@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lance_core.arguments import (
-    DEFAULT_CONFLICT_RETRIES,
     DEFAULT_MAX_BYTES_PER_FILE,
     DEFAULT_MAX_ROWS_PER_FILE,
-    DEFAULT_REPLACE_RETRIES,
     file_limits,
     file_version,
 )
@@ -16,7 +14,7 @@ from lance_core.fragment import FragmentMetadata, from_metadata
 from lance_core.methods.reading import make_plan
 from lance_core.table.change import delete_rows, removing_staged, replace_rows
 from lance_core.table.naming import naming
-from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, CommitOptions, commit_options, commit_work
+from lance_core.table.redo import CommitOptions, commit_options, commit_work
 from lance_core.table.stage import stage_data
 from lance_core.table.update import UpdateWork
 
@@ -37,8 +35,8 @@ def delete(
     dataset: LanceDataset,
     predicate: str | Expression,
     *,
-    conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
-    retry_timeout: timedelta = DEFAULT_RETRY_TIMEOUT,
+    conflict_retries: int | None = None,
+    retry_timeout: timedelta | None = None,
     transaction_properties: Mapping[str, str] | None = None,
     commit_message: str | None = None,
 ) -> dict[str, int]:
@@ -75,8 +73,8 @@ def update(  # noqa: PLR0917 positional as in pylance
     dataset: LanceDataset,
     updates: Mapping[str, str],
     where: str | Expression | None = None,
-    conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
-    retry_timeout: timedelta = DEFAULT_RETRY_TIMEOUT,
+    conflict_retries: int | None = None,
+    retry_timeout: timedelta | None = None,
     data_storage_version: str | None = None,
     *,
     transaction_properties: Mapping[str, str] | None = None,
@@ -140,7 +138,7 @@ def replace_where(
     data: Any,
     *,
     schema: pa.Schema | None = None,
-    conflict_retries: int = DEFAULT_REPLACE_RETRIES,
+    conflict_retries: int | None = None,
     transaction_properties: Mapping[str, str] | None = None,
     commit_message: str | None = None,
     max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 from lance_core.arguments import seconds_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
-from lance_core.table.commit import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S
 from lance_core.table.commit import commit as publish
 from lance_core.table.detached import commit_detached
 from lance_core.table.idempotency import LOOKBACK, with_key
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
     from lance_core.store.commit_lock import CommitLock
 
-DEFAULT_TIMEOUT = timedelta(seconds=DEFAULT_TIMEOUT_S)
+DEFAULT_TIMEOUT = timedelta(minutes=30)
 
 
 def commit(
@@ -39,7 +38,7 @@ def commit(
     storage_options: Mapping[str, str] | None = None,
     enable_v2_manifest_paths: bool | None = None,
     detached: bool | None = False,
-    max_retries: int = DEFAULT_MAX_RETRIES,
+    max_retries: int | None = None,
     commit_message: str | None = None,
     enable_stable_row_ids: bool | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
@@ -59,7 +58,7 @@ def commit(
         storage_options: Settings of the storage service.
         enable_v2_manifest_paths: As in `write_dataset`; True if None.
         detached: Make a version beside the line of versions, which has a random number and is opened by it only.
-        max_retries: How often to try again after other commits came first.
+        max_retries: How often to try again after other commits came first; None for as often as the time allows.
         commit_message: Text for the history.
         enable_stable_row_ids: As in `write_dataset`.
         base_store_params: Settings of other places that the table names, by address; an entry also allows the place

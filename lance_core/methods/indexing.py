@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import DEFAULT_CONFLICT_RETRIES
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
 from lance_core.indices import describe
@@ -32,7 +31,7 @@ def create_scalar_index(
     fragment_ids: Sequence[int] | None = None,
     index_uuid: str | None = None,
     rows_per_zone: int = DEFAULT_ROWS_PER_ZONE,
-    conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+    conflict_retries: int | None = None,
     transaction_properties: Mapping[str, str] | None = None,
     progress_callback: Callable[[Any], None] | None = None,
     format_version: int | str | None = None,
@@ -94,7 +93,7 @@ def drop_index(dataset: LanceDataset, name: str) -> None:
     """
     from lance_core.table.indexing import DropIndex  # noqa: PLC0415 rarely needed
 
-    dataset.snapshot = commit_work(dataset.snapshot, DropIndex(name=name), commit_options(DEFAULT_CONFLICT_RETRIES))
+    dataset.snapshot = commit_work(dataset.snapshot, DropIndex(name=name), commit_options())
 
 
 def describe_indices(dataset: LanceDataset) -> list[IndexDescription]:

@@ -7,7 +7,6 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
-from lance_core.arguments import DEFAULT_REPLACE_RETRIES
 from lance_core.errors import CommitOutcomeUnknownError, DatasetAlreadyExistsError
 from lance_core.format.operations import Append, Overwrite
 from lance_core.table.change import replace_rows
@@ -105,7 +104,7 @@ def _commit(
     if plan.kind == "replace":
         snapshot = open_snapshot(store, plan.read_version)
         condition: Any = plan.condition if partitions is None else _in_partitions(partitions)
-        options = CommitOptions(conflict_retries=DEFAULT_REPLACE_RETRIES, properties=plan.properties)
+        options = CommitOptions(properties=plan.properties)
         if condition is not None:
             return replace_rows(snapshot, condition, fragments, options)
     files = tuple(fragments)

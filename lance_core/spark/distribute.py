@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,13 @@ from pyspark import cloudpickle
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
 
-from lance_core.arguments import DEFAULT_CONFLICT_RETRIES
 from lance_core.dataset import dataset as open_dataset
 from lance_core.errors import CommitConflictError
 from lance_core.optimize import Compaction
 from lance_core.spark.rewrite_tasks import execute_plan
 from lance_core.spark.session import register
 from lance_core.store.open import open_store
+from lance_core.table.runtime import commit_timeout_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,7 @@ def compact_lance(
     uri: str,
     *,
     only_deletions: bool = False,
-    conflict_retries: int = DEFAULT_CONFLICT_RETRIES,
+    conflict_retries: int | None = None,
     transaction_properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
@@ -48,7 +49,8 @@ def compact_lance(
         spark: The session.
         uri: Address of the dataset.
         only_deletions: Only rewrite fragments that have deleted rows.
-        conflict_retries: How often to plan anew when another commit touched the fragments.
+        conflict_retries: How often to plan anew when another commit touched the fragments; None for as often as the
+            time allows.
         transaction_properties: Text for the history.
         storage_options: Options of the store.
         base_store_params: Options of other places that the table names, by address; an entry also allows the place.
@@ -62,7 +64,8 @@ def compact_lance(
     """
     register(spark)
     make_plan = Compaction.plan_materialization if only_deletions else Compaction.plan
-    retries_left = conflict_retries
+    deadline_s = time.monotonic() + commit_timeout_s()
+    attempt = 0
     while True:
         dataset = open_dataset(
             open_store(uri).uri, storage_options=dict(storage_options or {}), base_store_params=base_store_params
@@ -72,9 +75,9 @@ def compact_lance(
         try:
             return Compaction.commit(dataset, results, transaction_properties=transaction_properties)
         except CommitConflictError as error:
-            if not error.is_retryable or not retries_left:
+            if not error.is_retryable or attempt == conflict_retries or time.monotonic() > deadline_s:
                 raise
-        retries_left -= 1
+        attempt += 1
 
 
 def execute_compaction_plan(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from lance_core.arguments import DEFAULT_CONFLICT_RETRIES
 from lance_core.errors import InvalidInputError
 from lance_core.spark.fragment_work import SparkWork
 from lance_core.spark.read import absolute, parallelism, read_lance
@@ -14,7 +13,7 @@ from lance_core.spark.session import register
 from lance_core.spark.sink import Place
 from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.open_table import LineAddress, open_line, open_version
-from lance_core.table.redo import DEFAULT_RETRY_TIMEOUT, commit_options, commit_work
+from lance_core.table.redo import commit_options, commit_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,8 +44,8 @@ class ChangeOptions(TypedDict, total=False):
     """
 
     branch: str | None
-    conflict_retries: int
-    retry_timeout: timedelta
+    conflict_retries: int | None
+    retry_timeout: timedelta | None
     idempotency_key: str | None
     commit_message: str | None
     transaction_properties: Mapping[str, str] | None
@@ -71,8 +70,8 @@ class Modification:
         line = open_line(absolute(uri), self.storage_options, self.base_store_params)
         self.snapshot: Snapshot = open_version(line, None if branch is None else (branch, None))
         self.options: CommitOptions = commit_options(
-            options.get("conflict_retries", DEFAULT_CONFLICT_RETRIES),
-            options.get("retry_timeout", DEFAULT_RETRY_TIMEOUT),
+            options.get("conflict_retries"),
+            options.get("retry_timeout"),
             properties=with_key(options.get("transaction_properties"), self.key),
             message=options.get("commit_message"),
         )

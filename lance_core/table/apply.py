@@ -12,7 +12,14 @@ import numpy as np
 
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.feature_flags import Feature
-from lance_core.format.fragment import TOMBSTONE_FIELD_ID, DataFile, ExternalFile, Fragment, lineage_sequences
+from lance_core.format.fragment import (
+    TOMBSTONE_FIELD_ID,
+    DataFile,
+    ExternalFile,
+    Fragment,
+    file_version_of,
+    lineage_sequences,
+)
 from lance_core.format.fragment_list import FragmentList
 from lance_core.format.legacy_dictionaries import is_legacy_dictionary, place_dictionaries
 from lance_core.format.manifest import LEGACY_FILE_VERSION, Manifest, index_section_of
@@ -274,7 +281,7 @@ def _with_replaced_file(fragment: Fragment, new: DataFile) -> Fragment:
     """A file with the very same columns takes the old one's place; else the old columns become tombstones."""
     files = list(fragment.files)
     for place, old in enumerate(files):
-        if old.fields == new.fields and _file_version(old) == _file_version(new):
+        if old.fields == new.fields and file_version_of(old) == file_version_of(new):
             files[place] = new
             return replace(fragment, files=tuple(files))
     gone = set(new.fields)
@@ -399,16 +406,17 @@ def _check_file_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> N
         if not fragment.files:
             raise InvalidInputError(f"fragment {fragment.id} has no data files")
         for file in fragment.files:
-            if (_file_version(file)[0] == "0") != is_legacy:
+            if (file_version_of(file)[0] == "0") != is_legacy:
                 raise InvalidInputError(
-                    f"data file {file.path!r} has version {_file_version(file)}, the table has version "
-                    f"{manifest.data_storage_version}: legacy and new files cannot be mixed"
+                    f"data file {file.path!r} has version {file_version_of(file)}, the table has version "
+                    f"{manifest.data_storage_version}: files of version 0.1 and newer ones cannot be mixed; to change "
+                    "the version, write the whole table anew with mode overwrite and data_storage_version"
                 )
 
 
 def _with_mixed_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> Manifest:
     """Once files of several versions have been in a table, it says so for ever."""
-    versions = {_file_version(file) for fragment in fragments for file in fragment.files}
+    versions = {file_version_of(file) for fragment in fragments for file in fragment.files}
     if manifest.data_storage_version == LEGACY_FILE_VERSION or versions <= {manifest.data_storage_version}:
         return manifest
     return replace(
@@ -420,15 +428,9 @@ def _with_mixed_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> M
 
 def common_file_version(fragments: Iterable[Fragment]) -> str | None:
     """The file version of all files of some fragments; None if there are several or none."""
-    versions = {_file_version(file) for fragment in fragments for file in fragment.files}
+    versions = {file_version_of(file) for fragment in fragments for file in fragment.files}
     versions = {LEGACY_FILE_VERSION if version.startswith("0") else version for version in versions}
     return versions.pop() if len(versions) == 1 else None
-
-
-def _file_version(file: DataFile) -> str:
-    numbers = (file.file_major_version, file.file_minor_version)
-    # lance 0.15 and 0.16 called version 2.0 by its first number
-    return "2.0" if numbers == (0, 3) else f"{numbers[0]}.{numbers[1]}"
 
 
 def _without_dead_files(fragment: Fragment) -> Fragment:

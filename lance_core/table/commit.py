@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from lance_core.errors import (
@@ -63,7 +64,7 @@ from lance_core.table.publish import (
 )
 from lance_core.table.rebase import covers_deletions, rebase_deletions
 from lance_core.table.refs import keeping, list_tags_strictly
-from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
+from lance_core.table.runtime import COMMIT_TIMEOUT_VARIABLE, SYSTEM_RUNTIME, Runtime, commit_timeout_s
 from lance_core.table.snapshot import (
     Snapshot,
     decode_version,
@@ -79,8 +80,6 @@ if TYPE_CHECKING:
     from lance_core.format.transaction import Transaction
     from lance_core.store.base import Store
 
-DEFAULT_MAX_RETRIES = 20
-DEFAULT_TIMEOUT_S = 30 * 60.0
 DEFAULT_DATA_STORAGE_VERSION = "2.2"
 
 _REPEATABLE = Delete | UpdateConfig | Project | UpdateBases | CreateIndex | ReserveFragments
@@ -91,6 +90,7 @@ _FIRST_BACK_OFF_SLOTS = 2
 _MAX_BACK_OFF_SLOTS = 32
 _QUICK_RETRIES = 10
 _MAX_QUICK_SLOTS = 256
+_LEAST_SLOTS = 4
 _MAX_BACK_OFF_S = 5.0
 
 
@@ -99,8 +99,8 @@ def commit(
     transaction: Transaction,
     *,
     read: Snapshot | None = None,
-    max_retries: int = DEFAULT_MAX_RETRIES,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
+    max_retries: int | None = None,
+    timeout_s: float | None = None,
     data_storage_version: str | None = None,
     enable_stable_row_ids: bool = False,
     enable_v2_manifest_paths: bool = True,
@@ -116,9 +116,9 @@ def commit(
         store: Where the table lies.
         transaction: What to do. An ``Overwrite`` with read version 0 creates the table.
         read: The transaction's read version, if it is open already: saves reading it again.
-        max_retries: How often to build on a newer version after losing a race. With 0, an ``Overwrite`` is strict: it
-            fails if anything was committed since its read version.
-        timeout_s: Seconds after which no new attempt begins.
+        max_retries: How often to build on a newer version after losing a race; None for as often as the time allows.
+            With 0, an ``Overwrite`` is strict: it fails if anything was committed since its read version.
+        timeout_s: Seconds after which no new attempt begins; None for `commit_timeout_s`.
         data_storage_version: File version of a new table, or one that an ``Overwrite`` switches to.
         enable_stable_row_ids: For a new table: give rows ids that survive compaction.
         enable_v2_manifest_paths: For a new table: name manifests so that the newest sorts first.
@@ -144,7 +144,7 @@ def commit(
         transaction=transaction,
         read=read.manifest if read is not None and read.version == transaction.read_version else None,
         max_retries=max_retries,
-        deadline_s=runtime.monotonic_s() + timeout_s,
+        deadline_s=runtime.monotonic_s() + (commit_timeout_s() if timeout_s is None else timeout_s),
         data_storage_version=data_storage_version,
         enable_stable_row_ids=enable_stable_row_ids,
         creation_naming=ManifestNaming.V2 if enable_v2_manifest_paths else ManifestNaming.V1,
@@ -164,6 +164,16 @@ def commit(
         raise
 
 
+def _slots(attempt: int, *, is_quick: bool) -> int:
+    """How many slots to choose a pause from after so many attempts: more each time, but fewer for who waits long.
+
+    One writer wins each round, so short pauses of old losers cost no progress; long ones would let new writers pass.
+    """
+    if attempt < _QUICK_RETRIES:
+        return min(_FIRST_BACK_OFF_SLOTS << attempt, _MAX_QUICK_SLOTS if is_quick else _MAX_BACK_OFF_SLOTS)
+    return max(_MAX_BACK_OFF_SLOTS >> min(attempt - _QUICK_RETRIES, 8), _LEAST_SLOTS)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Committer:
     """State of one commit over its attempts.
@@ -175,7 +185,7 @@ class _Committer:
     store: Store
     transaction: Transaction
     read: Manifest | None
-    max_retries: int
+    max_retries: int | None
     deadline_s: float
     data_storage_version: str | None
     enable_stable_row_ids: bool
@@ -199,7 +209,7 @@ class _Committer:
         # A local attempt waits for nobody: what it takes beyond its own work is the machine being busy, and to wait
         # for that as well leaves the table to nobody. Who loses again and again has too many others around it.
         attempt, work_s, wall_s = 0, 0.0, 0.0
-        for attempt in range(self.max_retries + 1):
+        for attempt in count():
             started, worked = self.runtime.monotonic_s(), self.runtime.thread_cpu_s()
             done = self._attempt()
             if done is not None:
@@ -207,11 +217,12 @@ class _Committer:
             work_s = work_s or (self.runtime.thread_cpu_s() - worked) * _BACK_OFF_MARGIN
             wall_s = wall_s or (self.runtime.monotonic_s() - started) * _BACK_OFF_MARGIN
             is_quick = self._is_local and attempt < _QUICK_RETRIES
-            slots = min(_FIRST_BACK_OFF_SLOTS << attempt, _MAX_QUICK_SLOTS if is_quick else _MAX_BACK_OFF_SLOTS)
-            if attempt < self.max_retries and not self._wait(slots, work_s if is_quick else wall_s):
+            slot_s = work_s if is_quick else wall_s
+            if attempt == self.max_retries or not self._wait(_slots(attempt, is_quick=is_quick), slot_s):
                 break
         raise CommitContentionError(
-            f"{attempt + 1} attempts to commit {operation_name(self.operation)} lost{self._winner()}; try again later",
+            f"{attempt + 1} attempts to commit {operation_name(self.operation)} lost{self._winner()}; try again "
+            f"later, or set {COMMIT_TIMEOUT_VARIABLE} to more seconds",
             path=self.store.uri,
         )
 
@@ -326,7 +337,7 @@ class _Committer:
                 return version
             self._judge(theirs, version)
             self.checked = version
-        if latest.version > read_version and isinstance(self.operation, Overwrite) and not self.max_retries:
+        if latest.version > read_version and isinstance(self.operation, Overwrite) and self.max_retries == 0:
             raise self._conflict("any commit", latest.version, Verdict.RETRY)
         return None
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError
@@ -16,18 +15,16 @@ from lance_core.format.paths import deletion_file_path
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY, Transaction
 from lance_core.frozen import frozen
 from lance_core.table.commit import commit
-from lance_core.table.runtime import SYSTEM_RUNTIME
+from lance_core.table.runtime import SYSTEM_RUNTIME, commit_timeout_s
 from lance_core.table.snapshot import open_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
 
     from lance_core.format.operations import Operation
     from lance_core.table.runtime import Runtime
     from lance_core.table.snapshot import Snapshot
-
-
-DEFAULT_RETRY_TIMEOUT = timedelta(seconds=30)
 
 
 class Work(Protocol):
@@ -52,21 +49,22 @@ class CommitOptions:
     """How a change is committed.
 
     Attributes:
-        conflict_retries: How often to work it out anew when another commit touched what it relies on.
-        retry_timeout_s: Seconds after which it is not worked out anew.
+        conflict_retries: How often to work it out anew when another commit touched what it relies on; None for as
+            often as the time allows.
+        retry_timeout_s: Seconds after which it is not worked out anew; None for `commit_timeout_s`.
         properties: Transaction properties.
         message: Commit message.
     """
 
-    conflict_retries: int
-    retry_timeout_s: float = float("inf")
+    conflict_retries: int | None = None
+    retry_timeout_s: float | None = None
     properties: Mapping[str, str] | None = None
     message: str | None = None
 
 
 def commit_options(
-    conflict_retries: int,
-    retry_timeout: timedelta = DEFAULT_RETRY_TIMEOUT,
+    conflict_retries: int | None = None,
+    retry_timeout: timedelta | None = None,
     *,
     properties: Mapping[str, str] | None = None,
     message: str | None = None,
@@ -76,11 +74,11 @@ def commit_options(
     Raises:
         InvalidInputError: A number below 0.
     """
-    if conflict_retries < 0:
+    if conflict_retries is not None and conflict_retries < 0:
         raise InvalidInputError(f"conflict_retries must be at least 0, not {conflict_retries}")
     return CommitOptions(
         conflict_retries=conflict_retries,
-        retry_timeout_s=retry_timeout.total_seconds(),
+        retry_timeout_s=None if retry_timeout is None else retry_timeout.total_seconds(),
         properties=properties,
         message=message,
     )
@@ -121,8 +119,9 @@ def commit_work(
         CommitConflictError: Other commits got in the way each time, or one that cannot be reconciled did.
         CommitOutcomeUnknownError: The store leaves open whether the commit landed; the files stay.
     """
-    deadline_s = runtime.monotonic_s() + options.retry_timeout_s
-    retries_left = options.conflict_retries
+    timeout_s = commit_timeout_s() if options.retry_timeout_s is None else options.retry_timeout_s
+    deadline_s = runtime.monotonic_s() + timeout_s
+    attempt = 0
     while True:
         transaction = _prepared(snapshot, work, options)
         try:
@@ -130,7 +129,8 @@ def commit_work(
         except CommitOutcomeUnknownError:
             raise
         except CommitConflictError as error:
-            if not error.is_retryable or not retries_left or runtime.monotonic_s() > deadline_s:
+            is_over = attempt == options.conflict_retries or runtime.monotonic_s() > deadline_s
+            if is_over or not error.is_retryable:
                 work.forget()
                 raise
         except Exception:
@@ -139,7 +139,7 @@ def commit_work(
         else:
             _remove_merged_deletions(snapshot, transaction.operation, done)
             return done
-        retries_left -= 1
+        attempt += 1
         snapshot = _newest(snapshot, work)
 
 

@@ -7,6 +7,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -41,3 +42,26 @@ class Runtime:
 
 
 SYSTEM_RUNTIME = Runtime()
+
+COMMIT_TIMEOUT_VARIABLE = "LANCE_CORE_COMMIT_TIMEOUT"
+DEFAULT_COMMIT_TIMEOUT_S = 600.0
+
+
+def commit_timeout_s() -> float:
+    """Return for how many seconds work that is done is committed again and again beside other writers.
+
+    The environment variable ``LANCE_CORE_COMMIT_TIMEOUT`` says so; the default is 600, ten minutes.
+
+    Raises:
+        InvalidInputError: It is no positive number.
+    """
+    text = os.environ.get(COMMIT_TIMEOUT_VARIABLE, "")
+    try:
+        seconds = float(text) if text else DEFAULT_COMMIT_TIMEOUT_S
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise InvalidInputError(
+            f"environment variable {COMMIT_TIMEOUT_VARIABLE} is {text!r}; set it to a positive number of seconds"
+        )
+    return seconds

@@ -73,7 +73,7 @@ def build_maintenance_assets(
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
     automation_condition: dg.AutomationCondition | None = None,
-    max_attempts: int = 5,
+    max_attempts: int = 50,
     branch: str | None = None,
 ) -> list[dg.AssetsDefinition]:
     """Maintenance assets for tables: ``<table>/compaction``, ``<table>/materialize_deletions``, ``<table>/cleanup``.

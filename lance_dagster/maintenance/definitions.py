@@ -88,7 +88,7 @@ def build_maintenance_definitions(
     group_name: str = "maintenance",
     name: str = "lance_maintenance",
     pool: str | None = None,
-    max_attempts: int = 5,
+    max_attempts: int = 50,
     branch: str | None = None,
     health: bool = True,
     when_needed: LanceResource | None = None,

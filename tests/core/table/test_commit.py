@@ -13,6 +13,7 @@ from lance_core.errors import (
     CorruptDataError,
     DatasetAlreadyExistsError,
     DatasetNotFoundError,
+    InvalidInputError,
     NotFoundError,
     UnsupportedError,
     VersionNotFoundError,
@@ -22,8 +23,8 @@ from lance_core.format.operations import Overwrite, Restore, Rewrite, RewriteGro
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
-from lance_core.table.commit import commit
-from lance_core.table.runtime import Runtime
+from lance_core.table.commit import _slots, commit
+from lance_core.table.runtime import Runtime, commit_timeout_s
 from lance_core.table.snapshot import (
     list_versions,
     load_manifest,
@@ -299,6 +300,36 @@ def test_giving_up_leaves_nothing(store):
         commit(faulty, append(store, [10], read_version=1, uuid="ours"), max_retries=2, runtime=runtime())
     assert not [name for name in transactions_of(store) if "ours" in name]
     assert list_versions(store) == [1, 2, 3, 4]
+
+
+def test_a_commit_goes_on_until_it_wins(store):
+    faulty = FaultyStore(inner=store, on_call=Rival(store, 60))
+    done = commit(faulty, append(store, [10], read_version=1, uuid="ours"), runtime=runtime())
+    assert done.version == 62
+
+
+def test_who_lost_often_waits_less():
+    pauses = [_slots(attempt, is_quick=False) for attempt in range(30)]
+    assert max(pauses) == 32
+    assert pauses[10:] == sorted(pauses[10:], reverse=True)
+    assert pauses[-1] == _slots(10_000, is_quick=True) == 4
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "nan"])
+def test_a_timeout_that_is_no_positive_number_is_refused(monkeypatch, text):
+    monkeypatch.setenv("LANCE_CORE_COMMIT_TIMEOUT", text)
+    with pytest.raises(InvalidInputError, match="LANCE_CORE_COMMIT_TIMEOUT"):
+        commit_timeout_s()
+
+
+def test_the_environment_sets_the_timeout(monkeypatch, store):
+    assert commit_timeout_s() == 600
+    monkeypatch.setenv("LANCE_CORE_COMMIT_TIMEOUT", "25")
+    clock = iter(range(0, 10_000, 10))
+    timed = replace(runtime(), monotonic_s=lambda: float(next(clock)))
+    faulty = FaultyStore(inner=store, on_call=Rival(store, 100))
+    with pytest.raises(CommitContentionError, match="set LANCE_CORE_COMMIT_TIMEOUT"):
+        commit(faulty, append(store, [10], read_version=1, uuid="ours"), runtime=timed)
 
 
 def test_deadline(store):
