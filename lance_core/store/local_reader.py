@@ -43,40 +43,36 @@ _FEW = 32
 class _Descriptors:
     """Files whose descriptors are open and idle; the least recently used are closed when there are too many.
 
-    A mapping outlives its descriptor, which only serves to announce and to copy ranges. Single calls of OrderedDict
-    are atomic in CPython, so there is no lock that a garbage collection inside of it could ask for again.
+    A mapping outlives its descriptor, which only serves to announce and to copy ranges. Who uses a file pops it from
+    ``idle``, so that nobody closes it meanwhile, and puts it back; without it there is still the mapping. Single calls
+    of OrderedDict are atomic in CPython: a lock could be asked for again by a garbage collection inside of it.
 
     Args:
-        capacity: Descriptors to keep open in this process.
+        capacity: Descriptors to keep open in this process; each thread that uses one may add one more.
+
+    Attributes:
+        idle: Files by the ``id`` of their reader.
     """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._files: OrderedDict[int, pa.MemoryMappedFile] = OrderedDict()
+        self.idle: OrderedDict[int, pa.MemoryMappedFile] = OrderedDict()
 
     def open(self, path: str) -> pa.MemoryMappedFile:
-        """Map a file, without idle descriptors if the process may not have more."""
+        """Map a file; if the process may have no more descriptors, close the idle ones first."""
+        self._shrink(self._capacity - 1)
         try:
             return pa.memory_map(path)
         except OSError as error:
-            if error.errno not in {errno.EMFILE, errno.ENFILE} or not self._files:
+            if error.errno not in {errno.EMFILE, errno.ENFILE} or not self.idle:
                 raise
             self._shrink(0)
             return pa.memory_map(path)
 
-    def keep(self, reader: int, file: pa.MemoryMappedFile) -> None:
-        """Keep the descriptor of a reader, named by its ``id``."""
-        self._files[reader] = file
-        self._shrink(self._capacity)
-
-    def take(self, reader: int) -> pa.MemoryMappedFile | None:
-        """Take the descriptor of a reader out, so that nobody closes it; None if it is closed or in use."""
-        return self._files.pop(reader, None)
-
     def _shrink(self, capacity: int) -> None:
-        while len(self._files) > capacity:
+        while len(self.idle) > capacity:
             try:
-                _, oldest = self._files.popitem(last=False)
+                _, oldest = self.idle.popitem(last=False)
             except KeyError:  # another thread took the last one
                 return
             oldest.close()
@@ -84,6 +80,7 @@ class _Descriptors:
 
 _DESCRIPTORS = _Descriptors(128)
 """Twice the files that a dataset keeps open; many systems allow a process 256 or 1,024 descriptors."""
+_IDLE = _DESCRIPTORS.idle
 
 
 class LocalReader:
@@ -100,6 +97,7 @@ class LocalReader:
     """
 
     def __init__(self, path: str) -> None:
+        self._key = 0  # of no reader, in case that this one is not made
         try:
             check_regular(os.stat(path).st_mode, path)  # to open a FIFO would wait for who writes to it
             # Arrow's mapping, not Python's: its views live on when the file is closed, without a descriptor each.
@@ -111,7 +109,8 @@ class LocalReader:
         self._mapped = _whole(file, self._size)
         status = os.fstat(file.fileno())
         self._stamp = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-        _DESCRIPTORS.keep(id(self), file)
+        self._key = id(self)
+        _IDLE[self._key] = file
 
     def __del__(self) -> None:
         self.close()
@@ -133,7 +132,7 @@ class LocalReader:
 
     def announce(self, starts: Int64s, ends: Int64s, /) -> None:
         """Let the kernel fetch ranges, without waiting."""
-        file = _DESCRIPTORS.take(id(self)) if len(starts) else None
+        file = _IDLE.pop(self._key, None) if len(starts) else None
         if file is None:
             return
         try:
@@ -141,17 +140,17 @@ class LocalReader:
             if len(ranges) < _MANY or not _seem_present(descriptor, ranges):
                 _will_need(descriptor, ranges)
         finally:
-            _DESCRIPTORS.keep(id(self), file)
+            _IDLE[self._key] = file
 
     def copy_present(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> int:
         """Copy ranges that are in memory, one behind the other, as far as the first that is not; how many."""
-        file = _DESCRIPTORS.take(id(self)) if _CAN_ASK else None
+        file = _IDLE.pop(self._key, None) if _CAN_ASK else None
         if file is None:
             return 0
         try:
             return _copy_present(file.fileno(), into, ranges)
         finally:
-            _DESCRIPTORS.keep(id(self), file)
+            _IDLE[self._key] = file
 
     def copy(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> None:
         """Copy ranges, one behind the other.
@@ -159,7 +158,7 @@ class LocalReader:
         Raises:
             NotFoundError: The file ends before that.
         """
-        file = _DESCRIPTORS.take(id(self)) if _CAN_COPY else None
+        file = _IDLE.pop(self._key, None) if _CAN_COPY else None
         if file is None:
             _copy_mapped(self._mapped, into, ranges)
             return
@@ -171,7 +170,7 @@ class LocalReader:
                     raise NotFoundError(f"the file of {self._size} bytes ends before byte {end}", path=self._path)
                 at = stop
         finally:
-            _DESCRIPTORS.keep(id(self), file)
+            _IDLE[self._key] = file
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
         """Views of half-open byte ranges.
@@ -184,17 +183,17 @@ class LocalReader:
                 raise NotFoundError(
                     f"bytes {start} to {end} are not in the file of {self._size} bytes", path=self._path
                 )
-        file = _DESCRIPTORS.take(id(self))
+        file = _IDLE.pop(self._key, None)
         if file is not None:
             try:
                 _will_need(file.fileno(), ranges)
             finally:
-                _DESCRIPTORS.keep(id(self), file)
+                _IDLE[self._key] = file
         return [self._mapped.slice(start, end - start) for start, end in ranges]
 
     def close(self) -> None:
         """Let go of the file; it stays mapped as long as views of it exist."""
-        file = _DESCRIPTORS.take(id(self))
+        file = _IDLE.pop(self._key, None)
         if file is not None:
             file.close()
 
