@@ -322,10 +322,12 @@ def check_default_options(options: Mapping[str, Any] | None) -> dict[str, Any] |
     Raises:
         InvalidInputError: One that scans do not have.
     """
-    unknown = sorted(set(options or ()) - _SCAN_ARGUMENTS)
+    if not options:
+        return None
+    unknown = sorted(set(options) - _SCAN_ARGUMENTS)
     if unknown:
         raise InvalidInputError(f"default_scan_options has {', '.join(unknown)}, which scans do not have")
-    return dict(options) if options else None
+    return dict(options)
 
 
 def blob_handling_of(blob_mode: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.paths import BASE_PREFIX
 
+_PREFIX_SIZE = len(BASE_PREFIX)
 _NO_NAMES = frozenset({"", ".", ".."})
 
 
@@ -15,7 +16,7 @@ def check_path(path: str) -> None:
         InvalidInputError: The path is absolute or empty, or has an empty, ``.`` or ``..`` part, a backslash or a NUL.
         CorruptDataError: The path lies below a base path that nobody could resolve.
     """
-    if path.startswith(BASE_PREFIX):
+    if path[:_PREFIX_SIZE] == BASE_PREFIX:
         number, _, inner = path.removeprefix(BASE_PREFIX).partition("/")
         raise CorruptDataError(f"{inner} lies below base path {number}, which the manifest does not list")
     if "\\" in path or "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
