@@ -138,7 +138,7 @@ def test_merges_are_those_of_pylance(tmp_path, name, stable):
     # pylance writes parts of a struct beside the other columns without being told to, we write whole rows
     compared = slice(3) if name == "upsert part of a struct" else slice(None)
     ours = outcome(lance_core, tmp_path / "t", change, stable=stable)
-    if ours[4][-1] != theirs[4][-1]:
+    if compared.stop is None and ours[4][-1] != theirs[4][-1]:
         # pylance names all fields, so indices of columns that the source lacks lose the moved rows, too
         assert rows.num_columns < ROWS.num_columns
         assert set(ours[4].pop()) < set(theirs[4].pop())
