@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
+from lance_core.file.field_writer import RowGroups
 from lance_core.file.writer import PAGE_BYTES
 from lance_core.format.file_version import check_writable, resolve_version
 from lance_core.table.stage import FileLimits
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 DEFAULT_MAX_ROWS_PER_FILE = 1024 * 1024
+DEFAULT_MAX_ROWS_PER_GROUP = 1024
 DEFAULT_MAX_BYTES_PER_FILE = 90 * 1024**3
 
 WRITE_MODES = ("create", "append", "overwrite")
@@ -100,14 +102,27 @@ def check_mode(mode: str) -> None:
         raise InvalidInputError(f"mode is {', '.join(WRITE_MODES)}, not {mode!r}; nothing was written")
 
 
-def file_limits(max_rows_per_file: int, max_bytes_per_file: int, max_page_bytes: int | None = None) -> FileLimits:
-    """Check when a data file is full, and a page of it."""
+def file_limits(
+    max_rows_per_file: int,
+    max_bytes_per_file: int,
+    max_page_bytes: int | None = None,
+    *,
+    max_rows_per_group: int | None = None,
+) -> FileLimits:
+    """Check when a data file is full, a page of it, and a row group of a file of version 0.1."""
     if max_page_bytes is not None and max_page_bytes < 1:
         raise InvalidInputError(f"max_page_bytes must be at least 1, not {max_page_bytes}; nothing was written")
-    if max_rows_per_file < 1 or max_bytes_per_file < 1:
-        raise InvalidInputError("max_rows_per_file and max_bytes_per_file must be at least 1; nothing was written")
-    page_bytes = None if max_page_bytes is None else min(max_page_bytes, PAGE_BYTES)
-    return FileLimits(max_rows_per_file=max_rows_per_file, max_bytes_per_file=max_bytes_per_file, page_bytes=page_bytes)
+    group_rows = DEFAULT_MAX_ROWS_PER_GROUP if max_rows_per_group is None else max_rows_per_group
+    if min(max_rows_per_file, max_bytes_per_file, group_rows) < 1:
+        raise InvalidInputError(
+            "max_rows_per_file, max_bytes_per_file and max_rows_per_group must be at least 1; nothing was written"
+        )
+    return FileLimits(
+        max_rows_per_file=max_rows_per_file,
+        max_bytes_per_file=max_bytes_per_file,
+        page_bytes=None if max_page_bytes is None else min(max_page_bytes, PAGE_BYTES),
+        groups=RowGroups(max_rows=group_rows),
+    )
 
 
 def file_version(asked: str | None, existing: Snapshot | None) -> str:

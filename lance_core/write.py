@@ -146,7 +146,7 @@ def write_dataset(
         progress: Is told of each fragment that begins, and that is finished.
         auto_cleanup_options: For a new dataset: ``interval`` (commits) and ``older_than_seconds``, by which pylance
             cleans up as it commits. lance_core never does so by itself.
-        max_rows_per_group: Accepted, like ``data_cache_bytes``: it would make no difference.
+        max_rows_per_group: Rows in a row group, 1024 if None; for file version 0.1 only.
         data_cache_bytes: Accepted.
         max_page_bytes: Bytes of Arrow data that make a page of one column, at most; 8 MiB if None.
         commit_lock: As in `lance_core.dataset`; the object returned has it, too.
@@ -165,11 +165,13 @@ def write_dataset(
         InvalidInputError: Wrong arguments or data that does not fit; nothing is left behind.
         CommitConflictError: Another commit made this one impossible.
     """
-    del max_rows_per_group, data_cache_bytes  # files have no groups, and the writer keeps what a page needs
+    del data_cache_bytes  # the writer keeps what a page needs
     _refuse("write_dataset", external_blob_mode, use_legacy_format, namespace_client, table_id)
     refuse_given("write_dataset", blob_pack_file_size_threshold=blob_pack_file_size_threshold)
     check_mode(mode)
-    limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes)
+    limits = file_limits(
+        max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group
+    )
     config = auto_cleanup_config(auto_cleanup_options)
     commit_lock = commit_lock or (uri.commit_lock if isinstance(uri, LanceDataset) else None)
     address, storage_options = place_of(uri, storage_options)
@@ -309,7 +311,7 @@ def write_fragments(
         target_bases: As in `write_dataset`; the dataset must have these places.
         target_all_bases: As in `write_dataset`.
         base_store_params: As in `write_dataset`.
-        max_rows_per_group: Accepted, like ``data_cache_bytes``.
+        max_rows_per_group: Rows in a row group, 1024 if None; for file version 0.1 only.
         data_cache_bytes: Accepted.
         max_page_bytes: As in `write_dataset`.
         use_legacy_format: Not supported.
@@ -328,7 +330,7 @@ def write_fragments(
     Raises:
         InvalidInputError: Data or arguments that do not fit; nothing is left behind.
     """
-    del max_rows_per_group, data_cache_bytes, enable_stable_row_ids, session
+    del data_cache_bytes, enable_stable_row_ids, session
     _refuse("write_fragments", external_blob_mode, use_legacy_format, namespace_client, table_id)
     check_mode(mode)
     address, options = place_of(dataset_uri, storage_options)
@@ -347,7 +349,9 @@ def write_fragments(
         schema,
         table=None if existing is None else existing.manifest.schema,
         data_storage_version=version,
-        limits=file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes),
+        limits=file_limits(
+            max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group
+        ),
         external_blobs=_external_blobs(found, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
         progress=staging_progress(progress),
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
 from lance_core.file.reader import DataFileReader
-from lance_core.file.writer import PAGE_BYTES, DataFileWriter, check_schema
+from lance_core.file.writer import PAGE_BYTES, AnyFileWriter, check_schema, open_writer
 from lance_core.format.extensions import batches_with_types, with_types
 from lance_core.format.file_version import DEFAULT_VERSION
 from lance_core.format.schema import Schema
@@ -264,7 +264,7 @@ class LanceFileWriter:
         path: Path or address of the file; an existing one is replaced.
         schema: Arrow schema; that of the first batch if None.
         data_cache_bytes: Bytes of Arrow data of all columns together that are collected before pages are written.
-        version: Version of the format: ``2.0``, ``2.1`` or ``2.2``; the default if None.
+        version: Version of the format: ``0.1``, ``2.0``, ``2.1`` or ``2.2``; the default if None. Not in pylance: 0.1.
         storage_options: Settings of the storage service.
         max_page_bytes: Bytes of Arrow data that make a page of one column.
         namespace_client: Not supported, like ``table_id``.
@@ -347,15 +347,15 @@ class LanceFileWriter:
         self._closed = True
         return written.num_rows
 
-    def _begin(self, schema: pa.Schema) -> DataFileWriter:
+    def _begin(self, schema: pa.Schema) -> AnyFileWriter:
         cached = PAGE_BYTES if self._cache_bytes is None else self._cache_bytes // max(1, len(schema))
         page_bytes = max(1, min(cached, self._page_bytes or cached))
         fields = Schema.from_arrow(schema)
         check_schema(fields, version=self._version)
         self._sink = self._store.writer(self._name)
-        return DataFileWriter(self._sink, fields, version=self._version, page_bytes=page_bytes)
+        return open_writer(self._sink, fields, version=self._version, page_bytes=page_bytes)
 
-    def _begun(self) -> DataFileWriter:
+    def _begun(self) -> AnyFileWriter:
         if self._writer is None:
             raise InvalidInputError("the file has no schema yet: give one, or write a batch first")
         return self._writer

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.distinct import distinct
+from lance_core.encoding.legacy.dictionaries import dictionary_of
 from lance_core.encoding.legacy.pages import Pieces, cut_rows, read_spans, read_values, row_bytes
 from lance_core.encoding.physical.memory import starts_of
 from lance_core.encoding.plans import together
@@ -21,6 +22,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedEr
 from lance_core.file.field_reader import arrays_of, kept_rows
 from lance_core.file.nodes import LIST_TYPES, open_field
 from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
+from lance_core.format.legacy_dictionaries import is_legacy_dictionary
 from lance_core.format.legacy_file import (
     SIZE_BYTES,
     decode_legacy_footer,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Int64s
     from lance_core.file.field_reader import FieldReader
     from lance_core.file.source import FileBytes
+    from lance_core.format.dictionary_values import LegacyDictionary
     from lance_core.format.legacy_file import LegacyStatistics
     from lance_core.format.schema import Field, Schema
 
@@ -146,9 +149,12 @@ class ContentLegacy:
         numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}
         found = self._read_tables(numbers.values())
         tables = {identity: found[number] for identity, number in numbers.items()}
-        stored = {one.id: one for one in self.descriptor()[0].walk() if one.dictionary is not None}
-        opener = _Opener(self._file, tables, stored, self._limit)
+        opener = self._opener(tables)
         return [open_field(one, opener) for one in projection.fields]
+
+    def _opener(self, tables: Mapping[int, Int64s]) -> _Opener:
+        stored = {one.id: one for one in self.descriptor()[0].walk() if one.dictionary is not None}
+        return _Opener(self._file, tables, stored, self._limit)
 
     def _read_tables(self, numbers: Iterable[int]) -> dict[int, Int64s]:
         """Rows of the page table, by number."""
@@ -164,6 +170,15 @@ class ContentLegacy:
     def batch_offsets(self) -> Int64s:
         """Shape (batches + 1,): first row of each batch, and the number of rows."""
         return self._metadata.batch_offsets
+
+    def dictionaries(self, fields: Collection[int]) -> dict[int, tuple[str, LegacyDictionary]]:
+        """Return logical type and dictionary of dictionary fields, by id; other fields are passed over."""
+        opener = self._opener({})
+        return {
+            one.id: (one.logical_type, dictionary_of(opener.items(one, one.to_arrow().type)))
+            for one in self.descriptor()[0].walk()
+            if one.id in fields and is_legacy_dictionary(one)
+        }
 
     def statistics(self, fields: Collection[int]) -> dict[int, BatchStatistics]:
         """Statistics of fields, by id; many have none."""
@@ -293,7 +308,7 @@ class _Opener:
     limit: int
 
     def values(self, field: Field, kind: pa.DataType) -> _Values:
-        items = self._items(field, kind) if pa.types.is_dictionary(kind) else None
+        items = self.items(field, kind) if pa.types.is_dictionary(kind) else None
         return _Values(kind, field.nullable, self._pages(field), items)
 
     def blobs(self, field: Field, kind: pa.DataType) -> _Values:
@@ -323,7 +338,7 @@ class _Opener:
         lengths = self.tables[field.id][:, 1]
         return starts_of(np.maximum(lengths - 1, 0) if field.logical_type in LIST_TYPES else lengths)
 
-    def _items(self, field: Field, kind: pa.DataType) -> pa.Array:
+    def items(self, field: Field, kind: pa.DataType) -> pa.Array:
         """The dictionary of a field; the projection's own one lies in the manifest, not in this file."""
         stored = self.stored.get(field.id)
         position, length = (-1, 0) if stored is None or stored.dictionary is None else stored.dictionary

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lance_core.file.fields_legacy import BatchStatistics
     from lance_core.file.outline import FileOutline
     from lance_core.file.page_bytes import PageBytes
+    from lance_core.format.dictionary_values import LegacyDictionary
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
     from lance_core.store.waits import Waits
@@ -142,6 +143,23 @@ class DataFileReader:
                 if isinstance(self._content, ContentLegacy):
                     return self._content.batch_offsets, self._content.statistics(fields)
             return np.array([0, self._described()[1]], np.int64), {}
+
+    def dictionaries(self, fields: Collection[int]) -> dict[int, tuple[str, LegacyDictionary]]:
+        """Return logical type and dictionary of dictionary fields; only files of version 0.1 have one for each.
+
+        Args:
+            fields: Ids; those of other fields are passed over.
+
+        Raises:
+            CorruptDataError: The file is damaged.
+        """
+        with self._blaming_file():
+            if self._version.name == "0.1":
+                from lance_core.file.fields_legacy import ContentLegacy  # noqa: PLC0415 rarely needed
+
+                if isinstance(self._content, ContentLegacy):
+                    return self._content.dictionaries(fields)
+            return {}
 
     def scan(
         self,

@@ -1,4 +1,4 @@
-"""Write one data file.
+"""Write one data file since version 2.0; `open_writer` begins one of any version.
 
 Page buffers come first, each at a multiple of 64 bytes, then checksums, the file descriptor, the metadata of the
 columns, and the footer. Each field collects rows until a page is full; what pages look like is the business of one
@@ -8,30 +8,30 @@ module for each generation of the format: `lance_core.file.write_v2_1` and its l
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from lance_core.encoding.arrow_values import as_type, without_views
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.file.blob_files import BlobFiles
+from lance_core.file.field_writer import WrittenDataFile, fit_arrays
 from lance_core.file.write_together import encode_together, num_bytes_of
 from lance_core.file.write_v2_1 import FieldWriterV21
 from lance_core.format.blobs import file_schema
 from lance_core.format.checksums import RunningSums, align, encode_sums, sums_size
 from lance_core.format.file_metadata import PAD_BYTE, PAGE_ALIGNMENT, Page, encode_descriptor
-from lance_core.format.file_version import check_writable, resolve_version
+from lance_core.format.file_version import LEGACY_FILE_VERSION, check_writable, resolve_version
 from lance_core.format.footer import ENTRY_SIZE, FOOTER_SIZE, Footer, encode_footer, encode_table
 from lance_core.format.schema import Schema
 from lance_core.format.type_support import check_writable_types
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lance_core.encoding.values import Bytes
     from lance_core.file.blob_files import BlobPlaces
-    from lance_core.file.field_writer import FieldWriter
+    from lance_core.file.field_writer import FieldWriter, RowGroups
+    from lance_core.file.write_v0_1 import DataFileWriterV01
     from lance_core.format.file_version import FileVersion
     from lance_core.store.base import ObjectWriter
 
@@ -53,28 +53,9 @@ _LARGE_PAGE = 1 << 20
 """What was needed for a page of so many bytes goes back to the system, unless it was of numbers: Arrow's pool finds no
 other use for the many sizes that strings need, and would hold 20 MiB more. Numbers need the same sizes again."""
 
+AnyFileWriter: TypeAlias = "DataFileWriter | DataFileWriterV01"
+
 _PADDING = PAD_BYTE * PAGE_ALIGNMENT
-
-
-@frozen(kw_only=True)
-class WrittenDataFile:
-    """A finished data file, as a manifest describes it.
-
-    Attributes:
-        num_rows: Rows.
-        size: Bytes.
-        field_ids: Fields that have a column: leaves; in version 2.0 lists and structs too.
-        column_indices: Their columns, in the same order.
-        major: Major version.
-        minor: Minor version.
-    """
-
-    num_rows: int
-    size: int
-    field_ids: tuple[int, ...]
-    column_indices: tuple[int, ...]
-    major: int
-    minor: int
 
 
 @dataclass(slots=True)
@@ -115,6 +96,11 @@ def check_schema(schema: Schema, *, version: str | None) -> None:
     """
     resolved = resolve_version(version)
     check_writable(resolved)
+    if resolved.name == LEGACY_FILE_VERSION:
+        from lance_core.file.write_v0_1 import check_fields  # noqa: PLC0415 rarely needed
+
+        check_fields(schema)
+        return
     if resolved.name != "2.0":
         check_writable_types(schema, resolved.name)
         schema = Schema(schema.special_fields)
@@ -131,8 +117,37 @@ def _field_writers(schema: Schema, version: FileVersion, blobs: BlobFiles) -> Se
             return [FieldWriterV21(one, version=name, blobs=blobs) for one in schema.fields]
 
 
+def open_writer(
+    sink: ObjectWriter,
+    schema: Schema,
+    *,
+    version: str | None = None,
+    page_bytes: int | None = None,
+    blob_places: BlobPlaces | None = None,
+    groups: RowGroups | None = None,
+) -> AnyFileWriter:
+    """Begin a data file of any version.
+
+    Args:
+        sink: Receives the bytes.
+        schema: Fields with their ids.
+        version: Version of the format, by name; None for the default.
+        page_bytes: As for `DataFileWriter`; not for version 0.1.
+        blob_places: As for `DataFileWriter`; not for version 0.1.
+        groups: Row groups of a file of version 0.1.
+
+    Raises:
+        UnsupportedError: A version or type that cannot be written; nothing was written.
+    """
+    if resolve_version(version).name != LEGACY_FILE_VERSION:
+        return DataFileWriter(sink, schema, version=version, page_bytes=page_bytes, blob_places=blob_places)
+    from lance_core.file.write_v0_1 import DataFileWriterV01  # noqa: PLC0415 rarely needed
+
+    return DataFileWriterV01(sink, schema, groups=groups)
+
+
 class DataFileWriter:
-    """One data file being written.
+    """One data file since version 2.0 being written.
 
     Args:
         sink: Receives the bytes.
@@ -180,6 +195,11 @@ class DataFileWriter:
         return self._num_rows
 
     @property
+    def schema(self) -> Schema:
+        """The fields, as they were given."""
+        return self._schema
+
+    @property
     def bytes_written(self) -> int:
         """Bytes of the file so far."""
         return self._position
@@ -213,7 +233,7 @@ class DataFileWriter:
             InvalidInputError: Other names or types than the schema's, or nulls where there must be none; no row of the
                 batch was taken.
         """
-        arrays = batch.columns if batch.schema.equals(self._kinds) else self._conform(batch)
+        arrays = fit_arrays(batch, self._kinds)
         for array, column in zip(arrays, self._columns, strict=True):
             column.writer.check(array)
         num_rows, encoded_before = batch.num_rows, self._encoded_from
@@ -232,15 +252,6 @@ class DataFileWriter:
             for column in self._columns:
                 column.unshare()
         self._num_rows += num_rows
-
-    def _conform(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        names = self._kinds.names
-        if batch.schema.names != names:
-            raise InvalidInputError(f"columns {batch.schema.names} do not match the schema's {names}")
-        return [
-            _conform(array, kind, name)
-            for array, kind, name in zip(batch.columns, self._kinds.types, names, strict=True)
-        ]
 
     def copy_pages(self, columns: Sequence[Iterable[tuple[Page, Sequence[Bytes]]]], num_rows: int) -> None:
         """Add rows whose pages another file of this version has: they are copied as they are, column by column.
@@ -451,35 +462,3 @@ def _joined(arrays: list[pa.Array]) -> pa.Array:
         return pa.concat_arrays(arrays)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(f"batches of {arrays[0].type} do not fit together: {error}") from error
-
-
-def _conform(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """An array in the schema's type.
-
-    Raises:
-        InvalidInputError: It is of another type.
-    """
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if _is_same(array.type, kind):
-        return array
-    plain = without_views(array.type)
-    if plain != array.type and _is_same(plain, kind):
-        return as_type(array, plain)
-    raise InvalidInputError(f"column {name!r} is {array.type}, but the schema says {kind}")
-
-
-def _is_same(ours: pa.DataType, theirs: pa.DataType) -> bool:
-    """True if types differ at most in the names of list items and in what is nullable."""
-    if ours == theirs:
-        return True
-    if ours.id != theirs.id or ours.num_fields != theirs.num_fields:
-        return False
-    if pa.types.is_fixed_size_list(ours) and ours.list_size != theirs.list_size:
-        return False
-    if not pa.types.is_nested(ours):
-        return False
-    pairs = [(ours.field(i), theirs.field(i)) for i in range(ours.num_fields)]
-    if pa.types.is_struct(ours) and any(one.name != other.name for one, other in pairs):
-        return False
-    return all(_is_same(one.type, other.type) for one, other in pairs)

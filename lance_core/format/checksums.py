@@ -12,6 +12,9 @@ All integers are little-endian. The table of global buffers ends where the foote
 buffer is found without looking at anything that could be damaged; if it does not lead to the magic, the file has no
 checksums. So each byte of a file is covered, or says only where checksums are (or is padding behind the buffer).
 
+Files of version 0.1 have no such table and a shorter footer; their writer puts the same entry at the same distance from
+the end of the file, between their metadata and their footer.
+
 Manifests, transactions and deletion files have a section of 16 bytes at a place that other readers skip:
 
     "LNCcrc32", u32 of what lies before the section, u32 of what lies behind it
@@ -273,6 +276,17 @@ def decode_trailer(data: memoryview, place: tuple[int, int], size: int) -> SumsB
         num_tail_blocks=num_tail_blocks,
         first_sum=first_sum,
     )
+
+
+def encode_place(start: int, size: int, footer_size: int) -> bytes:
+    """Encode where checksums are, for a file without a table of global buffers.
+
+    Args:
+        start: Position of the buffer.
+        size: Bytes in it.
+        footer_size: Bytes of the footer, which follows; zeros fill up to where readers look for the place.
+    """
+    return _ENTRY.pack(start, size) + bytes(FOOTER_SIZE - footer_size)
 
 
 TRAILER_SIZE = _TRAILER.size

@@ -15,6 +15,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedEr
 from lance_core.frozen import frozen
 
 DEFAULT_VERSION = "2.2"
+LEGACY_FILE_VERSION = "0.1"
 
 
 @frozen
@@ -42,7 +43,7 @@ class FileVersion:
 
 
 _VERSIONS = (
-    FileVersion("0.1", 0, 2, is_readable=True, is_writable=False),
+    FileVersion("0.1", 0, 2, is_readable=True, is_writable=True),
     FileVersion("2.0", 2, 0, is_readable=True, is_writable=True),
     FileVersion("2.1", 2, 1, is_readable=True, is_writable=True),
     FileVersion("2.2", 2, 2, is_readable=True, is_writable=True),

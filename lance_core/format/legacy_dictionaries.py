@@ -16,30 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, LanceError
+from lance_core.format.dictionary_values import LegacyDictionary
 from lance_core.format.schema import Schema
-from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from lance_core.format.schema import Field
 
 _STRINGS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
-
-
-@frozen
-class LegacyDictionary:
-    """The values of one field.
-
-    Attributes:
-        num_values: How many.
-        data: The values end to end.
-        ends: For strings, where each one ends in `data`, as little-endian 64-bit numbers behind a 0; else None.
-    """
-
-    num_values: int
-    data: bytes
-    ends: bytes | None
 
 
 def is_legacy_dictionary(field: Field) -> bool:
@@ -47,7 +32,7 @@ def is_legacy_dictionary(field: Field) -> bool:
     return field.logical_type.startswith("dict:")
 
 
-def decode_dictionaries(schema: Schema, data: bytes, path: str | None) -> dict[int, LegacyDictionary]:
+def decode_dictionaries(schema: Schema, data: bytes, path: str | None) -> Schema:
     """Read the values of all dictionary fields of a schema.
 
     Args:
@@ -56,18 +41,18 @@ def decode_dictionaries(schema: Schema, data: bytes, path: str | None) -> dict[i
         path: Its name, for error messages.
 
     Returns:
-        By field id; fields without a dictionary, or of types that are not known, are left out.
+        The schema, whose dictionary fields hold their values; fields of unknown types hold none.
 
     Raises:
         CorruptDataError: Values outside of the file.
     """
-    found: dict[int, LegacyDictionary] = {}
-    for one in schema.walk():
-        if is_legacy_dictionary(one) and one.dictionary is not None:
-            values = _decode(one, *one.dictionary, data, path)
-            if values is not None:
-                found[one.id] = values
-    return found
+
+    def decoded(field: Field) -> Field:
+        if not is_legacy_dictionary(field) or field.dictionary is None:
+            return field
+        return replace(field, values=_decode(field, *field.dictionary, data, path))
+
+    return _mapped(schema, decoded)
 
 
 def _decode(field: Field, offset: int, count: int, data: bytes, path: str | None) -> LegacyDictionary | None:
@@ -88,38 +73,46 @@ def _decode(field: Field, offset: int, count: int, data: bytes, path: str | None
     return LegacyDictionary(count, data[first:last], (positions - first).tobytes())
 
 
-def place_dictionaries(schema: Schema, known: Mapping[int, LegacyDictionary]) -> tuple[Schema, bytes]:
-    """Lay dictionaries out at the beginning of a manifest file.
+def place_dictionaries(schema: Schema, start: int = 0) -> tuple[Schema, bytes]:
+    """Lay the values of dictionary fields out one behind the other.
 
     Args:
-        schema: Schema of the manifest.
-        known: Values by field id.
+        schema: Schema whose dictionary fields hold their values.
+        start: Position in the file of what is returned.
 
     Returns:
-        The schema, whose fields say where their values are, and the bytes.
+        The schema, whose fields tell where their values are, and the bytes.
     """
-    if not known:
-        return schema, b""
     parts: list[bytes] = []
-    places: dict[int, tuple[int, int]] = {}
-    position = 0
-    for one in schema.walk():
-        values = known.get(one.id)
-        if values is None or not is_legacy_dictionary(one):
-            continue
-        if values.ends is None:
-            places[one.id] = (position, values.num_values)
-            parts.append(values.data)
-        else:
-            positions = (np.frombuffer(values.ends, "<i8") + position).tobytes()
-            places[one.id] = (position + len(values.data), values.num_values)
-            parts.extend((values.data, positions))
-        position += sum(map(len, parts[-1:] if values.ends is None else parts[-2:]))
-    if not places:
-        return schema, b""
-    return Schema(tuple(_placed(one, places) for one in schema.fields), schema.metadata), b"".join(parts)
+    position = start
+
+    def placed(field: Field) -> Field:
+        nonlocal position
+        values = field.values
+        if values is None or not is_legacy_dictionary(field):
+            return field
+        at, position = position, position + len(values.data)
+        parts.append(values.data)
+        if values.ends is not None:
+            parts.append((np.frombuffer(values.ends, "<i8") + at).tobytes())
+            at, position = position, position + len(values.ends)
+        return replace(field, dictionary=(at, values.num_values))
+
+    return _mapped(schema, placed), b"".join(parts)
 
 
-def _placed(field: Field, places: Mapping[int, tuple[int, int]]) -> Field:
-    children = tuple(_placed(child, places) for child in field.children)
-    return replace(field, children=children, dictionary=places.get(field.id, field.dictionary))
+def with_values(schema: Schema, find: Callable[[Field], LegacyDictionary | None]) -> Schema:
+    """Give the dictionary fields of a schema other values."""
+    return _mapped(schema, lambda field: replace(field, values=find(field)) if is_legacy_dictionary(field) else field)
+
+
+def _mapped(schema: Schema, change: Callable[[Field], Field]) -> Schema:
+    """Change fields, parents before their children; the schema itself if nothing changes."""
+
+    def mapped(field: Field) -> Field:
+        changed = change(field)
+        children = tuple([mapped(child) for child in field.children])
+        return changed if children == field.children else replace(changed, children=children)
+
+    fields = tuple([mapped(field) for field in schema.fields])
+    return schema if fields == schema.fields else Schema(fields, schema.metadata)

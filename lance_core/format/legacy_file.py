@@ -12,11 +12,16 @@ package ``lance.file`` and ``Manifest`` of package ``lance.table``.
 Statistics, where there are any, are one more table of pages with a schema of its own: for each data field a struct
 named like the field's id, with the fields ``null_count``, ``min_value`` and ``max_value``; each page has one value for
 each batch.
+
+Files that lance_core writes have checksums (`lance_core.format.checksums`) in front of the schema, and between metadata
+and footer 40 bytes that other readers skip: where the checksums are, as in the last entry of the table of global
+buffers of newer files, and zeros, so that the entry is as far from the end of the file as there.
 """
 
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,15 +30,14 @@ from google.protobuf.message import DecodeError
 
 from lance_core._proto import file_pb2, table_pb2
 from lance_core.errors import CorruptDataError
-from lance_core.format.schema import Schema, decode_fields
+from lance_core.format.schema import JSON, Field, Schema, decode_fields, encode_fields
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from lance_core.format.schema import Field
+    from collections.abc import Iterable, Mapping, Sequence
 
 _FOOTER = struct.Struct("<qHH4s")
+LEGACY_FOOTER_SIZE = _FOOTER.size
 SIZE_BYTES = 4
 _ENTRY_BYTES = 16
 
@@ -163,3 +167,102 @@ def decode_page_table(data: bytes, *, limit: int) -> npt.NDArray[np.int64]:
     if len(pages) and (int(pages.min()) < 0 or int(pages[:, 0].max()) > limit):
         raise CorruptDataError("an entry of the page table lies outside the file")
     return pages
+
+
+# --------------------------------------------------------------------------------------------------------- writing
+
+_MAJOR, _MINOR = 0, 2
+_PLAIN, _VAR_BINARY, _DICTIONARY = 1, 2, 3
+_VARIABLE = frozenset({"string", "binary", "large_string", "large_binary", "json"})
+
+
+def with_encodings(schema: Schema) -> Schema:
+    """Return the schema with the encoding of each field, without which pylance 14.0.2 does not write more files."""
+    return Schema(tuple([_with_encoding(field) for field in schema.fields]), schema.metadata)
+
+
+def _with_encoding(field: Field) -> Field:
+    text = field.logical_type
+    if text in ("struct", "null"):
+        encoding = 0
+    elif text in _VARIABLE:
+        encoding = _VAR_BINARY
+    else:
+        encoding = _DICTIONARY if text.startswith("dict:") else _PLAIN
+    children = tuple([_with_encoding(child) for child in field.children])
+    return replace(field, encoding=encoding, children=children)
+
+
+def encode_legacy_schema(schema: Schema) -> bytes:
+    """Encode the schema of a file, which is a manifest with little else, with its size in front."""
+    message = table_pb2.Manifest(
+        fields=encode_fields(schema),
+        schema_metadata=dict(schema.metadata),
+        version=1,
+        data_format=table_pb2.DataStorageFormat(file_format="lance", version="0.1"),
+    )
+    return _sized(message.SerializeToString(deterministic=True))
+
+
+def encode_legacy_metadata(
+    *,
+    schema_position: int,
+    page_table_position: int,
+    batch_offsets: Sequence[int],
+    statistics: tuple[Schema, int] | None,
+) -> bytes:
+    """Encode the metadata of a file with its size in front.
+
+    Args:
+        schema_position: As in `LegacyMetadata`.
+        page_table_position: As in `LegacyMetadata`.
+        batch_offsets: As in `LegacyMetadata`.
+        statistics: Schema of the statistics, and the position of their page table; None if there are none.
+    """
+    message = file_pb2.Metadata(
+        manifest_position=schema_position, batch_offsets=batch_offsets, page_table_position=page_table_position
+    )
+    if statistics is not None:
+        schema, position = statistics
+        message.statistics.schema.extend(encode_fields(schema))
+        message.statistics.fields.extend(one.id for one in schema.walk())
+        message.statistics.page_table_position = position
+    return _sized(message.SerializeToString(deterministic=True))
+
+
+def statistics_schema(fields: Iterable[Field]) -> Schema:
+    """Return the schema of the statistics of some data fields."""
+    parts: list[Field] = []
+    for field in fields:
+        first = 4 * len(parts)
+        kind = "large_binary" if field.logical_type == JSON else field.logical_type
+        children = (
+            Field(id=first + 1, name=_STATISTICS[0], logical_type="int64", nullable=False),
+            Field(id=first + 2, name=_STATISTICS[1], logical_type=kind),
+            Field(id=first + 3, name=_STATISTICS[2], logical_type=kind),
+        )
+        parts.append(Field(id=first, name=str(field.id), logical_type="struct", nullable=False, children=children))
+    return with_encodings(Schema(tuple(parts)))
+
+
+def encode_page_table(pages: Mapping[int, Sequence[tuple[int, int]]], *, first_id: int, num_batches: int) -> bytes:
+    """Encode a page table.
+
+    Args:
+        pages: By field id: position and length of its page in each batch.
+        first_id: Field id of the first row of the table.
+        num_batches: Number of batches.
+    """
+    table = np.zeros((max(pages, default=first_id - 1) - first_id + 1, num_batches, 2), "<i8")
+    for field_id, entries in pages.items():
+        table[field_id - first_id] = entries
+    return table.tobytes()
+
+
+def encode_legacy_footer(metadata_position: int) -> bytes:
+    """Encode the footer."""
+    return _FOOTER.pack(metadata_position, _MAJOR, _MINOR, b"LANC")
+
+
+def _sized(message: bytes) -> bytes:
+    return len(message).to_bytes(SIZE_BYTES, "little") + message

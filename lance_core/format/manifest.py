@@ -29,9 +29,10 @@ from lance_core.format import feature_flags, wire
 from lance_core.format.blobs import is_second_version
 from lance_core.format.checksums import MAGIC as CHECKSUMS_MAGIC
 from lance_core.format.checksums import SECTION_SIZE, check_section, crc32, encode_section
+from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.fragment_list import FRAGMENTS_FIELD, FragmentList
 from lance_core.format.index_metadata import IndexMetadata, decode_index_section, encode_index_section
-from lance_core.format.legacy_dictionaries import LegacyDictionary, decode_dictionaries, place_dictionaries
+from lance_core.format.legacy_dictionaries import decode_dictionaries, is_legacy_dictionary, place_dictionaries
 from lance_core.format.schema import Field, Schema, decode_fields
 from lance_core.format.transaction import (
     Transaction,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
     from lance_core.format.base_path import BasePath
 
-LEGACY_FILE_VERSION = "0.1"
 MAX_INLINE_TRANSACTION_SIZE = 20 << 20
 """Larger transactions are only in their own file, as pylance has it."""
 
@@ -90,7 +90,6 @@ class Manifest:
         max_allocated_field_id: Highest field id ever used (feature flag 32768 only).
         index_section: Encoded ``IndexSection``; None if there are no indices.
         transaction_section: Encoded ``Transaction``; None if it is not in the file.
-        dictionaries: Values of dictionary columns by field id, only of tables of version 0.1.
         has_reliable_counts: False if the writer did not record which one it was: pylance before 0.8.14, which left row
             counts out or recorded wrong ones.
     """
@@ -113,7 +112,6 @@ class Manifest:
     max_allocated_field_id: int | None = None
     index_section: bytes | None = None
     transaction_section: bytes | None = None
-    dictionaries: Mapping[int, LegacyDictionary] = field(default_factory=dict[int, "LegacyDictionary"])
     has_reliable_counts: bool = True
 
     @property
@@ -154,7 +152,9 @@ def encode_manifest_file(manifest: Manifest) -> bytes:
 
 def encode_manifest_pieces(manifest: Manifest) -> list[bytes | memoryview]:
     """As `encode_manifest_file`; large ones are not laid together: the records of fragments are not copied."""
-    schema, dictionaries = place_dictionaries(manifest.schema, manifest.dictionaries)
+    schema, dictionaries = manifest.schema, b""
+    if manifest.data_storage_version == LEGACY_FILE_VERSION:
+        schema, dictionaries = place_dictionaries(schema)
     parts: list[bytes | memoryview] = [dictionaries]
     position = len(dictionaries)
 
@@ -257,10 +257,17 @@ def remember_manifest(manifest: Manifest, pieces: Sequence[bytes | memoryview]) 
         pieces: What `encode_manifest_pieces` made of it.
     """
     data = pieces[0]
-    may_be_refused = manifest.base_paths or manifest.dictionaries or manifest.reader_feature_flags & _MANAGED_BLOBS
+    may_be_refused = (
+        manifest.base_paths or _has_dictionaries(manifest) or manifest.reader_feature_flags & _MANAGED_BLOBS
+    )
     if len(pieces) > 1 or not isinstance(data, bytes) or may_be_refused or limits() != _USUAL_LIMITS:
         return
     _MADE[:] = [(data, manifest), *_MADE[: _MANY_MADE - 1]]  # in one step: other threads may be looking
+
+
+def _has_dictionaries(manifest: Manifest) -> bool:
+    is_legacy = manifest.data_storage_version == LEGACY_FILE_VERSION
+    return is_legacy and any(map(is_legacy_dictionary, manifest.schema.walk()))
 
 
 @lru_cache(maxsize=_MANY_MANIFESTS)
@@ -431,7 +438,8 @@ def _from_proto(
     pb: table_pb2.Manifest, schema: Schema, fragments: FragmentList, data: bytes, end: int, *, path: str | None
 ) -> Manifest:
     data_storage_version = _data_storage_version(pb, fragments, path)
-    is_legacy = data_storage_version == LEGACY_FILE_VERSION
+    if data_storage_version == LEGACY_FILE_VERSION:
+        schema = decode_dictionaries(schema, data, path)
     transaction_position = _optional(pb, "transaction_section")
     if transaction_position is None:
         transaction_position = _optional(pb, "transaction_section_deprecated")
@@ -441,7 +449,6 @@ def _from_proto(
         schema=schema,
         fragments=fragments,
         data_storage_version=data_storage_version,
-        dictionaries=decode_dictionaries(schema, data, path) if is_legacy else {},
         timestamp=_timestamp(pb),
         max_fragment_id=_optional(pb, "max_fragment_id"),
         next_row_id=pb.next_row_id,

@@ -25,6 +25,8 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from lance_core.format.dictionary_values import LegacyDictionary
+
 MAX_DEPTH = 100
 """Nesting that is believed; deeper schemas are taken for damage."""
 MAX_TYPE_LENGTH = 2000
@@ -93,6 +95,7 @@ class Field:
         extension_name: Name of the Arrow extension type, or empty.
         encoding: Decoration from file version 0.1, kept as read.
         dictionary: Position and length of a dictionary of file version 0.1.
+        values: Values of that dictionary, which tables of version 0.1 share among their files.
         unenforced_primary_key: True if the field belongs to the declared (not checked) primary key.
         unenforced_primary_key_position: Place in that key, from 1; 0 if not given.
         unenforced_clustering_key: True if the field belongs to the declared clustering key.
@@ -108,6 +111,7 @@ class Field:
     extension_name: str = ""
     encoding: int = 0
     dictionary: tuple[int, int] | None = None
+    values: LegacyDictionary | None = field(default=None, repr=False)
     unenforced_primary_key: bool = False
     unenforced_primary_key_position: int = 0
     unenforced_clustering_key: bool = False

@@ -104,7 +104,7 @@ def _merged(
             staging.num_rows += merge_pages(
                 sources,
                 schema,
-                staging.writer(),
+                staging.page_writer(),
                 version=manifest.data_storage_version,
                 page_bytes=page_bytes,
                 kept=kept,

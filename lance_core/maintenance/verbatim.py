@@ -88,7 +88,7 @@ def _copy_group(
     with opened_pages(store, manifest.schema, group, version=version) as sources:
         if sources is None:
             return False
-        copy_pages(sources, staging.writer(), max_bytes=max_bytes)
+        copy_pages(sources, staging.page_writer(), max_bytes=max_bytes)
         staging.num_rows += sum(one.num_rows for one in sources)
     return True
 

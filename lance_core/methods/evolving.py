@@ -13,6 +13,7 @@ import pyarrow as pa
 from lance_core.arguments import file_version
 from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
 from lance_core.file.writer import check_schema
+from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.operations import Merge, Project, UpdateConfig, UpdateMap
 from lance_core.format.schema import Schema
 from lance_core.table.column_files import ColumnWriter, Transform, with_file
@@ -54,9 +55,8 @@ if TYPE_CHECKING:
     from lance_core.table.evolution import Altered, Cast
     from lance_core.table.snapshot import Snapshot
 
-_LEGACY = "0.1"
 _CHILDREN_MAY_LACK = ("2.2",)
-_STRUCTS_HAVE_COLUMNS = ("0.1", "2.0")
+_STRUCTS_HAVE_COLUMNS = (LEGACY_FILE_VERSION, "2.0")
 _SAMPLE_ROWS = 8
 
 
@@ -352,8 +352,11 @@ def schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
         UnsupportedError: The version of the data files allows no such column.
     """
     version = snapshot.manifest.data_storage_version
-    if version == _LEGACY:
-        raise UnsupportedError("columns that are null in all rows, in a table of version 0.1")
+    if version == LEGACY_FILE_VERSION:
+        raise UnsupportedError(
+            f"columns {', '.join(columns.names)} without values: file version 0.1 can neither store nulls nor leave "
+            "columns out. Add them with values, or replace the table with file version 2.2"
+        )
     schema = with_null_fields(
         snapshot.manifest.schema,
         columns,

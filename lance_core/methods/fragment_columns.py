@@ -21,7 +21,7 @@ from lance_core.format.schema import Schema
 from lance_core.methods.evolving import make_transform
 from lance_core.scanner import ScanOptions, make_scanner
 from lance_core.schema import LanceSchema
-from lance_core.table.column_files import ColumnWriter, Transform, with_file
+from lance_core.table.column_files import ColumnWriter, Transform, check_drops_columns, with_file
 from lance_core.table.evolution import new_fields, next_field_id
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.ingest import read_input
@@ -154,6 +154,7 @@ def update_columns(
     """
     table = fragment.snapshot.manifest.schema
     with naming(fragment.snapshot.store):
+        check_drops_columns(fragment.snapshot.manifest.data_storage_version)
         lookup = Lookup(whole_table(data_obj, schema), right_on or left_on)
         unknown = [name for name in lookup.values.schema.names if name not in table.names]
         if unknown or not lookup.values.schema.names:

@@ -95,7 +95,7 @@ def create(  # noqa: PLR0917 positional as in pylance
         data: As for `lance_core.write_dataset`.
         fragment_id: Its id; None if the commit shall choose one.
         schema: Arrow schema of the data.
-        max_rows_per_group: Accepted; it would make no difference.
+        max_rows_per_group: Rows in a row group, 1024 if None; for file version 0.1 only.
         progress: As of `lance_core.write_dataset`.
         mode: As of `lance_core.write_fragments`.
         data_storage_version: File version.
@@ -110,7 +110,7 @@ def create(  # noqa: PLR0917 positional as in pylance
     """
     from lance_core.write import write_fragments  # noqa: PLC0415 which imports the class that lists this function
 
-    del max_rows_per_group, session
+    del session
     refuse_given(
         "LanceFragment.create",
         use_legacy_format=use_legacy_format,
@@ -124,6 +124,7 @@ def create(  # noqa: PLR0917 positional as in pylance
         mode=mode,
         max_rows_per_file=_NO_LIMIT,
         max_bytes_per_file=_NO_LIMIT,
+        max_rows_per_group=max_rows_per_group,
         progress=progress,
         data_storage_version=data_storage_version,
         storage_options=storage_options,

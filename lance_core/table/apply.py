@@ -12,6 +12,7 @@ import numpy as np
 
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.feature_flags import Feature
+from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.fragment import (
     TOMBSTONE_FIELD_ID,
     DataFile,
@@ -21,8 +22,7 @@ from lance_core.format.fragment import (
     lineage_sequences,
 )
 from lance_core.format.fragment_list import FragmentList
-from lance_core.format.legacy_dictionaries import is_legacy_dictionary, place_dictionaries
-from lance_core.format.manifest import LEGACY_FILE_VERSION, Manifest, index_section_of
+from lance_core.format.manifest import Manifest, index_section_of
 from lance_core.format.operations import (
     Append,
     CreateIndex,
@@ -40,6 +40,7 @@ from lance_core.format.operations import (
     UpdateMode,
     operation_name,
 )
+from lance_core.table.apply_dictionaries import legacy_schema
 from lance_core.table.apply_indices import after_lost_fields, after_moves, after_new_values, after_rewrite
 from lance_core.table.apply_rows import (
     check_row_lineage,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.schema import Schema
     from lance_core.format.transaction import Transaction
+    from lance_core.table.apply_dictionaries import StagedDictionaries
 
 
 def empty_manifest(schema: Schema, *, data_storage_version: str, enable_stable_row_ids: bool) -> Manifest:
@@ -80,6 +82,7 @@ def apply(
     now: datetime,
     data_storage_version: str | None = None,
     restored: Manifest | None = None,
+    dictionaries: StagedDictionaries | None = None,
 ) -> Manifest:
     """Build the next version.
 
@@ -90,8 +93,10 @@ def apply(
         now: Its timestamp.
         data_storage_version: File version that an Overwrite switches the table to; None keeps it.
         restored: The version that a Restore brings back.
+        dictionaries: Dictionaries in the new files of a table of version 0.1; see `legacy_schema`.
 
     Raises:
+        CommitConflictError: Another commit appended other values to a dictionary.
         UnsupportedError: lance_core cannot carry out the operation on this table.
         InvalidInputError: The operation does not fit the version, for example names a fragment it does not have.
     """
@@ -125,7 +130,7 @@ def apply(
             following = replace(manifest, base_paths=add_bases(manifest.base_paths, operation.new_bases))
         case _:
             raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
-    following = _with_dictionaries(following)
+    following = replace(following, schema=legacy_schema(following, manifest, transaction, dictionaries or {}))
     _check_fragments(following)
     if not isinstance(operation, Restore):
         check_primary_key(manifest.schema if manifest.version else None, following.schema)
@@ -189,7 +194,6 @@ def _overwrite(manifest: Manifest, operation: Overwrite, version: int, data_stor
         manifest,
         schema=operation.schema,
         fragments=FragmentList.of(added),
-        dictionaries={},
         index_section=None,
         config={**manifest.config, **operation.config_upsert_values},
         base_paths=add_bases(manifest.base_paths, operation.initial_bases),
@@ -385,21 +389,6 @@ def _check_known(manifest: Manifest, fragment_ids: Collection[int]) -> None:
         )
 
 
-def _with_dictionaries(manifest: Manifest) -> Manifest:
-    """In version 0.1 the manifest file holds the values of dictionary columns; without them pylance reads others."""
-    if manifest.data_storage_version != LEGACY_FILE_VERSION:
-        return manifest if not manifest.dictionaries else replace(manifest, dictionaries={})
-    fields = [field for field in manifest.schema.walk() if is_legacy_dictionary(field)]
-    for field in fields:
-        if field.id not in manifest.dictionaries:
-            raise UnsupportedError(
-                f"field {field.name!r}: a dictionary column in a table of version 0.1 whose values are not known"
-            )
-    dictionaries = {field.id: manifest.dictionaries[field.id] for field in fields}
-    schema, _ = place_dictionaries(manifest.schema, dictionaries)
-    return replace(manifest, schema=schema, dictionaries=dictionaries)
-
-
 def _check_file_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> None:
     is_legacy = manifest.data_storage_version == LEGACY_FILE_VERSION
     for fragment in fragments:
@@ -411,6 +400,11 @@ def _check_file_versions(manifest: Manifest, fragments: Iterable[Fragment]) -> N
                     f"data file {file.path!r} has version {file_version_of(file)}, the table has version "
                     f"{manifest.data_storage_version}: files of version 0.1 and newer ones cannot be mixed; to change "
                     "the version, write the whole table anew with mode overwrite and data_storage_version"
+                )
+            if is_legacy and TOMBSTONE_FIELD_ID in file.fields:
+                raise UnsupportedError(
+                    f"data file {file.path!r} loses some of its columns, but pages of file version 0.1 are found from "
+                    "the first one; rewrite whole rows"
                 )
 
 

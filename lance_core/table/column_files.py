@@ -15,11 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.file.field_writer import RowGroups
 from lance_core.file.reader import DataFileReader
-from lance_core.format.file_version import resolve_version
+from lance_core.format.file_version import LEGACY_FILE_VERSION, resolve_version
 from lance_core.format.fragment import DataFile
 from lance_core.format.paths import DATA_FOLDER
 from lance_core.frozen import frozen
+from lance_core.table.columns import is_legacy
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
@@ -100,7 +102,7 @@ class ColumnWriter:
                 store,
                 self.fields,
                 self._batches(fragment),
-                limits=_WITHOUT_LIMIT,
+                limits=replace(_WITHOUT_LIMIT, groups=self._row_groups(fragment)),
                 data_storage_version=self.data_storage_version,
                 new_uuid=self.ids.data_file,
             )
@@ -113,10 +115,21 @@ class ColumnWriter:
         remove_staged(store, [_holding(file) for file in self.staged.values()])
         self.staged = {}
 
-    def _batches(self, fragment: Fragment) -> Iterator[pa.RecordBatch]:
+    def _row_groups(self, fragment: Fragment) -> RowGroups:
+        """Those of the files that are there: pylance 14.0.2 pairs row groups of a fragment's files by their numbers."""
+        if not fragment.files or not is_legacy(fragment.files[0]):
+            return RowGroups()
+        file = self._open_files().open(fragment.files[0], num_rows=fragment.physical_rows)
+        offsets, _ = file.batch_statistics(())
+        return RowGroups(ends=tuple(offsets[1:].tolist()))
+
+    def _open_files(self) -> OpenFiles:
         if self.files is None:
             self.files = OpenFiles(self.snapshot.store)
-        reader = FragmentReader(self.files, fragment)
+        return self.files
+
+    def _batches(self, fragment: Fragment) -> Iterator[pa.RecordBatch]:
+        reader = FragmentReader(self._open_files(), fragment)
         plan = plan_scan(
             self.snapshot.manifest.schema,
             columns=self.transform.columns,
@@ -125,7 +138,7 @@ class ColumnWriter:
             with_row_id=False,
             with_row_address=True,
         )
-        filler = _Filler(fields=self.fields)
+        filler = _Filler(fields=self.fields, may_be_null=self.data_storage_version != LEGACY_FILE_VERSION)
         for batch in scan_fragment(reader, plan):
             if not batch.num_rows:
                 continue
@@ -158,9 +171,13 @@ def _holding(file: DataFile) -> Fragment:
 
 @dataclass(slots=True, kw_only=True)
 class _Filler:
-    """Puts rows in their places and fills those between them: with null, or else with a neighbour's value."""
+    """Puts rows in their places and fills those between them: with null, or else with a neighbour's value.
+
+    Files of version 0.1 have no place for nulls, so that they always get a neighbour's value.
+    """
 
     fields: Schema
+    may_be_null: bool
     position: int = 0
     last: pa.RecordBatch | None = None
 
@@ -189,17 +206,35 @@ class _Filler:
     ) -> pa.RecordBatch:
         with_nulls, plain = pa.array(index, mask=is_filled), pa.array(index)
         # structs always get a neighbour's value: files of version 2.0 cannot hold null structs
-        is_nullable = {one.name: one.nullable and one.logical_type != "struct" for one in self.fields.fields}
+        is_nullable = {one.name: self._is_nullable(one) and one.logical_type != "struct" for one in self.fields.fields}
         columns = [batch.column(name).take(with_nulls if is_nullable[name] else plain) for name in batch.schema.names]
         return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+    def _is_nullable(self, one: Field) -> bool:
+        return one.nullable and self.may_be_null
 
     def _nulls(self, count: int) -> pa.RecordBatch:
         """For a fragment of which no row is left."""
         for one in self.fields.fields:
-            if not one.nullable:
-                raise UnsupportedError(f"column {one.name!r} of a fragment without rows; compact the table first")
+            if not self._is_nullable(one):
+                raise UnsupportedError(
+                    f"column {one.name!r} of a fragment whose rows are all deleted; compact the table first"
+                )
         schema = self.fields.to_arrow()
         return pa.RecordBatch.from_arrays([pa.nulls(count, one.type) for one in schema], schema=schema)
+
+
+def check_drops_columns(data_storage_version: str) -> None:
+    """Refuse new values for columns in files beside those that hold the old ones, where that cannot be.
+
+    Raises:
+        UnsupportedError: A table of version 0.1, whose files find their pages from their first column on.
+    """
+    if data_storage_version == LEGACY_FILE_VERSION:
+        raise UnsupportedError(
+            "file version 0.1 cannot replace some columns of a file; rewrite whole rows, for example with an update or "
+            "a merge with write mode rewrite_rows"
+        )
 
 
 def with_file(fragment: Fragment, file: DataFile, live: frozenset[int]) -> Fragment:

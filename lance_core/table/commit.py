@@ -75,10 +75,12 @@ from lance_core.table.snapshot import (
     open_snapshot,
     read_transaction,
 )
+from lance_core.table.staged_dictionaries import staged_dictionaries
 
 if TYPE_CHECKING:
     from lance_core.format.transaction import Transaction
     from lance_core.store.base import Store
+    from lance_core.table.apply_dictionaries import StagedDictionaries
 
 DEFAULT_DATA_STORAGE_VERSION = "2.2"
 
@@ -195,6 +197,7 @@ class _Committer:
     checked: int
     must_rebase: bool = False
     files_checked: bool = False
+    dictionaries: StagedDictionaries | None = None
     traces: list[str] = field(default_factory=list)
 
     @property
@@ -419,6 +422,7 @@ class _Committer:
             now=self.runtime.now(),
             data_storage_version=self.data_storage_version,
             restored=restored,
+            dictionaries=self._dictionaries(base),
         )
         manifest, record = with_transaction(manifest, transaction)
         path = transaction_path(transaction.file_name)
@@ -426,6 +430,13 @@ class _Committer:
             self.traces.append(path)
             self.store.put(path, record)
         return manifest if create_manifest(self.store, manifest, naming) else None
+
+    def _dictionaries(self, base: Manifest) -> StagedDictionaries:
+        """Read the dictionaries of our own files once."""
+        if self.dictionaries is None:
+            version = self.data_storage_version
+            self.dictionaries = staged_dictionaries(self.store, self.operation, base, data_storage_version=version)
+        return self.dictionaries
 
     def _unknown(self, version: int) -> CommitOutcomeUnknownError:
         return outcome_unknown(self.store, version, self.transaction.uuid)

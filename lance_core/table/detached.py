@@ -20,6 +20,7 @@ from lance_core.table.places import without_bases
 from lance_core.table.publish import check_files, create_manifest
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import Snapshot, load_manifest
+from lance_core.table.staged_dictionaries import staged_dictionaries
 
 if TYPE_CHECKING:
     from lance_core.format.transaction import Transaction
@@ -51,12 +52,20 @@ def commit_detached(store: Store, transaction: Transaction, *, runtime: Runtime 
     if isinstance(operation, Rewrite):
         transaction = replace(transaction, operation=with_fragment_ids(operation, base))
     check_files(store, operation, base)
+    dictionaries = staged_dictionaries(store, operation, base)
     line = without_bases(store)
     path = transaction_path(transaction.file_name)
     try:
         for _ in range(_ATTEMPTS):
             version = runtime.random_u63() | DETACHED_BIT
-            manifest = apply(base, transaction, version=version, now=runtime.now(), restored=restored)
+            manifest = apply(
+                base,
+                transaction,
+                version=version,
+                now=runtime.now(),
+                restored=restored,
+                dictionaries=dictionaries,
+            )
             manifest, record = with_transaction(manifest, transaction)
             line.put(path, record)
             if create_manifest(line, manifest, ManifestNaming.V2):

@@ -311,6 +311,26 @@ def fit_batch(batch: pa.RecordBatch, fields: Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
+def with_missing(batch: pa.RecordBatch, table: Schema) -> pa.RecordBatch:
+    """Return a batch with columns of nulls for those it lacks: files of version 0.1 cannot leave columns out.
+
+    Raises:
+        InvalidInputError: A column of a type for which such files have no nulls is missing.
+    """
+    known = set(batch.schema.names)
+    for field in table.fields:
+        if field.name in known:
+            continue
+        arrow = field.to_arrow()
+        if arrow.type not in (*_TEXTS, *_BYTES, pa.null()):
+            raise InvalidInputError(
+                f"column {field.name!r} is missing; file version 0.1 can neither leave columns out nor store nulls of "
+                f"type {arrow.type}. Add the column, or replace the table with file version 2.2"
+            )
+        batch = batch.append_column(arrow, pa.nulls(batch.num_rows, arrow.type))
+    return batch
+
+
 def fit_array(array: pa.Array, field: Field, path: str) -> pa.Array:
     """Bring one column into a field's type; errors as in `fit_batch`."""
     if isinstance(array, pa.ExtensionArray):

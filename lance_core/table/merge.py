@@ -17,6 +17,7 @@ from lance_core.errors import UnsupportedError
 from lance_core.format.bitmap import encode_bitmap
 from lance_core.format.operations import Update, UpdateMode
 from lance_core.frozen import frozen
+from lance_core.table.column_files import check_drops_columns
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.ingest import fit_batch
 from lance_core.table.merge_match import Matcher
@@ -125,6 +126,7 @@ class MergeWork:
 
     def _stage(self, snapshot: Snapshot, rewriter: Rewriter, touched: list[Found], inserted: Places) -> _Staged:
         if rewriter.plan.rewrites_columns:
+            check_drops_columns(self.data_storage_version)
             if self.targets != DEFAULT_TARGETS:
                 raise UnsupportedError("new columns beside old ones (rewrite_columns) in other places (target_bases)")
             return _stage_columns(snapshot, rewriter, touched)

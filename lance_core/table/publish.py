@@ -31,7 +31,8 @@ from lance_core.table.snapshot import load_manifest, load_transaction, read_tran
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lance_core.format.fragment import Fragment
+    from lance_core.format.base_path import BasePath
+    from lance_core.format.fragment import DataFile, Fragment
     from lance_core.format.manifest import Manifest
     from lance_core.store.base import Store
 
@@ -118,19 +119,28 @@ def check_files(store: Store, operation: Operation, base: Manifest) -> None:
         CorruptDataError: A file has another size than the operation says.
     """
     files = list(_new_files(operation, base))
-    bases = base
-    if isinstance(operation, Overwrite) and operation.initial_bases:
-        bases = replace(base, base_paths=add_bases(base.base_paths, operation.initial_bases))
-    known = {one.id for one in bases.base_paths}
+    known = {one.id for one in _base_paths(operation, base)}
     for path, _ in files:
         base_id, inner = split_base_path(path) if path.startswith(BASE_PREFIX) else (None, path)
         if base_id is not None and base_id not in known:
             there = ", ".join(map(str, sorted(known))) or "none"
             raise InvalidInputError(f"{inner} has base_id {base_id}, but the table's base paths are: {there}")
-    sizes = object_sizes(with_bases(store, bases), [path for path, _ in files])
+    sizes = object_sizes(store_of_new_files(store, operation, base), [path for path, _ in files])
     for (path, size), found in zip(files, sizes, strict=True):
         if size and found != size:
             raise CorruptDataError(f"the transaction says {size} bytes, the file has {found}", path=path)
+
+
+def store_of_new_files(store: Store, operation: Operation, base: Manifest) -> Store:
+    """Return the store that finds the files an operation brings; arguments as for `check_files`."""
+    return with_bases(store, replace(base, base_paths=_base_paths(operation, base)))
+
+
+def _base_paths(operation: Operation, base: Manifest) -> tuple[BasePath, ...]:
+    """The base paths that the operation's files may name."""
+    if isinstance(operation, Overwrite) and operation.initial_bases:
+        return add_bases(base.base_paths, operation.initial_bases)
+    return base.base_paths
 
 
 def is_on_line(store: Store, manifest: Manifest, numbers: tuple[int, ...]) -> bool | None:
@@ -192,20 +202,33 @@ def brought_fragments(operation: Operation) -> Iterator[Fragment]:
             yield from group.new_fragments
 
 
+def new_data_files(operation: Operation, base: Manifest) -> Iterator[DataFile]:
+    """Return the data files that an operation adds to a version."""
+    if isinstance(operation, DataReplacement):
+        yield from (file for _, file in operation.replacements)
+    for fragment, before in _brought(operation, base):
+        yield from _added(fragment, before)
+
+
+def _added(fragment: Fragment, before: Fragment | None) -> Iterator[DataFile]:
+    return (file for file in fragment.files if before is None or file not in before.files)
+
+
 def _new_files(operation: Operation, base: Manifest) -> Iterator[tuple[str, int]]:
     """Path and size (0 if not recorded) of each file that an operation adds."""
     if isinstance(operation, DataReplacement):
         yield from ((data_file_path(file), file.file_size_bytes) for _, file in operation.replacements)
+    for fragment, before in _brought(operation, base):
+        yield from ((data_file_path(file), file.file_size_bytes) for file in _added(fragment, before))
+        deletion_file = fragment.deletion_file
+        if deletion_file is not None and (before is None or deletion_file != before.deletion_file):
+            yield deletion_file_path(fragment.id, deletion_file), 0
+
+
+def _brought(operation: Operation, base: Manifest) -> Iterator[tuple[Fragment, Fragment | None]]:
+    """The fragments that an operation adds or changes, and what they were."""
     brought = list(brought_fragments(operation))
     known: dict[int, Fragment] = {}
     if not isinstance(operation, Append | Overwrite | Rewrite):
         known = {fragment.id: fragment for fragment in base.fragments.select([fragment.id for fragment in brought])}
-    for fragment in brought:
-        before = known.get(fragment.id)
-        old_files = () if before is None else before.files
-        for file in fragment.files:
-            if file not in old_files:
-                yield data_file_path(file), file.file_size_bytes
-        deletion_file = fragment.deletion_file
-        if deletion_file is not None and (before is None or deletion_file != before.deletion_file):
-            yield deletion_file_path(fragment.id, deletion_file), 0
+    yield from ((fragment, known.get(fragment.id)) for fragment in brought)

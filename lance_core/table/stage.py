@@ -12,13 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lance_core.file.writer import DataFileWriter, check_schema
+from lance_core.file.writer import DataFileWriter, check_schema, open_writer
 from lance_core.format.blobs import blob_folder, blobs_for_version
+from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.fragment import DataFile, Fragment
 from lance_core.format.paths import data_file_path
 from lance_core.frozen import frozen
 from lance_core.table.blob_places import ExternalBlobs, StagedBlobs
-from lance_core.table.ingest import fit_batch, fit_schema, new_schema, read_input
+from lance_core.table.ingest import fit_batch, fit_schema, new_schema, read_input, with_missing
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.file.field_writer import RowGroups
+    from lance_core.file.writer import AnyFileWriter
     from lance_core.format.schema import Schema
     from lance_core.store.base import Store
 
@@ -40,11 +43,13 @@ class FileLimits:
         max_rows_per_file: Rows, exact.
         max_bytes_per_file: Bytes of the encoded file, checked after each batch.
         page_bytes: Bytes of Arrow data that make a page of one column; None for the writer's default.
+        groups: Row groups of files of version 0.1; those of the writer if None.
     """
 
     max_rows_per_file: int
     max_bytes_per_file: int
     page_bytes: int | None = None
+    groups: RowGroups | None = None
 
 
 class StagingProgress(Protocol):
@@ -92,11 +97,13 @@ def stage_data(
         stream = read_input(data, schema)
         if table is None:
             table = blobs_for_version(new_schema(stream.schema), data_storage_version)
-        fields = fit_schema(stream.schema, table)
+        fields, batches = fit_schema(stream.schema, table), stream.batches
+        if data_storage_version == LEGACY_FILE_VERSION and len(fields.fields) < len(table.fields):
+            fields, batches = table, (with_missing(batch, table) for batch in batches)
         fragments = stage_fragments(
             store,
             fields,
-            stream.batches,
+            batches,
             limits=limits,
             data_storage_version=data_storage_version,
             new_uuid=lambda: uuid.uuid4().bytes,
@@ -152,6 +159,7 @@ def stage_fragments(
         new_uuid=new_uuid,
         external_blobs=external_blobs or ExternalBlobs(),
         page_bytes=limits.page_bytes,
+        groups=limits.groups,
         progress=progress,
     )
     try:
@@ -202,6 +210,7 @@ class FileStaging:
         new_uuid: 16 new random bytes at each call.
         external_blobs: Which external blobs are taken.
         page_bytes: As in `FileLimits`.
+        groups: As in `FileLimits`.
         progress: Who is told of files.
         fragments: One for each finished file.
         num_rows: Rows in the file being written.
@@ -213,13 +222,20 @@ class FileStaging:
     new_uuid: Callable[[], bytes]
     external_blobs: ExternalBlobs = field(default_factory=ExternalBlobs)
     page_bytes: int | None = None
+    groups: RowGroups | None = None
     progress: StagingProgress | None = None
     fragments: list[Fragment] = field(default_factory=list["Fragment"])
     num_rows: int = 0
     _name: str = ""
-    _writer: DataFileWriter | None = None
+    _writer: AnyFileWriter | None = None
 
-    def writer(self) -> DataFileWriter:
+    def page_writer(self) -> DataFileWriter:
+        """Return the file being written, which takes pages of other files as they are; not for version 0.1."""
+        writer = self.writer()
+        assert isinstance(writer, DataFileWriter)  # noqa: S101 for the type checker: callers have checked the version
+        return writer
+
+    def writer(self) -> AnyFileWriter:
         """The file being written; a new one if there is none."""
         writer = self._writer
         if writer is None:
@@ -230,8 +246,13 @@ class FileStaging:
                 self.progress.begin(Fragment(id=len(self.fragments), files=(), physical_rows=0))
             sink = self.store.writer(path)
             try:
-                writer = self._writer = DataFileWriter(
-                    sink, self.fields, version=self.version, blob_places=places, page_bytes=self.page_bytes
+                writer = self._writer = open_writer(
+                    sink,
+                    self.fields,
+                    version=self.version,
+                    blob_places=places,
+                    page_bytes=self.page_bytes,
+                    groups=self.groups,
                 )
             except BaseException:
                 sink.abort()
@@ -254,6 +275,7 @@ class FileStaging:
         if self._writer is None:
             return
         written = self._writer.finish()
+        self.fields = self._writer.schema  # dictionaries of version 0.1 go on in the next file
         file = DataFile(
             path=self._name,
             fields=written.field_ids,

@@ -216,31 +216,28 @@ def test_indexed_tables_stay_right(tmp_path):
     assert lance_core.dataset(place).count_rows("id = 7") == theirs.count_rows("id = 7")
 
 
-@pytest.mark.parametrize(("version", "is_readable"), [("0.1", True), ("2.3", False)])
-def test_file_versions_that_cannot_be_written_are_refused_by_name(tmp_path, version, is_readable):
+def test_file_versions_that_cannot_be_written_are_refused_by_name(tmp_path):
+    version = "2.3"
     place = tmp_path / "t"
     table = pa.table({"id": range(100), "text": [f"t{i}" for i in range(100)]})
     lance.write_dataset(table, str(place), data_storage_version=version, max_rows_per_file=40)
     before = {one: one.read_bytes() for one in place.rglob("*") if one.is_file()}
     dataset = lance_core.dataset(place)
     assert dataset.count_rows() == 100
-    if is_readable:
-        assert dataset.to_table().equals(table)
-    else:
-        with pytest.raises(UnsupportedError, match=version.replace(".", r"\.")):
-            dataset.to_table()
+    with pytest.raises(UnsupportedError, match=r"2\.3"):
+        dataset.to_table()
     for change in (
         lambda: lance_core.write_dataset(table, place, mode="append"),
         lambda: dataset.replace_where("true", table),
         dataset.optimize.compact_files,
     ):
-        with pytest.raises(UnsupportedError, match=version.replace(".", r"\.")) as caught:
+        with pytest.raises(UnsupportedError, match=r"2\.3") as caught:
             change()
         assert str(place) in str(caught.value)
     assert {one: one.read_bytes() for one in place.rglob("*") if one.is_file()} == before
 
 
-@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+@pytest.mark.parametrize("version", ["0.1", "2.0", "2.1", "2.2"])
 def test_tables_keep_their_file_version(tmp_path, version):
     place = str(tmp_path / "t")
     table = pa.table({"id": range(100), "text": [f"t{i}" for i in range(100)]})
@@ -252,7 +249,7 @@ def test_tables_keep_their_file_version(tmp_path, version):
     versions = {
         (one.file_major_version, one.file_minor_version) for f in theirs.get_fragments() for one in f.data_files()
     }
-    assert versions == {tuple(map(int, version.split(".")))}
+    assert versions == {(0, 2) if version == "0.1" else tuple(map(int, version.split(".")))}
     lance.write_dataset(table, place, mode="append")
     check_equal(place)
     assert lance_core.dataset(place).count_rows() == 300

@@ -237,10 +237,9 @@ def test_other_columns_than_the_schema_says_are_refused(data_file):
         writer.write(pa.record_batch([pa.array([1], pa.int32())], ["d"]))
 
 
-@pytest.mark.parametrize("version", ["0.1", "2.3"])
-def test_other_versions_are_refused_by_name(data_file, version):
-    with pytest.raises(UnsupportedError, match=version):
-        data_file.writer(pa.schema([("c", pa.int32())]), version=version)
+def test_other_versions_are_refused_by_name(data_file):
+    with pytest.raises(UnsupportedError, match=r"2\.3"):
+        data_file.writer(pa.schema([("c", pa.int32())]), version="2.3")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from lance_core.format.base_path import BasePath
 from lance_core.format.feature_flags import Feature
 from lance_core.format.fragment import DataFile, Fragment, encode_fragment
 from lance_core.format.fragment_list import FragmentList
-from lance_core.format.legacy_dictionaries import LegacyDictionary
+from lance_core.format.dictionary_values import LegacyDictionary
+from lance_core.format.legacy_dictionaries import with_values
 from lance_core.format.manifest import (
     MAX_INLINE_TRANSACTION_SIZE,
     Manifest,
@@ -219,18 +220,17 @@ def test_dictionaries_of_version_0_1_move_along():
         2: LegacyDictionary(2, np.array([7, 8], "<i8").tobytes(), None),
         3: LegacyDictionary(0, b"", bytes(8)),
     }
-    manifest = Manifest(
-        version=1, schema=schema, fragments=FragmentList.of([]), data_storage_version="0.1", dictionaries=known
-    )
+    schema = with_values(schema, lambda field: known[field.id])
+    manifest = Manifest(version=1, schema=schema, fragments=FragmentList.of([]), data_storage_version="0.1")
     data = encode_manifest_file(manifest)
     again = decode_manifest_file(data)
-    assert again.dictionaries == known
+    assert [field.values for field in again.schema.fields] == [None, *known.values()]
     assert [field.dictionary for field in again.schema.fields] == [None, (3, 3), (35, 2), (51, 0)]
     assert data[:3] == b"xzz"
     assert np.frombuffer(data, "<i8", 4, 3).tolist() == [0, 1, 1, 3]
-    assert decode_manifest_file(encode_manifest_file(again)).dictionaries == known
-    newer = replace(manifest, data_storage_version="2.0", dictionaries={})
-    assert decode_manifest_file(encode_manifest_file(newer)).dictionaries == {}
+    assert decode_manifest_file(encode_manifest_file(again)).schema == again.schema
+    newer = decode_manifest_file(encode_manifest_file(replace(manifest, data_storage_version="2.0")))
+    assert [field.values for field in newer.schema.fields] == [None] * 4
 
 
 @pytest.mark.parametrize("place", [(-1, 1), (0, -1), (1 << 40, 1), (0, 1 << 40), (5, 3)])
