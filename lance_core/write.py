@@ -169,9 +169,7 @@ def write_dataset(
     _refuse("write_dataset", external_blob_mode, use_legacy_format, namespace_client, table_id)
     refuse_given("write_dataset", blob_pack_file_size_threshold=blob_pack_file_size_threshold)
     check_mode(mode)
-    limits = file_limits(
-        max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group
-    )
+    limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group)
     config = auto_cleanup_config(auto_cleanup_options)
     commit_lock = commit_lock or (uri.commit_lock if isinstance(uri, LanceDataset) else None)
     address, storage_options = place_of(uri, storage_options)

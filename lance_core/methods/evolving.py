@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from lance_core.dataset import LanceDataset
     from lance_core.format.operations import Operation
+    from lance_core.format.schema import Field
     from lance_core.table.checkpoint import Checkpoint
     from lance_core.table.evolution import Altered, Cast
     from lance_core.table.snapshot import Snapshot
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 _CHILDREN_MAY_LACK = ("2.2",)
 _STRUCTS_HAVE_COLUMNS = (LEGACY_FILE_VERSION, "2.0")
 _SAMPLE_ROWS = 8
+_EMPTY = {"string": "''", "large_string": "''", "binary": "x''", "large_binary": "x''"}
 
 
 def add_columns(
@@ -157,6 +159,8 @@ def alter_columns(dataset: LanceDataset, *alterations: Mapping[str, Any]) -> Non
         change = altered(before, alterations, next_field_id(snapshot.manifest))
         for path in change.tightened:
             _check_no_nulls(dataset, path)
+        if snapshot.manifest.data_storage_version == LEGACY_FILE_VERSION:
+            _check_no_empty(dataset, [one["path"] for one in alterations if one.get("nullable")])
     dataset.snapshot = _change(dataset, change)
 
 
@@ -368,15 +372,33 @@ def schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
 
 
 def _check_no_nulls(dataset: LanceDataset, path: str) -> None:
-    schema = dataset.snapshot.manifest.schema
-    steps = find_path(schema, path)
-    names = ".".join(f"`{one.name}`" for one in steps)
-    above = ".".join(f"`{one.name}`" for one in steps[:-1])
-    condition = f"{names} IS NULL" + (f" AND {above} IS NOT NULL" if above else "")
-    plan = plan_filter(schema, condition)
-    for fragment in dataset.snapshot.manifest.fragments:
-        if count_matching(FragmentReader(dataset.files, fragment), plan):
-            raise InvalidInputError(f"column {path!r} has nulls, so it cannot become not nullable")
+    steps = find_path(dataset.snapshot.manifest.schema, path)
+    above = _quoted(steps[:-1])
+    if _has_rows(dataset, f"{_quoted(steps)} IS NULL" + (f" AND {above} IS NOT NULL" if above else "")):
+        raise InvalidInputError(f"column {path!r} has nulls, so it cannot become not nullable")
+
+
+def _check_no_empty(dataset: LanceDataset, paths: Sequence[str]) -> None:
+    """In files of version 0.1 an empty string is null as soon as the column may be null."""
+    for path in paths:
+        steps = find_path(dataset.snapshot.manifest.schema, path)
+        if steps[-1].nullable or steps[-1].logical_type not in _EMPTY:
+            continue
+        if _has_rows(dataset, f"{_quoted(steps)} = {_EMPTY[steps[-1].logical_type]}"):
+            raise InvalidInputError(
+                f"column {path!r} has empty values, which file version 0.1 would return as nulls if the column became "
+                "nullable; replace the table with file version 2.2"
+            )
+
+
+def _quoted(steps: Sequence[Field]) -> str:
+    return ".".join(f"`{one.name}`" for one in steps)
+
+
+def _has_rows(dataset: LanceDataset, condition: str) -> bool:
+    plan = plan_filter(dataset.snapshot.manifest.schema, condition)
+    fragments = dataset.snapshot.manifest.fragments
+    return any(count_matching(FragmentReader(dataset.files, fragment), plan) for fragment in fragments)
 
 
 def _check_nested_casts(snapshot: Snapshot, casts: Sequence[Cast]) -> None:

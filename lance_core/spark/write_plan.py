@@ -12,6 +12,7 @@ from lance_core.arguments import file_version
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError, UnsupportedError
 from lance_core.file.writer import check_schema
 from lance_core.format.blobs import blobs_for_version
+from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
 from lance_core.spark.types import check_names, find_misfits, lance_schema
@@ -208,6 +209,13 @@ def _fields(schema: StructType, target: _Target, version: str, uri: str) -> Sche
         if not target.takes_columns and not given <= set(table.names):
             message += ". The option mergeSchema (merge_schema=True of write_lance) lets the table have new columns"
         raise InvalidInputError(message, path=uri)
+    missing = ", ".join(repr(one.name) for one in table.fields if one.name not in given)
+    if missing and version == LEGACY_FILE_VERSION:
+        raise InvalidInputError(
+            f"The DataFrame has no column {missing}, and files of version 0.1 cannot leave columns out; add it. "
+            "Nothing was written",
+            path=uri,
+        )
     return Schema(tuple(one for one in table.fields if one.name in given), table.metadata)
 
 

@@ -1,6 +1,7 @@
 """What the IO manager does with unpartitioned assets: modes, types, loads, what it reports."""
 
 import dagster as dg
+import lance
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -47,6 +48,20 @@ def test_append(run, tables):
     run(asset)
     run(asset)
     assert tables.dataset("asset").to_table().to_pydict() == {"a": [1, 1]}
+
+
+def test_tables_of_file_version_0_1_are_appended_to_merged_and_overwritten(run, tables):
+    uri = tables.uri("asset")
+    lance.write_dataset(pa.table({"a": [1, 2], "s": ["x", None]}), uri, data_storage_version="legacy")
+    run(asset_of(pa.table({"a": [3], "s": ["y"]}), metadata={"mode": "append"}))
+    run(asset_of(pa.table({"a": [3, 4], "s": ["z", "w"]}), metadata={"mode": "merge", "merge_keys": ["a"]}))
+    theirs = lance.dataset(uri)
+    assert theirs.to_table().sort_by("a").to_pydict() == {"a": [1, 2, 3, 4], "s": ["x", None, "z", "w"]}
+    run(asset_of(pa.table({"b": [1.5]})))
+    assert lance.dataset(uri).to_table().to_pydict() == {"b": [1.5]}
+    assert theirs.data_storage_version == lance.dataset(uri).data_storage_version == "0.1"
+    with pytest.raises(LanceError, match=r"'b' has 1 nulls.*0\.1"):
+        run(asset_of(pa.table({"b": pa.nulls(1, pa.float64())}), metadata={"mode": "append"}))
 
 
 def test_append_takes_columns_in_any_order_and_width(run, tables):

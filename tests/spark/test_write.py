@@ -1,12 +1,13 @@
 import json
 from pathlib import Path
 
+import lance
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
-from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
+from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError, LanceError
 from lance_core.spark import read_lance, write_lance
 
 pytestmark = pytest.mark.spark
@@ -222,3 +223,21 @@ def test_tables_of_an_older_file_version(numbers, uri, data_files):
     with pytest.raises(Exception, match="null structs"):
         write_lance(nested.selectExpr("id", "array(if(id = 3, null, l[0])) l", "n"), uri)
     assert lance_core.dataset(uri).version == 2
+
+
+def test_tables_of_file_version_0_1_are_written_as_pylance_reads_them(spark, uri):
+    frame = spark.range(0, 100, numPartitions=2).selectExpr("id", "cast(id as string) s", "array(id) l")
+    write_lance(frame, uri, data_storage_version="legacy")
+    write_lance(frame.limit(3), uri)
+    write_lance(frame.limit(4), uri, mode="overwrite", replace_where="id < 50")
+    theirs = lance.dataset(uri)
+    assert theirs.data_storage_version == lance_core.dataset(uri).data_storage_version == "0.1"
+    found = theirs.to_table(filter="id >= 0").sort_by("id")
+    assert found.equals(rows(uri).sort_by("id"))
+    assert found["id"].to_pylist() == [0, 1, 2, 3, *range(50, 100)]
+    assert read_lance(spark, uri).filter("s = '77'").collect()[0].l == [77]
+    with pytest.raises(LanceError, match=r"'id' has 1 nulls.*0\.1"):
+        write_lance(frame.limit(1).selectExpr("cast(null as bigint) id", "s", "l"), uri)
+    with pytest.raises(InvalidInputError, match=r"no column 's', 'l'.*0\.1"):
+        write_lance(frame.select("id"), uri)
+    assert lance.dataset(uri).version == theirs.version

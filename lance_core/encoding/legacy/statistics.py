@@ -46,11 +46,13 @@ class GroupStatistics:
         null_count: Number of nulls.
         minimum: Bytes that no value is less than; None if unknown.
         maximum: Likewise the other end.
+        has_nan: True if values are NaN, which the bounds ignore.
     """
 
     null_count: int
     minimum: bytes | None
     maximum: bytes | None
+    has_nan: bool = False
 
 
 def has_statistics(kind: pa.DataType) -> bool:
@@ -78,7 +80,8 @@ def group_statistics(array: pa.Array) -> GroupStatistics:
     if array.null_count:
         values = values[~_mask(array)]
     if pa.types.is_floating(kind):
-        return GroupStatistics(array.null_count, *_float_bounds(values.view(f"<f{kind.bit_width // 8}")))
+        floats = values.view(f"<f{kind.bit_width // 8}")
+        return GroupStatistics(array.null_count, *_float_bounds(floats), has_nan=bool(np.isnan(floats).any()))
     sign = "u" if pa.types.is_unsigned_integer(kind) else "i"
     values = values.view(f"<{sign}{kind.bit_width // 8}")
     limits = np.iinfo(values.dtype)

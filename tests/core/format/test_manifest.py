@@ -11,10 +11,10 @@ from lance_core._proto import table_pb2
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
 from lance_core.format import manifest as manifest_module
 from lance_core.format.base_path import BasePath
+from lance_core.format.dictionary_values import LegacyDictionary
 from lance_core.format.feature_flags import Feature
 from lance_core.format.fragment import DataFile, Fragment, encode_fragment
 from lance_core.format.fragment_list import FragmentList
-from lance_core.format.dictionary_values import LegacyDictionary
 from lance_core.format.legacy_dictionaries import with_values
 from lance_core.format.manifest import (
     MAX_INLINE_TRANSACTION_SIZE,
