@@ -94,8 +94,7 @@ class Field:
         children: Child fields of structs, lists, maps and fixed-size lists of structs.
         extension_name: Name of the Arrow extension type, or empty.
         encoding: Decoration from file version 0.1, kept as read.
-        dictionary: Position and length of a dictionary of file version 0.1.
-        values: Values of that dictionary, which tables of version 0.1 share among their files.
+        dictionary: Position and length of a dictionary of file version 0.1, whose files share its ``values``.
         unenforced_primary_key: True if the field belongs to the declared (not checked) primary key.
         unenforced_primary_key_position: Place in that key, from 1; 0 if not given.
         unenforced_clustering_key: True if the field belongs to the declared clustering key.
