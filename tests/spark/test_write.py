@@ -3,11 +3,11 @@ from pathlib import Path
 
 import lance
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
-from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError, LanceError
+from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_core.spark import read_lance, write_lance
 
 pytestmark = pytest.mark.spark
@@ -236,7 +236,7 @@ def test_tables_of_file_version_0_1_are_written_as_pylance_reads_them(spark, uri
     assert found.equals(rows(uri).sort_by("id"))
     assert found["id"].to_pylist() == [0, 1, 2, 3, *range(50, 100)]
     assert read_lance(spark, uri).filter("s = '77'").collect()[0].l == [77]
-    with pytest.raises(LanceError, match=r"'id' has 1 nulls.*0\.1"):
+    with pytest.raises(PythonException, match=r"'id' has 1 nulls.*0\.1"):
         write_lance(frame.limit(1).selectExpr("cast(null as bigint) id", "s", "l"), uri)
     with pytest.raises(InvalidInputError, match=r"no column 's', 'l'.*0\.1"):
         write_lance(frame.select("id"), uri)
