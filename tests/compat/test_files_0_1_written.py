@@ -197,7 +197,7 @@ def full_tables(draw):
     xs = draw(st.lists(st.integers(-5, 5), min_size=count, max_size=count))
     arrays.append(pa.array([{"x": x} for x in xs], pa.struct([("x", pa.int32())])))
     words = draw(st.lists(st.sampled_from(["a", "b", None]), min_size=count, max_size=count))
-    arrays.append(pa.array(words).dictionary_encode())
+    arrays.append(pa.array(words, pa.string()).dictionary_encode())
     names = ["l", "st", "w"]
     fields += [pa.field(name, array.type) for name, array in zip(names, arrays[-3:], strict=True)]
     return pa.table(arrays, schema=pa.schema(fields))
