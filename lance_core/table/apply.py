@@ -130,7 +130,9 @@ def apply(
             following = replace(manifest, base_paths=add_bases(manifest.base_paths, operation.new_bases))
         case _:
             raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
-    following = replace(following, schema=legacy_schema(following, manifest, transaction, dictionaries or {}))
+    schema = legacy_schema(following, manifest, transaction, dictionaries or {})
+    if schema is not following.schema:
+        following = replace(following, schema=schema)
     _check_fragments(following)
     if not isinstance(operation, Restore):
         check_primary_key(manifest.schema if manifest.version else None, following.schema)

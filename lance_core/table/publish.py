@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lance_core.errors import (
@@ -133,7 +132,7 @@ def check_files(store: Store, operation: Operation, base: Manifest) -> None:
 
 def store_of_new_files(store: Store, operation: Operation, base: Manifest) -> Store:
     """Return the store that finds the files an operation brings; arguments as for `check_files`."""
-    return with_bases(store, replace(base, base_paths=_base_paths(operation, base)))
+    return at_places(store, _base_paths(operation, base), base.branch)
 
 
 def _base_paths(operation: Operation, base: Manifest) -> tuple[BasePath, ...]:
