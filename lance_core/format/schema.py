@@ -324,6 +324,11 @@ def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
     return made, next_id
 
 
+def is_json_field(field: pa.Field) -> bool:
+    """True if a field, as `Field.to_arrow` returns it, holds the text of JSON."""
+    return bool(field.metadata) and field.metadata.get(EXTENSION_NAME_KEY.encode()) == _ARROW_JSON
+
+
 def _json_type(kind: pa.DataType, extension: bytes | None, name: str) -> str | None:
     """The logical type of JSON; None for all else.
 

@@ -24,6 +24,7 @@ from lance_core.table import sql_terms as terms
 from lance_core.table import sql_text as text
 from lance_core.table.sql_arithmetic import arithmetic, integer_literal, literal_arrays, negated
 from lance_core.table.sql_choices import CHOICE_FUNCTIONS, case, simple_case
+from lance_core.table.sql_json import JSON_FUNCTIONS
 from lance_core.table.sql_lists import LIST_FUNCTIONS, element, field, make_array
 from lance_core.table.sql_numbers import NUMBER_FUNCTIONS
 from lance_core.table.sql_split import Chain, Part, list_items, split
@@ -39,7 +40,14 @@ if TYPE_CHECKING:
 Node: TypeAlias = Any
 """A node of sqlglot's tree; its attributes depend on its class."""
 
-_FUNCTIONS = {**CHOICE_FUNCTIONS, **NUMBER_FUNCTIONS, **text.TEXT_FUNCTIONS, **TIME_FUNCTIONS, **LIST_FUNCTIONS}
+_FUNCTIONS = {
+    **CHOICE_FUNCTIONS,
+    **NUMBER_FUNCTIONS,
+    **text.TEXT_FUNCTIONS,
+    **TIME_FUNCTIONS,
+    **LIST_FUNCTIONS,
+    **JSON_FUNCTIONS,
+}
 _KEPT_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.schema import is_json_field
 from lance_core.frozen import frozen
 from lance_core.table import float_order, pruning
 from lance_core.table.pruning import UNKNOWN, Unknown
@@ -36,6 +37,7 @@ class Term:
         path: Name or dotted path, if the value is that of a column; else empty.
         asks: What a boolean value asks of single columns, for `lance_core.table.pruning`.
         nullable: False if it is never null.
+        is_json: It is the text of a JSON column.
     """
 
     type: pa.DataType
@@ -44,6 +46,7 @@ class Term:
     path: str = ""
     asks: Condition = UNKNOWN
     nullable: bool = True
+    is_json: bool = False
 
 
 def literal_term(value: pa.Scalar) -> Term:
@@ -57,7 +60,9 @@ def column_term(path: str, field: pa.Field, read: Callable[[pa.RecordBatch], Dat
     """The values of a column."""
     is_answer = pa.types.is_boolean(field.type)
     asks = pruning.Comparison(path, "equal", pa.scalar(True)) if is_answer else UNKNOWN  # noqa: FBT003 a value
-    return Term(type=field.type, evaluate=read, path=path, asks=asks, nullable=field.nullable)
+    return Term(
+        type=field.type, evaluate=read, path=path, asks=asks, nullable=field.nullable, is_json=is_json_field(field)
+    )
 
 
 def apply(
