@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
+from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.fragment import file_version_of
-from lance_core.format.manifest import LEGACY_FILE_VERSION
 from lance_core.format.operations import Rewrite, RewriteGroup
 from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.format.transaction import Transaction
@@ -224,11 +224,12 @@ def _changes_version(manifest: Manifest, task: RewriteTask, options: CompactionO
 
 
 def _check_version(manifest: Manifest, options: CompactionOptions) -> None:
-    if manifest.data_storage_version == LEGACY_FILE_VERSION and options.data_storage_version is not None:
+    before, wanted = manifest.data_storage_version, options.data_storage_version
+    if wanted is not None and (before == LEGACY_FILE_VERSION) != (wanted == LEGACY_FILE_VERSION):
         raise UnsupportedError(
-            f"Compaction cannot turn files of version 0.1 into version {options.data_storage_version}, since a table "
-            "cannot mix them. Write the whole table anew: write_dataset(dataset.scanner().to_reader(), uri, "
-            f'mode="overwrite", data_storage_version="{options.data_storage_version}")'
+            f"Compaction cannot turn files of version {before} into version {wanted}, since a table cannot mix them. "
+            "Write the whole table anew: write_dataset(dataset.scanner().to_reader(), uri, "
+            f'mode="overwrite", data_storage_version="{wanted}")'
         )
 
 

@@ -69,6 +69,11 @@ def test_tables_of_version_0_1_are_told_what_works(tmp_path):
     dataset = make(uri, "0.1")
     with pytest.raises(UnsupportedError, match=r'mode="overwrite", data_storage_version="2\.2"'):
         dataset.optimize.compact_files(data_storage_version="2.2")
+    assert dataset.optimize.compact_files(data_storage_version="legacy").fragments_added == 1
+    assert lance.dataset(uri).to_table() == dataset.to_table()
+    newer = make(str(tmp_path / "newer"), "2.0")
+    with pytest.raises(UnsupportedError, match=r'2\.0 into version 0\.1.*data_storage_version="0\.1"'):
+        newer.optimize.compact_files(data_storage_version="0.1")
     with pytest.raises(InvalidInputError, match="mode overwrite"):
         lance_core.write_dataset(rows(100), uri, mode="append", data_storage_version="2.2")
     lance_core.write_dataset(dataset.scanner().to_reader(), uri, mode="overwrite", data_storage_version="2.2")
