@@ -27,8 +27,8 @@ def test_every_public_name_is_there():
         assert getattr(lance_core, name) is not None
     assert lance_core.CleanupStats(old_versions=1).old_versions == 1
     assert lance_core.__version__[0].isdigit()
-    with pytest.raises(AttributeError, match="no attribute 'Session'"):
-        _ = lance_core.Session
+    with pytest.raises(AttributeError, match="no attribute 'Sessions'"):
+        _ = lance_core.Sessions
 
 
 READ = """
