@@ -55,7 +55,8 @@ def _function(name: str, kind: pa.DataType, look: Callable[..., Any]) -> Callabl
             return _each(look, kind, documents, arguments)
 
         inputs = (converted(document, pa.large_binary()) if is_null else document, *texts)
-        return apply(evaluate, inputs, name, kind=kind)
+        found = apply(evaluate, inputs, name, kind=kind)
+        return Term(type=kind, evaluate=found.evaluate)  # null where nothing is found, whatever the column allows
 
     return build
 

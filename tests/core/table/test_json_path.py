@@ -46,3 +46,8 @@ def test_functions_need_a_json_column(sql):
 def test_functions_need_a_path_as_text():
     with pytest.raises(InvalidInputError, match="needs text"):
         make_expression("json_extract(j, f)", SCHEMA)
+
+
+def test_what_is_not_found_may_be_null_in_a_column_without_nulls():
+    schema = Schema.from_arrow(pa.schema([pa.field("j", pa.json_(), nullable=False)])).to_arrow()
+    assert make_expression("json_extract(j, '$.a')", schema).nullable
