@@ -19,13 +19,18 @@ from lance_core.encoding.physical import (
     general,
     packed_struct,
     rle,
+    sequences,
     variable,
 )
 from lance_core.encoding.physical.memory import check_chunks
 from lance_core.encoding.values import Chunks, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import (
+    BlockRle,
     ByteStreamSplit,
+    Constant,
+    Delta,
+    Dictionary,
     FixedSizeList,
     Flat,
     Fsst,
@@ -33,6 +38,8 @@ from lance_core.format.encodings import (
     InlineBitpacking,
     OutOfLineBitpacking,
     PackedStruct,
+    PackedVariable,
+    Range,
     Rle,
     Variable,
     VariablePackedStruct,
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s, StructValues, Values
-    from lance_core.format.encodings import Encoding
+    from lance_core.format.encodings import Encoding, SequenceEncoding
 
 
 def _unsupported(encoding: Encoding, where: str) -> UnsupportedError:
@@ -56,8 +63,10 @@ def num_buffers(encoding: Encoding) -> int:
             return 2
         case FixedSizeList():
             return fixed_size_list.num_buffers(encoding)
-        case General():
+        case General() | Fsst():
             return num_buffers(encoding.values)
+        case PackedVariable():
+            return 1 + sequences.has_bytes(encoding.offsets)
         case _:
             return 1
 
@@ -78,6 +87,7 @@ def decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
 
 
 def _decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
+    encoding, chunks = _with_offsets(encoding, chunks)
     match encoding:
         case Flat():
             return flat.decode_chunks(encoding.bits, chunks)
@@ -88,7 +98,7 @@ def _decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
         case Fsst():
             return fsst.decode(encoding.symbol_table, variable.decode_chunks(encoding.values.offset_bits, chunks))
         case Rle():
-            return rle.decode_chunks(encoding.bits, chunks)
+            return rle.decode_chunks(encoding.bits, chunks, encoding.length_bits)
         case ByteStreamSplit():
             return byte_stream_split.decode_chunks(encoding.bits, chunks)
         case FixedSizeList():
@@ -118,6 +128,7 @@ def decode_some(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values
 
 
 def _decode_some(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values:
+    encoding, chunks = _with_offsets(encoding, chunks)
     match encoding:
         case General():
             plain = general.decompress_chunks(encoding.compression, chunks)
@@ -155,6 +166,7 @@ def decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: I
 
 
 def _decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> Values | None:
+    encoding, chunks = _with_offsets(encoding, chunks)
     match encoding:
         case Flat():
             return flat.decode_points(encoding.bits, chunks, chunk_of, index)
@@ -166,7 +178,7 @@ def _decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: 
             codes = variable.decode_points(encoding.values.offset_bits, chunks, chunk_of, index)
             return fsst.decode(encoding.symbol_table, codes)
         case Rle():
-            return rle.decode_points(encoding.bits, chunks, chunk_of, index)
+            return rle.decode_points(encoding.bits, chunks, chunk_of, index, encoding.length_bits)
         case General():
             plain = general.decompress_chunks(encoding.compression, chunks)
             return _decode_points(encoding.values, plain, chunk_of, index)
@@ -228,7 +240,7 @@ def _decode_blocks(encoding: Encoding, blocks: Chunks) -> Values:
         case OutOfLineBitpacking():
             return bitpack.decode_out_of_line(encoding.bits, encoding.packed_bits, blocks)
         case Rle():
-            return rle.decode_chunks(encoding.bits, rle.split_blocks(blocks))
+            return rle.decode_chunks(encoding.bits, rle.split_blocks(blocks), encoding.length_bits)
         case General():
             return _decode_blocks(encoding.values, general.decompress_chunks(encoding.compression, blocks))
         case FixedSizeList() if num_buffers(encoding) == 1:
@@ -237,8 +249,76 @@ def _decode_blocks(encoding: Encoding, blocks: Chunks) -> Values:
             start, size = int(blocks.starts[0, 0]), int(blocks.sizes[0, 0])
             data = blocks.buffers[0][start : start + size]
             return variable.decode_block(encoding.offset_bits, data, int(blocks.counts[0]))
+        case Constant() | Range() | Delta() | Dictionary() | BlockRle():
+            ends = blocks.starts[0] + blocks.sizes[0]
+            bounds = zip(blocks.starts[0].tolist(), ends.tolist(), blocks.counts.tolist(), strict=True)
+            several = [_decode_sequence(encoding, blocks.buffers[0][low:high], count) for low, high, count in bounds]
+            return FixedValues(np.concatenate(several))
         case _:
             raise _unsupported(encoding, "a block")
+
+
+def decode_integers(encoding: Encoding, data: Bytes, count: int) -> npt.NDArray[Any]:
+    """Integers of one block, such as positions or offsets.
+
+    Args:
+        encoding: How the block is encoded.
+        data: Exactly the block; empty for an encoding without bytes.
+        count: Number of integers.
+
+    Raises:
+        CorruptDataError: The block does not fit its encoding or count.
+        UnsupportedError: An encoding that cannot be read here.
+    """
+    values = decode_block(encoding, data, count)
+    if not isinstance(values, FixedValues) or values.data.ndim != 1 or values.data.dtype == np.bool_:
+        raise CorruptDataError(f"integers in {type(encoding).__name__} encoding that holds others")
+    if len(values) != count:
+        raise CorruptDataError(f"a block holds {len(values)} integers instead of {count}")
+    return values.data
+
+
+def _decode_sequence(encoding: SequenceEncoding, data: Bytes, count: int) -> npt.NDArray[Any]:
+    match encoding:
+        case Constant(value):
+            return sequences.repeat(value, count)
+        case Range():
+            return sequences.spread(encoding, count)
+        case Delta():
+            return sequences.add_up(encoding, decode_integers(encoding.deltas, data, max(count - 1, 0)), count)
+        case Dictionary():
+            first, second = sequences.split_dictionary(encoding, data)
+            items = decode_integers(encoding.items, second, encoding.num_items)
+            return sequences.look_up(items, decode_integers(encoding.indices, first, count))
+        case BlockRle():
+            (first, second), runs = sequences.split_runs(encoding, data)
+            values, lengths = (
+                decode_integers(encoding.values, first, runs),
+                decode_integers(encoding.lengths, second, runs),
+            )
+            return sequences.expand(values, lengths, count)
+
+
+def _with_offsets(encoding: Encoding, chunks: Chunks) -> tuple[Encoding, Chunks]:
+    """Chunks of strings as those with plain offsets, anything else as it is."""
+    match encoding:
+        case PackedVariable():
+            return Variable(encoding.offset_bits), _unpack_offsets(encoding, chunks)
+        case Fsst(symbol_table, PackedVariable() as values):
+            return Fsst(symbol_table, Variable(values.offset_bits)), _unpack_offsets(values, chunks)
+        case _:
+            return encoding, chunks
+
+
+def _unpack_offsets(encoding: PackedVariable, chunks: Chunks) -> Chunks:
+    nothing = np.empty(0, np.uint8)
+    has_bytes = sequences.has_bytes(encoding.offsets)
+    offsets: list[npt.NDArray[Any]] = []
+    for chunk, count in enumerate(chunks.counts.tolist()):
+        start, size = int(chunks.starts[0, chunk]), int(chunks.sizes[0, chunk])
+        block = chunks.buffers[0][start : start + size] if has_bytes else nothing
+        offsets.append(decode_integers(encoding.offsets, block, count + 1))
+    return variable.with_offsets(encoding.offset_bits, offsets, chunks)
 
 
 def decode_strings(encoding: Encoding, values: VariableValues) -> VariableValues:

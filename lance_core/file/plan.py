@@ -179,7 +179,7 @@ def _check_page(page: Page, layout: PageLayout) -> None:
         case FullZipLayout():
             is_right = count == 1 + full_zip.has_index(layout)
         case ConstantLayout():
-            is_right = count <= 3
+            is_right = count <= 3 or layout.sparse is not None
     if not is_right:
         raise CorruptDataError(f"a page has {count} buffers, which does not fit its layout")
 

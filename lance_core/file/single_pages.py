@@ -252,7 +252,7 @@ def _open_chunks(column: Column, number: int, layout: MiniBlockLayout, shape: Sh
 
 def _open_constant(layout: ConstantLayout, shape: Shape) -> SinglePage | None:
     """A page of one value without levels."""
-    if any(map(is_list, layout.layers)):
+    if layout.sparse is not None or any(map(is_list, layout.layers)):
         return None
     if layout.inline_value is None:  # nothing but null leaves is written without levels
         is_null = layout.layers[0] is Layer.NULLABLE_ITEM

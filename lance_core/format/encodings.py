@@ -1,7 +1,8 @@
 """How the values of a page are compressed: the tree of ``CompressiveEncoding`` as frozen values.
 
-Source: messages ``CompressiveEncoding`` and below of package ``lance.encodings21``. Protobuf stays in this module;
-everything else works on the values.
+Source: messages ``CompressiveEncoding`` and below of package ``lance.encodings21``; file version 2.3 adds ``Range``,
+``Delta``, offsets that are compressed, and run lengths of more than 8 bits. Protobuf stays in this module; everything
+else works on the values.
 """
 
 from __future__ import annotations
@@ -62,9 +63,53 @@ class OutOfLineBitpacking:
 
 @frozen
 class Rle:
-    """Run values of ``bits`` and run lengths of 8 bits."""
+    """Run values of ``bits`` and run lengths of ``length_bits`` (8, in file version 2.3 also 16 and 32)."""
 
     bits: int
+    length_bits: int = 8
+
+
+@frozen
+class BlockRle:
+    """Run values and run lengths of a block, at least one of which is not `Flat` (file version 2.3)."""
+
+    values: Encoding
+    lengths: Encoding
+
+
+@frozen
+class Range:
+    """``start``, ``start + delta``, ``start + 2 * delta`` and so on, without any bytes (file version 2.3)."""
+
+    bits: int
+    start: int
+    delta: int
+
+
+@frozen
+class Delta:
+    """The first value, and how much larger each of the others is than the one before (file version 2.3)."""
+
+    bits: int
+    start: int
+    deltas: Encoding
+
+
+@frozen
+class Dictionary:
+    """Places of the values of a block in a dictionary of ``num_items`` (file version 2.3)."""
+
+    indices: Encoding
+    items: Encoding
+    num_items: int
+
+
+@frozen
+class PackedVariable:
+    """Offsets of ``offset_bits`` from 0 that are not `Flat`, beside the bytes (file version 2.3)."""
+
+    offset_bits: int
+    offsets: Encoding
 
 
 @frozen
@@ -79,7 +124,7 @@ class Fsst:
     """Strings as codes of a symbol table of 2312 bytes."""
 
     symbol_table: bytes
-    values: Variable
+    values: Variable | PackedVariable
 
 
 @frozen
@@ -137,6 +182,11 @@ Encoding = (
     | InlineBitpacking
     | OutOfLineBitpacking
     | Rle
+    | BlockRle
+    | Range
+    | Delta
+    | Dictionary
+    | PackedVariable
     | ByteStreamSplit
     | Fsst
     | General
@@ -144,6 +194,9 @@ Encoding = (
     | PackedStruct
     | VariablePackedStruct
 )
+
+SequenceEncoding = Constant | Range | Delta | Dictionary | BlockRle
+"""Integers in a block that are not read with those of other blocks."""
 
 _SCHEMES = {
     Compression.LZ4: pb.COMPRESSION_ALGORITHM_LZ4,
@@ -170,8 +223,8 @@ def encode_encoding(encoding: Encoding) -> pb.CompressiveEncoding:
                 uncompressed_bits_per_value=bits, values=encode_encoding(Flat(packed_bits))
             )
             return pb.CompressiveEncoding(out_of_line_bitpacking=packing)
-        case Rle(bits):
-            rle = pb.Rle(values=encode_encoding(Flat(bits)), run_lengths=encode_encoding(Flat(8)))
+        case Rle(bits, length_bits):
+            rle = pb.Rle(values=encode_encoding(Flat(bits)), run_lengths=encode_encoding(Flat(length_bits)))
             return pb.CompressiveEncoding(rle=rle)
         case ByteStreamSplit(bits):
             return pb.CompressiveEncoding(byte_stream_split=pb.ByteStreamSplit(values=encode_encoding(Flat(bits))))
@@ -191,6 +244,8 @@ def encode_encoding(encoding: Encoding) -> pb.CompressiveEncoding:
         case VariablePackedStruct(fields):
             packed_fields = [_encode_packed_field(one) for one in fields]
             return pb.CompressiveEncoding(variable_packed_struct=pb.VariablePackedStruct(fields=packed_fields))
+        case BlockRle() | Range() | Delta() | Dictionary() | PackedVariable():
+            raise UnsupportedError(f"encoding {type(encoding).__name__} of file version 2.3 cannot be written")
 
 
 def _encode_packed_field(one: PackedField) -> pb.VariablePackedStruct.FieldEncoding:
@@ -218,7 +273,7 @@ def decode_encoding(message: pb.CompressiveEncoding, depth: int = 0) -> Encoding
         case "flat":
             return Flat(message.flat.bits_per_value)
         case "variable":
-            return Variable(_flat_bits(message.variable.offsets, (32, 64), "offset"))
+            return _decode_variable(message.variable.offsets, depth)
         case "constant":
             return Constant(message.constant.value if message.constant.HasField("value") else None)
         case "inline_bitpacking":
@@ -229,13 +284,21 @@ def decode_encoding(message: pb.CompressiveEncoding, depth: int = 0) -> Encoding
                 bits, _flat_bits(message.out_of_line_bitpacking.values, range(bits + 1), "packed")
             )
         case "rle":
-            _flat_bits(message.rle.run_lengths, (8,), "run length")
-            return Rle(_flat_bits(message.rle.values, _BITPACKED, "run value"))
+            return _decode_rle(message.rle, depth)
+        case "range":
+            return Range(_checked(message.range.bits_per_value), message.range.start, message.range.delta)
+        case "delta":
+            deltas = decode_encoding(message.delta.deltas, depth + 1)
+            return Delta(_checked(message.delta.bits_per_value), message.delta.start, deltas)
+        case "dictionary":
+            indices, items = message.dictionary.indices, message.dictionary.items
+            count = message.dictionary.num_dictionary_items
+            return Dictionary(decode_encoding(indices, depth + 1), decode_encoding(items, depth + 1), count)
         case "byte_stream_split":
             return ByteStreamSplit(_flat_bits(message.byte_stream_split.values, (32, 64), "split value"))
         case "fsst":
             values = decode_encoding(message.fsst.values, depth + 1)
-            if not isinstance(values, Variable):
+            if not isinstance(values, (Variable, PackedVariable)):
                 raise CorruptDataError("FSST over values that are not strings")
             return Fsst(message.fsst.symbol_table, values)
         case "general":
@@ -250,10 +313,42 @@ def decode_encoding(message: pb.CompressiveEncoding, depth: int = 0) -> Encoding
         case "variable_packed_struct":
             fields = message.variable_packed_struct.fields
             return VariablePackedStruct(tuple(_decode_packed_field(one, depth) for one in fields))
-        case None:
-            raise CorruptDataError("a page layout lacks an encoding or has one that is unknown")
         case _:
-            raise UnsupportedError(f"encoding {kind} is not supported")
+            raise CorruptDataError("a page layout lacks an encoding or has one that is unknown")
+
+
+def _decode_variable(offsets: pb.CompressiveEncoding, depth: int) -> Variable | PackedVariable:
+    encoding = decode_encoding(offsets, depth + 1)
+    if isinstance(encoding, Flat):
+        return Variable(_flat_bits(offsets, (32, 64), "offset"))
+    bits = value_bits(encoding)
+    if bits not in (32, 64):
+        raise CorruptDataError(f"offsets of {bits} bits")
+    return PackedVariable(bits, encoding)
+
+
+def _decode_rle(message: pb.Rle, depth: int) -> Rle | BlockRle:
+    values, lengths = decode_encoding(message.values, depth + 1), decode_encoding(message.run_lengths, depth + 1)
+    if isinstance(values, Flat) and isinstance(lengths, Flat):
+        if lengths.bits not in (8, 16, 32):
+            raise CorruptDataError(f"run lengths of {lengths.bits} bits")
+        return Rle(_flat_bits(message.values, _BITPACKED, "run value"), lengths.bits)
+    return BlockRle(values, lengths)
+
+
+def value_bits(encoding: Encoding) -> int:
+    """Bits of a value of a sequence of integers, 0 if that is not what the encoding is for."""
+    match encoding:
+        case Flat() | InlineBitpacking() | OutOfLineBitpacking() | Rle() | Range() | Delta():
+            return encoding.bits
+        case Constant(value):
+            return 0 if value is None else len(value) * 8
+        case General() | BlockRle():
+            return value_bits(encoding.values)
+        case Dictionary():
+            return value_bits(encoding.items)
+        case _:
+            return 0
 
 
 def _decode_packed(message: pb.PackedStruct) -> PackedStruct:

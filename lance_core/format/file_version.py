@@ -47,7 +47,7 @@ _VERSIONS = (
     FileVersion("2.0", 2, 0, is_readable=True, is_writable=True),
     FileVersion("2.1", 2, 1, is_readable=True, is_writable=True),
     FileVersion("2.2", 2, 2, is_readable=True, is_writable=True),
-    FileVersion("2.3", 2, 3, is_readable=False, is_writable=False),
+    FileVersion("2.3", 2, 3, is_readable=True, is_writable=False),
 )
 _BY_NAME = {version.name: version for version in _VERSIONS}
 _ALIASES = {"legacy": "0.1", "0.3": "2.0", "stable": DEFAULT_VERSION, "next": "2.3"}

@@ -3,7 +3,9 @@
 Source: message ``PageLayout`` of package ``lance.encodings21``, wrapped in a ``google.protobuf.Any`` (file versions 2.1
 and 2.2). ``layers`` go from the leaf outwards.
 
-Not supported: the planar and sparse layouts of file version 2.3.
+File version 2.3 has a ``PlanarLayout`` of package ``lance.encodings23`` in its place, which tells structure and values
+apart. Values beside levels are the bytes of mini-block and full-zip pages of 2.2; sparse layers (`sparse_layers`) come
+with one value or none. Not supported: different values below sparse layers, which pylance 14.0.2 writes on demand only.
 """
 
 from __future__ import annotations
@@ -17,15 +19,20 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
 from lance_core._proto import encodings_v2_1_pb2 as pb
+from lance_core._proto import encodings_v2_3_pb2 as pb23
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import Encoding, decode_encoding, encode_encoding
+from lance_core.format.sparse_layers import decode_sparse_layers
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lance_core.format.sparse_layers import SparseLayer
+
 _MANY_LAYOUTS = 256
 _TYPE_NAME = "lance.encodings21.PageLayout"
+_PLANAR_TYPE_NAME = "lance.encodings23.PlanarLayout"
 
 
 class Layer(IntEnum):
@@ -117,6 +124,7 @@ class ConstantLayout:
         definition: Encoding of definition levels, None for raw 16-bit levels.
         num_rep_values: Repetition levels, if encoded.
         num_def_values: Definition levels, if encoded.
+        sparse: Layers from the outermost to the leaf in place of levels (file version 2.3), None if there are levels.
     """
 
     layers: Layers
@@ -125,6 +133,7 @@ class ConstantLayout:
     definition: Encoding | None = None
     num_rep_values: int = 0
     num_def_values: int = 0
+    sparse: tuple[SparseLayer, ...] | None = None
 
 
 PageLayout: TypeAlias = MiniBlockLayout | FullZipLayout | ConstantLayout
@@ -160,7 +169,10 @@ def decode_layout(data: bytes) -> PageLayout:
     """
     try:
         wrapper = AnyMessage.FromString(data)
-        if wrapper.type_url.rpartition("/")[2] != _TYPE_NAME:
+        name = wrapper.type_url.rpartition("/")[2]
+        if name == _PLANAR_TYPE_NAME:
+            return _decode_planar(pb23.PlanarLayout.FromString(wrapper.value))
+        if name != _TYPE_NAME:
             raise UnsupportedError(f"pages of type {wrapper.type_url!r} are not supported")
         message = pb.PageLayout.FromString(wrapper.value)
     except DecodeError as error:
@@ -295,3 +307,77 @@ def _decode_layers(numbers: Iterable[int]) -> Layers:
         return tuple(Layer(number) for number in numbers)
     except ValueError as error:
         raise CorruptDataError(f"a page has an unknown layer: {error}") from error
+
+
+def _decode_planar(message: pb23.PlanarLayout) -> PageLayout:
+    structure = message.structure.WhichOneof("structure")
+    if structure == "sparse":
+        return _decode_sparse(message)
+    if structure is None:
+        raise CorruptDataError("a page has no structure or one that is unknown")
+    layers = _decode_layers(message.structure.dense.layers)
+    values = message.values.WhichOneof("values")
+    match values:
+        case "chunked":
+            return _decode_chunked(message.values.chunked, layers)
+        case "zipped":
+            return _decode_zipped(message.values.zipped, layers)
+        case "constant":
+            return ConstantLayout(layers=layers, inline_value=message.values.constant.scalar)
+        case "no_values":
+            return ConstantLayout(layers=layers)
+        case _:
+            raise CorruptDataError("a page has no values or some that are unknown")
+
+
+def _decode_sparse(message: pb23.PlanarLayout) -> ConstantLayout:
+    sparse = decode_sparse_layers(message.structure.sparse.layers)
+    layers = tuple(map(_layer_of, reversed(sparse)))
+    match message.values.WhichOneof("values"):
+        case "constant":
+            return ConstantLayout(layers=layers, inline_value=message.values.constant.scalar, sparse=sparse)
+        case "no_values":
+            return ConstantLayout(layers=layers, sparse=sparse)
+        case _:
+            raise UnsupportedError("pages of different values below sparse layers are not supported")
+
+
+def _layer_of(sparse: SparseLayer) -> Layer:
+    """The layer that allows whatever there may be."""
+    if sparse.lists is None:
+        return Layer.NULLABLE_ITEM if sparse.has_null else Layer.ALL_VALID_ITEM
+    return Layer.NULL_AND_EMPTY_LIST if sparse.has_null else Layer.EMPTYABLE_LIST
+
+
+def _decode_chunked(message: pb23.ChunkedValues, layers: Layers) -> MiniBlockLayout:
+    """Chunks are those of a mini-block page of 2.2."""
+    levels = message.levels
+    same = pb.MiniBlockLayout(
+        rep_compression=levels.repetition if levels.HasField("repetition") else None,
+        def_compression=levels.definition if levels.HasField("definition") else None,
+        value_compression=message.values,
+        dictionary=message.dictionary if message.HasField("dictionary") else None,
+        num_dictionary_items=message.num_dictionary_items,
+        layers=_encode_layers(layers),
+        num_buffers=message.num_buffers,
+        repetition_index_depth=levels.repetition_index_depth,
+        num_items=message.num_items,
+        has_large_chunk=True,
+    )
+    return _decode_mini_block(same)
+
+
+def _decode_zipped(message: pb23.ZippedValues, layers: Layers) -> FullZipLayout:
+    """Values are those of a full-zip page of 2.2."""
+    details = message.WhichOneof("details")
+    same = pb.FullZipLayout(
+        bits_rep=message.levels.bits_rep,
+        bits_def=message.levels.bits_def,
+        bits_per_value=message.bits_per_value if details == "bits_per_value" else None,
+        bits_per_offset=message.bits_per_offset if details == "bits_per_offset" else None,
+        num_items=message.num_items,
+        num_visible_items=message.num_visible_items,
+        value_compression=message.values,
+        layers=_encode_layers(layers),
+    )
+    return _decode_full_zip(same)

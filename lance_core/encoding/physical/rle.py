@@ -1,4 +1,4 @@
-"""Rle: values and how often each is repeated (1 to 255, one byte).
+"""Rle: values and how often each is repeated (1 to 255 in one byte; in file version 2.3 also in two or four bytes).
 
 In mini-block chunks run values and run lengths are two buffers; as a block (levels, dictionaries) they are one:
 u64 bytes of run values, run values, run lengths. Source: message ``Rle``.
@@ -40,16 +40,16 @@ _SHORT_RUN = 6
 _FEW_VALUES = 1 << 14
 
 
-def decode_chunks(bits: int, chunks: Chunks) -> FixedValues:
+def decode_chunks(bits: int, chunks: Chunks, length_bits: int = 8) -> FixedValues:
     """All values of all chunks: one repeat over all runs.
 
     Raises:
         CorruptDataError: Runs that do not add up to the chunk's count, or a length without value.
     """
-    return FixedValues(_expand(*_read_runs(bits, chunks)))
+    return FixedValues(_expand(*_read_runs(bits, chunks, length_bits)))
 
 
-def _expand(runs: npt.NDArray[Any], lengths: Bytes, ends: Int64s) -> npt.NDArray[Any]:
+def _expand(runs: npt.NDArray[Any], lengths: Bytes | Int64s, ends: Int64s) -> npt.NDArray[Any]:
     """Each value as often as its run is long.
 
     numpy repeats one run after the other; where they are short, to number them by adding up a mark at the first value
@@ -67,23 +67,26 @@ def _expand(runs: npt.NDArray[Any], lengths: Bytes, ends: Int64s) -> npt.NDArray
     return values[: total * runs.dtype.itemsize].view(runs.dtype)
 
 
-def decode_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
+def decode_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s, length_bits: int = 8) -> FixedValues:
     """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
 
     Raises:
         CorruptDataError: As ``decode_chunks``.
     """
-    runs, _, ends = _read_runs(bits, chunks)
+    runs, _, ends = _read_runs(bits, chunks, length_bits)
     return FixedValues(runs[np.searchsorted(ends, starts_of(chunks.counts)[chunk_of] + index, side="right")])
 
 
-def _read_runs(bits: int, chunks: Chunks) -> tuple[npt.NDArray[Any], Bytes, Int64s]:
+def _read_runs(bits: int, chunks: Chunks, length_bits: int) -> tuple[npt.NDArray[Any], Bytes | Int64s, Int64s]:
     """Run values of all chunks, the lengths of the runs, and where each ends, counted in values of all chunks."""
-    width = word_dtype(bits).itemsize
-    value_sizes, num_runs = chunks.sizes
+    width, length_width = word_dtype(bits).itemsize, length_bits // 8
+    value_sizes, length_sizes = chunks.sizes
+    num_runs = length_sizes if length_width == 1 else length_sizes // length_width
     if (value_sizes != num_runs * width).any():
         raise CorruptDataError("Rle: a chunk has a different number of run values and run lengths")
-    lengths = gather(chunks.buffers[1], chunks.starts[1], num_runs)
+    lengths: Bytes | Int64s = gather(chunks.buffers[1], chunks.starts[1], num_runs * length_width)
+    if length_width > 1:
+        lengths = from_bytes(lengths, length_bits).data.astype(np.int64)
     totals = starts_of(lengths)
     found = totals[starts_of(num_runs)]
     if (found[1:] - found[:-1] != chunks.counts).any():

@@ -29,6 +29,8 @@ from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Chunks, Int64s
@@ -160,6 +162,31 @@ def _shift_offsets(
         into = out[at : at + wanted.size].reshape(wanted.shape)
         np.add(wanted, moves[low:high, None], out=into, casting="unsafe")
         at += wanted.size
+
+
+def with_offsets(offset_bits: int, offsets: Sequence[npt.NDArray[Any]], chunks: Chunks) -> Chunks:
+    """Chunks whose offsets stood apart from their bytes, as those that have them in front.
+
+    Args:
+        offset_bits: Of an offset in what comes out.
+        offsets: For each chunk its offsets into its bytes, one more than it has values.
+        chunks: The chunks; their last buffer holds the bytes.
+
+    Raises:
+        CorruptDataError: Offsets go back, do not begin with 0 or leave the bytes of their chunk.
+    """
+    width = offset_width(offset_bits)
+    parts: list[Bytes] = []
+    sizes: list[int] = []
+    ranges = zip(chunks.starts[-1].tolist(), chunks.sizes[-1].tolist(), strict=True)
+    for (start, size), own in zip(ranges, offsets, strict=True):
+        if own[0] != 0 or (own[1:] < own[:-1]).any() or int(own[-1]) > size:
+            raise CorruptDataError("Variable: packed offsets of a chunk point outside of its bytes")
+        head = (own + own.dtype.type(len(own) * width)).astype(f"<u{width}").view(np.uint8)
+        parts += [head, chunks.buffers[-1][start : start + size]]
+        sizes.append(len(head) + size)
+    memory = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+    return one_buffer(memory, starts_of(np.array(sizes, np.int64)), chunks.counts)
 
 
 def decode_block(offset_bits: int, data: Bytes, count: int) -> VariableValues:

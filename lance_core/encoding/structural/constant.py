@@ -8,6 +8,7 @@ The number of buffers tells the form:
 | no           | 2       | all null inside lists or structs: repetition levels, definition levels               |
 | yes          | 0 or 2  | one value (bytes of its Arrow buffer, at most 32), [levels]                          |
 | no           | 1 or 3  | one value in a frame, [levels]                                                       |
+| as told      | any     | file version 2.3: one value or none, below sparse layers, which take all buffers     |
 
 Levels are raw 16-bit words, in all-null pages of 2.2 possibly a compressed block. A frame is u32 number of buffers, u32
 length of each, and the Arrow buffers themselves (for strings: two offsets, then the bytes).
@@ -27,6 +28,7 @@ from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.physical.memory import empty, gather
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def, pick_levels
+from lance_core.encoding.structural import sparse
 from lance_core.encoding.structural.page import Decoded, EncodedPage
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
@@ -60,8 +62,12 @@ def decode(
         CorruptDataError: Buffers that do not fit the layout.
         UnsupportedError: A constant of a type that has none.
     """
-    is_null = layout.inline_value is None and len(buffers) not in (1, 3)
-    levels = _cut(_decode_levels(layout, buffers[-2:] if len(buffers) >= 2 else (), num_rows), rows)
+    is_null = layout.inline_value is None and (layout.sparse is not None or len(buffers) not in (1, 3))
+    if layout.sparse is not None:
+        every = sparse.decode_levels(layout.sparse, buffers, num_rows)
+    else:
+        every = _decode_levels(layout, buffers[-2:] if len(buffers) >= 2 else (), num_rows)
+    levels = _cut(every, rows)
     num_slots = _count_slots(levels, len(rows))
     if layout.inline_value is not None:
         values = _repeat(np.frombuffer(layout.inline_value, np.uint8), kind, num_slots)

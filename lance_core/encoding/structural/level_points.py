@@ -49,7 +49,8 @@ def _decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: 
             is_there = (sizes >= 2 * counts).all()
             return gather_words(memory, starts[chunk_of] + 2 * index, _LEVEL) if is_there else None
         case Rle():
-            return rle.decode_points(encoding.bits, rle.split_blocks(chunks), chunk_of, index).data.view(_LEVEL)
+            runs = rle.split_blocks(chunks)
+            return rle.decode_points(encoding.bits, runs, chunk_of, index, encoding.length_bits).data.view(_LEVEL)
         case OutOfLineBitpacking():
             return _packed_points(encoding.packed_bits, chunks, chunk_of, index)
 
