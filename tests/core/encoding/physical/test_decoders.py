@@ -393,7 +393,7 @@ def test_runs_of_packed_blocks_are_unpacked_to_where_they_belong(as_page, chunks
     assert copies
 
 
-@pytest.mark.parametrize("encoding", [Constant(b"a"), ByteStreamSplit(32), Fsst(b"", Variable(32))])
+@pytest.mark.parametrize("encoding", [ByteStreamSplit(32), Fsst(b"", Variable(32))])
 def test_blocks_that_cannot_be_read_are_named(encoding):
     with pytest.raises(UnsupportedError, match=type(encoding).__name__):
         registry.decode_block(encoding, np.zeros(8, np.uint8), 1)
