@@ -15,7 +15,6 @@ from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import (
     ByteStreamSplit,
     Compression,
-    Constant,
     FixedSizeList,
     Flat,
     Fsst,
