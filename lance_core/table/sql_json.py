@@ -135,7 +135,7 @@ def _array_contains(document: Document, path: str, sought: str) -> bool:
 def _item_texts(item: Document) -> tuple[str, ...]:
     """How an item may be written: a string with escapes, and with its quotes or without."""
     text = _text(item)
-    return (text, text.strip('"')) if isinstance(item, str) else (text,)
+    return (text, text[1:-1]) if isinstance(item, str) else (text,)
 
 
 # ----------------------------------------------------------------------------------------------------------- by key
