@@ -32,7 +32,7 @@ def test_narrow_columns_do_not_keep_the_wide_ones_in_memory(version, tmp_path):
     rng = np.random.default_rng(1)
     batch = pa.record_batch({"id": pa.array(range(4)), "image": [rng.bytes(1 << 20) for _ in range(4)]})
     writer = DataFileWriter(
-        LocalStore(tmp_path).writer("data/a.lance"), Schema.from_arrow(batch.schema), version=version
+        LocalStore(str(tmp_path)).writer("data/a.lance"), Schema.from_arrow(batch.schema), version=version
     )
     batches = batches_from_a_pipe(batch, 20)
     first = next(batches)  # the stream itself is made here
