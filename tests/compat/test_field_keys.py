@@ -37,7 +37,7 @@ def keys(path):
             one.unenforced_clustering_key_position,
             dict(one.metadata),
         )
-        for one in lance_core.dataset(path).lance_schema.fields
+        for one in lance_core.dataset(path).snapshot.manifest.schema.fields
     ]
 
 

@@ -185,7 +185,7 @@ def test_zone_maps_of_many_zones_are_not_read(root, monkeypatch):
     dataset = lance_core.dataset(root)
     (index,) = dataset.snapshot.manifest.indices
     with pytest.raises(UnsupportedError, match="LANCE_CORE_MAX_ZONES"):
-        zone_maps.load_zone_table(dataset.snapshot.store, index, dataset.lance_schema.fields[0])
+        zone_maps.load_zone_table(dataset.snapshot.store, index, dataset.snapshot.manifest.schema.fields[0])
 
 
 def test_checksums_may_not_be_larger_than_anybody_makes_them():
