@@ -95,6 +95,7 @@ DECISIONS = {
             "lance.encodings21.ConstantLayout.inline_value",
             "lance.encodings21.Constant.value",
             "lance.encodings21.Fsst.symbol_table",
+            "lance.encodings23.ConstantValues.scalar",
             "lance.file.v2.DirectEncoding.encoding",
             "lance.table.U64Segment.RangeWithBitmap.bitmap",
             "lance.table.EncodedU64Array.U16Array.offsets",

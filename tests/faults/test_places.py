@@ -237,7 +237,7 @@ def test_objects_are_opened_under_the_name_that_was_decided_about():
 BLOB_WAYS = {
     "read_blobs": lambda dataset: dataset.read_blobs("b", indices=[0])[0][1],
     "take_blobs": lambda dataset: dataset.take_blobs("b", indices=[0])[0].read(),
-    "ranges": lambda dataset: dataset.read_blob_ranges("b", [(0, 0, 6)], selection="indices")[0],
+    "ranges": lambda dataset: dataset.read_blob_ranges("b", [(0, 0, 6)], selector="indices")[0][2],
     "scan": lambda dataset: dataset.to_table(blob_handling="all_binary")["b"][0].as_py(),
 }
 
