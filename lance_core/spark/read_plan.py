@@ -15,6 +15,7 @@ from lance_core.format.blobs import blob_view
 from lance_core.spark.plan import FragmentSize, plan_partitions
 from lance_core.spark.types import check_readable, spark_schema
 from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.table.naming import naming
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.open_table import LineAddress, find_version_as_of, open_line, open_version
@@ -40,7 +41,7 @@ _BATCH_ROWS, _MOST_BATCH_ROWS, _BATCH_BYTES = 1 << 14, 1 << 17, 1 << 21
 """Rows of a batch; of columns of fixed width more, if they fit into so many bytes: each batch costs Spark the same, a
 third of what two numbers cost in small ones."""
 
-_ROW_VERSIONS = tuple(name for name in SYSTEM_COLUMNS if name not in (ROW_ID, ROW_ADDRESS))
+_ROW_VERSIONS = (ROW_CREATED_AT, ROW_UPDATED_AT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

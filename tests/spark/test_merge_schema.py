@@ -96,7 +96,7 @@ def test_new_fields_of_structs(spark, uri):
         {"a": 4, "in": {"x": 3, "y": 2}, "b": "new"},
     ]
     write_lance(wider, uri, mode="overwrite", data_storage_version="2.1")
-    with pytest.raises(UnsupportedError, match="new fields of struct 't'"):
+    with pytest.raises(UnsupportedError, match="new fields inside of column 't'"):
         write_lance(spark.sql("SELECT 1L id, named_struct('c', 1) t"), uri, merge_schema=True)
     assert lance_core.dataset(uri).version == 4
 
