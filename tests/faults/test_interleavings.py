@@ -80,7 +80,7 @@ class World:
             case "rewrite":
                 group = RewriteGroup(
                     old_fragments=tuple(base.manifest.fragments),
-                    new_fragments=(stage_rows(self.store, rows, name=uuid),),
+                    new_fragments=(stage_rows(self.store, rows, name=uuid),) if rows else (),
                 )
                 return transaction(Rewrite(groups=(group,)), read_version, uuid=uuid), lambda before: before
             case "restore":
