@@ -17,7 +17,7 @@ import os
 import stat
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from lance_core.errors import (
     CommitOutcomeUnknownError,
@@ -33,9 +33,11 @@ from lance_core.store.reserve import LEAST_BYTES, reserve
 from lance_core.store.sizes import check_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
+
+Begun = TypeVar("Begun")
 
 _TEMPORARY_PREFIX = ".tmp_"
 _BUFFER_SIZE = 1 << 20
@@ -48,6 +50,9 @@ _MOST_UNCHECKED = 1 << 10
 """So few bytes are read without asking for a limit."""
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 """What Linux, macOS and network mounts answer to a hard link where the file system has none (exFAT, FAT, some FUSE)."""
+_MOST_FOLDERS = 100
+"""How often a folder is made anew that somebody removes before a file is in it."""
+
 _MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
 """Limits of the file systems of Linux and macOS."""
 
@@ -289,11 +294,7 @@ class LocalWriter:
         self._path = path
         self._disk = disk
         self._temporary = _temporary_path(path)
-        try:
-            self._file = self._open()
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            self._file = self._open()
+        self._file = _in_folder(path, self._open)
         self._size = 0
         self._can_reserve = True
 
@@ -372,12 +373,22 @@ def _sync_folder(folder: str) -> None:
 
 def _write_temporary(path: str, pieces: Sequence[bytes | memoryview], disk: _Disk | None) -> str:
     temporary = _temporary_path(path)
-    try:
-        _write_file(temporary, pieces, disk)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        _write_file(temporary, pieces, disk)
+    _in_folder(path, lambda: _write_file(temporary, pieces, disk))
     return temporary
+
+
+def _in_folder(path: str, begin: Callable[[], Begun]) -> Begun:
+    """Begin a file in a folder that is made if it is missing.
+
+    Whoever deletes a branch removes its empty folders, which may happen between the two steps, again and again.
+    """
+    for _ in range(_MOST_FOLDERS):
+        try:
+            return begin()
+        except FileNotFoundError:
+            with suppress(FileNotFoundError):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+    return begin()
 
 
 def _write_file(path: str, pieces: Sequence[bytes | memoryview], disk: _Disk | None) -> None:
