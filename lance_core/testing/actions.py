@@ -177,6 +177,7 @@ class History:
             claims = makers.get(version, set[int]())
             if version in versions:
                 maker = self._maker(store, version)
+                claims = claims or self._steps(outcomes, maker, version)
                 claims = claims or {one for one in self._unsure(outcomes) if self._program(one) == maker}
                 is_alone = maker in map(self._program, self._unsure(outcomes)) and version < versions[-1]
                 if is_alone and claims - self._unsure(outcomes):
@@ -201,6 +202,17 @@ class History:
 
     def _program(self, number: int) -> int:
         return number if self.programs is None else self.programs[number]
+
+    def _steps(self, outcomes: Sequence[Outcome], maker: int, version: int) -> set[int]:
+        """The actions of a program that made this version on the way to the one that they acknowledged."""
+        return {
+            number
+            for number, (action, outcome) in enumerate(zip(self.actions, outcomes, strict=True))
+            if action.makes_several
+            and self._program(number) == maker
+            and outcome.error is None
+            and (outcome.result or 0) > version
+        }
 
     @staticmethod
     def _unsure(outcomes: Sequence[Outcome]) -> set[int]:
@@ -235,11 +247,13 @@ class Action:
         run: Carries it out; returns the version it made.
         effect: What it makes of a state; None if it makes no version.
         is_clean_up: It deletes what others made.
+        makes_several: It may commit a part of its work, which has the same effect, before the rest.
     """
 
     run: Callable[[Store, int], int | None]
     effect: Callable[[State, int], State] | None = None
     is_clean_up: bool = False
+    makes_several: bool = False
 
     def program(self, number: int) -> Program:
         """The action, carried out by the program of a number."""
@@ -439,6 +453,7 @@ ACTIONS: dict[str, Action] = {
     "compaction": Action(
         run=_change(lambda dataset, _: dataset.optimize.compact_files(num_threads=1)),
         effect=lambda state, _: state,
+        makes_several=True,
     ),
     "add column": Action(
         run=_change(lambda dataset, number: dataset.add_columns({"w": f"k * 2 + {number}"})), effect=_with_w
