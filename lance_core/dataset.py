@@ -208,7 +208,7 @@ class LanceDataset:
         return (_reopen, (self.uri, self.version, self._settings()))
 
     def _settings(self) -> dict[str, Any]:
-        """What other objects for this dataset are opened with; sessions stay in their process."""
+        """Return the settings that other objects for this dataset are opened with; sessions stay in their process."""
         return {
             "commit_lock": self.commit_lock,
             "storage_options": self.storage_options,

@@ -33,7 +33,7 @@ _AUTO_CLEANUP = "lance.auto_cleanup"
 
 
 class CompactionArguments(TypedDict, total=False):
-    """What compaction can be told, see `CompactionOptions`; None for the table's config, else the default.
+    """Options of compaction, see `CompactionOptions`; None takes the table's config, else the default.
 
     Attributes:
         max_rows_per_group: Accepted, like ``io_buffer_size``: it would make no difference.

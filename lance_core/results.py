@@ -63,7 +63,7 @@ class IndexInformation(TypedDict):
 
 
 class DatasetStats(TypedDict):
-    """What `LanceStats.dataset_stats` returns."""
+    """Result of `LanceStats.dataset_stats`."""
 
     num_deleted_rows: int
     num_fragments: int
@@ -71,19 +71,19 @@ class DatasetStats(TypedDict):
 
 
 class DeleteResult(TypedDict):
-    """What `LanceDataset.delete` returns."""
+    """Result of `LanceDataset.delete`."""
 
     num_deleted_rows: int
 
 
 class UpdateResult(TypedDict):
-    """What `LanceDataset.update` returns."""
+    """Result of `LanceDataset.update`."""
 
     num_rows_updated: int
 
 
 class ExecuteResult(TypedDict):
-    """What `MergeInsertBuilder.execute` returns."""
+    """Result of `MergeInsertBuilder.execute`."""
 
     num_inserted_rows: int
     num_updated_rows: int
@@ -91,7 +91,7 @@ class ExecuteResult(TypedDict):
 
 
 class BulkCommitResult(TypedDict):
-    """What `LanceDataset.commit_batch` returns."""
+    """Result of `LanceDataset.commit_batch`."""
 
     dataset: LanceDataset
     merged: Transaction

@@ -88,7 +88,7 @@ class FullScanSampler(FragmentSampler):
 
 
 class _Shard:
-    """Which of several processes this is, and how the work is mixed.
+    """Rank of this process among several, and the order of its work.
 
     Args:
         rank: Number of this process, from 0.
@@ -120,7 +120,7 @@ class _Shard:
         return cls(distributed.get_rank(), distributed.get_world_size(), randomize, seed)
 
     def _mine(self, count: int) -> list[int]:
-        """Which of so many portions are for this process, in their order."""
+        """Return the numbers of the portions for this process, in order."""
         order = np.arange(count)
         if self._randomize:
             np.random.default_rng([self._seed, self._epoch]).shuffle(order)

@@ -1,4 +1,4 @@
-"""What pylance has and lance_core refuses: one table of names, and one of arguments.
+"""Names and arguments of pylance that lance_core refuses, with the reasons: one table of each.
 
 Everything in these tables is there, so that a program that uses it learns which part is not supported, instead of an
 AttributeError or TypeError.
@@ -168,7 +168,7 @@ REFUSED_ARGUMENTS: Mapping[str, str] = {
 
 
 def refused(name: str) -> Callable[..., NoReturn]:
-    """What stands where pylance has something that lance_core refuses, by its name in `REFUSED`."""
+    """Placeholder for a name of pylance that lance_core refuses, by its name in `REFUSED`."""
     reason = REFUSED[name]
 
     def refuse(*_args: Any, **_kwargs: Any) -> NoReturn:

@@ -378,6 +378,6 @@ def _refuse(
 def _external_blobs(
     existing: Snapshot | None, new_bases: Sequence[BasePath], *, may_be_anywhere: bool
 ) -> ExternalBlobs:
-    """Which external blobs a write takes."""
+    """Return the rule for external blobs of a write."""
     bases = (*(existing.manifest.base_paths if existing else ()), *new_bases)
     return ExternalBlobs(bases={base.id: base.path for base in bases}, may_be_anywhere=may_be_anywhere)

@@ -205,7 +205,7 @@ def add_partition_metadata(context: dg.OutputContext, partition_key: str, metada
 
 
 def was_published(context: dg.OutputContext, run_id: str) -> bool:
-    """Whether the event of this asset by an earlier run reached Dagster's event log.
+    """Return whether an earlier run's event of this asset reached Dagster's event log.
 
     A commit whose event is missing belongs to a step that failed between the commit and the event. Unknown counts as
     published: the write is then done again, as the user asked for it.

@@ -42,7 +42,7 @@ _MAX_LENGTH_DIFFERENCE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a user can put settings.
+    """A place where users put settings.
 
     Args:
         title: What a key is called here.

@@ -25,7 +25,7 @@ TOMBSTONE_FIELD_ID = -2
 
 
 class DeletionFileType(StrEnum):
-    """How a deletion file is laid out; equal to the text that pylance has for it."""
+    """Layout of a deletion file; equal to the text that pylance uses for it."""
 
     ARROW_ARRAY = "array"
     BITMAP = "bitmap"
@@ -161,7 +161,7 @@ class ExternalFile:
 
 
 LineageSequence: TypeAlias = bytes | RowLineageColumn | ExternalFile
-"""Where a fragment keeps the ids or versions of its rows: in the manifest, in a data file, or in another file."""
+"""Location of the ids or versions of a fragment's rows: the manifest, a data file, or another file."""
 
 
 @frozen(kw_only=True)
@@ -198,7 +198,7 @@ class Fragment:
 
 
 def lineage_sequences(fragment: Fragment) -> tuple[LineageSequence | None, ...]:
-    """Where a fragment keeps its row ids, and the versions that created and that last changed its rows."""
+    """Return the locations of a fragment's row ids and of the versions that created and last changed its rows."""
     return (
         fragment.row_id_sequence,
         fragment.created_at_version_sequence,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SparseValidity(NamedTuple):
-    """Which slots of a layer are null.
+    """Null slots of a layer.
 
     Attributes:
         are_valid: True if the positions are those of the slots that are valid, False for those of nulls.
@@ -34,7 +34,7 @@ class SparseValidity(NamedTuple):
 
 
 class SparseLists(NamedTuple):
-    """Where the items of lists are.
+    """Location of the items of lists.
 
     Attributes:
         positions: Encoding of the ascending positions of lists that are not empty.

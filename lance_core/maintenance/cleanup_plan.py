@@ -41,7 +41,7 @@ DEFAULT_OLDER_THAN = timedelta(days=14)
 UNVERIFIED_MIN_AGE = timedelta(days=7)
 """How long a writer may take from its first file to its commit."""
 QUIET_AGE = timedelta(days=1)
-"""How long nobody must have written to a table before younger files of no version go because the caller asks for it."""
+"""Minimum age of the newest version and of every file before unverified files may be deleted."""
 
 Kind: TypeAlias = Literal["manifest", "data", "deletion", "index", "transaction", "temporary"]
 

@@ -71,7 +71,7 @@ class RewriteMetrics:
 
     @property
     def index_advice(self) -> str | None:
-        """Which indices lost rows and what to do; None if none did. Not in pylance."""
+        """Advice that names the indices that lost rows and what to do; None if none did. Not in pylance."""
         if not self.unindexed_rows:
             return None
         lost = ", ".join(f"{count:,} of {name!r}" for name, count in sorted(self.unindexed_rows.items()))
@@ -215,7 +215,7 @@ def _reencoded(
 
 
 def _changes_version(manifest: Manifest, task: RewriteTask, options: CompactionOptions) -> bool:
-    """Whether files of another version than the old ones, or than the table's, are asked for."""
+    """Return whether the files asked for have another version than the old ones or the table."""
     wanted = options.data_storage_version
     if wanted is None:
         return False

@@ -85,7 +85,7 @@ def explain_cleanup_old_versions(
     include_files: bool = False,
     max_files: int | None = None,
 ) -> CleanupExplanation:
-    """What `cleanup_old_versions` would delete; arguments as there, and these.
+    """Return what `cleanup_old_versions` would delete; arguments as there, and these.
 
     Args:
         without_tags: As if these tags were deleted first. Not in pylance.

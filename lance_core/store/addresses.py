@@ -23,7 +23,7 @@ _DECODINGS = 3
 
 @frozen(kw_only=True)
 class Address:
-    """Where an object or a folder is, in one spelling.
+    """Location of an object or folder, in one spelling.
 
     Attributes:
         service: Scheme; all schemes of one service are one (``s3a`` is ``s3``). ``file`` for local paths.
@@ -39,7 +39,7 @@ class Address:
 
     @property
     def origin(self) -> tuple[str, str]:
-        """What settings may be sent to: service and host."""
+        """The service and host that settings may be sent to."""
         return self.service, self.host
 
     def is_below(self, folder: Address) -> bool:
@@ -156,7 +156,7 @@ def without_password(text: str) -> str:
 
 
 def _problem(text: str, scheme: str) -> str | None:
-    """What is wrong with an address; None if nothing is."""
+    """Return the fault of an address; None if it has none."""
     if not text.strip() or any(ord(character) < ord(" ") for character in text):
         return "it is empty or has control characters"
     if "\\" in text and os.sep != "\\":

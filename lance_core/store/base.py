@@ -211,7 +211,7 @@ class FarStore(Protocol):
 
 @runtime_checkable
 class FolderRemover(Protocol):
-    """What some stores offer besides: folders that stay when they are empty can be removed."""
+    """A store whose folders outlive their files and can be removed when they are empty."""
 
     def remove_empty_folders(self, folder: str, /) -> None:
         """Remove a folder and those in it as far as they are empty, then those above it; "" for the whole dataset."""

@@ -49,9 +49,9 @@ _MOST_SETTLED = 1 << 10
 _MOST_UNCHECKED = 1 << 10
 """So few bytes are read without asking for a limit."""
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
-"""What Linux, macOS and network mounts answer to a hard link where the file system has none (exFAT, FAT, some FUSE)."""
+"""Errors of Linux, macOS and network mounts for a hard link on file systems without them (exFAT, FAT, some FUSE)."""
 _MOST_FOLDERS = 100
-"""How often a folder is made anew that somebody removes before a file is in it."""
+"""Attempts to create a file whose folder is removed meanwhile."""
 
 _MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
 """Limits of the file systems of Linux and macOS."""

@@ -1,4 +1,4 @@
-"""Which places a table may name, and which settings are sent there.
+"""Decide which places a table may name, and which settings are sent there.
 
 Whoever can write to a table can write any address into it: of a base path, or of an external blob. So each such address
 goes through `PlaceSettings.resolve`, which nothing else does in its place. docs/security.md says the same for users.
@@ -30,7 +30,7 @@ WITHOUT_SETTINGS = frozenset({LOCAL, MEMORY})
 
 
 class Use(Enum):
-    """What a place is read for."""
+    """Purpose for which a place is read."""
 
     TABLE_FILES = "table files"
     """Files that are decoded: what is no Lance file, deletion file or index is an error."""
@@ -40,7 +40,7 @@ class Use(Enum):
 
 @frozen(kw_only=True)
 class PlaceSettings:
-    """How places are opened that a table names.
+    """Settings that open the places a table names.
 
     Attributes:
         storage_options: Settings of the dataset's storage service. They are sent to the dataset's own host or bucket

@@ -1,4 +1,4 @@
-"""Which fragments the indices of a table cover after an operation: a pure part of `lance_core.table.apply`.
+"""Index coverage after an operation: a pure part of `lance_core.table.apply`.
 
 Indices are files that lance_core does not change. A fragment stays covered as long as the entries of the index still
 find its rows; readers scan the others. On tables with stable row ids most indices know rows by id, so they go on

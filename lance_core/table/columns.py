@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field
 
 _Part: TypeAlias = "tuple[Field, pa.Array]"
-"""What one file has of a field, and its values."""
+"""The part of a field that one file has, with its values."""
 
 
 @frozen(kw_only=True)
@@ -158,7 +158,7 @@ def _lost(field: Field, there: Container[int]) -> Iterator[tuple[Field, ...]]:
 
 
 def part_with_shape(file: DataFile, stored: Schema, steps: Sequence[Field]) -> FilePart | None:
-    """What tells where a field is null and how long its lists are: one of the leaves below it that a file has.
+    """Return a leaf below a field that a file has; its levels say where the field is null and how long its lists are.
 
     Args:
         file: The file, of version 2.1 or newer.

@@ -167,7 +167,7 @@ def commit(
 
 
 def _slots(attempt: int, *, is_quick: bool) -> int:
-    """How many slots to choose a pause from after so many attempts: more each time, but fewer for who waits long.
+    """Return the number of slots to choose a pause from: more after each attempt, fewer for writers that wait long.
 
     One writer wins each round, so short pauses of old losers cost no progress; long ones would let new writers pass.
     """

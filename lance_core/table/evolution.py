@@ -144,7 +144,7 @@ class Cast:
 
 @frozen(kw_only=True)
 class Altered:
-    """What alterations make of a schema.
+    """Result of alterations of a schema.
 
     Attributes:
         schema: The new schema.

@@ -244,7 +244,7 @@ class FragmentReader:
         return last[1]
 
     def _shape(self, steps: Sequence[Field]) -> FilePart | None:
-        """What tells where a field is null and how long its lists are, though nothing of it is wanted that is there."""
+        """Return the part that holds the levels of a field of which no stored child is selected."""
         for file in self.fragment.files:
             if (file.file_major_version, file.file_minor_version) >= _LEAVES_HAVE_SHAPES:
                 stored = self._files.open(file, num_rows=self.fragment.physical_rows).schema

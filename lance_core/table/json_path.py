@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Document: TypeAlias = Any
-"""What `json.loads` returns; members in the order in which JSONB stores them."""
+"""Value that `json.loads` returns; members in the order in which JSONB stores them."""
 
 
 @frozen

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class RowStarts:
-    """Where the rows of each fragment begin among all live rows of a version.
+    """Start of each fragment among all live rows of a version.
 
     Attributes:
         ids: Shape (n,), ids of the fragments, ascending.

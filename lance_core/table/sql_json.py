@@ -127,13 +127,13 @@ def _array_length(document: Document, path: str) -> int | None:
 
 
 def _array_contains(document: Document, path: str, sought: str) -> bool:
-    """Whether one of the arrays that match has an item with this text."""
+    """Return whether one of the matching arrays has an item with this text."""
     arrays = [one for one in find_all(document, parse_path(path)) if isinstance(one, list)]
     return any(sought in _item_texts(item) for one in arrays for item in cast("list[Document]", one))
 
 
 def _item_texts(item: Document) -> tuple[str, ...]:
-    """How an item may be written: a string with escapes, and with its quotes or without."""
+    """Return the spellings of an item: a string with escapes, with and without its quotes."""
     text = _text(item)
     return (text, text[1:-1]) if isinstance(item, str) else (text,)
 

@@ -189,7 +189,7 @@ class _Splitter:
         return low < high and self._partners.get(low) == high - 1 and self._sql[self._tokens[low].start] == "("
 
     def _cuts(self, low: int, high: int, word: str) -> list[int]:
-        """Where a word stands that joins conditions, outside of parentheses."""
+        """Return the positions of a joining word outside of parentheses."""
         found: list[int] = []
         place, ranges = low, 0
         while place < high:

@@ -157,7 +157,7 @@ class DictionaryBuilder:
 
 
 def _location(array: pa.Array) -> tuple[int, int, list[int]]:
-    """What tells arrays that are alive apart: their place in memory."""
+    """Return the identity of a live array: its address in memory."""
     return array.offset, len(array), [0 if one is None else one.address for one in array.buffers()]
 
 

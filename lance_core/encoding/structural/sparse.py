@@ -73,7 +73,7 @@ def _positions(encoding: Encoding, rest: Iterator[Bytes], count: int, slots: int
 
 
 def _nulls(validity: SparseValidity, rest: Iterator[Bytes], slots: int) -> Mask | None:
-    """Where slots are null, None if nowhere."""
+    """Return a mask of null slots; None if no slot is null."""
     positions = _positions(validity.positions, rest, validity.num_positions, slots)
     is_null = np.full(slots, validity.are_valid)
     is_null[positions] = not validity.are_valid
