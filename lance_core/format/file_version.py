@@ -26,14 +26,12 @@ class FileVersion:
         name: What users write, for example "2.2".
         major: As in the manifest's DataFile.
         minor: As in the manifest's DataFile.
-        is_readable: True if `lance_core` can read such files.
         is_writable: True if `lance_core` can write such files.
     """
 
     name: str
     major: int
     minor: int
-    is_readable: bool
     is_writable: bool
 
     @property
@@ -43,11 +41,11 @@ class FileVersion:
 
 
 _VERSIONS = (
-    FileVersion("0.1", 0, 2, is_readable=True, is_writable=True),
-    FileVersion("2.0", 2, 0, is_readable=True, is_writable=True),
-    FileVersion("2.1", 2, 1, is_readable=True, is_writable=True),
-    FileVersion("2.2", 2, 2, is_readable=True, is_writable=True),
-    FileVersion("2.3", 2, 3, is_readable=True, is_writable=False),
+    FileVersion("0.1", 0, 2, is_writable=True),
+    FileVersion("2.0", 2, 0, is_writable=True),
+    FileVersion("2.1", 2, 1, is_writable=True),
+    FileVersion("2.2", 2, 2, is_writable=True),
+    FileVersion("2.3", 2, 3, is_writable=False),
 )
 _BY_NAME = {version.name: version for version in _VERSIONS}
 _ALIASES = {"legacy": "0.1", "0.3": "2.0", "stable": DEFAULT_VERSION, "next": "2.3"}
@@ -83,7 +81,7 @@ def decode_footer_version(major: int, minor: int) -> FileVersion:
 
     Raises:
         CorruptDataError: No version of the format has these numbers.
-        UnsupportedError: The version exists but cannot be read.
+        UnsupportedError: The version is newer than all that are known.
     """
     if (major, minor) in ((0, 0), (0, 1), (0, 2)):
         version = _BY_NAME["0.1"]
@@ -91,11 +89,12 @@ def decode_footer_version(major: int, minor: int) -> FileVersion:
         version = _BY_NAME["2.0"]
     else:
         version = next((one for one in _VERSIONS[1:] if (one.major, one.minor) == (major, minor)), None)
+    newest = _VERSIONS[-1]
+    if (major, minor) > (newest.major, newest.minor):
+        raise UnsupportedError(
+            f"data files of version {major}.{minor} cannot be read: they are newer than {newest.name}, the newest "
+            "version that this release of lance_core knows"
+        )
     if version is None:
         raise CorruptDataError(f"unknown data file version {major}.{minor}")
-    if not version.is_readable:
-        raise UnsupportedError(
-            f"data files of version {version.name} cannot be read: pylance calls this version unstable, and its pages "
-            f"are not documented; write the data again with pylance and data_storage_version={DEFAULT_VERSION!r}"
-        )
     return version

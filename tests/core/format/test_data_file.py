@@ -170,7 +170,9 @@ def test_versions():
         check_writable(resolve_version("2.3"))
     assert decode_footer_version(2, 1).name == "2.1"
     with pytest.raises(CorruptDataError):
-        decode_footer_version(7, 0)
+        decode_footer_version(1, 0)
+    with pytest.raises(UnsupportedError, match=r"version 2\.4 .* newer than 2\.3"):
+        decode_footer_version(2, 4)
 
 
 def test_column_metadata():
