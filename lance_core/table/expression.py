@@ -56,11 +56,17 @@ class Expression:
         return values
 
 
+class ExactSql(str):
+    """SQL in which a constant 0.0 is not equal to -0.0, as in all of a pylance query but its ``WHERE``."""
+
+    __slots__ = ()
+
+
 def make_expression(sql: str, schema: pa.Schema) -> Expression:
     """Check an expression against a schema and make it ready to run.
 
     Args:
-        sql: What could stand in a list of columns, such as ``price * 1.2``.
+        sql: What could stand in a list of columns, such as ``price * 1.2``; see also `ExactSql`.
         schema: All columns that may be named.
 
     Raises:
@@ -69,7 +75,7 @@ def make_expression(sql: str, schema: pa.Schema) -> Expression:
     """
     from lance_core.table.sql import parse_value  # noqa: PLC0415 the SQL parser is slow to import
 
-    columns, term = parse_value(sql, schema)
+    columns, term = parse_value(sql, schema, is_exact=isinstance(sql, ExactSql))
     return Expression(text=sql, columns=columns, type=term.type, nullable=term.nullable, compute=term.evaluate)
 
 

@@ -84,29 +84,9 @@ def _from_expression(condition: Expression, schema: pa.Schema) -> Predicate:
 
     if not isinstance(condition, pc.Expression):
         raise InvalidInputError(f"a filter is SQL text or a pyarrow expression, not {type(condition).__name__}")
-    from pyarrow import acero  # noqa: PLC0415
+    from lance_core.table.arrow_expression import translate  # noqa: PLC0415 most conditions are SQL
 
-    def evaluate(batch: pa.RecordBatch) -> pa.Array:
-        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
-        project = acero.Declaration("project", acero.ProjectNodeOptions([condition], ["mask"]))
-        answer = acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)
-        return answer.column(0).combine_chunks()
-
-    empty = pa.RecordBatch.from_pylist([], schema=schema)
-    try:
-        kind = evaluate(empty).type
-    except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
-        known = ", ".join(schema.names)
-        raise InvalidInputError(f"filter {condition} does not fit the columns {known}: {error}") from error
-    if not pa.types.is_boolean(kind):
-        raise InvalidInputError(f"filter {condition} gives {kind}, not a boolean")
-
-    def needs(name: str) -> bool:  # pyarrow does not tell which fields an expression reads, so try without
-        try:
-            evaluate(empty.drop_columns([name]))
-        except (pa.ArrowException, ValueError, TypeError, KeyError):
-            return True
-        return False
-
-    columns = tuple(name for name in schema.names if needs(name))
-    return Predicate(text=str(condition), columns=columns, evaluate=evaluate)
+    columns, term = translate(condition, schema)
+    if not pa.types.is_boolean(term.type):
+        raise InvalidInputError(f"filter {condition} gives {term.type}, not a boolean")
+    return Predicate(text=str(condition), columns=columns, evaluate=term.evaluate)

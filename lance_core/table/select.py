@@ -16,6 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
+from lance_core.table.expression import ExactSql
 from lance_core.table.sql import LanceSql
 
 if TYPE_CHECKING:
@@ -202,10 +203,10 @@ class _Reading:
         where = node.args.get("where")
         return Select(
             columns=tuple(self._column(one, alias, text, is_grouped=is_grouped) for one, alias in projections),
-            where=None if where is None else _text(where.this),
+            where=None if where is None else str(_text(where.this)),
             is_grouped=is_grouped,
             order=tuple(OrderKey(text=text(one), ascending=up, nulls_first=first) for one, up, first in order),
-            having=None if having is None else self._grouped(self._resolved(having.this, ())),
+            having=None if having is None else self._having(self._resolved(having.this, ())),
             is_distinct=_is_distinct(node),
             limit=_number(node.args.get("limit"), "LIMIT"),
             offset=_number(node.args.get("offset"), "OFFSET") or 0,
@@ -238,6 +239,10 @@ class _Reading:
         """SQL over the groups: keys and aggregates are columns there."""
         return _text(self._replaced(node.copy()))
 
+    def _having(self, node: Node) -> str:
+        """Like `_grouped`; pylance filters rows instead of groups if it can, and there zeros are equal."""
+        return self._grouped(node) if _has_aggregate(node) else str(self._grouped(node))
+
     def _replaced(self, node: Node) -> Node:
         for place, key in enumerate(self.keys):
             if node == key:
@@ -255,7 +260,7 @@ class _Reading:
 
 
 def _text(node: Node) -> str:
-    return node.sql(dialect=LanceSql, normalize_functions=False)
+    return ExactSql(node.sql(dialect=LanceSql, normalize_functions=False))
 
 
 def _is_distinct(node: Node) -> bool:
@@ -301,7 +306,7 @@ def _aggregate(node: Node) -> Aggregate:
         raise InvalidInputError(f"{name}(*): only count(*) counts rows")
     text = None if is_star else _text(arguments[0])
     if isinstance(node, exp.Filter):
-        text = f"CASE WHEN {_text(node.expression.this)} THEN {'1' if text is None else text} END"
+        text = ExactSql(f"CASE WHEN {_text(node.expression.this)} THEN {'1' if text is None else text} END")
     return Aggregate(name=name, text=text, is_distinct=is_distinct)
 
 

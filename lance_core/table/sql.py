@@ -90,17 +90,18 @@ def parse_condition(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term,
     return columns, term, term.asks
 
 
-def parse_value(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term]:
+def parse_value(sql: str, schema: pa.Schema, *, is_exact: bool = False) -> tuple[tuple[str, ...], Term]:
     """Translate one SQL expression.
 
     Args:
         sql: What could stand in a list of columns.
         schema: All columns that may be named.
+        is_exact: As in `lance_core.table.sql_terms.compare`.
 
     Returns:
         The columns it reads (dotted paths inside structs), and its term; errors as in `parse_condition`.
     """
-    columns, term = _translate(sql, schema, "expression")
+    columns, term = _translate(sql, schema, "expression", is_exact=is_exact)
     if term.literal is not None and pa.types.is_timestamp(term.type):
         # alone a time is one of microseconds without a zone, whatever it was ready to become next to a column
         value = cast(term.literal, pa.timestamp("us"))
@@ -108,10 +109,10 @@ def parse_value(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term]:
     return columns, term
 
 
-def _translate(sql: str, schema: pa.Schema, what: str) -> tuple[tuple[str, ...], Term]:
+def _translate(sql: str, schema: pa.Schema, what: str, *, is_exact: bool = False) -> tuple[tuple[str, ...], Term]:
     if len(sql) > _MAX_LENGTH:
         raise InvalidInputError(f"{what} of {len(sql)} characters; {_MAX_LENGTH} are allowed")
-    translator = _Translator(schema)
+    translator = _Translator(schema, is_exact=is_exact)
     try:
         node = split(sql, lambda text: _parse(text, what))
         if what == "expression":
@@ -141,8 +142,9 @@ _WORDS = {"predicate": "condition", "expression": "expression"}
 class _Translator:
     """Turns the nodes of one text into terms and remembers the columns they read."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, is_exact: bool) -> None:
         self.schema = schema
+        self.is_exact = is_exact
         self.columns: list[str] = []
         self.is_copied = False
         """The text is a column and nothing else: values that a dictionary holds stay in it."""
@@ -286,18 +288,20 @@ def _between(self: _Translator, node: Node, strict: bool) -> Term:
         raise UnsupportedError("BETWEEN SYMMETRIC is not supported; write the smaller value first")
     value, low, high = (self.term(node.args[name]) for name in ("this", "low", "high"))
     return terms.and_(
-        terms.compare("greater_equal", value, low, strict=strict),
-        terms.compare("less_equal", value, high, strict=strict),
+        terms.compare("greater_equal", value, low, strict=strict, is_exact=self.is_exact),
+        terms.compare("less_equal", value, high, strict=strict, is_exact=self.is_exact),
     )
 
 
 def _in(self: _Translator, node: Node, strict: bool) -> Term:
     values = node.args.get("values")
     if values is not None:
-        return terms.is_in(self.term(node.this), literals=literal_arrays(list_items(values)), strict=strict)
+        literals = literal_arrays(list_items(values))
+        return terms.is_in(self.term(node.this), literals=literals, strict=strict, is_exact=self.is_exact)
     if not node.expressions:
         raise UnsupportedError("IN needs a list of values; a subquery or an empty list is not supported")
-    return terms.is_in(self.term(node.this), [self.term(one) for one in node.expressions], strict=strict)
+    options = [self.term(one) for one in node.expressions]
+    return terms.is_in(self.term(node.this), options, strict=strict, is_exact=self.is_exact)
 
 
 def _like(self: _Translator, node: Node) -> Term:
@@ -396,7 +400,11 @@ def _substring(self: _Translator, node: Node) -> Term:
 
 
 def _compare(name: str) -> Callable[[_Translator, Node, bool], Term]:
-    return lambda self, node, strict: terms.compare(name, *self.pair(node), strict=strict)
+    return lambda self, node, strict: terms.compare(name, *self.pair(node), strict=strict, is_exact=self.is_exact)
+
+
+def _distinct(self: _Translator, node: Node, strict: bool) -> Term:
+    return terms.distinct(*self.pair(node), strict=strict, is_exact=self.is_exact)
 
 
 def _arithmetic(symbol: str) -> Callable[[_Translator, Node, bool], Term]:
@@ -418,7 +426,7 @@ def _logic(self: _Translator, node: Node, strict: bool) -> Term:
     sets = _value_sets(self, kind, parts) if len(parts) >= _MANY_PARTS else {}
     found = [self.term(one, strict=strict) for place, one in enumerate(parts) if place not in sets]
     for column, literals in {id(group): group for group in sets.values()}.values():
-        term = terms.is_in(column, literals, strict=strict)
+        term = terms.is_in(column, literals, strict=strict, is_exact=self.is_exact)
         found.append(terms.not_(term) if kind is exp.And else term)
     return terms.joined(terms.or_ if kind is exp.Or else terms.and_, found)
 
@@ -480,8 +488,8 @@ _OUTER_RULES: dict[type[Any], Callable[[_Translator, Node, bool], Term]] = {
     exp.LTE: _compare("less_equal"),
     exp.GT: _compare("greater"),
     exp.GTE: _compare("greater_equal"),
-    exp.NullSafeNEQ: lambda self, node, strict: terms.distinct(*self.pair(node), strict=strict),
-    exp.NullSafeEQ: lambda self, node, strict: terms.not_(terms.distinct(*self.pair(node), strict=strict)),
+    exp.NullSafeNEQ: _distinct,
+    exp.NullSafeEQ: lambda self, node, strict: terms.not_(_distinct(self, node, strict)),
     exp.In: _in,
     exp.Between: _between,
     exp.Add: _arithmetic("+"),

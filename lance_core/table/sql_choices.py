@@ -126,7 +126,8 @@ def _column(term: Term, batch: pa.RecordBatch, num_rows: int) -> pa.Array:
 
 def simple_case(value: Term, branches: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
     """``CASE value WHEN ...``."""
-    return case([(compare("equal", value, one, strict=False), then) for one, then in branches], otherwise)
+    pairs = [(compare("equal", value, one, strict=False, is_exact=True), then) for one, then in branches]
+    return case(pairs, otherwise)
 
 
 CHOICE_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] = {

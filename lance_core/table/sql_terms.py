@@ -213,7 +213,7 @@ def compare(name: str, left: Term, right: Term, *, strict: bool = True, is_exact
         left: One side.
         right: The other.
         strict: As in `unify`.
-        is_exact: A constant 0.0 is not equal to -0.0. In pylance it is in comparisons but not in functions.
+        is_exact: A constant 0.0 is not equal to -0.0. In pylance it is in filters, but not in functions and queries.
 
     Returns:
         A boolean term, null if a side is null.
@@ -253,9 +253,9 @@ def _comparison(name: str, left: Term, right: Term) -> Condition:
     return pruning.Comparison(left.path, name, right.literal) if is_known else UNKNOWN
 
 
-def distinct(left: Term, right: Term, *, strict: bool = True) -> Term:
-    """``IS DISTINCT FROM``: as ``!=``, but null is a value like any other."""
-    unequal = compare("not_equal", left, right, strict=strict)
+def distinct(left: Term, right: Term, *, strict: bool = True, is_exact: bool = False) -> Term:
+    """``IS DISTINCT FROM``: as ``!=``, but null is a value like any other; arguments as for `compare`."""
+    unequal = compare("not_equal", left, right, strict=strict, is_exact=is_exact)
     return apply(
         lambda different, a, b: pc.if_else(
             pc.or_(pc.is_null(a), pc.is_null(b)), pc.not_equal(pc.is_null(a), pc.is_null(b)), different
@@ -273,7 +273,14 @@ def _distinction(unequal: Term, left: Term, right: Term) -> Condition:
     return UNKNOWN if isinstance(unequal.asks, Unknown) else pruning.FillNull(unequal.asks, value=True)
 
 
-def is_in(value: Term, options: Sequence[Term] = (), *, literals: Sequence[pa.Array] = (), strict: bool = True) -> Term:
+def is_in(
+    value: Term,
+    options: Sequence[Term] = (),
+    *,
+    literals: Sequence[pa.Array] = (),
+    strict: bool = True,
+    is_exact: bool = False,
+) -> Term:
     """``IN``: true if an option is equal, else null if the value or an option is null, else false.
 
     Args:
@@ -281,6 +288,7 @@ def is_in(value: Term, options: Sequence[Term] = (), *, literals: Sequence[pa.Ar
         options: What it may be.
         literals: More options, written in the text: one array for each type.
         strict: As in `unify`.
+        is_exact: As in `compare`.
 
     Raises:
         InvalidInputError: Options that cannot be compared with the value.
@@ -288,11 +296,11 @@ def is_in(value: Term, options: Sequence[Term] = (), *, literals: Sequence[pa.Ar
     """
     written = by_type([option.literal for option in options if option.literal is not None])
     others = [option for option in options if option.literal is None or value.literal is not None]
-    found = [compare("equal", value, option, strict=strict) for option in others]
+    if value.literal is not None:
+        others += [literal_term(one) for array in literals for one in array]
+    found = [compare("equal", value, option, strict=strict, is_exact=is_exact) for option in others]
     if value.literal is None:
-        found += [_is_among(value, one, strict=strict) for one in (*written, *literals)]
-    else:
-        found += [compare("equal", value, literal_term(one), strict=strict) for array in literals for one in array]
+        found += [_is_among(value, one, strict=strict, is_exact=is_exact) for one in (*written, *literals)]
     return joined(or_, found)
 
 
@@ -321,7 +329,7 @@ def _fitted(value: Term, literals: pa.Array, *, strict: bool) -> pa.Array:
 _NO_BATCH = pa.record_batch({"row": pa.nulls(1)})
 
 
-def _is_among(value: Term, literals: pa.Array, *, strict: bool) -> Term:
+def _is_among(value: Term, literals: pa.Array, *, strict: bool, is_exact: bool) -> Term:
     """True if the value is one of some literals of one type."""
     if pa.types.is_nested(value.type):
         raise UnsupportedError(f"IN over values of type {value.type}")
@@ -331,7 +339,8 @@ def _is_among(value: Term, literals: pa.Array, *, strict: bool) -> Term:
     common = comparison_type(value.type, options.type)
     wanted = coerce(options, common)
     is_float = pa.types.is_floating(common)
-    known = float_order.membership_bits(wanted) if is_float else wanted
+    to_bits = float_order.float_bits if is_exact else float_order.membership_bits
+    known = to_bits(wanted) if is_float else wanted
 
     def evaluate(values: Datum) -> Datum:
         found = pc.is_in(float_order.float_bits(values) if is_float else values, value_set=known)

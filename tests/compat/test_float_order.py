@@ -129,6 +129,30 @@ def test_queries(tables, query):
     assert _shown(ours) == _shown(theirs)
 
 
+@pytest.mark.parametrize("literal", ["0.0", "-0.0", "0", "1.5", "CAST('NaN' AS DOUBLE)"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT x = {0} AS a, x <> {0} AS b, x < {0} AS c, x <= {0} AS d, x > {0} AS e, {0} <= x AS f FROM dataset",
+        "SELECT CASE x WHEN {0} THEN 1 ELSE 2 END AS a, CASE WHEN x = {0} THEN 1 ELSE 2 END AS b FROM dataset",
+        "SELECT x IN ({0}, 7) AS a, x NOT IN ({0}, 1, 2, 3, 4) AS b, x IN ({0}, NULL) AS c FROM dataset",
+        "SELECT x BETWEEN {0} AND 2 AS a, x BETWEEN -2 AND {0} AS b FROM dataset",
+        "SELECT x IS DISTINCT FROM {0} AS a, x IS NOT DISTINCT FROM {0} AS b, NOT x = {0} AS c FROM dataset",
+        "SELECT coalesce(x, 1.0) = {0} AS a, x = {0} OR x = 1.5 AS b FROM dataset",
+        "SELECT count(*) FILTER (WHERE x <= {0}) AS n, sum(CASE WHEN x = {0} THEN 1 ELSE 0 END) AS m FROM dataset",
+        "SELECT x, count(*) AS n FROM dataset GROUP BY x HAVING x <= {0} ORDER BY x",
+        "SELECT count(*) AS n FROM dataset GROUP BY x = {0} ORDER BY x = {0}",
+        "SELECT i FROM dataset ORDER BY x < {0}, i",
+        "SELECT i FROM dataset WHERE x <= {0} AND x NOT IN ({0})",
+        "SELECT i FROM dataset WHERE CASE x WHEN {0} THEN true ELSE false END",
+        "SELECT i FROM dataset WHERE CASE WHEN x = {0} THEN true ELSE false END",
+    ],
+)
+def test_zeros_have_a_sign_in_queries_but_not_in_their_filters(tables, query, literal):
+    ours, theirs = (pa.Table.from_batches(one.sql(query.format(literal)).build().to_batch_records()) for one in tables)
+    assert _shown(ours) == _shown(theirs)
+
+
 def test_smallest_and_largest_of_groups(tables):
     ours, _ = tables
     query = "SELECT i / 45 AS half, min(x) AS low, max(x) AS high FROM dataset GROUP BY i / 45 ORDER BY i / 45"
