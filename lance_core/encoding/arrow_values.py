@@ -297,13 +297,16 @@ def _list_from_values(values: FixedListValues, kind: pa.DataType, bitmap: pa.Buf
 
 
 def join_values(parts: Sequence[Values]) -> Values:
-    """Values of fixed or variable width of several parts, one after the other.
+    """Join values of several parts, one after the other.
 
     Raises:
         CorruptDataError: Parts of different kinds.
     """
     if len(parts) == 1:
         return parts[0]
+    lists = [part for part in parts if isinstance(part, FixedListValues)]
+    if len(lists) == len(parts) and len({one.dimension for one in lists}) == 1:
+        return _join_lists(lists)
     arrays = [part.data for part in parts if isinstance(part, FixedValues)]
     strings = [part for part in parts if isinstance(part, VariableValues)]
     if len(arrays) == len(parts) and len({(one.dtype, one.shape[1:]) for one in arrays}) == 1:
@@ -318,6 +321,14 @@ def join_values(parts: Sequence[Values]) -> Values:
     if len(data) <= MAX_INT32:
         offsets = offsets.astype(strings[0].offsets.dtype)
     return VariableValues(offsets, data)
+
+
+def _join_lists(parts: Sequence[FixedListValues]) -> FixedListValues:
+    items = join_values([one.items for one in parts])
+    if all(one.validity is None for one in parts):
+        return FixedListValues(parts[0].dimension, items, None)
+    masks = [np.ones(len(one.items), np.bool_) if one.validity is None else one.validity for one in parts]
+    return FixedListValues(parts[0].dimension, items, np.concatenate(masks))
 
 
 def own_values(values: Values) -> Values:

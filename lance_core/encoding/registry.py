@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.physical import (
@@ -22,7 +23,7 @@ from lance_core.encoding.physical import (
     sequences,
     variable,
 )
-from lance_core.encoding.physical.memory import check_chunks
+from lance_core.encoding.physical.memory import MAX_CHUNK_VALUES, check_chunks, starts_of
 from lance_core.encoding.values import Chunks, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import (
@@ -43,6 +44,7 @@ from lance_core.format.encodings import (
     Rle,
     Variable,
     VariablePackedStruct,
+    value_bits,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ def num_buffers(encoding: Encoding) -> int:
     match encoding:
         case Rle():
             return 2
+        case BlockRle():
+            return max(1, sequences.has_bytes(encoding.values) + sequences.has_bytes(encoding.lengths))
         case FixedSizeList():
             return fixed_size_list.num_buffers(encoding)
         case General() | Fsst():
@@ -87,7 +91,7 @@ def decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
 
 
 def _decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
-    encoding, chunks = _with_offsets(encoding, chunks)
+    encoding, chunks = _plain(encoding, chunks)
     match encoding:
         case Flat():
             return flat.decode_chunks(encoding.bits, chunks)
@@ -128,7 +132,7 @@ def decode_some(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values
 
 
 def _decode_some(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values:
-    encoding, chunks = _with_offsets(encoding, chunks)
+    encoding, chunks = _plain(encoding, chunks)
     match encoding:
         case General():
             plain = general.decompress_chunks(encoding.compression, chunks)
@@ -166,7 +170,7 @@ def decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: I
 
 
 def _decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> Values | None:
-    encoding, chunks = _with_offsets(encoding, chunks)
+    encoding, chunks = _plain(encoding, chunks)
     match encoding:
         case Flat():
             return flat.decode_points(encoding.bits, chunks, chunk_of, index)
@@ -202,14 +206,20 @@ def decode_block(encoding: Encoding, data: Bytes, count: int) -> Values:
         CorruptDataError: The block does not fit its encoding or count.
         UnsupportedError: An encoding that cannot be read here.
     """
-    block = Chunks(
+    if count > MAX_CHUNK_VALUES:
+        raise CorruptDataError(f"a block of {count} values")
+    block = _one_block(data, count)
+    check_chunks(block, 1)
+    return _decode_blocks(encoding, block)
+
+
+def _one_block(data: Bytes, count: int) -> Chunks:
+    return Chunks(
         buffers=(data,),
         starts=np.zeros((1, 1), np.int64),
         sizes=np.full((1, 1), len(data), np.int64),
         counts=np.array([count], np.int64),
     )
-    check_chunks(block, 1)
-    return _decode_blocks(encoding, block)
 
 
 def decode_level_chunks(encoding: Encoding, chunks: Chunks) -> npt.NDArray[np.uint16]:
@@ -245,6 +255,8 @@ def _decode_blocks(encoding: Encoding, blocks: Chunks) -> Values:
             return _decode_blocks(encoding.values, general.decompress_chunks(encoding.compression, blocks))
         case FixedSizeList() if num_buffers(encoding) == 1:
             return _decode_chunks(encoding, blocks)
+        case FixedSizeList() if len(blocks.counts) == 1:
+            return _decode_list_block(encoding, blocks)
         case Variable() if len(blocks.counts) == 1:
             start, size = int(blocks.starts[0, 0]), int(blocks.sizes[0, 0])
             data = blocks.buffers[0][start : start + size]
@@ -256,6 +268,14 @@ def _decode_blocks(encoding: Encoding, blocks: Chunks) -> Values:
             return FixedValues(np.concatenate(several))
         case _:
             raise _unsupported(encoding, "a block")
+
+
+def _decode_list_block(encoding: FixedSizeList, blocks: Chunks) -> Values:
+    """Values of a block of fixed-size lists with validity: the rows of a full-zip page."""
+    start, size, count = int(blocks.starts[0, 0]), int(blocks.sizes[0, 0]), int(blocks.counts[0])
+    if count == 0 or size % count:
+        raise CorruptDataError(f"a block of {size} bytes for {count} fixed-size lists")
+    return fixed_size_list.decode_fixed_zip(encoding, blocks.buffers[0][start : start + size].reshape(count, -1))
 
 
 def decode_integers(encoding: Encoding, data: Bytes, count: int) -> npt.NDArray[Any]:
@@ -291,23 +311,74 @@ def _decode_sequence(encoding: SequenceEncoding, data: Bytes, count: int) -> npt
             items = decode_integers(encoding.items, second, encoding.num_items)
             return sequences.look_up(items, decode_integers(encoding.indices, first, count))
         case BlockRle():
-            (first, second), runs = sequences.split_runs(encoding, data)
-            values, lengths = (
-                decode_integers(encoding.values, first, runs),
-                decode_integers(encoding.lengths, second, runs),
-            )
-            return sequences.expand(values, lengths, count)
+            return sequences.expand(*_decode_runs(encoding, *sequences.split_runs(encoding, data), count), count)
 
 
-def _with_offsets(encoding: Encoding, chunks: Chunks) -> tuple[Encoding, Chunks]:
-    """Chunks of strings as those with plain offsets, anything else as it is."""
+def _decode_runs(
+    encoding: BlockRle, first: Bytes, second: Bytes, count: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Values and lengths of the runs that stand for so many integers, from the block of each."""
+    values, first = _decompressed(encoding.values, first)
+    lengths, second = _decompressed(encoding.lengths, second)
+    encoding = BlockRle(values, lengths)
+    runs = sequences.num_runs(encoding, first, second, count)
+    if runs is None:
+        runs = _count_runs(encoding.lengths, second, count)
+    return decode_integers(encoding.values, first, runs), decode_integers(encoding.lengths, second, runs)
+
+
+def _decompressed(encoding: Encoding, data: Bytes) -> tuple[Encoding, Bytes]:
+    """Return the block below compression, and how it is encoded."""
+    while isinstance(encoding, General):
+        plain = general.decompress_chunks(encoding.compression, _one_block(data, 0))
+        start, size = int(plain.starts[0, 0]), int(plain.sizes[0, 0])
+        encoding, data = encoding.values, plain.buffers[0][start : start + size]
+    return encoding, data
+
+
+def _count_runs(encoding: Encoding, data: Bytes, count: int) -> int:
+    """Return how many packed run lengths add up to the count: padding is part of the last block."""
+    if not isinstance(encoding, OutOfLineBitpacking) or encoding.packed_bits == 0:
+        raise UnsupportedError("runs whose number neither values nor lengths tell are not supported")
+    lengths = decode_integers(encoding, data, bitpack.most_values(encoding.bits, encoding.packed_bits, len(data)))
+    ends = np.cumsum(lengths, dtype=np.uint64)
+    return int(np.searchsorted(ends, np.uint64(count))) + 1 if count else 0
+
+
+def _plain(encoding: Encoding, chunks: Chunks) -> tuple[Encoding, Chunks]:
+    """Turn offsets and runs that are encoded themselves into plain ones; leave other chunks as they are."""
     match encoding:
+        case BlockRle():
+            return _unpack_runs(encoding, chunks)
         case PackedVariable():
             return Variable(encoding.offset_bits), _unpack_offsets(encoding, chunks)
         case Fsst(symbol_table, PackedVariable() as values):
             return Fsst(symbol_table, Variable(values.offset_bits)), _unpack_offsets(values, chunks)
         case _:
             return encoding, chunks
+
+
+def _unpack_runs(encoding: BlockRle, chunks: Chunks) -> tuple[Rle, Chunks]:
+    bits = value_bits(encoding.values)
+    ends = chunks.starts + chunks.sizes
+    values: list[npt.NDArray[Any]] = []
+    lengths: list[npt.NDArray[Any]] = []
+    for chunk, count in enumerate(chunks.counts.tolist()):
+        blocks = [
+            one[int(ends[number, chunk] - chunks.sizes[number, chunk]) : int(ends[number, chunk])]
+            for number, one in enumerate(chunks.buffers)
+        ]
+        first = blocks.pop(0) if sequences.has_bytes(encoding.values) else np.empty(0, np.uint8)
+        second = blocks.pop(0) if sequences.has_bytes(encoding.lengths) else np.empty(0, np.uint8)
+        own, sizes = _decode_runs(encoding, first, second, count)
+        if own.dtype.itemsize * 8 != bits or (len(sizes) and int(sizes.max()) > count):
+            raise CorruptDataError(f"runs of a chunk do not fit its {count} values of {bits} bits")
+        values.append(own)
+        lengths.append(sizes.astype(np.uint32))
+    sizes = np.array([[one.nbytes for one in part] for part in (values, lengths)], np.int64).reshape(2, -1)
+    joined = [np.concatenate(part).view(np.uint8) if part else np.empty(0, np.uint8) for part in (values, lengths)]
+    starts = np.stack([starts_of(one)[:-1] for one in sizes])
+    return Rle(bits, 32), Chunks(buffers=(joined[0], joined[1]), starts=starts, sizes=sizes, counts=chunks.counts)
 
 
 def _unpack_offsets(encoding: PackedVariable, chunks: Chunks) -> Chunks:
@@ -350,13 +421,13 @@ def decode_variable_zip(encoding: Encoding, values: VariableValues) -> VariableV
     return decode_strings(encoding, values)
 
 
-def decode_fixed_zip(encoding: Encoding, rows: Bytes, *, boolean: bool = False) -> Values:
-    """Full-zip values of fixed width.
+def decode_fixed_zip(encoding: Encoding, rows: Bytes, kind: pa.DataType | None = None) -> Values:
+    """Decode full-zip values of fixed width.
 
     Args:
-        encoding: Flat, or fixed-size lists of it.
+        encoding: Flat, or fixed-size lists.
         rows: Shape (n, bytes per value).
-        boolean: The values are booleans, one byte each.
+        kind: Arrow type of the values, if known; booleans that are in no list take a byte each.
 
     Raises:
         CorruptDataError: Rows have another width than the encoding.
@@ -365,10 +436,10 @@ def decode_fixed_zip(encoding: Encoding, rows: Bytes, *, boolean: bool = False) 
     match encoding:
         case Flat() if encoding.bits % 8 == 0 and encoding.bits // 8 == rows.shape[1]:
             values = flat.from_bytes(np.ascontiguousarray(rows).reshape(-1), encoding.bits)
-            return FixedValues(values.data != 0) if boolean else values
+            return FixedValues(values.data != 0) if kind == pa.bool_() else values
         case Flat():
             raise CorruptDataError(f"full-zip value of {rows.shape[1]} bytes where {encoding.bits} bits are needed")
         case FixedSizeList():
-            return fixed_size_list.decode_fixed_zip(encoding, rows)
+            return fixed_size_list.decode_fixed_zip(encoding, rows, kind)
         case _:
             raise _unsupported(encoding, "full-zip values of fixed width")

@@ -326,20 +326,20 @@ class _FullZipGroup:
 
     def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
         del shared  # it is about levels of chunks
-        count, is_boolean = self.count, str(self.column.kind) == "bool"
+        count, kind = self.count, self.column.kind
         if self.bounds is None:
             start, size = int(found.places(self.spots.starts)[0]), int(self.spots.ends[0] - self.spots.starts[0])
             memory = found.memory[start : start + size]
-            decoded = full_zip.decode_even(self.layout, memory, count, is_boolean=is_boolean)
+            decoded = full_zip.decode_even(self.layout, memory, count, kind)
         elif full_zip.has_index(self.layout):
             starts = found.places(self.bounds[0])
             ends = starts + (self.bounds[1] - self.bounds[0])
-            decoded = full_zip.decode_rows(self.layout, found.memory, starts, ends, is_boolean=is_boolean)
+            decoded = full_zip.decode_rows(self.layout, found.memory, starts, ends, kind)
         else:
             step = full_zip.stride(self.layout)
             rows = gather_windows(found.memory, found.places(self.bounds[0]), step).reshape(-1)
-            decoded = full_zip.decode_even(self.layout, rows, count, is_boolean=is_boolean)
-        return to_arrow(decoded, self.column.path, self.column.kind, count)
+            decoded = full_zip.decode_even(self.layout, rows, count, kind)
+        return to_arrow(decoded, self.column.path, kind, count)
 
 
 @dataclass(frozen=True, slots=True)

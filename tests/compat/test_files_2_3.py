@@ -65,6 +65,15 @@ COLUMNS = {
     "times": pa.array(range(COUNT), pa.timestamp("us", "UTC")),
     "vectors": pa.array(_some_null([[DICE.random()] * 256 for _ in range(50)]), pa.list_(pa.float32(), 256)),
     "small vectors": pa.array(_some_null([[1.0, None]] * 50), pa.list_(pa.float32(), 2)),
+    "few vectors with nulls": pa.array(
+        [DICE.choice([None, [1, None, 3], [None, i % 20, 2]]) for i in range(COUNT)], pa.list_(pa.int64(), 3)
+    ),
+    "few vectors of vectors": pa.array(
+        [DICE.choice([[[1, None], None], [[2, i % 20], [3, 4]]]) for i in range(COUNT)],
+        pa.list_(pa.list_(pa.int16(), 2), 2),
+    ),
+    "short runs of floats": pa.array([i * 0.5 for i in range(900) for _ in range(DICE.randrange(1, 7))], pa.float32()),
+    "one string among empty ones": pa.array([""] * 9 + ["x"] + [""] * 10),
     "lists": pa.array(_lists(lambda: DICE.randrange(1 << 40)), pa.list_(pa.int64())),
     "lists without nulls": pa.array(_lists(lambda: DICE.randrange(9), 0), pa.list_(pa.int64())),
     "lists of one": pa.array(_lists(lambda: 7), pa.list_(pa.int64())),
@@ -150,6 +159,18 @@ def test_tables_of_several_versions_are_read(tmp_path, first, second):
     assert ours.to_table() == theirs.to_table()
     assert ours.take([5, COUNT - 1, COUNT, 2 * COUNT - 3]) == theirs.take([5, COUNT - 1, COUNT, 2 * COUNT - 3])
     assert ours.to_table(filter="id % 700 = 5") == theirs.to_table(filter="id % 700 = 5")
+
+
+COMPRESSED = {"lance-encoding:compression": "zstd", "lance-encoding:structural-encoding": "miniblock"}
+
+
+def test_runs_may_be_compressed(tmp_path):
+    values = [number for number in range(-60, 60) for _ in range(DICE.choice([1, 2, 9, 30]))]
+    field = pa.field("c", pa.int8(), metadata=COMPRESSED)
+    theirs = _write(str(tmp_path / "t"), pa.table([pa.array(values, pa.int8())], pa.schema([field])))
+    ours = lance_core.dataset(tmp_path / "t")
+    assert ours.to_table() == theirs.to_table()
+    assert ours.take([7, 1, len(values) - 1]) == theirs.take([7, 1, len(values) - 1])
 
 
 def test_different_values_below_sparse_layers_are_refused_by_name(tmp_path):

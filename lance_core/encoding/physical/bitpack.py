@@ -182,6 +182,18 @@ def decode_out_of_line(bits: int, width: int, chunks: Chunks) -> FixedValues:
     return FixedValues(_unpack_sequences(chunks, dtype, width, is_raw & (tails > 0)))
 
 
+def most_values(bits: int, width: int, size: int) -> int:
+    """Return the largest number of values that so many bytes of packed blocks can hold.
+
+    Args:
+        bits: Bits of a value.
+        width: Bits that it is packed to, at least 1.
+        size: Bytes of the blocks.
+    """
+    blocks, tail = divmod(size, width * (BLOCK // 8))
+    return blocks * BLOCK + tail // (bits // 8)
+
+
 def _checked_total(counts: Int64s) -> int:
     """Number of values that no byte stands for, within reason."""
     total = int(counts.sum())

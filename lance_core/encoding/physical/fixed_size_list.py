@@ -1,7 +1,8 @@
-"""FixedSizeList: a fixed number of items per value, nested to any depth around Flat.
+"""FixedSizeList: a fixed number of items per value, nested to any depth around Flat, or Constant if all are null.
 
 Buffers of a chunk: the items' validity bitmap of each level that has one (outer first), then the data. In full-zip
-values the same parts stand next to each other in every value. Source: message ``FixedSizeList``.
+values the same parts stand next to each other in every value. Where every item is null, pylance stores ``Constant``
+without a value in full-zip pages: rows hold the bitmaps only. Source: message ``FixedSizeList``.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from lance_core.encoding.physical import flat
 from lance_core.encoding.physical.memory import MAX_VALUE_BITS, check_sizes, gather
 from lance_core.encoding.values import Chunks, FixedListValues, FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
-from lance_core.format.encodings import FixedSizeList, Flat
+from lance_core.format.encodings import Constant, FixedSizeList, Flat
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -33,12 +35,22 @@ class _Level:
 
 
 def _levels(encoding: FixedSizeList) -> tuple[list[_Level], int]:
-    """Levels, outer first, and the bits of the innermost items.
+    """Return the levels, outer first, and the bits of a stored item.
 
     Raises:
-        CorruptDataError: A dimension of 0 or beyond all reason.
-        UnsupportedError: Items in another encoding than Flat.
+        CorruptDataError: A dimension is 0 or too large.
+        UnsupportedError: The items are not Flat.
     """
+    levels, inner = _unwrap(encoding)
+    if not isinstance(inner, Flat):
+        raise UnsupportedError(f"FixedSizeList over {type(inner).__name__} encoding")
+    flat.check_bits(inner.bits)
+    _check_width(levels, inner.bits)
+    return levels, inner.bits
+
+
+def _unwrap(encoding: FixedSizeList) -> tuple[list[_Level], object]:
+    """Return the levels, outer first, and the encoding of the innermost items."""
     levels: list[_Level] = []
     items = 1
     inner: object = encoding
@@ -48,12 +60,13 @@ def _levels(encoding: FixedSizeList) -> tuple[list[_Level], int]:
             raise CorruptDataError(f"fixed-size list of {items} items")
         levels.append(_Level(inner.dimension, items, inner.has_validity))
         inner = inner.values
-    if not isinstance(inner, Flat):
-        raise UnsupportedError(f"FixedSizeList over {type(inner).__name__} encoding")
-    flat.check_bits(inner.bits)
-    if items * inner.bits > MAX_VALUE_BITS:
-        raise CorruptDataError(f"fixed-size list of {items} items of {inner.bits} bits")
-    return levels, inner.bits
+    return levels, inner
+
+
+def _check_width(levels: list[_Level], bits: int) -> None:
+    items = levels[-1].items
+    if items * bits > MAX_VALUE_BITS:
+        raise CorruptDataError(f"fixed-size list of {items} items of {bits} bits")
 
 
 def num_buffers(encoding: FixedSizeList) -> int:
@@ -111,17 +124,21 @@ def _nest(levels: list[_Level], items: Values, validities: list[npt.NDArray[np.b
     return values
 
 
-def decode_fixed_zip(encoding: FixedSizeList, rows: Bytes) -> FixedListValues:
-    """Values of full-zip rows.
+def decode_fixed_zip(encoding: FixedSizeList, rows: Bytes, kind: pa.DataType | None = None) -> FixedListValues:
+    """Decode full-zip rows.
 
     Args:
-        encoding: Lists around Flat; booleans are bits.
+        encoding: Lists around Flat, or around Constant without a value; booleans are bits.
         rows: Shape (n, bytes per value), validity bytes first.
+        kind: Arrow type of the values, which tells the lists and the width of items that are not stored.
 
     Raises:
         CorruptDataError: Rows have another width.
+        UnsupportedError: The items are neither Flat nor null.
     """
-    levels, bits = _levels(encoding)
+    levels, inner = _unwrap(encoding)
+    is_null = inner == Constant(None)
+    bits = 0 if is_null else _levels(encoding)[1]
     validities: list[npt.NDArray[np.bool_] | None] = []
     at = 0
     for level in levels:
@@ -131,8 +148,40 @@ def decode_fixed_zip(encoding: FixedSizeList, rows: Bytes) -> FixedListValues:
     data = rows[:, at:]
     if data.shape[1] != (levels[-1].items * bits + 7) // 8:
         raise CorruptDataError(f"full-zip list value of {rows.shape[1]} bytes")
+    if is_null:
+        if kind is None:
+            raise UnsupportedError("FixedSizeList over Constant encoding inside of other values")
+        validities[-1] = np.zeros(len(rows) * levels[-1].items, np.bool_)
+        return _nest(levels, _null_items(levels, kind, len(rows)), validities)
     items = FixedValues(_row_bits(data, levels[-1].items)) if bits == 1 else _row_items(data, bits)
     return _nest(levels, items, validities)
+
+
+def _null_items(levels: list[_Level], kind: pa.DataType, num_rows: int) -> Values:
+    """Return what stands below items that are all null: zeros, in the lists that the type has in addition.
+
+    Raises:
+        CorruptDataError: The type is none of such lists, or values of it are too large.
+    """
+    for level in levels:
+        if not pa.types.is_fixed_size_list(kind) or kind.list_size != level.dimension:
+            raise CorruptDataError(f"a page has fixed-size lists of {level.dimension} items for {kind}")
+        kind = kind.value_type
+    inner: list[_Level] = []
+    items = levels[-1].items
+    while pa.types.is_fixed_size_list(kind):
+        items *= kind.list_size
+        inner.append(_Level(kind.list_size, items, has_validity=False))
+        kind = kind.value_type
+    try:
+        bits: int = kind.bit_width
+    except ValueError as error:
+        raise CorruptDataError(f"a page has fixed-size lists for items of {kind}") from error
+    flat.check_bits(bits)
+    _check_width([*levels, *inner], bits)
+    zeros = np.zeros(num_rows * items * bits // 8, np.uint8)
+    values = FixedValues(np.zeros(num_rows * items, np.bool_)) if bits == 1 else flat.from_bytes(zeros, bits)
+    return _nest(inner, values, [None] * len(inner)) if inner else values
 
 
 def _row_items(data: Bytes, bits: int) -> FixedValues:

@@ -11,22 +11,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lance_core.encoding.physical.flat import WORD_BITS, word_dtype
-from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import BlockRle, Constant, Delta, Dictionary, Flat, Range
+from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes
     from lance_core.format.encodings import Encoding
-
-_MAX_VALUES = 1 << 31
-"""More integers than these that no byte stands for make no sense in one page."""
 
 
 def has_bytes(encoding: Encoding) -> bool:
@@ -45,8 +44,8 @@ def has_bytes(encoding: Encoding) -> bool:
 
 
 def _check_count(count: int) -> None:
-    if count > _MAX_VALUES:
-        raise CorruptDataError(f"{count} integers in a block without bytes")
+    """Refuse more integers than memory may be taken for: no byte stands for them."""
+    check_limit("max_decompressed_bytes", 8 * count, "bytes of integers")
 
 
 def repeat(value: bytes | None, count: int) -> npt.NDArray[Any]:
@@ -74,8 +73,8 @@ def add_up(encoding: Delta, deltas: npt.NDArray[Any], count: int) -> npt.NDArray
     """The integers that these differences are between."""
     if count == 0:
         return np.empty(0, word_dtype(encoding.bits))
-    if encoding.start >= 1 << encoding.bits:
-        raise CorruptDataError(f"the first integer does not fit into {encoding.bits} bits")
+    if encoding.start >= 1 << encoding.bits or (len(deltas) and int(deltas.max()) >= 1 << encoding.bits):
+        raise CorruptDataError(f"an integer or a difference does not fit into {encoding.bits} bits")
     out = np.empty(count, word_dtype(encoding.bits))
     out[0] = encoding.start
     out[1:] = deltas
@@ -100,18 +99,47 @@ def look_up(items: npt.NDArray[Any], indices: npt.NDArray[Any]) -> npt.NDArray[A
     return items[indices]
 
 
-def split_runs(encoding: BlockRle, data: Bytes) -> tuple[tuple[Bytes, Bytes], int]:
-    """Blocks of the run values and of the run lengths, and how many runs there are."""
-    first = second = data[:0]
-    if has_bytes(encoding):
-        (size,) = _words(data, 1)
-        if 8 + size > len(data):
-            raise CorruptDataError("run values reach beyond the end of their block")
-        first, second = data[8 : 8 + size], data[8 + size :]
-    for one, block in ((encoding.values, first), (encoding.lengths, second)):
+def split_runs(encoding: BlockRle, data: Bytes) -> tuple[Bytes, Bytes]:
+    """Blocks of the run values and of the run lengths."""
+    if not has_bytes(encoding):
+        return data[:0], data[:0]
+    (size,) = _words(data, 1)
+    if 8 + size > len(data):
+        raise CorruptDataError("run values reach beyond the end of their block")
+    return data[8 : 8 + size], data[8 + size :]
+
+
+def num_runs(encoding: BlockRle, values: Bytes, lengths: Bytes, count: int) -> int | None:
+    """Return the number of runs as far as sizes and run lengths without bytes tell it, else None.
+
+    Args:
+        encoding: How the runs are encoded.
+        values: Block of the run values.
+        lengths: Block of the run lengths.
+        count: How many integers the runs stand for.
+
+    Raises:
+        CorruptDataError: Run lengths without bytes do not add up to the count.
+    """
+    for one, block in ((encoding.values, values), (encoding.lengths, lengths)):
         if isinstance(one, Flat) and one.bits in WORD_BITS:
-            return (first, second), len(block) // (one.bits // 8)
-    raise UnsupportedError("runs of which neither values nor lengths are flat are not supported")
+            return len(block) // (one.bits // 8)
+    match encoding.lengths:
+        case Constant(bytes() as value):
+            start, step = int.from_bytes(value, "little"), 0
+        case Range(_, start, step):
+            pass
+        case _:
+            return None
+    found = bisect_left(range(count), count, key=lambda runs: _total(start, step, runs))
+    if _total(start, step, found) != count:
+        raise CorruptDataError(f"run lengths of a block do not add up to {count} integers")
+    return found
+
+
+def _total(start: int, step: int, count: int) -> int:
+    """Return the sum of ``count`` integers at equal distances."""
+    return count * start + step * (count * (count - 1) // 2)
 
 
 def expand(values: npt.NDArray[Any], lengths: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:

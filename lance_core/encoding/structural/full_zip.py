@@ -132,14 +132,14 @@ def row_ranges(parts: list[Bytes], rows: range | Int64s, width: int, size: int) 
     return starts, ends
 
 
-def decode_even(layout: FullZipLayout, memory: Bytes, num_rows: int, *, is_boolean: bool) -> Decoded:
+def decode_even(layout: FullZipLayout, memory: Bytes, num_rows: int, kind: pa.DataType | None = None) -> Decoded:
     """Decode rows of a page without index.
 
     Args:
         layout: Layout of the page.
         memory: Exactly the rows, one after the other.
         num_rows: Number of rows.
-        is_boolean: The leaf is a boolean.
+        kind: Arrow type of the leaf; see `registry.decode_fixed_zip`.
     """
     width, skip = stride(layout), control_bytes(layout)
     if len(memory) != width * num_rows:
@@ -149,11 +149,13 @@ def decode_even(layout: FullZipLayout, memory: Bytes, num_rows: int, *, is_boole
     if skip:
         control = np.ascontiguousarray(rows[:, :skip]).view(f"<u{skip}").reshape(-1)
         definition = (control & np.uint32((1 << layout.bits_def) - 1)).astype(np.uint16)
-    values = registry.decode_fixed_zip(layout.values, rows[:, skip:], boolean=is_boolean)
+    values = registry.decode_fixed_zip(layout.values, rows[:, skip:], kind)
     return Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=num_rows)
 
 
-def decode_rows(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int64s, *, is_boolean: bool) -> Decoded:
+def decode_rows(
+    layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int64s, kind: pa.DataType | None = None
+) -> Decoded:
     """Decode rows of a page with index.
 
     Args:
@@ -161,7 +163,7 @@ def decode_rows(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int6
         memory: Holds the rows.
         starts: Where each row starts in memory.
         ends: Where each row ends.
-        is_boolean: The leaf is a boolean.
+        kind: Arrow type of the leaf; see `registry.decode_fixed_zip`.
 
     Raises:
         CorruptDataError: Entries that do not fit their rows.
@@ -186,8 +188,8 @@ def decode_rows(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int6
     payloads, sizes = entries.payloads[visible], entries.sizes[visible]
     if layout.bits_per_value is not None:
         width = layout.bits_per_value // 8
-        rows = gather(memory, payloads, sizes).reshape(-1, width)
-        values = registry.decode_fixed_zip(layout.values, rows, boolean=is_boolean)
+        rows = gather(memory, payloads, sizes).reshape(len(payloads), width)
+        values = registry.decode_fixed_zip(layout.values, rows, kind)
     else:
         raw = VariableValues(starts_of(sizes), gather(memory, payloads, sizes))
         values = registry.decode_variable_zip(layout.values, raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ from lance_core.encoding import registry
 from lance_core.encoding.physical import sequences
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +36,7 @@ def decode_levels(layers: Sequence[SparseLayer], buffers: Sequence[Bytes], num_r
         CorruptDataError: Positions, counts, buffers and rows do not fit each other.
         UnsupportedError: Lists around or in fixed-size lists of structs; an encoding that cannot be read.
     """
-    dimension = int(np.prod([one.dimension for one in layers]))
+    dimension = prod(one.dimension for one in layers)
     if dimension > 1 and any(one.lists is not None for one in layers):
         raise UnsupportedError("lists around or in fixed-size lists of structs are not supported")
     if num_rows % dimension:
@@ -42,6 +44,7 @@ def decode_levels(layers: Sequence[SparseLayer], buffers: Sequence[Bytes], num_r
     rest, slots = iter(buffers), num_rows // dimension
     nestings: list[Nesting] = []
     for layer in layers:
+        check_limit("max_decompressed_bytes", 8 * slots, "bytes of levels")
         sizes = None if layer.lists is None else _sizes(layer.lists, rest, slots)
         is_null = _nulls(layer.validity, rest, slots)
         if sizes is not None and is_null is not None and sizes[is_null].any():

@@ -322,7 +322,7 @@ def test_full_zip_fixed_width():
     rows = np.arange(24, dtype=np.uint8).reshape(3, 8)
     assert registry.decode_fixed_zip(Flat(64), rows).data.tobytes() == rows.tobytes()
     assert registry.decode_fixed_zip(Flat(16), rows[:, 3:5]).data.tolist() == [0x0403, 0x0C0B, 0x1413]
-    flags = registry.decode_fixed_zip(Flat(8), rows[:, :1] % 16, boolean=True)
+    flags = registry.decode_fixed_zip(Flat(8), rows[:, :1] % 16, pa.bool_())
     assert flags.data.tolist() == [False, True, False]
     with pytest.raises(CorruptDataError):
         registry.decode_fixed_zip(Flat(32), rows)

@@ -116,11 +116,11 @@ def test_lists_in_a_full_zip_page(repeat):
     size = len(memory) // repeat
     starts = np.concatenate([np.array([0, 0x131, 0x132, 0x133]) + size * i for i in range(repeat)])
     ends = np.append(starts[1:], len(memory))
-    decoded = full_zip.decode_rows(layout, memory, starts, ends, is_boolean=False)
+    decoded = full_zip.decode_rows(layout, memory, starts, ends)
     array = to_arrow(decoded, _path(pa.list_(pa.binary())), pa.binary(), 4 * repeat)
     assert array.to_pylist() == [[b"a" * 300], None, [], [b"cc", None]] * repeat
     with pytest.raises(CorruptDataError):
-        full_zip.decode_rows(layout, memory, starts, ends - 1, is_boolean=False)
+        full_zip.decode_rows(layout, memory, starts, ends - 1)
 
 
 def test_all_null_with_structure():
