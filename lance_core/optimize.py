@@ -18,7 +18,7 @@ from lance_core.maintenance.plan import CompactionOptions, RewriteTask, make_opt
 from lance_core.maintenance.plan import plan_materialization as plan_materialization_tasks
 from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
 from lance_core.maintenance.rewrite import RewriteResult as InnerResult
-from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks
+from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks, rewrite
 from lance_core.table.redo import commit_options, commit_work
 from lance_core.unsupported import refuse_given
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from lance_core.dataset import LanceDataset
+    from lance_core.table.snapshot import Snapshot
 
 _MAX_DEFAULT_THREADS = 4
 _REFUSED = ("defer_index_remap", "binary_copy_read_batch_bytes")
@@ -273,6 +274,39 @@ class Compaction:
         read = dataset.snapshot if dataset.version == version else dataset.checkout_version(version).snapshot
         results = [_inner(one) for one in rewrites]
         dataset.snapshot, metrics = commit_results(read, results, properties=transaction_properties)
+        _warn_of_lost_coverage(metrics)
+        return metrics
+
+    @staticmethod
+    def repeat(
+        dataset: LanceDataset,
+        make: Callable[[LanceDataset], Sequence[RewriteResult]],
+        *,
+        conflict_retries: int | None = None,
+        transaction_properties: Mapping[str, str] | None = None,
+    ) -> CompactionMetrics:
+        """Plan, run and commit; when other commits touched some of the fragments, commit the rest and begin anew.
+
+        The dataset object moves to the new version. Warns like `commit`. Not in pylance.
+
+        Args:
+            dataset: Version to begin with.
+            make: Plan on a version of the dataset and run the plan; no results mean that there is nothing to do.
+            conflict_retries: How often to begin anew; None for as often as the time allows (the environment variable
+                ``LANCE_CORE_COMMIT_TIMEOUT`` in seconds, by default 600).
+            transaction_properties: Text for the history.
+
+        Raises:
+            CommitConflictError: Other commits touched all fragments each time.
+        """
+
+        def make_inner(snapshot: Snapshot) -> list[InnerResult]:
+            dataset.snapshot = snapshot
+            return [_inner(one) for one in make(dataset)]
+
+        dataset.snapshot, metrics = rewrite(
+            dataset.snapshot, make_inner, conflict_retries=conflict_retries, properties=transaction_properties
+        )
         _warn_of_lost_coverage(metrics)
         return metrics
 

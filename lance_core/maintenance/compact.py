@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.maintenance.plan import plan_compaction
-from lance_core.maintenance.rewrite import RewriteMetrics, rewrite
+from lance_core.maintenance.rewrite import RewriteMetrics, RewriteResult, execute_tasks, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,11 +23,9 @@ def compact(
     properties: Mapping[str, str] | None = None,
 ) -> tuple[Snapshot, RewriteMetrics]:
     """Compact a table in one commit, or none if nothing is worth it; see `lance_core.maintenance.rewrite.rewrite`."""
-    return rewrite(
-        snapshot,
-        partial(plan_compaction, options=options),
-        options,
-        num_threads=num_threads,
-        conflict_retries=conflict_retries,
-        properties=properties,
-    )
+
+    def make(snapshot: Snapshot) -> list[RewriteResult]:
+        tasks = plan_compaction(snapshot.manifest, options)
+        return execute_tasks(snapshot, tasks, options, num_threads=num_threads)
+
+    return rewrite(snapshot, make, conflict_retries=conflict_retries, properties=properties)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.maintenance.plan import plan_materialization
-from lance_core.maintenance.rewrite import RewriteMetrics, rewrite
+from lance_core.maintenance.rewrite import RewriteMetrics, RewriteResult, execute_tasks, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,11 +26,9 @@ def materialize_deletions(
 
     One commit, or none if there is no such fragment; see `lance_core.maintenance.rewrite.rewrite`.
     """
-    return rewrite(
-        snapshot,
-        partial(plan_materialization, threshold=options.materialize_deletions_threshold),
-        options,
-        num_threads=num_threads,
-        conflict_retries=conflict_retries,
-        properties=properties,
-    )
+
+    def make(snapshot: Snapshot) -> list[RewriteResult]:
+        tasks = plan_materialization(snapshot.manifest, threshold=options.materialize_deletions_threshold)
+        return execute_tasks(snapshot, tasks, options, num_threads=num_threads)
+
+    return rewrite(snapshot, make, conflict_retries=conflict_retries, properties=properties)

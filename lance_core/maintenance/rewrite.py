@@ -329,21 +329,17 @@ def _live(reader: FragmentReader) -> npt.NDArray[np.bool_]:
 
 def rewrite(
     snapshot: Snapshot,
-    plan: Callable[[Manifest], Sequence[RewriteTask]],
-    options: CompactionOptions,
+    make: Callable[[Snapshot], Sequence[RewriteResult]],
     *,
-    num_threads: int,
     conflict_retries: int | None,
     properties: Mapping[str, str] | None = None,
 ) -> tuple[Snapshot, RewriteMetrics]:
-    """Plan, execute and commit; when another commit touched some of the fragments, commit the rest and plan anew.
+    """Rewrite fragments and commit; when another commit touched some of them, commit the rest and begin anew.
 
     Args:
         snapshot: Version to begin with.
-        plan: Manifest to tasks.
-        options: How large the new files shall be.
-        num_threads: Tasks executed at the same time.
-        conflict_retries: How often to plan anew; None for as often as `commit_timeout_s` allows.
+        make: Plan on a version and execute the plan; no results mean that there is nothing to do.
+        conflict_retries: How often to begin anew; None for as often as `commit_timeout_s` allows.
         properties: Transaction properties.
 
     Returns:
@@ -355,8 +351,7 @@ def rewrite(
     deadline_s = time.monotonic() + commit_timeout_s()
     done = RewriteMetrics()
     attempt = 0
-    while tasks := plan(snapshot.manifest):
-        results = execute_tasks(snapshot, tasks, options, num_threads=num_threads)
+    while results := make(snapshot):
         try:
             snapshot, metrics = _publish(snapshot, results, properties)
             return snapshot, _sum(done, metrics)

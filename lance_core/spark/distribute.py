@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import pickle
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,10 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
 
 from lance_core.dataset import dataset as open_dataset
-from lance_core.errors import CommitConflictError
 from lance_core.optimize import Compaction
 from lance_core.spark.rewrite_tasks import execute_plan
 from lance_core.spark.session import register
 from lance_core.store.open import open_store
-from lance_core.table.runtime import commit_timeout_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +40,7 @@ def compact_lance(
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
     **options: Any,
 ) -> CompactionMetrics:
-    """Merge small fragments and drop deleted rows: planned here, executed in Spark's tasks, committed here once.
+    """Merge small fragments and drop deleted rows: planned here, executed in Spark's tasks, committed here.
 
     Args:
         spark: The session.
@@ -64,20 +61,16 @@ def compact_lance(
     """
     register(spark)
     make_plan = Compaction.plan_materialization if only_deletions else Compaction.plan
-    deadline_s = time.monotonic() + commit_timeout_s()
-    attempt = 0
-    while True:
-        dataset = open_dataset(
-            open_store(uri).uri, storage_options=dict(storage_options or {}), base_store_params=base_store_params
-        )
-        plan = make_plan(dataset, options)
-        results = execute_compaction_plan(spark, dataset, plan, storage_options=storage_options)
-        try:
-            return Compaction.commit(dataset, results, transaction_properties=transaction_properties)
-        except CommitConflictError as error:
-            if not error.is_retryable or attempt == conflict_retries or time.monotonic() > deadline_s:
-                raise
-        attempt += 1
+    dataset = open_dataset(
+        open_store(uri).uri, storage_options=dict(storage_options or {}), base_store_params=base_store_params
+    )
+
+    def make(dataset: LanceDataset) -> list[RewriteResult]:
+        return execute_compaction_plan(spark, dataset, make_plan(dataset, options), storage_options=storage_options)
+
+    return Compaction.repeat(
+        dataset, make, conflict_retries=conflict_retries, transaction_properties=transaction_properties
+    )
 
 
 def execute_compaction_plan(

@@ -94,7 +94,12 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
     execution: ExecutionModel = ExecutionModel()
     spark_resource_key: str | None = Field(default=None, description="Where a SparkSessionResource is, if one is used.")
     pool: str | None = Field(default=None, description="Concurrency pool; null is one for each table.")
-    max_attempts: int = Field(default=50, ge=1, description="Plans made anew after conflicts with other writers.")
+    max_attempts: int | None = Field(
+        default=None,
+        ge=1,
+        description="How often fragments are rewritten beside other writers; null for as often as lance_core's time "
+        "for commits (LANCE_CORE_COMMIT_TIMEOUT) allows.",
+    )
     branch: str | None = Field(default=None, description="Maintain this branch of the tables, not the main line.")
     health: bool = Field(default=False, description="Add an asset that says which tables need what, and why.")
     cron_schedule: str | None = Field(

@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 import lance_core
-from lance_core.errors import CommitConflictError, DatasetNotFoundError, RefNotFoundError
+from lance_core.errors import DatasetNotFoundError, RefNotFoundError
 from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy, spark_session
 from lance_dagster.maintenance.live import grace_period, versions_in_use
 from lance_dagster.maintenance.policies import (
@@ -49,7 +49,7 @@ class _Setting:
     resource_key: str
     spark_resource_key: str | None
     execution: ExecutionPolicy
-    max_attempts: int
+    max_attempts: int | None
     cleanup: CleanupPolicy | None
     branch: str | None
 
@@ -73,7 +73,7 @@ def build_maintenance_assets(
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
     automation_condition: dg.AutomationCondition | None = None,
-    max_attempts: int = 50,
+    max_attempts: int | None = None,
     branch: str | None = None,
 ) -> list[dg.AssetsDefinition]:
     """Maintenance assets for tables: ``<table>/compaction``, ``<table>/materialize_deletions``, ``<table>/cleanup``.
@@ -97,7 +97,8 @@ def build_maintenance_assets(
         tags: Asset tags.
         owners: Asset owners.
         automation_condition: For example ``dg.AutomationCondition.on_cron("0 3 * * *")`` instead of a schedule.
-        max_attempts: Plans made anew after conflicts with other writers before giving up.
+        max_attempts: How often fragments are rewritten when other commits touch them meanwhile; None for as often as
+            the time allows that lance_core gives every commit (``LANCE_CORE_COMMIT_TIMEOUT``, ten minutes by default).
         branch: Maintain this branch of the tables, not the main line; the keys are then ``<table>/<branch>/compaction``
             and so on.
 
@@ -185,38 +186,29 @@ def _asset(
 def _run(
     context: dg.AssetExecutionContext, table: dg.AssetKey, step: Step, setting: _Setting, *, dry_run: bool
 ) -> dict[str, Any]:
-    """Run a step, anew on the newest version if another writer was faster; returns metadata."""
+    """Run a step on the newest version; returns metadata."""
     lance: LanceResource = getattr(context.resources, setting.resource_key)
     started = time.monotonic()
-    attempt = 1
-    while True:
-        try:
-            dataset = lance.dataset(table, branch=setting.branch)
-        except DatasetNotFoundError:
-            return {"lance/skipped": True, "lance/reason": "there is no table yet"}
-        except RefNotFoundError:
-            return {"lance/skipped": True, "lance/reason": f"there is no branch {setting.branch!r}"}
-        before = table_numbers(dataset)
-        try:
-            report = step(dataset, _order(context, table, dataset, setting, dry_run=dry_run))
-        except CommitConflictError as error:
-            if attempt == setting.max_attempts or not error.is_retryable:
-                raise
-            context.log.info("Attempt %d met another commit (%s); planning anew.", attempt, error)
-            attempt += 1
-            continue
-        if report.warning is not None:
-            context.log.warning("%s", report.warning)
-        after = lance.dataset(table, branch=setting.branch)
-        return {
-            **_numbers(before, table_numbers(after)),
-            **_told(report),
-            **storage_metadata(table, lance.uri(table)),
-            "lance/version": after.version,
-            **({} if setting.branch is None else {"lance/branch": setting.branch}),
-            "lance/attempts": attempt,
-            "lance/seconds": round(time.monotonic() - started, 3),
-        }
+    try:
+        dataset = lance.dataset(table, branch=setting.branch)
+    except DatasetNotFoundError:
+        return {"lance/skipped": True, "lance/reason": "there is no table yet"}
+    except RefNotFoundError:
+        return {"lance/skipped": True, "lance/reason": f"there is no branch {setting.branch!r}"}
+    before = table_numbers(dataset)
+    report = step(dataset, _order(context, table, dataset, setting, dry_run=dry_run))
+    if report.warning is not None:
+        context.log.warning("%s", report.warning)
+    after = lance.dataset(table, branch=setting.branch)
+    return {
+        **_numbers(before, table_numbers(after)),
+        **_told(report),
+        **storage_metadata(table, lance.uri(table)),
+        "lance/version": after.version,
+        **({} if setting.branch is None else {"lance/branch": setting.branch}),
+        "lance/attempts": report.attempts,
+        "lance/seconds": round(time.monotonic() - started, 3),
+    }
 
 
 def _order(
@@ -237,6 +229,7 @@ def _order(
         execution=setting.execution,
         spark=None if spark_key is None else lambda: spark_session(getattr(context.resources, spark_key)),
         storage_options=lance.storage_options,
+        max_attempts=setting.max_attempts,
         in_use=versions_in_use(context, table, dataset) if policy is not None and policy.keep_live_inputs else {},
         grace_period=timedelta(0) if policy is None else grace_period(context, policy),
     )

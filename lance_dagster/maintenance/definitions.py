@@ -88,7 +88,7 @@ def build_maintenance_definitions(
     group_name: str = "maintenance",
     name: str = "lance_maintenance",
     pool: str | None = None,
-    max_attempts: int = 50,
+    max_attempts: int | None = None,
     branch: str | None = None,
     health: bool = True,
     when_needed: LanceResource | None = None,
@@ -110,9 +110,9 @@ def build_maintenance_definitions(
         resource_key: Where the ``LanceResource`` is.
         spark_resource_key: Where a ``SparkSessionResource`` is.
         group_name: Asset group.
-        pool: As in ``build_maintenance_assets``, like the next one.
-        max_attempts: Plans made anew after conflicts.
-        branch: Maintain this branch of the tables; as in ``build_maintenance_assets``.
+        pool: As in ``build_maintenance_assets``, like the next two.
+        max_attempts: How often fragments are rewritten beside other writers.
+        branch: Maintain this branch of the tables.
         health: Add an asset ``<name>/table_health`` that says which tables need what, and why.
         when_needed: Where the tables are: compaction and materialization of deletions are then requested as soon as the
             manifest says that there is something to do, by the sensor ``<name>_when_needed``.

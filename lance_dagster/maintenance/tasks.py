@@ -1,6 +1,6 @@
-"""One maintenance step on one version of a table: what there is to do, and doing it.
+"""One maintenance step of a table: what there is to do, and doing it.
 
-A step raises ``CommitConflictError`` if another writer was faster; the caller then begins anew on the newest version.
+Beside other writers, lance_core decides for how long a step begins anew on the newest version, see `Compaction.repeat`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -33,10 +34,12 @@ class Report:
         skipped: Why nothing was done, or None if something was.
         numbers: Metadata of the step, by key.
         warning: What people should know of it, or None.
+        attempts: How often fragments were rewritten; more than once beside other writers of the same fragments.
     """
 
     skipped: str | None = None
     warning: str | None = None
+    attempts: int = 1
     numbers: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -50,6 +53,7 @@ class Order:
         execution: Where fragments are rewritten.
         spark: Gives a Spark session; None if there is none.
         storage_options: Settings of the object store.
+        max_attempts: How often to rewrite beside other writers; None for as often as `Compaction.repeat` does.
         in_use: Versions that somebody needs, and who.
         grace_period: How long ago a version may have been the newest and still be in use.
     """
@@ -59,11 +63,14 @@ class Order:
     execution: ExecutionPolicy = DEFAULT_EXECUTION
     spark: Callable[[], Any] | None = None
     storage_options: Mapping[str, str] | None = None
+    max_attempts: int | None = None
     in_use: Mapping[int, Sequence[str]] = field(default_factory=dict[int, "Sequence[str]"])
     grace_period: timedelta = timedelta(0)
 
 
 Step = Callable[["lance_core.LanceDataset", Order], Report]
+Planned = tuple["lance_core.CompactionPlan", "str | None"]
+"""A plan, and why it is not to be carried out."""
 
 
 def plan_compaction(dataset: lance_core.LanceDataset, policy: CompactionPolicy, **options: Any) -> Any:
@@ -89,53 +96,83 @@ def num_fragments(plan: lance_core.CompactionPlan) -> int:
 def compaction(policy: CompactionPolicy) -> Step:
     """Merge small fragments."""
 
-    def step(dataset: lance_core.LanceDataset, order: Order) -> Report:
+    def plan(dataset: lance_core.LanceDataset, order: Order) -> Planned:
         plan = plan_compaction(dataset, policy, max_memory_bytes=order.execution.max_memory_bytes)
         merged = num_fragments(plan)
         if not plan.tasks:
-            return Report(skipped=f"no neighbouring fragments of fewer than {policy.target_rows_per_fragment:,} rows")
+            return plan, f"no neighbouring fragments of fewer than {policy.target_rows_per_fragment:,} rows"
         if merged < policy.min_fragments:
-            return Report(skipped=f"only {merged} fragments to merge, fewer than {policy.min_fragments}")
-        return _rewrite(dataset, plan, order)
+            return plan, f"only {merged} fragments to merge, fewer than {policy.min_fragments}"
+        return plan, None
 
-    return step
+    return partial(_rewrite, plan)
 
 
 def materialization(policy: DeletionPolicy) -> Step:
     """Rewrite fragments with many deleted rows."""
 
-    def step(dataset: lance_core.LanceDataset, order: Order) -> Report:
+    def plan(dataset: lance_core.LanceDataset, order: Order) -> Planned:
         plan = plan_materialization(dataset, policy, max_memory_bytes=order.execution.max_memory_bytes)
-        if not plan.tasks:
-            return Report(skipped=f"no fragment has more than {policy.threshold:.0%} deleted rows")
-        return _rewrite(dataset, plan, order)
+        return plan, None if plan.tasks else f"no fragment has more than {policy.threshold:.0%} deleted rows"
 
-    return step
+    return partial(_rewrite, plan)
 
 
-def _rewrite(dataset: lance_core.LanceDataset, plan: lance_core.CompactionPlan, order: Order) -> Report:
-    planned = {
+def _rewrite(
+    make_plan: Callable[[lance_core.LanceDataset, Order], Planned], dataset: lance_core.LanceDataset, order: Order
+) -> Report:
+    """Carry out plans until one is committed."""
+    reasons: list[str | None] = []
+    numbers: dict[str, Any] = {}
+
+    def make(dataset: lance_core.LanceDataset) -> Sequence[lance_core.RewriteResult]:
+        plan, reason = make_plan(dataset, order)
+        if reason is None:
+            numbers.update(_planned(plan))
+            reason = "dry run" if order.dry_run else None
+        reasons.append(reason)
+        if reason is not None:
+            return ()
+        engine, results = execute(
+            dataset, plan, order.execution, spark=order.spark, storage_options=order.storage_options
+        )
+        numbers.update({"lance/engine": engine, "lance/read_version": dataset.version})
+        return results
+
+    metrics = Compaction.repeat(
+        dataset,
+        make,
+        conflict_retries=None if order.max_attempts is None else order.max_attempts - 1,
+        transaction_properties=order.properties,
+    )
+    attempts = max(reasons.count(None), 1)
+    if not metrics.fragments_removed:
+        return Report(skipped=reasons[-1], numbers=numbers, attempts=attempts)
+    return Report(
+        numbers={**numbers, **_done(metrics), "lance/version_made": dataset.version},
+        warning=metrics.index_advice,
+        attempts=attempts,
+    )
+
+
+def _planned(plan: lance_core.CompactionPlan) -> dict[str, Any]:
+    return {
         "lance/tasks": plan.num_tasks(),
         "lance/fragments_planned": num_fragments(plan),
         "lance/bytes_planned": planned_bytes(plan),
     }
-    if order.dry_run:
-        return Report(skipped="dry run", numbers=planned)
-    read_version = dataset.version
-    engine, results = execute(dataset, plan, order.execution, spark=order.spark, storage_options=order.storage_options)
-    metrics = Compaction.commit(dataset, results, transaction_properties=order.properties)
-    done: dict[str, Any] = {
-        "lance/engine": engine,
+
+
+def _done(metrics: lance_core.CompactionMetrics) -> dict[str, Any]:
+    numbers: dict[str, Any] = {
         "lance/fragments_removed": metrics.fragments_removed,
         "lance/fragments_added": metrics.fragments_added,
         "lance/files_removed": metrics.files_removed,
         "lance/files_added": metrics.files_added,
-        "lance/read_version": read_version,
-        "lance/version_made": dataset.version,
     }
     if metrics.unindexed_rows:
-        done["lance/unindexed_rows"] = dg.MetadataValue.json(dict(metrics.unindexed_rows))
-    return Report(numbers={**planned, **done}, warning=metrics.index_advice)
+        numbers["lance/unindexed_rows"] = dg.MetadataValue.json(dict(metrics.unindexed_rows))
+    return numbers
 
 
 def cleanup(policy: CleanupPolicy, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Step:

@@ -9,7 +9,7 @@ import pytest
 
 import lance_core
 from lance_core.maintenance.plan import CompactionOptions, plan_materialization
-from lance_core.maintenance.rewrite import rewrite
+from lance_core.maintenance.rewrite import execute_tasks, rewrite
 
 SECONDS = 4.0
 
@@ -63,14 +63,14 @@ def test_groups_that_nobody_touched_are_committed_after_a_conflict(tmp_path):
     lance_core.dataset(uri).delete("id % 10 = 0")
     dataset, planned = lance_core.dataset(uri), []
 
-    def plan(manifest):
-        tasks = plan_materialization(manifest)
+    def make(snapshot):
+        tasks = plan_materialization(snapshot.manifest)
         planned.append([fragment.id for task in tasks for fragment in task.fragments])
         if len(planned) == 1:
             lance_core.dataset(uri).delete("id = 15")
-        return tasks
+        return execute_tasks(snapshot, tasks, CompactionOptions(), num_threads=1)
 
-    snapshot, metrics = rewrite(dataset.snapshot, plan, CompactionOptions(), num_threads=1, conflict_retries=None)
+    snapshot, metrics = rewrite(dataset.snapshot, make, conflict_retries=None)
     assert planned == [[0, 1, 2, 3], [1]]
     assert (metrics.fragments_removed, metrics.fragments_added) == (4, 4)
     assert snapshot.version == 5

@@ -171,20 +171,21 @@ def test_a_missing_table_is_no_failure(maintain):
 
 
 @pytest.fixture
-def racing(monkeypatch):
-    """The first commits of a compaction meet another writer."""
+def racing(table, monkeypatch):
+    """While each of the first plans is carried out, another writer rewrites a row."""
 
-    def install(failures):
-        original = tasks.Compaction.commit
+    def install(times, row=0):
+        original = tasks.execute
         calls = []
 
-        def commit(*args, **kwargs):
+        def execute(*args, **kwargs):
             calls.append(1)
-            if len(calls) <= failures:
-                raise CommitConflictError("somebody was faster", ours="Rewrite", theirs="Update", version=6)
-            return original(*args, **kwargs)
+            result = original(*args, **kwargs)
+            if len(calls) <= times:
+                table().update({"id": "id"}, where=f"id = {row}")
+            return result
 
-        monkeypatch.setattr(tasks.Compaction, "commit", staticmethod(commit))
+        monkeypatch.setattr(tasks, "execute", execute)
         return calls
 
     return install
@@ -197,12 +198,36 @@ def test_a_conflict_is_planned_anew(table, maintain, racing):
     assert ids(table) == list(range(50))
 
 
+def test_more_than_fifty_conflicts_are_no_reason_to_give_up(table, maintain, racing):
+    calls = racing(51)
+    assert maintain("compaction")["lance/attempts"] == 52
+    assert len(calls) == 52
+    assert ids(table) == list(range(50))
+
+
 def test_conflicts_without_end_are_raised(table, maintain, racing):
-    calls = racing(99)
+    calls = racing(9)
     with pytest.raises(CommitConflictError):
         maintain("compaction", max_attempts=2)
     assert len(calls) == 2
-    assert table().version == 5
+    assert table().version == 7
+
+
+def test_the_time_for_commits_ends_maintenance(table, maintain, racing, monkeypatch):
+    monkeypatch.setenv("LANCE_CORE_COMMIT_TIMEOUT", "0.000001")
+    calls = racing(9)
+    with pytest.raises(CommitConflictError):
+        maintain("compaction")
+    assert len(calls) == 1
+
+
+def test_groups_that_nobody_touched_are_committed_after_a_conflict(table, maintain, racing):
+    table().delete("id % 2 = 0")
+    calls = racing(1, row=45)
+    metadata = maintain("materialize_deletions", max_attempts=1)
+    assert (len(calls), metadata["lance/attempts"]) == (1, 1)
+    assert (metadata["lance/fragments_removed"], metadata["lance/fragments_added"]) == (4, 4)
+    assert ids(table) == list(range(1, 50, 2))
 
 
 def tag(name, version, days):
