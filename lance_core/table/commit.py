@@ -94,6 +94,9 @@ _QUICK_RETRIES = 10
 _MAX_QUICK_SLOTS = 256
 _LEAST_SLOTS = 4
 _MAX_BACK_OFF_S = 5.0
+_MAX_CATCH_UPS = 20
+_FEW_VERSIONS = 1
+"""Commits that are judged in about the time in which other writers make one."""
 
 
 def commit(
@@ -218,7 +221,8 @@ class _Committer:
             if done is not None:
                 return done
             work_s = work_s or (self.runtime.thread_cpu_s() - worked) * _BACK_OFF_MARGIN
-            wall_s = wall_s or (self.runtime.monotonic_s() - started) * _BACK_OFF_MARGIN
+            lasted_s = (self.runtime.monotonic_s() - started) * _BACK_OFF_MARGIN
+            wall_s = min(wall_s or lasted_s, lasted_s)
             is_quick = self._is_local and attempt < _QUICK_RETRIES
             slot_s = work_s if is_quick else wall_s
             if attempt == self.max_retries or not self._wait(_slots(attempt, is_quick=is_quick), slot_s):
@@ -269,13 +273,11 @@ class _Committer:
             base = self._new_table()
             versions = replace(versions, naming=self.creation_naming)
         else:
-            latest = self._load(newest, versions.naming)
-            if latest is None:
-                return None
-            mine = self._catch_up(latest, versions.naming)
+            base, mine = self._catch_up_with(newest, versions.naming)
             if mine is not None:
                 return open_snapshot(self.store, mine)
-            base = latest
+            if base is None:
+                return None
         feature_flags.check_writable(base.writer_feature_flags, path=self.store.uri)
         check_keeps_log(self.operation, base)
         transaction = self._on_top_of(base)
@@ -314,6 +316,24 @@ class _Committer:
             return None
 
     # ------------------------------------------------------------------------------------------ other writers' commits
+
+    def _catch_up_with(self, newest: int | None, naming: ManifestNaming) -> tuple[Manifest | None, int | None]:
+        """Judge all commits there are; the newest manifest (None to begin anew) and the version that is ours already.
+
+        Judging many takes long enough for others to commit again. To publish then would lose once more, and always to
+        writers of small commits that have nothing to judge. So what came meanwhile is judged, until that is little.
+        """
+        latest = None
+        for _ in range(_MAX_CATCH_UPS):
+            latest = None if newest is None else self._load(newest, naming)
+            if latest is None:
+                break
+            before = self.checked
+            mine = self._catch_up(latest, naming)
+            if mine is not None or latest.version <= before + _FEW_VERSIONS:
+                return latest, mine
+            newest = find_newest(self.store).newest
+        return latest, None
 
     def _catch_up(self, latest: Manifest, naming: ManifestNaming) -> int | None:
         """Judge what was committed since; the version that is ours, if our own commit is among it."""

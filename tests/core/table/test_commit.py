@@ -274,6 +274,29 @@ def test_lost_races_are_tried_again(store):
     assert len(pauses) == 3
 
 
+def test_what_came_while_others_were_judged_is_judged_before_publishing(store):
+    """Writers that commit once while three of their commits are judged would else win each time."""
+    writer = open_snapshot(store)
+    for number in range(12):
+        commit(store, append(store, [100 + number], read_version=writer.version, uuid=f"early{number}"))
+    judged = []
+
+    def on_call(method, path):
+        if method == "get" and path.startswith("_versions/"):
+            judged.append(path)
+            if len(judged) % 3 == 0:
+                commit(store, append(store, [200 + len(judged)], read_version=1, uuid=f"late{len(judged)}"))
+
+    pauses = []
+    faulty = FaultyStore(inner=store, on_call=on_call)
+    done = commit(
+        faulty, append(store, [10], read_version=1, uuid="ours"), runtime=replace(runtime(), sleep_s=pauses.append)
+    )
+    assert not pauses
+    assert done.version > 14
+    assert 10 in read_rows(done)
+
+
 @pytest.mark.parametrize("is_local", [True, False])
 def test_back_off_is_as_long_as_attempts(tmp_path, is_local):
     """On a file system an attempt is as long as it works: a busy machine is a reason to wait only for who loses on."""
