@@ -71,6 +71,13 @@ class LanceIOManager(dg.ConfigurableIOManager):
         repr=False,
         json_schema_extra=_compat.SECRET,
     )
+    base_store_params: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="Settings of other places that a table may name (base paths, external blobs), by their address; an "
+        "entry also allows the place. Take keys from `dg.EnvVar`.",
+        repr=False,
+        json_schema_extra=_compat.SECRET,
+    )
     spark: dg.ResourceDependency[Any] = None  # pyright: ignore[reportAssignmentType] - Dagster resolves the field
     mode: Literal["overwrite", "append", "error", "ignore", "merge", "replace_partitions"] = Field(
         default="overwrite",
@@ -109,7 +116,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
     @property
     def tables(self) -> Tables:
         """Naming and opening."""
-        return Tables(root=self.root, storage_options=self.storage_options)
+        return Tables(root=self.root, storage_options=self.storage_options, base_store_params=self.base_store_params)
 
     def type_handlers(self) -> Sequence[TypeHandler]:
         """Handlers of further types, which come before the built-in ones; override it in a subclass.
@@ -227,6 +234,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             is_empty=is_empty or dataset is None,
             schema=schema,
             storage_options=self.storage_options,
+            base_store_params=self.base_store_params,
             spark_session=lambda: spark_session(self.spark),
         )
         return handler_for(type_, self.type_handlers()).load(request)

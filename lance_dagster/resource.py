@@ -35,11 +35,18 @@ class LanceResource(dg.ConfigurableResource):
         repr=False,
         json_schema_extra=_compat.SECRET,
     )
+    base_store_params: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="Settings of other places that a table may name (base paths, external blobs), by their address; an "
+        "entry also allows the place. Take keys from `dg.EnvVar`.",
+        repr=False,
+        json_schema_extra=_compat.SECRET,
+    )
 
     @property
     def tables(self) -> Tables:
         """Naming and opening."""
-        return Tables(root=self.root, storage_options=self.storage_options)
+        return Tables(root=self.root, storage_options=self.storage_options, base_store_params=self.base_store_params)
 
     def uri(self, asset_key: dg.AssetKey | Sequence[str] | str) -> str:
         """URI of the table of an asset; a str is one part or parts joined by ``/``."""
@@ -81,10 +88,7 @@ class LanceResource(dg.ConfigurableResource):
             mode: ``create``, ``append`` or ``overwrite``.
             **options: Likewise.
         """
-        storage_options = dict(self.storage_options) or None
-        return lance_core.write_dataset(
-            data, self.uri(asset_key), mode=mode, storage_options=storage_options, **options
-        )
+        return lance_core.write_dataset(data, self.uri(asset_key), mode=mode, **{**self.tables.options, **options})
 
     def publish(
         self,

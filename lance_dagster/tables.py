@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 import lance_core
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, RefAlreadyExistsError, RefNotFoundError
+from lance_dagster.handlers.base import store_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,10 +70,17 @@ class Tables:
     Args:
         root: Folder or URI.
         storage_options: Credentials and settings of the object store.
+        base_store_params: The same for other places that a table may name, by their address.
     """
 
     root: str
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Settings of the stores, as the functions of lance_core take them."""
+        return store_options(self.storage_options, self.base_store_params)
 
     def uri(self, asset_key: dg.AssetKey) -> str:
         """URI of an asset's table (see the module's text)."""
@@ -109,8 +117,7 @@ class Tables:
             DatasetNotFoundError: No table there.
             VersionNotFoundError, RefNotFoundError: No such version, tag or branch.
         """
-        options = dict(self.storage_options) or None
-        return lance_core.dataset(uri, version=version, asof=as_of, branch=branch, storage_options=options)
+        return lance_core.dataset(uri, version=version, asof=as_of, branch=branch, **self.options)
 
     def open_preferred(self, uri: str, branch: str | None) -> lance_core.LanceDataset:
         """Open the newest version of a branch if the table has it, else of the main line."""

@@ -161,6 +161,7 @@ def _request(
         token=target.token,
         idempotency_key=target.token if target.has_twins else None,
         storage_options=target.tables.storage_options,
+        base_store_params=target.tables.base_store_params,
     )
 
 

@@ -17,6 +17,14 @@ WriteOperation = Literal["create", "append", "overwrite", "replace_where", "merg
 OutOfPartition = Literal["error", "drop", "allow"]
 
 
+def store_options(
+    storage_options: Mapping[str, str], base_store_params: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Settings of the stores, as the functions of lance_core take them."""
+    places = {address: dict(options) for address, options in base_store_params.items()}
+    return {"storage_options": dict(storage_options) or None, "base_store_params": places or None}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRequest:
     """One commit.
@@ -41,6 +49,7 @@ class WriteRequest:
         idempotency_key: The same if other runs may be making this commit at this moment, so that it has to be looked
             for when the table is opened for writing; else None.
         storage_options: Settings of the object store.
+        base_store_params: The same for other places that a table may name, by their address.
     """
 
     uri: str
@@ -54,8 +63,14 @@ class WriteRequest:
     properties: Mapping[str, str]
     token: str
     storage_options: Mapping[str, str] = field(repr=False)
+    base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     idempotency_key: str | None = None
     unique_keys: tuple[str, ...] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Settings of the stores, as the functions of lance_core take them."""
+        return store_options(self.storage_options, self.base_store_params)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +85,7 @@ class ReadRequest:
         is_empty: Hand out no rows.
         schema: Columns of the table (before ``columns`` are chosen).
         storage_options: Settings of the object store.
+        base_store_params: The same for other places that a table may name, by their address.
         spark_session: Gives the Spark session.
     """
 
@@ -80,7 +96,13 @@ class ReadRequest:
     is_empty: bool
     schema: pa.Schema
     storage_options: Mapping[str, str] = field(repr=False)
+    base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     spark_session: Callable[[], Any]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Settings of the stores, as the functions of lance_core take them."""
+        return store_options(self.storage_options, self.base_store_params)
 
 
 class TypeHandler(Protocol):

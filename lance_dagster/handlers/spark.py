@@ -55,7 +55,7 @@ class SparkHandler:
             check_replace_where=False,
             idempotency_key=request.token,
             transaction_properties=dict(request.properties),
-            storage_options=dict(request.storage_options) or None,
+            **request.options,
         )
         return result.version
 
@@ -70,7 +70,7 @@ class SparkHandler:
             columns=None if request.columns is None else projected(request).names,
             filter="false" if request.is_empty else request.filter,
             version=request.dataset.version,
-            storage_options=dict(request.storage_options) or None,
+            **request.options,
         )
 
 
@@ -86,7 +86,7 @@ def _merge(frame: Any, request: WriteRequest) -> int:
         within=request.replaced,
         idempotency_key=request.token,
         transaction_properties=dict(request.properties),
-        storage_options=dict(request.storage_options) or None,
+        **request.options,
     )
     return merge.when_matched_update_all().when_not_matched_insert_all().execute().version
 

@@ -94,7 +94,7 @@ def _commit(stream: pa.RecordBatchReader, request: WriteRequest) -> int:
         mode=request.operation,
         idempotency_key=request.idempotency_key,
         transaction_properties=properties,
-        storage_options=dict(request.storage_options) or None,
+        **request.options,
     )
     return made.version
 

@@ -59,8 +59,14 @@ defs = dg.Definitions(
     jobs=[dg.define_asset_job("all_orders", selection="orders")],
     resources={
         "io_manager": LanceIOManager(root=ROOT, storage_options={"token": TOKEN}),
-        "lance": LanceResource(root=ROOT, storage_options={"token": TOKEN}),
-        "written_out": LanceIOManager(root=ROOT, storage_options={"token": "written-token"}),
+        "lance": LanceResource(
+            root=ROOT, storage_options={"token": TOKEN}, base_store_params={"s3://cold": {"token": TOKEN}}
+        ),
+        "written_out": LanceIOManager(
+            root=ROOT,
+            storage_options={"token": "written-token"},
+            base_store_params={"s3://cold": {"token": "written-token"}},
+        ),
         "spark": SparkSessionResource(remote="sc://host/;token=written-token", conf={"spark.token": "written-token"}),
     },
     executor=dg.in_process_executor,

@@ -221,7 +221,11 @@ RESOURCE = """query($name: String!) {topLevelResourceDetailsOrError(resourceSele
 
 @pytest.mark.parametrize(
     ("resource", "fields"),
-    [("written_out", ["storage_options"]), ("lance", ["storage_options"]), ("spark", ["remote", "conf"])],
+    [
+        ("written_out", ["storage_options", "base_store_params"]),
+        ("lance", ["storage_options", "base_store_params"]),
+        ("spark", ["remote", "conf"]),
+    ],
 )
 def test_secrets_are_masked_where_resources_are_shown(story, resource, fields):
     found = story.ask(RESOURCE, name=resource)["topLevelResourceDetailsOrError"]

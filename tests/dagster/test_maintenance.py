@@ -213,7 +213,7 @@ def test_conflicts_without_end_are_raised(table, maintain, racing):
     assert table().version == 7
 
 
-def test_the_time_for_commits_ends_maintenance(table, maintain, racing, monkeypatch):
+def test_the_time_for_commits_ends_maintenance(maintain, racing, monkeypatch):
     monkeypatch.setenv("LANCE_CORE_COMMIT_TIMEOUT", "0.000001")
     calls = racing(9)
     with pytest.raises(CommitConflictError):

@@ -9,7 +9,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 import lance_core
-from lance_dagster import LanceIOManager, LanceResource, build_maintenance_assets, io_manager
+from lance_dagster import (
+    CompactionPolicy,
+    ExecutionPolicy,
+    LanceIOManager,
+    LanceResource,
+    build_maintenance_assets,
+    io_manager,
+)
 from lance_dagster.report import report_output
 
 pytestmark = pytest.mark.spark
@@ -390,3 +397,34 @@ def test_settings_of_stores_are_in_no_plan(root, instance, spark):
     assert "id" in plans[0]
     assert canary not in plans[0]
     assert not [event for event in instance.all_logs(instance.get_runs()[0].run_id) if canary in str(event)]
+
+
+def test_other_stores_are_opened_in_the_tasks_with_their_own_settings(s3, root, instance, spark):
+    place = f"{s3.uri}/cold"
+    params = {place: s3.storage_options}
+    bases = {"initial_bases": [lance_core.DatasetBasePath(place, "cold", is_dataset_root=True)]}
+    for start in (0, 10, 20, 30):
+        data = pa.table({"id": list(range(start, start + 10))})
+        options = {"target_bases": ["cold"], "base_store_params": params, **({} if start else bases)}
+        lance_core.write_dataset(data, f"{root}/cold.lance", mode="append" if start else "create", **options)
+
+    @dg.asset(metadata={"mode": "merge", "merge_keys": ["id"]})
+    def cold():
+        return spark.createDataFrame([(5,), (99,)], "id bigint")
+
+    assets = build_maintenance_assets(
+        "cold",
+        compaction=CompactionPolicy(target_rows_per_fragment=20),
+        execution=ExecutionPolicy(spark_from_bytes=0),
+        spark_resource_key="spark",
+    )
+    resources = {
+        "io_manager": LanceIOManager(root=root, spark=spark, base_store_params=params),
+        "lance": LanceResource(root=root, base_store_params=params),
+        "spark": spark,
+    }
+    done = dg.materialize([assets[0]], instance=instance, resources=resources)
+    (event,) = done.get_asset_materialization_events()
+    assert event.step_materialization_data.materialization.metadata["lance/engine"].value == "spark"
+    assert dg.materialize([cold], instance=instance, resources=resources).success
+    assert lance_core.dataset(f"{root}/cold.lance").count_rows() == 41
