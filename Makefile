@@ -3,6 +3,7 @@
 #   make ui            look at it in Dagster's UI (PORT=3000)
 #   make test          run all tests
 #   make test-spark    run the Spark tests with every version of pyspark that is supported
+#   make test-torch    run the tests of lance_core.torch with PyTorch, several GB
 PYTHON ?= python3
 PORT ?= 3000
 VENV := .venv
@@ -17,7 +18,7 @@ JAVA_MAJOR := $(shell "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed 
 JRE := $(shell [ "0$(JAVA_MAJOR)" -ge 17 ] || echo ,jre)
 PROJECTS := Makefile pyproject.toml example_project/pyproject.toml $(wildcard requirements.lock)
 
-.PHONY: help demo ui test test-spark bench proto lint clean
+.PHONY: help demo ui test test-spark test-torch bench proto lint clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -65,6 +66,13 @@ test-spark: $(addprefix $(VENV)/pyspark-,$(SPARK_VERSIONS))
 	  echo "pyspark $$version"; \
 	  PYTHONPATH=$(CURDIR)/$(VENV)/pyspark-$$version $(BIN)/python -m pytest -W ignore::pytest.PytestUnraisableExceptionWarning tests/spark || exit 1; \
 	done
+
+$(VENV)/torch: $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ torch
+
+# PyTorch warns of CUDA libraries that it does not find.
+test-torch: $(VENV)/torch
+	@PYTHONPATH=$(CURDIR)/$(VENV)/torch $(BIN)/python -m pytest -W ignore tests/compat/test_torch.py
 
 bench: $(VENV)/.bench
 	@$(BIN)/python benchmarks/run.py

@@ -67,6 +67,10 @@ class UnsupportedError(LanceError, NotImplementedError):
     kind = "unsupported"
 
 
+class RefusedModuleError(UnsupportedError, ImportError):
+    """A module of pylance that lance_core does not have; the message says why."""
+
+
 class InvalidInputError(LanceError, ValueError):
     """A wrong argument, a type mismatch, an unknown column."""
 

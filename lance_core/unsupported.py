@@ -6,10 +6,11 @@ AttributeError or TypeError.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lance_core.errors import UnsupportedError
+from lance_core.errors import RefusedModuleError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,6 +127,9 @@ _MODULES: dict[str, str] = {
     "otel": _NATIVE,
     "pydantic": "give write_dataset a list of dicts",
     "query": _SEARCH,
+    "torch.bench_utils": _SEARCH,
+    "torch.distance": _SEARCH,
+    "torch.kmeans": _SEARCH,
     "tracing": _NATIVE,
     "util": _SEARCH,
 }
@@ -165,6 +169,25 @@ REFUSED_ARGUMENTS: Mapping[str, str] = {
     "use_legacy_format": "give data_storage_version='0.1', which cannot be written",
 }
 """Argument to reason; wherever a function has one of these, it must be None or pylance's default."""
+
+
+class _RefusedModules:
+    """Tells why a module of pylance cannot be imported; Python asks it after the finders that may have the module."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: object = None, target: object = None) -> None:
+        """Raise an error if the module is refused.
+
+        Raises:
+            RefusedModuleError: It is.
+        """
+        del path, target
+        package, _, name = fullname.partition(".")
+        if package == "lance_core" and name in _MODULES:
+            raise RefusedModuleError(f"module {fullname} is not supported: {_MODULES[name]}")
+
+
+sys.meta_path.append(_RefusedModules)
 
 
 def refused(name: str) -> Callable[..., NoReturn]:
@@ -215,7 +238,7 @@ def late_names(module: str, names: Mapping[str, str] | None = None) -> Callable[
             return getattr(import_module(place), other or name)
         path = f"{module}.{name}"
         if module == "lance_core" and name in _MODULES:
-            raise UnsupportedError(f"module {path} is not supported: {_MODULES[name]}")
+            raise RefusedModuleError(f"module {path} is not supported: {_MODULES[name]}")
         if path in REFUSED:
             return refused(path)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
