@@ -7,6 +7,7 @@ is called otherwise or takes another form in the tables here; each entry of both
 import importlib
 import inspect
 import pkgutil
+import re
 import types
 import typing
 
@@ -105,9 +106,10 @@ def test_modules_are_there_or_refused_by_name():
         ours = "lance_core" + name.removeprefix("lance")
         if ours in REFUSED:
             assert ours.count(".") == 1
-            with pytest.raises(UnsupportedError, match=f"{ours} is not supported: {REFUSED[ours]}"):
+            message = re.escape(f"{ours} is not supported: {REFUSED[ours]}")
+            with pytest.raises(UnsupportedError, match=message):
                 getattr(lance_core, ours.rpartition(".")[2])
-            with pytest.raises(ImportError, match=f"{ours} is not supported: {REFUSED[ours]}"):
+            with pytest.raises(ImportError, match=message):
                 importlib.import_module(ours)
         else:
             importlib.import_module(ours)
