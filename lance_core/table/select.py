@@ -7,7 +7,7 @@ reads a dataset as it is and has them all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlglot
@@ -18,6 +18,7 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
 from lance_core.table.expression import ExactSql
 from lance_core.table.sql import LanceSql
+from lance_core.table.sql_split import cut_where, without_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,8 +133,9 @@ def parse_select(sql: str, table_name: str) -> Select:
         InvalidInputError: No SQL, or another table.
         UnsupportedError: Something of SQL that is not supported; the message names it.
     """
+    cut = cut_where(sql)
     try:
-        parsed = [one for one in sqlglot.parse(sql, dialect=_Statements) if one is not None]
+        parsed = [one for one in sqlglot.parse(cut[0] if cut else sql, dialect=_Statements) if one is not None]
     except (SqlglotError, RecursionError) as error:
         raise InvalidInputError(f"cannot parse {sql!r}: {str(error).splitlines()[0]}") from error
     if len(parsed) != 1:
@@ -142,8 +144,10 @@ def parse_select(sql: str, table_name: str) -> Select:
     if not isinstance(node, exp.Select):
         raise UnsupportedError(f"{type(node).__name__.upper()} in dataset.sql; only SELECT of one table is supported")
     _check_clauses(node)
-    _unqualify(node, _table_names(node, table_name))
-    return _Reading(node).select()
+    names = _table_names(node, table_name)
+    _unqualify(node, names)
+    select = _Reading(node).select()
+    return select if cut is None else replace(select, where=without_table(cut[1], names))
 
 
 def _check_clauses(node: Node) -> None:

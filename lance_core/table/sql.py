@@ -19,11 +19,13 @@ from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.table import pruning
+from lance_core.table import pruning, sql_groups
 from lance_core.table import sql_terms as terms
 from lance_core.table import sql_text as text
+from lance_core.table.sql_any import any_of
 from lance_core.table.sql_arithmetic import arithmetic, integer_literal, literal_arrays, negated
 from lance_core.table.sql_choices import CHOICE_FUNCTIONS, case, simple_case
+from lance_core.table.sql_groups import find_groups
 from lance_core.table.sql_json import JSON_FUNCTIONS
 from lance_core.table.sql_lists import LIST_FUNCTIONS, element, field, make_array
 from lance_core.table.sql_numbers import NUMBER_FUNCTIONS
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lance_core.table.pruning import Condition
+    from lance_core.table.sql_groups import Group
 
 Node: TypeAlias = Any
 """A node of sqlglot's tree; its attributes depend on its class."""
@@ -423,35 +426,27 @@ def _logic(self: _Translator, node: Node, strict: bool) -> Term:
             pending += [one.expression, one.this]
         else:
             parts.append(one)
-    sets = _value_sets(self, kind, parts) if len(parts) >= _MANY_PARTS else {}
-    found = [self.term(one, strict=strict) for place, one in enumerate(parts) if place not in sets]
-    for column, literals in {id(group): group for group in sets.values()}.values():
-        term = terms.is_in(column, literals, strict=strict, is_exact=self.is_exact)
-        found.append(terms.not_(term) if kind is exp.And else term)
+    grouped: set[int] = set()
+    found: list[Term] = []
+    for group in find_groups(parts, is_and=kind is exp.And, term=self.term) if len(parts) >= sql_groups.MANY else ():
+        term = _group(self, group, strict=strict)
+        if term is not None:
+            grouped.update(group.places)
+            found.append(terms.not_(term) if kind is exp.And else term)
+    found += [self.term(one, strict=strict) for place, one in enumerate(parts) if place not in grouped]
     return terms.joined(terms.or_ if kind is exp.Or else terms.and_, found)
 
 
-_MANY_PARTS = 16
-
-
-def _value_sets(self: _Translator, kind: type[Any], parts: Sequence[Node]) -> dict[int, tuple[Term, list[Term]]]:
-    """Comparisons of a column with many literals, by their place in a chain: ``a = 1 OR a = 2`` is ``a IN (1, 2)``."""
-    asked = exp.EQ if kind is exp.Or else exp.NEQ
-    columns: dict[tuple[str, ...], list[tuple[int, Term]]] = {}
-    for place, part in enumerate(parts):
-        node = part.filled() if isinstance(part, Part) else part
-        if type(node) is not asked or not isinstance(node.this, exp.Column):
-            continue
-        if isinstance(node.expression, exp.Literal | exp.Neg):
-            literal = self.term(node.expression)
-            if literal.literal is not None:
-                columns.setdefault(tuple(one.name for one in node.this.parts), []).append((place, literal))
-    found: dict[int, tuple[Term, list[Term]]] = {}
-    for path, pairs in columns.items():
-        if len(pairs) >= _MANY_PARTS:
-            group = (self.column(path), [literal for _, literal in pairs])
-            found.update(dict.fromkeys((place for place, _ in pairs), group))
-    return found
+def _group(self: _Translator, group: Group, *, strict: bool) -> Term | None:
+    """Return a term for conditions that are joined by OR; None if there is no faster way than one by one."""
+    if len(group.comparisons) == 1 and group.comparisons[0].kernel == "equal":
+        subject, _, literals = group.comparisons[0]
+        return terms.is_in(self.term(subject), literals=literals, strict=strict, is_exact=self.is_exact)
+    if any(len(one.literals) > 1 for one in group.comparisons):
+        return None
+    subjects = {id(one.subject): self.term(one.subject) for one in group.comparisons}
+    demands = [(subjects[id(one.subject)], one.kernel, one.literals[0]) for one in group.comparisons]
+    return any_of(demands, strict=strict, is_exact=self.is_exact)
 
 
 _TYPE = exp.DataType.Type

@@ -15,12 +15,12 @@ from sqlglot import expressions as exp
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 Node: TypeAlias = Any
 """A node of sqlglot's tree, a `Chain` or a `Part`."""
 
-LONG = 2048
+LONG = 256
 """Characters from which a text is split; shorter ones are parsed as fast as a whole."""
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])"
@@ -36,6 +36,7 @@ _LITERAL_KINDS = ("number", "text", *_LIST_KINDS)
 _TEXT_ITEM = re.compile(_TEXT)
 _NOT_KNOWN = ('"', "--", "/*", "#", "{", "$", "@", ";", "``", "\\")
 _WORDS = ("AND", "OR", "NOT", "BETWEEN", "CASE", "END")
+_CLAUSES = ("GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "WINDOW", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "FETCH")
 _FIRST_MARK = 7_000_000_000_000
 
 
@@ -53,7 +54,7 @@ class Chain:
 
 
 @frozen
-class _Shape:
+class Shape:
     """A parsed condition without its literals.
 
     Attributes:
@@ -77,7 +78,7 @@ class Part:
         lists: Its own lists, as they are written.
     """
 
-    shape: _Shape
+    shape: Shape
     literals: Sequence[str]
     lists: Sequence[str]
 
@@ -115,6 +116,59 @@ def split(sql: str, parse: Callable[[str], Node]) -> Node:
     return _Splitter(sql, tokens, partners, parse).tree(0, len(tokens))
 
 
+def cut_where(sql: str) -> tuple[str, str] | None:
+    """Take the condition out of a long query.
+
+    Args:
+        sql: The query.
+
+    Returns:
+        The query with a short condition in place of its own, and its own; None if the query is short, has no
+        condition, or has something that this module does not know.
+    """
+    tokens = None if len(sql) < LONG or any(one in sql for one in _NOT_KNOWN) else _tokens(sql)
+    partners = None if tokens is None else _partners(tokens)
+    if tokens is None or partners is None:
+        return None
+    words = _outer_words(sql, tokens, partners)
+    begin = next((place for place, word in words if word == "WHERE"), len(tokens))
+    end = next((place for place, word in words if place > begin and word in _CLAUSES), len(tokens))
+    if end <= begin + 1:
+        return None
+    first, last = tokens[begin].end, tokens[end - 1].end
+    return f"{sql[:first]} TRUE {sql[last:]}", sql[first:last]
+
+
+def without_table(sql: str, names: Collection[str]) -> str:
+    """Take the names of a table away before those of columns.
+
+    Args:
+        sql: A condition from `cut_where`.
+        names: What the table may be called, in small letters.
+    """
+    tokens = _tokens(sql) or []
+    pieces, at = list[str](), 0
+    for before, token, dot in zip([None, *tokens], tokens, tokens[1:], strict=False):
+        is_first = before is None or sql[before.start : before.end] != "."
+        is_name = token.kind in ("word", "name") and sql[token.start : token.end].strip("`").lower() in names
+        if is_first and is_name and sql[dot.start : dot.end] == ".":
+            pieces.append(sql[at : token.start])
+            at = dot.end
+    return "".join([*pieces, sql[at:]])
+
+
+def _outer_words(sql: str, tokens: Sequence[_Token], partners: dict[int, int]) -> list[tuple[int, str]]:
+    """Return the words outside of parentheses, with their places."""
+    found: list[tuple[int, str]] = []
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        if token.kind == "word":
+            found.append((place, sql[token.start : token.end].upper()))
+        place = partners.get(place, place) + 1
+    return found
+
+
 def list_items(text: str) -> list[int] | list[float] | list[str] | list[int | float]:
     """Return the values of a list that `Part.filled` put into a tree."""
     if "'" in text:
@@ -123,10 +177,11 @@ def list_items(text: str) -> list[int] | list[float] | list[str] | list[int | fl
     try:
         return list(map(int, items))
     except ValueError:
-        return [_number(one) for one in items]
+        return [number_of(one) for one in items]
 
 
-def _number(text: str) -> int | float:
+def number_of(text: str) -> int | float:
+    """Return the value of a number as it is written."""
     try:
         return int(text)
     except ValueError:
@@ -170,7 +225,7 @@ class _Splitter:
         self, sql: str, tokens: Sequence[_Token], partners: dict[int, int], parse: Callable[[str], Node]
     ) -> None:
         self._sql, self._tokens, self._partners, self._parse = sql, tokens, partners, parse
-        self._shapes: dict[str, _Shape | None] = {}
+        self._shapes: dict[str, Shape | None] = {}
 
     def tree(self, low: int, high: int) -> Node:
         """The tree of the tokens [low, high)."""
@@ -211,7 +266,7 @@ class _Splitter:
         key = "".join(
             (" " if token.has_gap else "") + (f"\0{token.kind}" if token.kind in _LITERAL_KINDS else text)
             for token, text in zip(tokens, texts, strict=True)
-        )
+        ).lstrip()
         if key not in self._shapes:
             self._shapes[key] = self._shape(tokens, texts)
         shape = self._shapes[key]
@@ -222,7 +277,7 @@ class _Splitter:
         unquoted = [one[1:-1].replace("''", "'") if one[0] == "'" else one for one in literals]
         return Part(shape, unquoted, [text for token, text in pairs if token.kind in _LIST_KINDS])
 
-    def _shape(self, tokens: Sequence[_Token], texts: Sequence[str]) -> _Shape | None:
+    def _shape(self, tokens: Sequence[_Token], texts: Sequence[str]) -> Shape | None:
         """Parse with literals that can be told apart; None if not each of them is found again."""
         marks: list[tuple[str, bool]] = []
         pieces: list[str] = []
@@ -240,4 +295,4 @@ class _Splitter:
         lists = [nodes[mark].parent for mark, is_list in marks if is_list]
         if not all(isinstance(one, exp.In) and len(one.expressions) == 1 for one in lists):
             return None
-        return _Shape(node, [nodes[mark] for mark, is_list in marks if not is_list], lists)
+        return Shape(node, [nodes[mark] for mark, is_list in marks if not is_list], lists)

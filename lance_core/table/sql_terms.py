@@ -312,7 +312,7 @@ def by_type(scalars: Sequence[pa.Scalar]) -> list[pa.Array]:
     return [pa.array(several, kind) for kind, several in found.items()]
 
 
-def _fitted(value: Term, literals: pa.Array, *, strict: bool) -> pa.Array:
+def fitted(value: Term, literals: pa.Array, *, strict: bool) -> pa.Array:
     """Return literals of one type as `unify` makes them, which looks at the first for all of them if it can."""
     first = unify(value, literal_term(literals[0]), strict=strict)[1].type
     if first.equals(literals.type):
@@ -322,8 +322,8 @@ def _fitted(value: Term, literals: pa.Array, *, strict: bool) -> pa.Array:
             return literals.cast(first, safe=not pa.types.is_floating(first))
         except pa.ArrowInvalid:
             pass  # the message tells which one it is
-    fitted = [unify(value, literal_term(one), strict=strict)[1].evaluate(_NO_BATCH) for one in literals]
-    return pa.array(fitted, first)
+    one_by_one = [unify(value, literal_term(one), strict=strict)[1].evaluate(_NO_BATCH) for one in literals]
+    return pa.array(one_by_one, first)
 
 
 _NO_BATCH = pa.record_batch({"row": pa.nulls(1)})
@@ -335,7 +335,7 @@ def _is_among(value: Term, literals: pa.Array, *, strict: bool, is_exact: bool) 
         raise UnsupportedError(f"IN over values of type {value.type}")
     if pa.types.is_null(value.type) or pa.types.is_null(literals.type):
         return literal_term(pa.scalar(None, pa.bool_()))
-    options = _fitted(value, literals, strict=strict)
+    options = fitted(value, literals, strict=strict)
     common = comparison_type(value.type, options.type)
     wanted = coerce(options, common)
     is_float = pa.types.is_floating(common)

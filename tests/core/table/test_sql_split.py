@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import lance_core
 from lance_core.errors import InvalidInputError, LanceError
-from lance_core.table import pruning, sql, sql_split
+from lance_core.table import pruning, sql_groups, sql_split
 from lance_core.table.predicate import make_predicate
 
 SCHEMA = pa.schema(
@@ -91,7 +91,7 @@ def test_split_conditions_mean_the_same(condition):
     whole = _answer(condition)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sql_split, "LONG", 0)
-        patch.setattr(sql, "_MANY_PARTS", 2)
+        patch.setattr(sql_groups, "MANY", 2)
         assert _answer(condition) == whole
 
 
