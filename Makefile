@@ -1,11 +1,13 @@
 # Needs only git, make and Python >= 3.11. Everything is installed into .venv; Java comes along when there is none.
 #   make demo          run the example pipeline and print a report
 #   make ui            look at it in Dagster's UI (PORT=3000)
-#   make test          run all tests
+#   make check         lint, types, import contracts and the fast tests of the core: what one runs between edits
+#   make test          run all tests, in as many processes as there are cores (WORKERS=1)
 #   make test-spark    run the Spark tests with every version of pyspark that is supported
 #   make test-torch    run the tests of lance_core.torch with PyTorch, several GB
 PYTHON ?= python3
 PORT ?= 3000
+WORKERS ?= auto
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -18,7 +20,10 @@ JAVA_MAJOR := $(shell "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed 
 JRE := $(shell [ "0$(JAVA_MAJOR)" -ge 17 ] || echo ,jre)
 PROJECTS := Makefile pyproject.toml example_project/pyproject.toml $(wildcard requirements.lock)
 
-.PHONY: help demo ui test test-spark test-torch bench proto lint clean
+# Each process would otherwise compile anew what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo ui check test test-spark test-torch bench proto lint style types quick clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -53,8 +58,12 @@ ui: $(VENV)/.demo
 	@echo "Dagster UI: http://127.0.0.1:$(PORT)  (stop with Ctrl-C)"
 	@cd example_project && $(BIN)/dg dev --host 127.0.0.1 --port $(PORT)
 
+# The type checker takes one core for about as long as all else takes another.
+check: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -j 2 types quick
+
 test: $(VENV)/.dev
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(WORKERS)
 
 SPARK_VERSIONS ?= 4.1 4.2 4.3
 $(VENV)/pyspark-%: $(VENV)/.dev
@@ -80,11 +89,18 @@ bench: $(VENV)/.bench
 proto: $(VENV)/.dev
 	@$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=. --pyi_out=. protos/lance_core/_proto/*.proto
 
-lint: $(VENV)/.dev
+lint: style types
+
+style: $(VENV)/.dev
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/pyright
 	@$(BIN)/lint-imports
+
+types: $(VENV)/.dev
+	@$(BIN)/pyright
+
+quick: style
+	@$(BIN)/python -m pytest -m 'not slow' tests/core
 
 # Removes what the commands above made: tables, history, caches and the virtual environment.
 clean:

@@ -1,13 +1,11 @@
 """Fixtures for all tests."""
 
-import atexit
 import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
 import warnings
@@ -19,6 +17,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from botocore.session import get_session
+from xdist.scheduler import LoadScopeScheduling
 
 from lance_core.format.manifest import decode_manifest_file, remember_manifest
 from lance_core.table import publish
@@ -28,10 +27,42 @@ pytest.register_assert_rewrite("lance_core.testing.lines")
 # What gcsfs asks by gRPC, to learn what kind of bucket it has, cannot be sent to another service.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
-# Where nothing compiled may be kept beside the modules, each process that tests start would compile all it imports.
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and "PYTHONPYCACHEPREFIX" not in os.environ:
-    os.environ["PYTHONPYCACHEPREFIX"] = _compiled = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, _compiled, ignore_errors=True)
+# Processes that tests start would otherwise compile all they import of this project, each for itself.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The folders of tests in the order in which several processes begin them: those with the longest files come first, so
+# that the many short files of the last fill what is left of each process's time.
+FOLDERS = ("spark", "dagster", "example", "faults", "compat", "properties", "golden", "project", "core")
+SPARK_TESTS = (
+    "tests/spark/",
+    "tests/example/test_transforms.py",
+    "tests/dagster/test_spark.py",
+    "tests/dagster/test_column_lineage.py",
+    "tests/compat/test_s3.py::test_spark",
+)
+
+
+class FilesScheduling(LoadScopeScheduling):
+    """Give each process the tests of a file at once, and one of them all tests that share a Java process."""
+
+    def _split_scope(self, nodeid):
+        return "spark" if nodeid.startswith(SPARK_TESTS) else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    config.option.loadscopereorder = False  # by the number of tests, which says little about time
+    return FilesScheduling(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    if not hasattr(config, "workerinput"):
+        return
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: FOLDERS.index(item.path.relative_to(tests).parts[0]))
+    strays = {item.nodeid for item in items if "jvm" in getattr(item, "fixturenames", ())}
+    strays = {nodeid for nodeid in strays if not nodeid.startswith(SPARK_TESTS)}
+    assert not strays, f"name these tests in SPARK_TESTS, or each process starts a Java process of its own: {strays}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +142,8 @@ def jvm():
         **recommended_conf(),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
+        # A process that lives for minutes does not earn back what the second compiler and parallel collectors cost.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "OFF",
     }
