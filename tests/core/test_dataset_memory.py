@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 SCRIPT = """
 import sys

@@ -13,6 +13,8 @@ from lance_core.encoding.jsonb import decode_text, encode_text
 from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.errors import LanceError
 
+pytestmark = pytest.mark.slow
+
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),

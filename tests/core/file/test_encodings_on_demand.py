@@ -6,6 +6,8 @@ import pytest
 
 from lance_core.file import writer as writer_module
 
+pytestmark = pytest.mark.slow
+
 N = 2000
 RNG = np.random.default_rng(1)
 TEXTS = [f"{'some words again and again ' * (one % 4)}{one * 7919 % 10_007}" for one in range(N)]

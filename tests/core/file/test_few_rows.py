@@ -11,6 +11,8 @@ import pytest
 from lance_core.errors import LanceError
 from lance_core.file import fields_v2_1
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(12)
 ROWS = 5000
 

@@ -9,6 +9,8 @@ from lance_core.file.write_together import num_bytes_of
 from lance_core.file.writer import DataFileWriter
 from lance_core.format.schema import Schema
 
+pytestmark = pytest.mark.slow
+
 SIZES = (1, 2, 99, 100, 1023, 1024, 1025, 2048, 3000, 4095, 4096, 4097)
 RNG = np.random.default_rng(9)
 

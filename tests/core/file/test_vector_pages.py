@@ -6,6 +6,8 @@ import pytest
 
 from lance_core.table.scan_plan import default_batch_size
 
+pytestmark = pytest.mark.slow
+
 
 def _vectors(rows, dimension, kind=np.float32):
     values = np.arange(rows * dimension, dtype=kind)

@@ -13,6 +13,8 @@ from lance_core.file.writer import DataFileWriter
 from lance_core.format.schema import Schema
 from lance_core.store.local import LocalStore
 
+pytestmark = pytest.mark.slow
+
 VERSIONS = ["2.0", "2.1", "2.2"]
 
 

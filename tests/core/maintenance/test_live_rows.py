@@ -11,6 +11,8 @@ from lance_core.errors import CorruptDataError
 from lance_core.maintenance import live_rows
 from lance_core.testing.counting_store import open_counting
 
+pytestmark = pytest.mark.slow
+
 ROWS = 1200
 
 

@@ -10,6 +10,8 @@ from lance_core.table.commit import commit
 from lance_core.table.snapshot import list_versions, open_snapshot
 from lance_core.testing.tables import append, create, read_rows
 
+pytestmark = pytest.mark.slow
+
 AZURE = {"azure_storage_account_name": "account", "azure_storage_account_key": "a2V5a2V5a2V5a2V5", "allow_http": "true"}
 
 

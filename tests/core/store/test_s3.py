@@ -15,6 +15,8 @@ from lance_core.store.range_reader import TAIL_SIZE
 from lance_core.store.s3 import PART_SIZE
 from lance_core.table.snapshot import find_newest, find_versions
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(s3):

@@ -1,5 +1,7 @@
 """Scans with a condition give what a plain scan gives, filtered; and they do no more than they need."""
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,21 +76,35 @@ def same(ours, theirs):
         assert left.equals(right), name
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The address of a table of all kinds of columns in small pages; each is written once and only read."""
+
+    @cache
+    def write(version, page_bytes, deleted, num_files=1):
+        table = every_kind(np.random.default_rng(3))
+        if version == "2.0" or num_files == 1:
+            table = table.drop_columns(["struct"])
+        uri = str(tmp_path_factory.mktemp("written") / "t")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(writer, "PAGE_BYTES", page_bytes)
+            for start in range(0, N, N // num_files):
+                part = table.slice(start, N // num_files)
+                lance_core.write_dataset(part, uri, mode="append", data_storage_version=version)
+        if deleted:
+            lance_core.dataset(uri).delete(deleted)
+        return uri
+
+    return write
+
+
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 @pytest.mark.parametrize("share", [0, 0.001, 0.04, 0.5, 0.93, 1])
 @pytest.mark.parametrize("deleted", [0, 20, 500])
-def test_a_filtered_scan_is_a_scan_filtered(tmp_path, monkeypatch, version, share, deleted):
+def test_a_filtered_scan_is_a_scan_filtered(written, monkeypatch, version, share, deleted):
     monkeypatch.setattr(fields_v2_1, "_FEW_ROWS", 100)
-    monkeypatch.setattr(writer, "PAGE_BYTES", 1 << 14)
-    rng = np.random.default_rng(int(share * 1000 + deleted))
-    table = every_kind(rng)
-    if version == "2.0":
-        table = table.drop_columns(["struct"])
-    lance_core.write_dataset(table.slice(0, N // 2), tmp_path / "t", data_storage_version=version)
-    lance_core.write_dataset(table.slice(N // 2), tmp_path / "t", mode="append", data_storage_version=version)
-    made = lance_core.dataset(tmp_path / "t")
-    if deleted:
-        made.delete(f"small_null < {deleted}")
+    uri = written(version, 1 << 14, deleted and f"small_null < {deleted}", num_files=2)
+    made = lance_core.dataset(uri)
     whole = made.to_table()
     wanted = whole["pick"].to_numpy() < share
     for options in ({}, {"batch_size": 700}):
@@ -134,12 +150,9 @@ ALONE = {
 @pytest.mark.parametrize("version", ["2.0", "2.2"])
 @pytest.mark.parametrize("condition", ALONE)
 @pytest.mark.parametrize("batch_size", [None, 512, 700])
-def test_conditions_on_pages_of_any_size(tmp_path, monkeypatch, version, condition, batch_size):
+def test_conditions_on_pages_of_any_size(written, version, condition, batch_size):
     """Pages do not end where steps do, and some have dictionaries."""
-    monkeypatch.setattr(writer, "PAGE_BYTES", 1 << 12)
-    table = every_kind(np.random.default_rng(3)).drop_columns(["struct"])
-    made = lance_core.write_dataset(table, tmp_path / "t", data_storage_version=version)
-    made.delete("flag and small = 3")
+    made = lance_core.dataset(written(version, 1 << 12, "flag and small = 3"))
     rows = made.to_table()
     wanted = rows.filter(ALONE[condition])
     assert wanted.num_rows > 0

@@ -23,6 +23,8 @@ from lance_core.format.encodings import (
     Variable,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def places(counts, positions):
     """The chunk of each position, and which of its values it is."""
