@@ -30,6 +30,10 @@ os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 # Processes that tests start would otherwise compile all they import of this project, each for itself.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# The optimizing compiler and parallel collectors cost Java processes that live for minutes more than they gain.
+for _options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_options, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # The folders of tests in the order in which several processes begin them: those with the longest files come first, so
 # that the many short files of the last fill what is left of each process's time.
 FOLDERS = ("spark", "dagster", "example", "faults", "compat", "properties", "golden", "project", "core")
@@ -142,8 +146,6 @@ def jvm():
         **recommended_conf(),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "1g",
-        # A process that lives for minutes does not earn back what the second compiler and parallel collectors cost.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "OFF",
     }
