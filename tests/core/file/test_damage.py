@@ -96,6 +96,7 @@ def test_flipped_bits_anywhere(content):
     assert any(_is_refused(_flip(content, position)) for position in positions)
 
 
+@pytest.mark.slow
 def test_flipped_bits_in_metadata(content):
     start = int.from_bytes(content[-40:-32], "little")
     positions = RNG.integers((start - 1500) * 8, len(content) * 8, 200).tolist()

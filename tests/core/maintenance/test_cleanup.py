@@ -274,6 +274,7 @@ def test_no_table():
         cleanup_old_versions(MemoryStore())
 
 
+@pytest.mark.slow
 def test_random_histories_lose_nothing_and_strand_nothing(clock, runtime):
     rng = np.random.default_rng(7)
     for history in range(2000 if os.environ.get("LANCE_TESTS") == "deep" else 40):

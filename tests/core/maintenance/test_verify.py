@@ -184,6 +184,7 @@ def test_command(dataset, capsys, tmp_path):
     assert "DatasetNotFoundError" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_other_stores(s3):
     options = s3.storage_options
     dataset = lance_core.write_dataset(rows(0), f"{s3.uri}/t.lance", storage_options=options)

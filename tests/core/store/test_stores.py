@@ -14,6 +14,8 @@ from lance_core.store.open import open_store
 from lance_core.store.trust import PlaceSettings
 from lance_core.table.places import BasedStore, FolderStore, create
 
+pytestmark = pytest.mark.slow
+
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
 

@@ -244,6 +244,7 @@ def test_floats(values):
     assert all(abs(a - b) <= (abs(b) > 2**51) for a, b in zip(rounded, expected, strict=True))
 
 
+@pytest.mark.slow
 @given(TEXTS, st.integers(-3, 5))
 @settings(max_examples=40, deadline=None)
 def test_texts(values, number):

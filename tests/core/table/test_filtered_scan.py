@@ -14,6 +14,8 @@ from lance_core.errors import InvalidInputError
 from lance_core.file import fields_v2_1, plan, writer
 from lance_core.table.predicate import Predicate
 
+pytestmark = pytest.mark.slow
+
 N = 8_000
 
 

@@ -11,6 +11,8 @@ import pytest
 import lance_core
 from lance_core.store.local import LocalStore
 
+pytestmark = pytest.mark.slow
+
 FRAGMENTS = 240
 
 PROGRAM = """

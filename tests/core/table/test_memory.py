@@ -7,6 +7,8 @@ import pytest
 import lance_core
 from lance_core.file import reader, source
 
+pytestmark = pytest.mark.slow
+
 WINDOW = 1 << 20
 
 

@@ -12,6 +12,8 @@ from lance_core.errors import InvalidInputError
 from lance_core.table.predicate import make_predicate
 from lance_core.table.pruning import UNKNOWN, ColumnZones, Comparison, Not, judge, may_match
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = pa.schema(
     [
         ("i", pa.int32()),

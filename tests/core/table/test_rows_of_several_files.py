@@ -12,6 +12,8 @@ from lance_core.file import several_files, source
 from lance_core.store import local_reader
 from lance_core.table import take
 
+pytestmark = pytest.mark.slow
+
 ROWS, FILES = 3_000, 4
 WANTED = np.random.default_rng(3).permutation(ROWS * FILES)[:200].tolist()
 

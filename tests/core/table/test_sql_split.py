@@ -13,6 +13,8 @@ from lance_core.errors import InvalidInputError, LanceError
 from lance_core.table import pruning, sql_groups, sql_split
 from lance_core.table.predicate import make_predicate
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = pa.schema(
     [
         ("i", pa.int64()),

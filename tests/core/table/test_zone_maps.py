@@ -22,6 +22,8 @@ from lance_core.table.candidates import candidate_ranges
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.predicate import make_predicate
 
+pytestmark = pytest.mark.slow
+
 
 def ranges(dataset, condition):
     """What a scan looks at, by fragment."""
