@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 from commit import with_fragments, with_versions
+from data import load
 from measure import bytes_on_disk, compare, use_memory
 
 import lance_core
@@ -89,6 +90,24 @@ def opening(root: Path, versions: int, fragments: int, rounds: int) -> dict[str,
     found |= {work: {name: spent[f"{work}, {name}"] for name in ENGINES} for work in tables}
     found["versions"] = _both(lambda engine: list(engine.dataset(str(long)).versions()), min(rounds, 3))
     return found
+
+
+def small_fragments(root: Path, rounds: int) -> dict[str, Spent]:
+    """Open and scan a table of 500 fragments of 2,500 rows, written by pylance."""
+    path = str(root / "small fragments")
+    taxi = load("taxi", 1.0).slice(0, 500 * 2500)
+    lance.write_dataset(taxi, path, max_rows_per_file=2500, data_storage_version="2.2")
+    works: dict[str, Callable[[Any], Any]] = {
+        "scan": lambda table: table.to_table(),
+        "1 column": lambda table: table.to_table(columns=["fare"]),
+        "filter 10%": lambda table: table.to_table(filter="fare > 25"),
+        "filter 0%": lambda table: table.to_table(filter="fare > 1e9"),
+        "count": lambda table: table.count_rows("fare > 25"),
+    }
+    return {
+        f"{name} of small fragments": _both(lambda engine, work=work: work(engine.dataset(path)), rounds)
+        for name, work in works.items()
+    }
 
 
 def _appends(root: Path, rows: pa.Table, rounds: int) -> Spent:

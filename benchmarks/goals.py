@@ -115,6 +115,8 @@ _ALL = (
     Goal(25, "500 columns: append 1,000", 1.2, 0.6, OfData("wide", "append 1k")),
     Goal(26, "open, count of taxi", 0.5, 0.2, OfData("taxi", "count all*")),
     Goal(26, "filtered count of taxi", 0.5, 0.15, OfData("taxi", "count")),
+    *[Goal(26, f"{work} of 500 small fragments", 3.0, 1.5, Single(f"{work} of small fragments"))
+      for work in ("scan", "1 column", "filter 10%", "filter 0%", "count")],
     *[Goal(27, f"delete 1 % of {one}", 0.8, 0.3, Single(f"delete 1% of {one}")) for one in _TEXTS],
     *[Goal(28, f"compact 100 fragments of {one}", 0.8, 0.25, Single(f"compact {one}")) for one in _TEXTS],
     Goal(29, "memory of a streamed scan", 64, 32, Memory("peak stream"), "MiB"),

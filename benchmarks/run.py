@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import changes
-from at_scale import imports, opening
+from at_scale import imports, opening, small_fragments
 from data import DATA_SETS
 from engines import ENGINES
 from figures import OfData
@@ -115,6 +115,7 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         begin()
         singles |= imports(root, options.rounds)
         singles |= alone(opening, root, number, NUM_FRAGMENTS, options.rounds)
+        singles |= alone(small_fragments, root, options.rounds)
         yield
         singles |= alone(changes.tags, root, number)
         yield

@@ -5,6 +5,7 @@ Source: message ``CompressiveEncoding`` and its uses in mini-block chunks, block
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,8 @@ from lance_core.format.encodings import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s, StructValues, Values
@@ -220,6 +223,29 @@ def _one_block(data: Bytes, count: int) -> Chunks:
         sizes=np.full((1, 1), len(data), np.int64),
         counts=np.array([count], np.int64),
     )
+
+
+def decode_blocks(encoding: Encoding, blocks: Sequence[Bytes], counts: Sequence[int]) -> list[Values]:
+    """Values of several blocks of one encoding, which are uncompressed together; errors as `decode_block`.
+
+    Args:
+        encoding: How each block is encoded.
+        blocks: Exactly the blocks.
+        counts: Number of values of each.
+    """
+    if not isinstance(encoding, General) or len(blocks) == 1:
+        return [decode_block(encoding, block, count) for block, count in zip(blocks, counts, strict=True)]
+    bounds = starts_of(np.array([len(block) for block in blocks], np.int64))
+    together = Chunks(
+        buffers=(np.concatenate(blocks),),
+        starts=bounds[None, :-1],
+        sizes=np.diff(bounds)[None],
+        counts=np.array(counts, np.int64),
+    )
+    check_chunks(together, 1)
+    plain = general.decompress_chunks(encoding.compression, together)
+    bounds = [*plain.starts[0].tolist(), len(plain.buffers[0])]
+    return decode_blocks(encoding.values, [plain.buffers[0][low:high] for low, high in pairwise(bounds)], counts)
 
 
 def decode_level_chunks(encoding: Encoding, chunks: Chunks) -> npt.NDArray[np.uint16]:

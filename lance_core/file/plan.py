@@ -22,7 +22,7 @@ from lance_core.file.page_indexes import MiniBlockIndex, join_indexes
 from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, decode_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -415,7 +415,6 @@ def load_indexes(missing: Sequence[tuple[Column, Part]], buffers: Sequence[Seque
         buffers: For each what `index_ranges` asked for.
     """
     alike: dict[tuple[bool, bool], list[tuple[Column, Part, MiniBlockLayout, list[Bytes]]]] = {}
-    known: dict[Hashable, Values | None] = {}
     for (column, part), own in zip(missing, buffers, strict=True):
         layout = _mini_block(part.layout)
         if layout.rep is not None and not layout.has_repetition_index:
@@ -424,12 +423,15 @@ def load_indexes(missing: Sequence[tuple[Column, Part]], buffers: Sequence[Seque
         alike.setdefault((layout.has_large_chunk, layout.rep is None), []).append((column, part, layout, views))
     for pages in alike.values():
         tables = chunk_table.page_tables([_page_words(*page) for page in pages])
-        for (column, part, layout, views), table in zip(pages, tables, strict=True):
+        items = mini_block.decode_dictionaries(
+            [(layout, views[layout.dictionary is not None]) for _, _, layout, views in pages]
+        )
+        for (column, part, layout, _), table, dictionary in zip(pages, tables, items, strict=True):
             index = MiniBlockIndex(
                 layouts=(layout,),
                 bounds=np.array([0, table.grid.shape[1]]),
                 table=table,
-                dictionary=None if layout.dictionary is None else mini_block.decode_dictionary(layout, views[1], known),
+                dictionary=dictionary,
                 kind=_kind(column, layout),
             )
             column.indexes[part.number] = index if column.held is None else column.held.keep(index)

@@ -118,6 +118,11 @@ class Batch:
         column, start = wanted.column, -1
         for part in parts:
             table, first = column.indexes[part.number].table, int(column.first_rows[part.number])
+            if len(part.rows) == part.page.num_rows:
+                self._add_grid(table.grid.copy() if wanted.base else table.grid, wanted.base)
+                start = self.num_rows if start < 0 else start
+                self.num_rows += part.page.num_rows
+                continue
             selection = select_rows(table, range(first + part.rows[0], first + int(part.rows[-1]) + 1))
             self._add_grid(table.grid[:, selection.chunks], wanted.base)
             start = self.num_rows + int(selection.rows[0]) if start < 0 else start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Int64s, Values
     from lance_core.file.page_indexes import MiniBlockIndex
     from lance_core.file.plan import Column
-    from lance_core.file.point_batches import Batch, Piece
+    from lance_core.file.point_batches import Batch
     from lance_core.format.page_layout import PageLayout
 
 _MAX_ITEMS = 1 << 14
@@ -98,7 +98,7 @@ class _Lists:
         if self.layout.dictionary is not None:
             page_of = self.bounds.searchsorted(self.selection.chunks[rows.chunk_of], side="right") - 1
             sizes = np.bincount(page_of, minlength=len(self.pages)).tolist()
-            values = _look_up(self.column, self.pages, values, sizes)
+            values = _look_up([(self.column, number) for number in self.pages], values, sizes)
         decoded = Decoded(levels=rows.levels, values=values, num_slots=len(values))
         count = len(self.selection.rows)
         self.arrays.append(to_arrow(decoded, self.column.path, self.column.kind, count, shared))
@@ -121,7 +121,7 @@ def plan_points_of(files: Sequence[RowsOfFile], *, is_near: bool = False) -> Ste
     """Read a few rows of the same columns of files.
 
     Args:
-        files: Rows of each; single ones if there are several files.
+        files: Rows of each.
         is_near: Bytes cost more than requests: words are asked for without their chunks.
 
     Returns:
@@ -297,24 +297,11 @@ def _decode(batch: Batch, points: Points, words: Int64s | None, found: Found) ->
             continue
         own = values if count == len(values) else _cut(values, start, start + count)
         if layout.dictionary is not None:
-            own = _look_up_all(segment.pieces, own)
+            pages = [(piece.column, number) for piece in segment.pieces for number in piece.pages]
+            own = _look_up(pages, own, [size for piece in segment.pieces for size in piece.sizes])
         levels = Levels(layout.layers, None, None if definition is None else definition[start : start + count])
         decoded = Decoded(levels=levels, values=own, num_slots=count)
         segment.arrays[segment.place] = to_arrow(decoded, column.path, column.kind, count)
-
-
-def _look_up_all(pieces: Sequence[Piece], places: Values) -> Values:
-    """The items at places in the dictionaries of files, one file after the other."""
-    if len(pieces) == 1:
-        column, pages, sizes = pieces[0]
-        return _look_up(column, tuple(pages), places, sizes)
-    bounds = accumulate([sum(piece.sizes) for piece in pieces], initial=0)
-    return join_values(
-        [
-            _look_up(column, tuple(pages), _cut(places, low, high), sizes)
-            for (column, pages, sizes), (low, high) in zip(pieces, pairwise(bounds), strict=True)
-        ]
-    )
 
 
 def _cut(values: Values, start: int, end: int) -> Values:
@@ -325,31 +312,39 @@ def _cut(values: Values, start: int, end: int) -> Values:
     return own
 
 
-def _look_up(column: Column, numbers: tuple[int, ...], places: Values, sizes: Sequence[int]) -> Values:
+def _look_up(pages: Sequence[tuple[Column, int]], places: Values, sizes: Sequence[int]) -> Values:
     """The items at places in the dictionaries of pages.
 
     Args:
-        column: The column.
-        numbers: Its pages.
+        pages: The pages, with their columns: one column of one file or of several.
         places: Shape (n,): place of each value in the dictionary of its page.
         sizes: How many of the values are of each page; pages follow one another.
     """
     if not isinstance(places, FixedValues):
         raise CorruptDataError("a dictionary page without indices")
-    if len(numbers) == 1:
-        return take_values(join_dictionaries(column, numbers), places.data)
-    page_of: Int64s = np.repeat(np.arange(len(numbers)), sizes)
-    layouts = [column.layout(number) for number in numbers]
+    if len(pages) == 1:
+        return take_values(_dictionaries(pages), places.data)
+    page_of: Int64s = np.repeat(np.arange(len(pages)), sizes)
+    layouts = [column.layout(number) for column, number in pages]
     num_items = np.array([one.num_dictionary_items for one in layouts if isinstance(one, MiniBlockLayout)], np.int64)
     items: Int64s = places.data.astype(np.int64)
     if (items >= num_items[page_of]).any() or (items < 0).any():
         raise CorruptDataError("an index points beyond the dictionary of its page")
     if len(items) == 0 or int(num_items.sum()) <= _MAX_ITEMS:
-        return take_values(join_dictionaries(column, numbers), items + starts_of(num_items)[page_of])
+        return take_values(_dictionaries(pages), items + starts_of(num_items)[page_of])
     bounds = starts_of(np.array(sizes, np.int64)).tolist()
     parts = [
-        take_values(join_dictionaries(column, (number,)), items[low:high])
-        for number, (low, high) in zip(numbers, pairwise(bounds), strict=True)
+        take_values(_dictionaries([page]), items[low:high])
+        for page, (low, high) in zip(pages, pairwise(bounds), strict=True)
         if high > low
     ]
     return join_values(parts)
+
+
+def _dictionaries(pages: Sequence[tuple[Column, int]]) -> Values:
+    """Items of the dictionaries of some pages, one after the other."""
+    several = [
+        join_dictionaries(one[0][0], tuple([number for _, number in one]))
+        for one in (list(run) for _, run in groupby(pages, key=lambda page: id(page[0])))
+    ]
+    return several[0] if len(several) == 1 else join_values(several)

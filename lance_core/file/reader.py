@@ -305,21 +305,21 @@ class DataFileReader:
                 arrays = [array.take(numbers_array(places)) for array in arrays]
             return batch_of(arrays, schema, len(offsets))
 
-    def rows_of(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> Wanted:
-        """Single rows that are to be read together with those of other files.
+    def rows_of(self, projection: Schema, columns: Mapping[int, int], rows: Rows) -> Wanted:
+        """Rows that are to be read together with those of other files.
 
         Args:
             projection: Fields to read.
             columns: As in `scan`.
-            offsets: Shape (n,): at least one, ascending.
+            rows: At least one, ascending.
 
         Raises:
             InvalidInputError: Rows that are not there, an unknown column.
         """
         with self._blaming_file():
             opened = self._opened(projection, columns)
-            _check_end(int(offsets[-1]) + 1, opened.num_rows)
-            return Wanted(self._file, opened, offsets)
+            _check_end(int(rows[-1]) + 1, opened.num_rows)
+            return Wanted(self._file, opened, rows)
 
     def _scan(
         self, passing: _Passing, rows: range, *, batch_size: int, steps: repeat[int] | _Windows

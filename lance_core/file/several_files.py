@@ -1,7 +1,7 @@
-"""A few rows of several files at one go: what is encoded alike in all of them is decoded together.
+"""Rows of several files at one go, a few or all of small files: what is encoded alike in all is decoded together.
 
-The files are of one local store. Their bytes are copied into one memory, which for scattered rows costs no more than
-to map them: a page fault takes as long as to copy four blocks.
+The files are of one local store. Their bytes are copied into one memory, which for scattered rows and small files costs
+no more than to map them: a page fault takes as long as to copy four blocks.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from lance_core.store.base import offers
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from lance_core.encoding.plans import Ranges
-    from lance_core.encoding.values import Int64s
+    from lance_core.encoding.plans import Ranges, Rows
     from lance_core.file.field_reader import Opened
     from lance_core.file.source import CopiedRanges, FileBytes
 
@@ -41,17 +40,17 @@ _MOST_VALUES, _MOST_BYTES = 1 << 13, 1 << 26
 
 
 class Wanted(NamedTuple):
-    """Single rows of a file.
+    """Rows of a file.
 
     Attributes:
         file: The file.
         opened: The fields that are wanted.
-        rows: Shape (n,): at least one, ascending, all of them there.
+        rows: At least one, ascending, all of them there.
     """
 
     file: FileBytes
     opened: Opened
-    rows: Int64s
+    rows: Rows
 
 
 def are_some(num_rows: int, num_columns: int) -> bool:

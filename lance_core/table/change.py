@@ -17,15 +17,13 @@ from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.operations import Delete, Update
 from lance_core.format.paths import deletion_file_path
 from lance_core.frozen import frozen
-from lance_core.table.ahead import each
-from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.open_files import OpenFiles
 from lance_core.table.rebase import write_deletions
 from lance_core.table.redo import commit_work
 from lance_core.table.row_starts import with_row_starts
-from lance_core.table.scan import matching_offsets
+from lance_core.table.scan import matching_by_fragment
 from lance_core.table.scan_plan import plan_filter
 from lance_core.table.stage import remove_staged
 from lance_core.table.zone_maps import with_zone_maps
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.format.operations import Operation
     from lance_core.store.base import Store
+    from lance_core.table.fragment_reader import FragmentReader
     from lance_core.table.new_ids import NewIds
     from lance_core.table.redo import CommitOptions
     from lance_core.table.snapshot import Snapshot
@@ -110,15 +109,15 @@ class Marker:
             plan = with_zone_maps(plan, snapshot.manifest, files)
         known, self._marks = self._marks, {}
         try:
-            left: list[FragmentReader] = []
+            left: list[Fragment] = []
             for fragment in snapshot.manifest.fragments:
                 mark = known.get(fragment.id)
                 if mark is not None and mark.before == fragment:
                     self._marks[fragment.id] = known.pop(fragment.id)
                 else:
-                    left.append(FragmentReader(files, fragment))
-            found = each(self.store, (partial(matching_offsets, reader, plan) for reader in left))
-            for reader, offsets in zip(left, found, strict=True):
+                    left.append(fragment)
+                    self._marks[fragment.id] = _Mark(before=fragment, after=fragment, num_rows=0)
+            for reader, offsets in matching_by_fragment(files, left, plan):
                 self._marks[reader.fragment.id] = self._mark(reader, offsets, snapshot.version)
         finally:
             _remove_deletion_files(self.store, known.values())
@@ -139,7 +138,7 @@ class Marker:
         after: Fragment | None = fragment
         if len(found) == fragment.num_rows:
             after = None
-        elif len(found):
+        else:
             rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(found)
             new_id = partial(self.ids.deletion_file, fragment.id)
             file, _ = write_deletions(self.store, fragment.id, rows, read_version=version, new_id=new_id)

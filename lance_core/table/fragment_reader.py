@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lance_core.table.open_files import OpenFiles
 
 _ADDRESS_SHIFT = 32
-_LEAVES_HAVE_SHAPES = (2, 1)
+LEAVES_HAVE_SHAPES = (2, 1)
 """File version since which each leaf tells of all lists and structs around it."""
 
 _MOST_KEPT = 64
@@ -92,6 +92,11 @@ class FragmentReader:
         self._files = files
         self._last_parts: tuple[Schema, Sequence[FilePart]] | None = None
         self._last_stored: tuple[Sequence[FilePart], list[_Stored]] | None = None
+
+    @property
+    def physical_rows(self) -> int:
+        """Rows, deleted ones included."""
+        return self.fragment.physical_rows
 
     @once
     def deleted(self) -> Offsets:
@@ -246,7 +251,7 @@ class FragmentReader:
     def _shape(self, steps: Sequence[Field]) -> FilePart | None:
         """Return the part that holds the levels of a field of which no stored child is selected."""
         for file in self.fragment.files:
-            if (file.file_major_version, file.file_minor_version) >= _LEAVES_HAVE_SHAPES:
+            if (file.file_major_version, file.file_minor_version) >= LEAVES_HAVE_SHAPES:
                 stored = self._files.open(file, num_rows=self.fragment.physical_rows).schema
                 if (part := part_with_shape(file, stored, steps)) is not None:
                     return part

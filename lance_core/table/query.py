@@ -219,7 +219,7 @@ def _scanned(files: OpenFiles, fragments: Iterable[Fragment], query: Query) -> I
     if not query.include_deleted_rows:
         return scan_fragments(files, fragments, query.plan, limit=query.limit, offset=query.offset)
     whole = (replace(one, deletion_file=None) for one in fragments)
-    batches = scan_fragments(files, whole, query.plan, limit=query.limit, offset=query.offset)
+    batches = scan_fragments(files, whole, query.plan, limit=query.limit, offset=query.offset, is_separate=True)
     return _without_ids(files, {one.id: one for one in fragments}, query.plan, batches)
 
 

@@ -24,6 +24,7 @@ from lance_core.store.waits import finished
 from lance_core.table.ahead import chained, each
 from lance_core.table.candidates import candidate_ranges
 from lance_core.table.fragment_reader import FragmentReader, Rows
+from lance_core.table.fragment_run import FragmentRun, runs_of
 from lance_core.table.lineage import ROW_CREATED_AT
 from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, ROW_OFFSET, SYSTEM_COLUMNS, ScanPlan, path_steps
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import Fragment
     from lance_core.store.waits import Waits
+    from lance_core.table.fragment_run import RowSource
     from lance_core.table.open_files import OpenFiles
 
 _FEW_ROWS = 1 << 10
@@ -55,6 +57,7 @@ def scan_fragments(
     *,
     limit: int | None = None,
     offset: int = 0,
+    is_separate: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Read fragments one after another; those of a store that is far away some batches ahead.
 
@@ -64,7 +67,11 @@ def scan_fragments(
         plan: What to read.
         limit: Rows at most, None for all.
         offset: Matching rows to leave out first.
+        is_separate: Each batch holds rows of one fragment only.
     """
+    if limit is None and not is_separate and (plan.predicate is not None or not offset):
+        streams = (partial(scan_fragment, one, plan) for one in runs_of(files, fragments, plan))
+        return _window_of(chained(files.store, streams), limit, offset)
     if plan.predicate is None:
         return chained(files.store, _windows(files, fragments, plan, limit, offset))
     streams = (partial(scan_fragment, FragmentReader(files, one), plan) for one in fragments)
@@ -118,10 +125,10 @@ def _scan_window(reader: FragmentReader, plan: ScanPlan, first: int, last: int) 
 
 
 def scan_fragment(
-    reader: FragmentReader, plan: ScanPlan, *, start: int = 0, end: int | None = None
+    reader: RowSource, plan: ScanPlan, *, start: int = 0, end: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows [start, end) of one fragment (offsets; deleted rows counted, but not returned)."""
-    end = reader.fragment.physical_rows if end is None else end
+    end = reader.physical_rows if end is None else end
     if plan.predicate is not None:
         yield from _scan_filtered(reader, plan, start, end)
         return
@@ -144,25 +151,40 @@ def taking_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[
     return _output(reader, plan, plan.projection, columns, offsets)
 
 
-def count_matching(reader: FragmentReader, plan: ScanPlan) -> int:
+def count_matching(reader: RowSource, plan: ScanPlan) -> int:
     """How many rows of a fragment the predicate matches."""
-    end = reader.fragment.physical_rows
+    end = reader.physical_rows
     return sum(int(np.count_nonzero(mask)) for _, mask in _masks(reader, plan, 0, end))
 
 
 def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:
     """How many rows of some fragments the predicate matches."""
-    return sum(each(files.store, (partial(count_matching, FragmentReader(files, one), plan) for one in fragments)))
+    return sum(each(files.store, (partial(count_matching, one, plan) for one in runs_of(files, fragments, plan))))
 
 
-def matching_offsets(reader: FragmentReader, plan: ScanPlan) -> npt.NDArray[np.int64]:
+def matching_offsets(reader: RowSource, plan: ScanPlan) -> npt.NDArray[np.int64]:
     """Offsets of the rows of a fragment that the predicate matches, ascending; deleted rows never match."""
-    end = reader.fragment.physical_rows
+    end = reader.physical_rows
     found = [np.flatnonzero(mask) + first for first, mask in _masks(reader, plan, 0, end)]
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def _masks(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+def matching_by_fragment(
+    files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan
+) -> Iterator[tuple[FragmentReader, npt.NDArray[np.int64]]]:
+    """Fragments with rows that the predicate matches, and the offsets of these; see `matching_offsets`."""
+    for found in each(files.store, (partial(_matching, one, plan) for one in runs_of(files, fragments, plan))):
+        yield from found
+
+
+def _matching(reader: RowSource, plan: ScanPlan) -> list[tuple[FragmentReader, npt.NDArray[np.int64]]]:
+    offsets = matching_offsets(reader, plan)
+    if isinstance(reader, FragmentRun):
+        return reader.split(offsets)
+    return [(reader, offsets)] if len(offsets) else []
+
+
+def _masks(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
     """Which rows match, in parts with the offset of their first row."""
     return ((one.start, one.mask) for one in _matches(reader, plan, start, end))
 
@@ -196,7 +218,10 @@ class _Match(NamedTuple):
     pick: Callable[[npt.NDArray[np.int64]], list[pa.Array]]
 
 
-def _matches(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
+def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
+    if isinstance(reader, FragmentRun):  # fragments without candidates are left out of it
+        yield from _matches_in(reader, plan, start, end)
+        return
     for low, high in candidate_ranges(reader, plan, start, end):
         parts = None
         if plan.predicate is not None and plan.predicate.columns == plan.filter_projection.names:
@@ -207,7 +232,7 @@ def _matches(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> It
             yield from _matches_among(reader, plan, low, parts)
 
 
-def _matches_in(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
+def _matches_in(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     for rows in reader.scan(plan.filter_projection, start=start, end=end, batch_size=plan.step):
         mask = _as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows)))
@@ -268,7 +293,7 @@ def _as_mask(answer: pa.BooleanArray) -> npt.NDArray[np.bool_]:
     return unpack_bits(answer.buffers()[1], answer.offset, len(answer))
 
 
-def _predicate_batch(reader: FragmentReader, plan: ScanPlan, rows: Rows) -> pa.RecordBatch:
+def _predicate_batch(reader: RowSource, plan: ScanPlan, rows: Rows) -> pa.RecordBatch:
     names, columns = [one.name for one in plan.filter_projection.fields], list(rows.columns)
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     wanted = [name for name in SYSTEM_COLUMNS if name in plan.predicate.columns]
@@ -292,7 +317,7 @@ class _Sparse:
         self.columns.append(columns)
         self.num_rows += len(offsets)
 
-    def fetch(self, reader: FragmentReader, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    def fetch(self, reader: RowSource, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
         if not self.num_rows:
             return
         offsets = np.concatenate(self.offsets)
@@ -306,7 +331,7 @@ def _both(plan: ScanPlan) -> Schema:
     return Schema((*plan.filter_projection.fields, *plan.rest.fields))
 
 
-def _scan_filtered(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
+def _scan_filtered(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
     for batch in _found(reader, plan, start, end):
         if batch.num_rows <= plan.batch_size:
             yield batch
@@ -316,7 +341,7 @@ def _scan_filtered(reader: FragmentReader, plan: ScanPlan, start: int, end: int)
             yield batch_of(list(map(settled, part.columns)), batch.schema, part.num_rows)
 
 
-def _found(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
+def _found(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """Matching rows; batches may be larger than the plan's."""
     sparse = _Sparse()
     read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
@@ -371,7 +396,10 @@ def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None
     return np.flatnonzero(keep) + rows.start
 
 
-def _system_column(reader: FragmentReader, plan: ScanPlan, name: str, offsets: npt.NDArray[np.int64]) -> pa.Array:
+def _system_column(reader: RowSource, plan: ScanPlan, name: str, offsets: npt.NDArray[np.int64]) -> pa.Array:
+    if isinstance(reader, FragmentRun):
+        parts = [_system_column(one, plan, name, np.asarray(own)) for one, own in reader.split(offsets)]
+        return pa.concat_arrays([pa.array([], pa.uint64()), *parts])
     if name == ROW_ID:
         return reader.row_ids(offsets)
     if name == ROW_ADDRESS:
@@ -384,7 +412,7 @@ def _system_column(reader: FragmentReader, plan: ScanPlan, name: str, offsets: n
 
 
 def _output(
-    reader: FragmentReader,
+    reader: RowSource,
     plan: ScanPlan,
     schema: Schema,
     columns: Sequence[pa.Array],

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import taken
 from lance_core.encoding.physical.memory import numbers_array
-from lance_core.errors import InvalidInputError, LanceError
-from lance_core.file.several_files import are_some, can_be_joined, take_joined
+from lance_core.errors import InvalidInputError
+from lance_core.file.several_files import are_some
 from lance_core.table.ahead import in_turn
 from lance_core.table.fragment_reader import FragmentReader
+from lance_core.table.fragment_run import take_together
 from lance_core.table.places import objects_at_once
 from lance_core.table.scan import taking_offsets
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lance_core.store.waits import Waits
-    from lance_core.table.columns import FilePart
     from lance_core.table.fragment_reader import FragmentReaders
     from lance_core.table.open_files import OpenFiles
     from lance_core.table.scan_plan import ScanPlan
@@ -121,24 +121,7 @@ def _joined(files: OpenFiles, group: Sequence[_Part], plan: ScanPlan) -> list[pa
     """The columns of rows of several fragments; None if each fragment has to be read for itself."""
     if len(group) < 2 or not are_some(sum([len(offsets) for _, offsets in group]), len(plan.projection.leaves())):
         return None
-    wanted: list[tuple[FragmentReader, FilePart, npt.NDArray[np.int64]]] = []
-    for reader, offsets in group:
-        part = reader.only_part(plan.projection)
-        if part is None:
-            return None
-        wanted.append((reader, part, offsets))
-    opening = (partial(files.opening, part.file, num_rows=reader.fragment.physical_rows) for reader, part, _ in wanted)
-    opened = in_turn(files.store, opening)
-    rows = [
-        file.rows_of(part.schema, part.columns, offsets)
-        for file, (_, part, offsets) in zip(opened, wanted, strict=True)
-    ]
-    if not can_be_joined(rows):
-        return None
-    try:
-        return take_joined(rows)
-    except LanceError:  # which file it is about is found out when each is read for itself
-        return None
+    return take_together(files, group, plan.projection)
 
 
 def _parts(readers: FragmentReaders, places: npt.NDArray[np.int64]) -> Iterator[_Part]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from lance_core.format.page_layout import MiniBlockLayout
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -53,7 +53,11 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_Items: TypeAlias = "tuple[bytes, int]"
+"""A dictionary: its bytes, and how many items it has."""
+
 _MAX_SMALL_CHUNK = 1 << 15
+_SMALL_DICTIONARY = 1 << 16
 _LEAST_VALUES = 2
 _PLAIN_WORDS = (Flat(32), Flat(64))
 
@@ -101,20 +105,32 @@ def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
     )
 
 
-def decode_dictionary(layout: MiniBlockLayout, data: Bytes, known: dict[Hashable, Values | None]) -> Values | None:
-    """The items of a page's dictionary.
+def decode_dictionaries(pages: Sequence[tuple[MiniBlockLayout, Bytes]]) -> list[Values | None]:
+    """The items of the dictionaries of pages; small ones that are encoded alike share the steps.
 
     Args:
-        layout: The page's.
-        data: The dictionary.
-        known: Dictionaries of other pages; small files often have the same ones. It is added to.
+        pages: Layouts, each with the bytes of its dictionary, if it has one.
     """
-    if layout.dictionary is None:
-        return None
-    key = (layout.dictionary, layout.num_dictionary_items, data.tobytes())
-    if key not in known:
-        known[key] = registry.decode_block(layout.dictionary, data, layout.num_dictionary_items)
-    return known[key]
+    alike: dict[tuple[Encoding, bytes], dict[_Items, Bytes]] = {}
+    keys: list[tuple[tuple[Encoding, bytes], _Items] | None] = []
+    for layout, data in pages:
+        if layout.dictionary is None:
+            keys.append(None)
+            continue
+        items = (data.tobytes(), layout.num_dictionary_items)
+        group = (layout.dictionary, b"" if len(data) <= _SMALL_DICTIONARY else items[0])
+        alike.setdefault(group, {})[items] = data
+        keys.append((group, items))
+    found = {
+        (group, items): values
+        for group, several in alike.items()
+        for items, values in zip(
+            several,
+            registry.decode_blocks(group[0], list(several.values()), [count for _, count in several]),
+            strict=True,
+        )
+    }
+    return [None if key is None else found[key] for key in keys]
 
 
 def decode(
