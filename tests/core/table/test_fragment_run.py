@@ -19,17 +19,19 @@ def rows(count, first=0):
     ids = np.arange(first, first + count)
     words = ["".join(RNG.choice(list(string.ascii_letters), 12)) for _ in range(count)]
     lists = [None if k % 7 == 0 else list(range(k % 4)) for k in range(count)]
-    return pa.table({
-        "id": ids,
-        "few": pa.array(RNG.choice(["red", "green", "blue"], count)),
-        "text": pa.array([None if k % 5 == 0 else word for k, word in enumerate(words)]),
-        "number": pa.array(RNG.integers(0, 1 << 40, count), mask=RNG.random(count) < 0.2),
-        "list": pa.array(lists, pa.list_(pa.int32())),
-        "struct": pa.array([{"a": int(k), "b": str(k)} for k in ids]),
-        "vector": pa.FixedSizeListArray.from_arrays(pa.array(RNG.random(count * 4), pa.float32()), 4),
-        "kind": pa.array(RNG.choice(["x", "y"], count)).dictionary_encode(),
-        "nothing": pa.nulls(count, pa.int8()),
-    })
+    return pa.table(
+        {
+            "id": ids,
+            "few": pa.array(RNG.choice(["red", "green", "blue"], count)),
+            "text": pa.array([None if k % 5 == 0 else word for k, word in enumerate(words)]),
+            "number": pa.array(RNG.integers(0, 1 << 40, count), mask=RNG.random(count) < 0.2),
+            "list": pa.array(lists, pa.list_(pa.int32())),
+            "struct": pa.array([{"a": int(k), "b": str(k)} for k in ids]),
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(RNG.random(count * 4), pa.float32()), 4),
+            "kind": pa.array(RNG.choice(["x", "y"], count)).dictionary_encode(),
+            "nothing": pa.nulls(count, pa.int8()),
+        }
+    )
 
 
 @pytest.fixture(scope="module", params=["2.1", "2.2"])

@@ -10,7 +10,7 @@ import lance_core
 from lance_core.errors import CorruptDataError
 from lance_core.file import several_files, source
 from lance_core.store import local_reader
-from lance_core.table import take
+from lance_core.table import fragment_run
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ def uri(tmp_path, table, request):
 def joined(monkeypatch):
     """How many files were read at one go, for each time that some were."""
     found = []
-    take_joined = take.take_joined
+    take_joined = fragment_run.take_joined
 
     def counted(files):
         arrays = take_joined(files)
@@ -66,7 +66,7 @@ def joined(monkeypatch):
             found.append(len(files))
         return arrays
 
-    monkeypatch.setattr(take, "take_joined", counted)
+    monkeypatch.setattr(fragment_run, "take_joined", counted)
     return found
 
 
@@ -203,7 +203,7 @@ def test_files_larger_than_their_share_of_positions_are_read_one_by_one(tmp_path
     uri = str(tmp_path / "t.lance")
     lance_core.write_dataset(table, uri, max_rows_per_file=ROWS)
     joined = []
-    monkeypatch.setattr(take, "take_joined", joined.append)
+    monkeypatch.setattr(fragment_run, "take_joined", joined.append)
     monkeypatch.setattr(several_files, "_BASE_BITS", 10)
     assert lance_core.dataset(uri).take(WANTED).equals(table.take(WANTED))
     assert not joined
