@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lance_core.errors import InvalidInputError
 from lance_dagster import _compat
 from lance_dagster.column_schema import table_schema, with_primary_key
 from lance_dagster.io_manager import LanceIOManager
 from lance_dagster.metadata import storage_metadata
 from lance_dagster.setting_keys import check_asset, check_run_tags, warn_of
+from lance_dagster.settings import MAIN, find_setting, own_branch
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
@@ -76,13 +78,39 @@ def check_definitions(definitions: dg.Definitions) -> dg.Definitions:
 
     Raises:
         InvalidInputError: An unknown ``lance/`` key in the metadata or tags of an asset, in the metadata of an input,
-            or among the tags of a job.
+            or among the tags of a job; a value that a setting cannot have; two assets that write one table, or tables
+            whose names differ in case only.
     """
     ours = {key for key, value in (definitions.resources or {}).items() if isinstance(value, LanceIOManager)}
     for asset in definitions.assets or ():
         if isinstance(asset, (dg.AssetsDefinition, dg.AssetSpec)) and _compat.io_manager_keys(asset) & ours:
             check_asset(asset)
+    _check_places(definitions)
     for job in definitions.jobs or ():
         tags = {**(getattr(job, "tags", None) or {}), **(getattr(job, "run_tags", None) or {})}
         warn_of(f"Job {job.name}", check_run_tags, tags)
     return definitions
+
+
+def _check_places(definitions: dg.Definitions) -> None:
+    """Refuse two assets that write one table: each run of one would replace what the other stored."""
+    found: dict[str, tuple[str, str]] = {}
+    for asset in definitions.assets or ():
+        if not isinstance(asset, dg.AssetsDefinition) or not asset.is_executable:
+            continue
+        for key in asset.keys:
+            manager = (definitions.resources or {}).get(asset.get_io_manager_key_for_asset_key(key))
+            if not isinstance(manager, LanceIOManager) or not isinstance(manager.root, str):
+                continue
+            metadata = asset.metadata_by_key.get(key, {})
+            uri = str(find_setting("uri", metadata) or manager.tables.uri(key)).rstrip("/")
+            place = f"{uri}@{own_branch(metadata, manager.branch) or MAIN}"
+            name, other = found.setdefault(place.lower(), (key.to_user_string(), place))
+            if name == key.to_user_string():
+                continue
+            what = "both write the table" if other == place else "write tables whose names differ in case only,"
+            msg = (
+                f"The assets {name!r} and {key.to_user_string()!r} {what} {uri!r}. Rename one of them, or choose "
+                "another place by the metadata 'lance/uri'."
+            )
+            raise InvalidInputError(msg, path=uri)

@@ -21,7 +21,7 @@ from lance_dagster.identity import CommitIdentity
 from lance_dagster.load import input_filter, input_selection, input_type, open_input, spark_session, upstream_metadata
 from lance_dagster.partitions import PartitionSelection, select_partitions
 from lance_dagster.report import report_output
-from lance_dagster.setting_keys import check_input, check_output, check_run_tags
+from lance_dagster.setting_keys import check_input, check_output, check_run_tag_values, check_run_tags
 from lance_dagster.settings import PREFIX, ReadSettings, WriteSettings, find_setting, own_branch
 from lance_dagster.tables import Tables
 from lance_dagster.tags import DEFAULT_TEMPLATE, check_free, tag_name
@@ -127,8 +127,10 @@ class LanceIOManager(dg.ConfigurableIOManager):
         return ()
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Refuse unknown run tags before anything is computed."""
-        check_run_tags(_compat.tags_of_run(context))
+        """Refuse unknown run tags, and values that they cannot have, before anything is computed."""
+        tags = _compat.tags_of_run(context)
+        check_run_tags(tags)
+        check_run_tag_values(tags)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write an asset (or some partitions of it) in one commit."""

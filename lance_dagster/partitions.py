@@ -101,6 +101,15 @@ def select_partitions(
     )
 
 
+def check_partition_expr(definition: dg.PartitionsDefinition, partition_expr: object) -> None:
+    """Refuse a ``partition_expr`` that does not fit the dimensions of some partitions.
+
+    Raises:
+        InvalidInputError: It does not.
+    """
+    _columns(tuple(_dimension_definitions(definition)), partition_expr)
+
+
 def _dimension_definitions(definition: dg.PartitionsDefinition) -> dict[str, dg.PartitionsDefinition]:
     if isinstance(definition, dg.MultiPartitionsDefinition):
         return {dimension.name: dimension.partitions_def for dimension in definition.partitions_defs}

@@ -19,7 +19,17 @@ import dagster as dg
 from lance_core.errors import InvalidInputError
 from lance_dagster import _compat
 from lance_dagster.metadata import REPORTED_KEYS
-from lance_dagster.settings import FAMILIAR, PREFIX, ReadMode, SchemaMode, WriteMode, plain_value
+from lance_dagster.partitions import check_partition_expr
+from lance_dagster.settings import (
+    FAMILIAR,
+    PREFIX,
+    ReadMode,
+    ReadSettings,
+    SchemaMode,
+    WriteMode,
+    WriteSettings,
+    plain_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -117,6 +127,40 @@ def check_asset(definition: dg.AssetsDefinition | dg.AssetSpec) -> None:
     """
     for what, check, given in _given_to(definition):
         warn_of(what, check, given)
+    if isinstance(definition, dg.AssetsDefinition):
+        _check_values(definition)
+
+
+def _check_values(definition: dg.AssetsDefinition) -> None:
+    """Refuse values that no run could use; what a run may still give (tags, output metadata) is not missed."""
+    for key, metadata in definition.metadata_by_key.items():
+        partitions = definition.specs_by_key[key].partitions_def
+
+        def check(given: Mapping[str, Any], partitions: dg.PartitionsDefinition | None = partitions) -> list[str]:
+            default = WriteSettings()
+            settings = WriteSettings.of(given, default=default, is_partitioned=partitions is not None)
+            if partitions is not None and settings.partition_expr is not None:
+                check_partition_expr(partitions, settings.partition_expr)
+            return []
+
+        warn_of(f"Asset {key.to_user_string()}", check, metadata)
+        for name, given in _compat.input_metadata(definition).items():
+            warn_of(f"Input {name} of asset {key.to_user_string()}", _check_read, given)
+
+
+def _check_read(given: Mapping[str, Any]) -> list[str]:
+    ReadSettings.of(given, default=ReadSettings())
+    return []
+
+
+def check_run_tag_values(tags: Mapping[str, str]) -> None:
+    """Refuse values of run tags that no asset could use.
+
+    Raises:
+        InvalidInputError: Such a value.
+    """
+    given = {key: value for key, value in tags.items() if key.startswith(PREFIX)}
+    WriteSettings.of(given, default=WriteSettings(), is_partitioned=True)
 
 
 def warn_of(what: str, check: Check, given: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lance_core.errors import InvalidInputError
 from lance_dagster.handlers.base import OutOfPartition
+from lance_dagster.hints import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -176,7 +177,11 @@ def _names(name: str, value: Any, *, is_comma_text: bool = True) -> tuple[str, .
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         msg = f"The metadata {name!r} is a list of names; found {value!r}."
         raise InvalidInputError(msg)
-    return tuple(str(one) for one in value)
+    names = tuple(str(one) for one in value)
+    if "" in names or len(set(names)) < len(names):
+        msg = f"The metadata {name!r} names a column twice, or an empty one: {list(names)}. Name each column once."
+        raise InvalidInputError(msg)
+    return names
 
 
 def _version(version: Any) -> int | None:
@@ -196,6 +201,6 @@ def _moment(value: Any) -> datetime | str | None:
 
 def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     if value not in allowed:
-        msg = f"{name} is one of {', '.join(map(repr, allowed))}; found {value!r}."
+        msg = f"{name} is one of {', '.join(map(repr, allowed))}; found {value!r}.{did_you_mean(value, allowed)}"
         raise InvalidInputError(msg)
     return value

@@ -62,7 +62,7 @@ class LanceChecks:
     def __post_init__(self) -> None:
         checks = dict(_given(self))
         if not checks:
-            raise InvalidInputError("No check was asked for: give at least one rule.")
+            raise InvalidInputError("No check was asked for: give at least one rule, such as min_rows=1.")
         object.__setattr__(self, "_checks", checks)
 
     @property

@@ -13,6 +13,7 @@ from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_dagster.evolution import change_table, plan_change
 from lance_dagster.handlers import TypeHandler, WriteRequest
 from lance_dagster.handlers.stream import storable
+from lance_dagster.hints import did_you_mean
 from lance_dagster.predicate import typed
 
 if TYPE_CHECKING:
@@ -206,7 +207,8 @@ def _check_keys(frame: pa.Schema, target: Target, existing: lance_core.LanceData
         return declared
     missing = [name for name in keys if name not in frame.names]
     if missing:
-        msg = f"The merge keys {missing} are not among the columns {frame.names}."
+        hint = did_you_mean(missing[0], frame.names)
+        msg = f"The merge keys {missing} are not among the columns {frame.names}.{hint}"
         raise InvalidInputError(msg, path=target.uri)
     if existing is not None:
         existing.merge_insert(keys)

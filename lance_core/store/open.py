@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, unquote
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _MANIFEST_STORE = "manifest_store"
 _DURABLE = "durable"
+_ALIKE = 0.8
 _TABLE_NAME = "ddbTableName"
 
 
@@ -77,6 +79,10 @@ def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitr
 
 
 def _is_durable(options: Mapping[str, str]) -> bool:
+    for name in options:
+        # Options of other stores mean nothing here and are fine; a misspelt promise is not.
+        if name != _DURABLE and get_close_matches(name.lower(), [_DURABLE], cutoff=_ALIKE):
+            raise InvalidInputError(f"unknown storage option {name!r}; did you mean {_DURABLE!r}?")
     text = str(options.get(_DURABLE, "false")).lower()
     if text not in {"true", "false"}:
         raise InvalidInputError(f"storage option {_DURABLE} is 'true' or 'false', not {text!r}")

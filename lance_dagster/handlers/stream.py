@@ -10,6 +10,7 @@ import pyarrow as pa
 import lance_core
 from lance_core.errors import InvalidInputError, LanceError
 from lance_core.merge_insert import check_unique_keys
+from lance_dagster.hints import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,7 +47,8 @@ def projected(request: ReadRequest) -> pa.Schema:
         return request.schema
     unknown = [name for name in request.columns if name not in request.schema.names]
     if unknown:
-        msg = f"The columns {unknown} are not among {request.schema.names}."
+        hint = did_you_mean(unknown[0], request.schema.names)
+        msg = f"The columns {unknown} are not among {request.schema.names}.{hint}"
         raise InvalidInputError(msg)
     return pa.schema([request.schema.field(name) for name in request.columns])
 

@@ -1,0 +1,263 @@
+"""Mistakes of users: each is refused with the words that help, before anything is written, and early where that can be.
+
+A row says what is done and the words that the message must have.
+"""
+
+import warnings
+
+import dagster as dg
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+import lance_core
+from lance_core.errors import InvalidInputError, LanceError
+from lance_dagster import (
+    CleanupPolicy,
+    CompactionPolicy,
+    DeletionPolicy,
+    ExecutionPolicy,
+    LanceIOManager,
+    LanceResource,
+    build_lance_checks,
+    build_maintenance_assets,
+    build_table_sensor,
+    check_definitions,
+    lance_asset_metadata,
+)
+from lance_dagster.components import LanceMaintenanceComponent
+
+ROWS = pa.table({"id": [1, 2], "day": ["a", "b"], "at": pa.array([1.0, 2.0])})
+LETTERS = dg.StaticPartitionsDefinition(["a", "b"])
+TWO = dg.MultiPartitionsDefinition({"day": LETTERS, "kind": LETTERS})
+
+
+def asset_of(metadata=None, *, value=ROWS, name="asset", **options):
+    @dg.asset(name=name, metadata=metadata, **options)
+    def asset():
+        return value
+
+    return asset
+
+
+def reader_of(metadata, annotation=pa.Table):
+    @dg.asset(ins={"asset": dg.AssetIn(metadata=metadata, dagster_type=annotation)})
+    def reader(asset):
+        return asset
+
+    return reader
+
+
+# ------------------------------------------------------------------- what the definitions tell: no run is needed for it
+
+DEFINITIONS = {
+    "unknown key": ([asset_of({"lance/moed": "append"})], ["'lance/moed'", "Did you mean 'lance/mode'"]),
+    "unknown key of an input": ([reader_of({"lance/filtre": "x"})], ["Input asset", "Did you mean 'lance/filter'"]),
+    "setting among tags": ([asset_of(tags={"lance/mode": "append"})], ["asset tag 'lance/mode'", "no effect"]),
+    "write setting on an input": ([reader_of({"lance/mode": "append"})], ["asset that writes the table"]),
+    "read setting on an asset": ([asset_of({"lance/filter": "x"})], ["metadata of an input"]),
+    "misspelt mode": ([asset_of({"mode": "appned"})], ["Asset asset", "'appned'", "Did you mean 'append'"]),
+    "mode in capitals": ([asset_of({"mode": "APPEND"})], ["'APPEND'", "Did you mean 'append'"]),
+    "mode of Spark": ([asset_of({"mode": "errorifexists"})], ["mode is one of", "'error'"]),
+    "mode is no text": ([asset_of({"mode": 3})], ["mode is one of", "found 3"]),
+    "partitions without any": ([asset_of({"mode": "replace_partitions"})], ["assets with partitions"]),
+    "misspelt schema_mode": ([asset_of({"schema_mode": "strikt"})], ["'strikt'", "Did you mean 'strict'"]),
+    "schema_mode of Delta": ([asset_of({"schema_mode": "merge"})], ["schema_mode is one of", "'add'"]),
+    "misspelt out_of_partition": ([asset_of({"lance/out_of_partition": "dropp"})], ["Did you mean 'drop'"]),
+    "merge_keys is a number": ([asset_of({"merge_keys": 3})], ["'merge_keys' is a list of names", "found 3"]),
+    "merge_keys is empty": ([asset_of({"merge_keys": []})], ["'merge_keys' is a list of names", "found []"]),
+    "merge_keys twice": ([asset_of({"merge_keys": ["id", "id"]})], ["'merge_keys'", "twice", "['id', 'id']"]),
+    "merge_keys with a comma too many": ([asset_of({"merge_keys": "id,"})], ["'merge_keys'", "empty"]),
+    "partition_expr for one dimension only": (
+        [asset_of({"partition_expr": "day"}, partitions_def=TWO)],
+        ["'partition_expr'", "dimensions day, kind", "'day'"],
+    ),
+    "partition_expr of another dimension": (
+        [asset_of({"partition_expr": {"day": "day", "knid": "id"}}, partitions_def=TWO)],
+        ["dimensions day, kind", "knid"],
+    ),
+    "partition_expr is a list": (
+        [asset_of({"partition_expr": ["day"]}, partitions_def=LETTERS)],
+        ["'partition_expr'", "['day']"],
+    ),
+    "two of version, tag and time": ([reader_of({"version": 1, "tag": "x"})], ["'version' and 'tag'"]),
+    "tag and branch": ([reader_of({"tag": "x", "branch": "b"})], ["'tag' knows its branch"]),
+    "version is a tag": ([reader_of({"version": "release"})], ["a tag goes under 'tag'", "'release'"]),
+    "misspelt read": ([reader_of({"read": "materialised"})], ["Did you mean 'materialized'"]),
+    "materialized version": ([reader_of({"read": "materialized", "version": 2})], ["chooses the version"]),
+    "columns is text": ([reader_of({"columns": "id"})], ["'columns' is a list of names", "'id'"]),
+    "columns twice": ([reader_of({"columns": ["id", "id"]})], ["'columns'", "twice"]),
+    "two assets, one table": (
+        [asset_of(name="one"), asset_of({"lance/uri": "/tables/one.lance"}, name="two")],
+        ["'one' and 'two'", "both write the table", "lance/uri"],
+    ),
+    "one table with a slash": (
+        [asset_of({"lance/uri": "s3://b/t/"}, name="one"), asset_of({"lance/uri": "s3://b/t"}, name="two")],
+        ["'one' and 'two'", "both write"],
+    ),
+    "names that differ in case": (
+        [asset_of(name="users"), asset_of(name="Users")],
+        ["'users' and 'Users'", "differ in case only", "Rename"],
+    ),
+    "mode of other tools": ([asset_of({"mode": "upsert"})], ["mode is one of", "'merge'"]),
+}
+
+
+@pytest.mark.parametrize("mistake", DEFINITIONS)
+def test_mistakes_in_definitions(mistake):
+    assets, words = DEFINITIONS[mistake]
+    resources = {"io_manager": LanceIOManager(root="/tables")}
+    with pytest.raises(InvalidInputError) as error:
+        check_definitions(dg.Definitions(assets=assets, resources=resources))
+    assert not [word for word in words if word not in str(error.value)], str(error.value)
+
+
+def test_what_is_no_mistake():
+    resources = {"io_manager": LanceIOManager(root="/tables"), "other": LanceIOManager(root="/elsewhere")}
+    assets = [
+        asset_of(name="one"),
+        asset_of(name="two"),
+        asset_of({"branch": "trial", "lance/uri": "/tables/one.lance"}, name="three"),
+        asset_of(name="ONE", io_manager_key="other"),
+        asset_of({"partition_expr": "day", "mode": "replace_partitions"}, name="four", partitions_def=LETTERS),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert check_definitions(dg.Definitions(assets=assets, resources=resources))
+
+
+# -------------------------------------------------------------------------------------- arguments: refused where given
+
+ARGUMENTS = {
+    "unknown field of the IO manager": (lambda: LanceIOManager(root="x", moed="append"), ["moed", "Extra inputs"]),
+    "unknown field of the resource": (lambda: LanceResource(root="x", options={}), ["options", "Extra inputs"]),
+    "misspelt mode of the IO manager": (lambda: LanceIOManager(root="x", mode="appned"), ["mode", "'append'"]),
+    "misspelt schema_mode": (lambda: LanceIOManager(root="x", schema_mode="strikt"), ["schema_mode", "'strict'"]),
+    "misspelt on_retry": (lambda: LanceIOManager(root="x", on_retry="again"), ["on_retry", "'reuse'"]),
+    "merge_keys is text": (lambda: LanceIOManager(root="x", merge_keys="id"), ["merge_keys", "list"]),
+    "no root": (LanceIOManager, ["root", "valid string"]),
+    "storage_options are text": (lambda: LanceIOManager(root="x", storage_options="k=v"), ["storage_options", "dict"]),
+    "flat base_store_params": (
+        lambda: LanceResource(root="x", base_store_params={"s3://cold": "key"}),
+        ["base_store_params", "dict"],
+    ),
+    "empty root": (lambda: lance_asset_metadata("a", root=" "), ["`root` is empty"]),
+    "key part that is a path": (lambda: lance_asset_metadata(["..", "a"], root="x"), ["'..'", "lance/uri"]),
+    "key part with the ending": (lambda: lance_asset_metadata(["a.lance"], root="x"), ["'.lance'", "folder"]),
+    "key part with a space": (lambda: lance_asset_metadata(["my users"], root="x"), ["'my users'", "letters"]),
+    "no rows in a fragment": (lambda: CompactionPolicy(target_rows_per_fragment=0), ["at least 1", "not 0"]),
+    "threshold in percent": (lambda: DeletionPolicy(threshold=10), ["between 0 and 1", "10"]),
+    "nothing to keep": (lambda: CleanupPolicy(retain_versions=0), ["at least one version must stay"]),
+    "no memory": (lambda: ExecutionPolicy(max_memory_bytes=1), ["128 MiB"]),
+    "no versions to look at": (lambda: build_table_sensor("a", max_versions=0), ["at least 1", "not 0"]),
+    "checks without a rule": (lambda: build_lance_checks("a"), ["min_rows"]),
+    "misspelt rule": (lambda: build_lance_checks("a", minrows=1), ["minrows"]),
+    "misspelt option of maintenance": (lambda: build_maintenance_assets("a", compact=None), ["compact"]),
+    "misspelt attribute of a component": (
+        lambda: LanceMaintenanceComponent(tables=["a"], compation=None),
+        ["compation"],
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", ARGUMENTS)
+def test_mistakes_in_arguments(mistake):
+    work, words = ARGUMENTS[mistake]
+    with pytest.raises((InvalidInputError, ValidationError, TypeError, dg.DagsterError)) as error:
+        work()
+    assert not [word for word in words if word not in str(error.value)], str(error.value)
+
+
+# --------------------------------------------------------- what only a run tells: refused before anything is written
+
+RUNS = {
+    "misspelt run tag": ({"tags": {"lance/moed": "append"}}, ["'lance/moed'", "Did you mean 'lance/mode'"]),
+    "misspelt value of a run tag": ({"tags": {"lance/mode": "appned"}}, ["'appned'", "Did you mean 'append'"]),
+    "merge without keys": ({"metadata": {"mode": "merge"}}, ["primary key"]),
+    "merge keys that are missing": (
+        {"metadata": {"mode": "merge", "merge_keys": ["ids"]}},
+        ["['ids']", "not among the columns", "Did you mean 'id'"],
+    ),
+    "no partition_expr": ({"partitions_def": LETTERS}, ["needs the metadata 'partition_expr'"]),
+    "partition_expr of no column": (
+        {"partitions_def": LETTERS, "metadata": {"partition_expr": "dya"}},
+        ["dya", "day"],
+    ),
+    "rows of other partitions": (
+        {"partitions_def": LETTERS, "metadata": {"partition_expr": "day"}},
+        ["outside of the run's partitions", "Nothing was written", "lance/out_of_partition"],
+    ),
+    "no table at all": ({"value": None}, ["returned None"]),
+    "a list of dicts": ({"value": [{"id": 1}]}, ["list"]),
+    "a number": ({"value": 3}, ["int"]),
+    "other columns in an append": (
+        {"metadata": {"mode": "append"}, "value": pa.table({"id": [1], "dya": ["a"]})},
+        ["dya"],
+    ),
+    "other types in an append": (
+        {"metadata": {"mode": "append"}, "value": pa.table({"id": ["x"], "day": ["a"], "at": [1.0]})},
+        ["id", "string", "int64"],
+    ),
+    "a table where none may be": ({"metadata": {"mode": "error"}}, ["exists", "'error'"]),
+    "a branch of no name": ({"metadata": {"branch": "a..b"}}, ["a..b"]),
+    "misspelt mode at run time": ({"given": {"mode": "appned"}}, ["Did you mean 'append'"]),
+    "a place of no service": ({"metadata": {"lance/uri": "s4://bucket/t"}}, ["s4"]),
+    "misspelt durable": ({"manager": {"storage_options": {"durabel": "true"}}}, ["'durabel'", "'durable'"]),
+}
+
+
+@pytest.mark.parametrize("mistake", RUNS)
+def test_mistakes_in_runs(root, instance, mistake):
+    given = dict(RUNS[mistake][0])
+    lance_core.write_dataset(ROWS, f"{root}/asset.lance")
+    tags, extra, manager = given.pop("tags", None), given.pop("given", {}), given.pop("manager", {})
+    value = given.pop("value", ROWS)
+
+    @dg.asset(name="asset", **given)
+    def asset(context: dg.AssetExecutionContext):
+        context.add_output_metadata(extra)
+        return value
+
+    resources = {"io_manager": LanceIOManager(root=root, **manager)}
+    with pytest.raises((LanceError, dg.DagsterResourceFunctionError)) as error:
+        dg.materialize(
+            [asset],
+            instance=instance,
+            resources=resources,
+            tags=tags,
+            partition_key="a" if "partitions_def" in given else None,
+        )
+    told = str(error.value) + str(error.value.__cause__)
+    assert not [word for word in RUNS[mistake][1] if word not in told], told
+    assert lance_core.dataset(f"{root}/asset.lance").version == 1
+
+
+LOADS = {
+    "columns that are missing": ({"columns": ["dya"]}, pa.Table, ["['dya']", "Did you mean 'day'"]),
+    "filter that is no SQL": ({"filter": "id >"}, pa.Table, ["id >"]),
+    "filter of no column": ({"filter": "idd > 1"}, pa.Table, ["idd"]),
+    "version that is missing": ({"version": 9}, pa.Table, ["9"]),
+    "tag that is missing": ({"tag": "release"}, pa.Table, ["release"]),
+    "branch that is missing": ({"branch": "trial"}, pa.Table, ["trial"]),
+    "a part of a dataset": ({"columns": ["id"]}, lance_core.LanceDataset, ["cannot stand for some", "LanceScanner"]),
+    "a type that is no frame": ({}, int, ["int"]),
+    "no table yet": ({}, pd.DataFrame, ["no table of the asset asset yet", "materialize it first"]),
+}
+
+
+@pytest.mark.parametrize("mistake", LOADS)
+def test_mistakes_in_loads(root, instance, mistake):
+    metadata, annotation, words = LOADS[mistake]
+    if mistake != "no table yet":
+        lance_core.write_dataset(ROWS, f"{root}/asset.lance")
+    resources = {"io_manager": LanceIOManager(root=root)}
+    with pytest.raises(LanceError) as error:
+        dg.materialize(
+            [asset_of(), reader_of(metadata, annotation)], selection=["reader"], instance=instance, resources=resources
+        )
+    assert not [word for word in words if word not in str(error.value)], str(error.value)
+
+
+def test_there_are_sixty_mistakes():
+    assert len(DEFINITIONS) + len(ARGUMENTS) + len(RUNS) + len(LOADS) >= 60
