@@ -100,7 +100,7 @@ def _check_places(definitions: dg.Definitions) -> None:
             continue
         for key in asset.keys:
             manager = (definitions.resources or {}).get(asset.get_io_manager_key_for_asset_key(key))
-            if not isinstance(manager, LanceIOManager) or not isinstance(manager.root, str):
+            if not isinstance(manager, LanceIOManager):
                 continue
             metadata = asset.metadata_by_key.get(key, {})
             uri = str(find_setting("uri", metadata) or manager.tables.uri(key)).rstrip("/")

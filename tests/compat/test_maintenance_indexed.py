@@ -1,6 +1,7 @@
 """Maintenance assets on tables of pylance users with indices: queries answer the same afterwards."""
 
 from datetime import timedelta
+from logging import WARNING
 
 import dagster as dg
 import lance
@@ -63,7 +64,9 @@ def test_queries_through_indices(tmp_path, stable):
     )
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(assets, instance=instance, resources={"lance": LanceResource(root=str(tmp_path))})
+        warned = [one.user_message for one in instance.all_logs(result.run_id) if one.level == WARNING]
     assert result.success
+    assert [text for text in warned if "took rows out of indices" in text and "'id_idx'" in text]
     (compaction,) = result.asset_materializations_for_node("t__compaction")
     lost = compaction.metadata["lance/unindexed_rows"].value
     assert set(lost) == ({"id_idx"} if stable else {"id_idx", "kind_idx", "text_idx", "vector_idx"})
