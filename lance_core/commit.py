@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from lance_core.errors import CommitConflictError
-from lance_core.store.commit_lock import CommitLock
+from lance_core.table.commit_lock import CommitLock
 
 __all__ = ["CommitConflictError", "CommitLock"]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.optimize import DatasetOptimizer
-    from lance_core.store.commit_lock import CommitLock
+    from lance_core.table.commit_lock import CommitLock
     from lance_core.table.refs import Reference
     from lance_core.table.row_index import RowIndex
 
@@ -194,12 +194,8 @@ class LanceDataset:
 
     @snapshot.setter
     def snapshot(self, snapshot: Snapshot) -> None:
-        settings = PlaceSettings(
-            storage_options=self.storage_options,
-            base_store_params=self.base_store_params,
-            commit_lock=self.commit_lock,
-        )
-        store = with_settings(snapshot.store, settings)
+        settings = PlaceSettings(storage_options=self.storage_options, base_store_params=self.base_store_params)
+        store = with_settings(snapshot.store, settings, self.commit_lock)
         self._snapshot = snapshot if store is snapshot.store else replace(snapshot, store=store)
         if not finds_same_files(self.files.store, self._snapshot.store):
             self.files = OpenFiles(self._snapshot.store)

@@ -25,10 +25,11 @@ from lance_core.table.apply_settings import add_bases
 from lance_core.table.blob_places import ExternalBlobs
 from lance_core.table.change import removing_staged
 from lance_core.table.commit import commit
+from lance_core.table.commit_lock import with_lock
 from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_line, open_version
-from lance_core.table.places import line_of, with_lock
+from lance_core.table.places import line_of
 from lance_core.table.redo import new_transaction
 from lance_core.table.snapshot import Snapshot, find_snapshot
 from lance_core.table.stage import stage_data
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from lance_core.format.base_path import BasePath
     from lance_core.session import Session
     from lance_core.store.base import Store
-    from lance_core.store.commit_lock import CommitLock
+    from lance_core.table.commit_lock import CommitLock
 
 
 class WriteArguments(TypedDict, total=False):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lance_core.store.base import ObjectReader, Store
-    from lance_core.store.commit_lock import CommitLock
 
 BASE_PATHS_VARIABLE = "LANCE_CORE_BASE_PATHS"
 WRITABLE = frozenset({LOCAL, MEMORY, "s3", "az", "gs"})
@@ -47,12 +46,10 @@ class PlaceSettings:
             only.
         base_store_params: Settings of other places, by address. An address here also allows the place and all below
             it; the longest one that fits counts. An empty entry adds no settings.
-        commit_lock: Lock of the caller, held while a manifest is created.
     """
 
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
-    commit_lock: CommitLock | None = None
 
     def open(self, address: str, *, dataset: str, use: Use = Use.TABLE_FILES) -> Store:
         """Open a folder that a table names; arguments and errors as `resolve`."""

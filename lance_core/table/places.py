@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lance_core.format.base_path import BasePath
     from lance_core.format.manifest import Manifest
     from lance_core.store.base import ObjectInfo, ObjectReader, ObjectWriter, Store
-    from lance_core.store.commit_lock import CommitLock
+    from lance_core.table.commit_lock import CommitLock
 
 _Read = TypeVar("_Read")
 
@@ -118,16 +118,18 @@ class BasedStore:
         settings: How other places are opened.
         bases: The base paths of the version.
         branch: Branch the version is on, as its manifest says.
+        commit_lock: Lock of the caller, held while a manifest is created.
     """
 
     line: Store
     settings: PlaceSettings
     bases: tuple[BasePath, ...] = ()
     branch: str | None = None
+    commit_lock: CommitLock | None = None
     _opened: dict[int, tuple[Store, BasePath]] = field(default_factory=dict[int, "tuple[Store, BasePath]"])
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (BasedStore, (self.line, self.settings, self.bases, self.branch))
+        return (BasedStore, (self.line, self.settings, self.bases, self.branch, self.commit_lock))
 
     @property
     def uri(self) -> str:
@@ -269,7 +271,7 @@ def at_places(store: Store, bases: tuple[BasePath, ...], branch: str | None) -> 
     if isinstance(store, BasedStore):
         if store.bases == bases and store.branch == branch:
             return store
-        return BasedStore(store.line, store.settings, bases, branch)
+        return BasedStore(store.line, store.settings, bases, branch, store.commit_lock)
     return BasedStore(store, PlaceSettings(), bases, branch) if bases else store
 
 
@@ -278,13 +280,19 @@ def without_bases(store: Store) -> Store:
     return store.line if isinstance(store, BasedStore) else store
 
 
-def with_settings(store: Store, settings: PlaceSettings) -> Store:
-    """A store that opens other places with these settings, whichever version is read."""
-    if not settings.storage_options and not settings.base_store_params and settings.commit_lock is None:
+def with_settings(store: Store, settings: PlaceSettings, commit_lock: CommitLock | None = None) -> Store:
+    """Return a store that opens other places with these settings and commits under this lock.
+
+    Args:
+        store: The store of any version.
+        settings: How other places are opened.
+        commit_lock: See `BasedStore`.
+    """
+    if not settings.storage_options and not settings.base_store_params and commit_lock is None:
         return store
-    if isinstance(store, BasedStore) and store.settings == settings:
+    if isinstance(store, BasedStore) and store.settings == settings and store.commit_lock == commit_lock:
         return store
-    return BasedStore(without_bases(store), settings)
+    return BasedStore(without_bases(store), settings, commit_lock=commit_lock)
 
 
 def finds_same_files(one: Store, other: Store) -> bool:
@@ -294,23 +302,9 @@ def finds_same_files(one: Store, other: Store) -> bool:
     return one is other or one == other
 
 
-def with_lock(store: Store, lock: CommitLock | None) -> Store:
-    """A store whose manifests are created under a lock of the caller; None for the one that it has."""
-    if lock is None:
-        return store
-    if isinstance(store, BasedStore):
-        return BasedStore(store.line, replace(store.settings, commit_lock=lock), store.bases, store.branch)
-    return BasedStore(store, PlaceSettings(commit_lock=lock))
-
-
-def lock_of(store: Store) -> CommitLock | None:
-    """The lock of the caller under which manifests are created, if there is one."""
-    return store.settings.commit_lock if isinstance(store, BasedStore) else None
-
-
 def same_line(store: Store, line: Store) -> Store:
     """Another line of the same dataset, with the settings of ``store``."""
-    return BasedStore(line, store.settings) if isinstance(store, BasedStore) else line
+    return BasedStore(line, store.settings, commit_lock=store.commit_lock) if isinstance(store, BasedStore) else line
 
 
 # --------------------------------------------------------------------------------------------------- what stores offer

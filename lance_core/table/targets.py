@@ -9,7 +9,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.paths import DATA_FOLDER, base_prefix
 from lance_core.frozen import frozen
 from lance_core.store.trust import PlaceSettings
-from lance_core.table.places import BasedStore, without_bases
+from lance_core.table.places import BasedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -124,8 +124,9 @@ def target_store(
     if names:
         targets = [_find(bases, name) for name in names]
     if bases:
-        settings = store.settings if isinstance(store, BasedStore) else PlaceSettings()
-        store = BasedStore(without_bases(store), settings, bases)
+        if not isinstance(store, BasedStore):
+            store = BasedStore(store, PlaceSettings())
+        store = BasedStore(store.line, store.settings, bases, commit_lock=store.commit_lock)
     return TargetStore(store, targets)
 
 
