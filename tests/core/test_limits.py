@@ -5,7 +5,6 @@ import json
 import struct
 import time
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from lance_core.format.schema import Schema
 from lance_core.format.transaction import decode_transaction
 from lance_core.limits import Limits, limits
 from lance_core.store.memory import memory_store
+from lance_core.testing.memory import forget_most_memory, most_memory
 
 MAX_SECONDS, MAX_BYTES = 1.0, 256 << 20
 NUMBERS = count()
@@ -377,17 +377,10 @@ def bomb(num_bytes):
 # --------------------------------------------------------------------------------------------------------------- tests
 
 
-def most_memory():
-    """Bytes that this process had at most since it was last asked to forget."""
-    text = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(text.partition("VmHWM:")[2].split()[0]) << 10
-
-
 def check(work):
     """Raises an error of ours, soon, and without much memory."""
     gc.collect()
-    forget = Path("/proc/self/clear_refs")
-    forget.write_text("5", encoding="ascii")
+    forget_most_memory()
     before, start = most_memory(), time.process_time()
     with pytest.raises(LanceError):
         work()

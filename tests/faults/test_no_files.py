@@ -5,7 +5,6 @@ import socket
 import struct
 import threading
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,6 +15,7 @@ from lance_core.file.reader import DataFileReader
 from lance_core.format.checksums import decode_trailer
 from lance_core.store.local import LocalStore
 from lance_core.table import zone_maps
+from lance_core.testing.memory import forget_most_memory, most_memory
 
 GIB = 1 << 30
 HINT = "_versions/latest_version_hint.json"
@@ -92,14 +92,9 @@ def unix_socket(path):
 NO_FILES = {"FIFO": fifo, "directory": directory, "device": device, "socket": unix_socket}
 
 
-def most_memory():
-    text = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(text.partition("VmHWM:")[2].split()[0]) << 10
-
-
 def in_time(work):
     """What work returns or raises; it may neither block nor take much memory."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    forget_most_memory()
     before, result = most_memory(), []
 
     def run():
