@@ -5,8 +5,8 @@ and 2.2). ``layers`` go from the leaf outwards.
 
 File version 2.3 has a ``PlanarLayout`` of package ``lance.encodings23`` in its place, which tells structure and values
 apart. Values beside levels are the bytes of mini-block and full-zip pages of 2.2; sparse layers (`sparse_layers`) come
-with one value or none. Not supported: different values below sparse layers, which pylance 14.0.2 writes for large values
-with few that are not null, and on demand.
+with one value or none. Not supported: different values below sparse layers, which pylance 14.0.2 writes where few of
+many large values are not null, and on demand.
 """
 
 from __future__ import annotations
