@@ -25,6 +25,7 @@ from lance_core.spark.merge_clauses import (
     Clause,
     When,
     action_of,
+    changed_columns,
     check_clauses,
     clause_number,
     is_repeated,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from lance_core.format.schema import Schema
     from lance_core.format.transaction import Transaction
     from lance_core.spark.modification import ChangeOptions
     from lance_core.spark.result import CommitResult
@@ -202,6 +204,7 @@ class MergeWork:
                 data_storage_version=file_version(None, snapshot),
                 limits=file_limits(DEFAULT_MAX_ROWS_PER_FILE, DEFAULT_MAX_BYTES_PER_FILE),
                 with_row_ids=manifest.uses_stable_row_ids,
+                changed_field_ids=self._changed_field_ids(manifest.schema),
                 within=self.within,
                 kept_blobs=self._kept_blobs(snapshot),
             )
@@ -236,6 +239,10 @@ class MergeWork:
         blobs = [one.name for one in blob_columns(table) if one.name in named]
         if blobs:
             raise UnsupportedError(f"conditions and values that read blobs of the table ({', '.join(blobs)})")
+
+    def _changed_field_ids(self, table: Schema) -> tuple[int, ...]:
+        names = changed_columns(self.clauses, table.names, self.source.columns)
+        return tuple(inner.id for one in table.fields if one.name in names for inner in one.walk())
 
     def _kept_blobs(self, snapshot: Snapshot) -> KeptBlobs | None:
         source = self.source.columns

@@ -128,6 +128,12 @@ def keeps(clause: Clause, name: str, source: Sequence[str]) -> bool:
     return clause.action is Action.UPDATE and name not in (source if clause.values is None else clause.values)
 
 
+def changed_columns(clauses: Sequence[Clause], table: Sequence[str], source: Sequence[str]) -> list[str]:
+    """Return the columns of the table that may have other values in updated rows."""
+    updates = [clause for clause in clauses if clause.action is Action.UPDATE]
+    return [name for name in table if not all(keeps(clause, name, source) for clause in updates)]
+
+
 def named_columns(clauses: Sequence[Clause]) -> set[str]:
     """Columns of the table that conditions and values name."""
     texts = [(clause.when, text) for clause in clauses for text in (clause.values or {}).values()]

@@ -81,6 +81,7 @@ class MergeJob:
         data_storage_version: Version of the data files.
         limits: When a file is full.
         with_row_ids: The table has stable row ids.
+        changed_field_ids: Ids of the fields that may have other values in updated rows.
         within: SQL text that all written rows must match.
         kept_blobs: Blobs that rows keep.
     """
@@ -91,6 +92,7 @@ class MergeJob:
     data_storage_version: str
     limits: FileLimits
     with_row_ids: bool
+    changed_field_ids: tuple[int, ...]
     within: str | None = None
     kept_blobs: KeptBlobs | None = None
 
@@ -140,7 +142,7 @@ class MergeJob:
             removed_fragment_ids=departure.removed_fragment_ids,
             updated_fragments=departure.updated_fragments,
             new_fragments=fragments,
-            fields_for_preserving_frag_bitmap=tuple(one.id for one in self.fields.walk()),
+            fields_for_preserving_frag_bitmap=self.changed_field_ids,
         )
         counts = np.sum([part.counts for part in parts], axis=0) if parts else np.zeros(3)
         numbers = {name: int(count) for name, count in zip(NUMBERS, counts, strict=True)}

@@ -2,12 +2,14 @@
 
 import datetime as dt
 import decimal
+import shutil
 
 import lance
 import pyarrow as pa
 import pytest
 
-from lance_core.spark import read_lance, write_lance
+import lance_core
+from lance_core.spark import merge_lance, read_lance, write_lance
 
 pytestmark = pytest.mark.spark
 
@@ -95,3 +97,51 @@ def test_pylance_appends_and_deletes_between_writes_of_spark(spark, uri):
     write_lance(numbers.where("id > 7"), uri, replace_where="id > 5")
     assert sorted(lance.dataset(uri).to_table()["id"].to_pylist()) == [0, 1, 2, 4, 5, 8, 9]
     assert read_lance(spark, uri).count() == 7
+
+
+def coverage(uri):
+    """Fragments that each index covers, and those that are there."""
+    dataset = lance_core.dataset(uri)
+    live = {one.fragment_id for one in dataset.get_fragments()}
+    return {one["name"]: live & set(one["fragment_ids"]) for one in dataset.list_indices()}, live
+
+
+@pytest.fixture
+def indexed(uri):
+    """A table with bitmap indices, which know rows by their stable ids."""
+    numbers = range(200)
+    rows = pa.table({"id": numbers, "tag": [f"g{i % 5}" for i in numbers], "score": [i % 7 for i in numbers]})
+    dataset = lance.write_dataset(rows, uri, max_rows_per_file=50, enable_stable_row_ids=True)
+    for column in rows.column_names:
+        dataset.create_scalar_index(column, "BITMAP")
+    return uri
+
+
+@pytest.mark.parametrize("names_values", [False, True])
+def test_merged_rows_stay_covered_by_indices_as_after_local_merges(spark, indexed, tmp_path, names_values):
+    local = str(tmp_path / "local")
+    shutil.copytree(indexed, local)
+    source = pa.table({"id": range(30, 120), "tag": ["new"] * 90})
+    lance_core.dataset(local).merge_insert("id").when_matched_update_all().execute(source)
+    merge = merge_lance(spark.createDataFrame(source), indexed, "id")
+    (merge.when_matched_update({"tag": "source.tag"}) if names_values else merge.when_matched_update_all()).execute()
+    covered, live = coverage(indexed)
+    lost = {name for name, ids in covered.items() if ids < live}
+    assert lost == ({"tag_idx"} if names_values else {"id_idx", "tag_idx"})  # no clause writes the key then
+    local_covered, local_live = coverage(local)
+    assert {name for name, ids in local_covered.items() if ids < local_live} == {"id_idx", "tag_idx"}
+    theirs = lance.dataset(indexed)
+    theirs.validate()
+    for condition, count in [("tag = 'new'", 90), ("tag = 'g2'", 22), ("score = 3", 29), ("id = 119", 1)]:
+        assert theirs.count_rows(condition) == count, condition
+
+
+def test_indices_do_not_cover_rows_that_a_merge_inserted_or_changed(spark, indexed):
+    source = spark.range(150, 250).selectExpr("id", "'new' AS tag", "100L AS score")
+    merge = merge_lance(source, indexed, "id").when_matched_update({"score": "source.score"})
+    merge.when_not_matched_insert_all().when_not_matched_by_source_update({"tag": "'old'"}, "id < 10").execute()
+    covered, live = coverage(indexed)
+    assert all(ids < live for ids in covered.values())
+    theirs = lance.dataset(indexed)
+    for condition, count in [("score = 100", 100), ("tag = 'old'", 10), ("tag = 'new'", 50), ("id = 240", 1)]:
+        assert theirs.count_rows(condition) == count, condition
