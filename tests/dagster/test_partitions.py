@@ -1,4 +1,4 @@
-"""Partition keys -> typed predicates, without any table."""
+"""Partition keys -> typed predicates."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from itertools import product
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
+import lance_core
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.expression import make_expression
 from lance_dagster.partitions import select_partitions
@@ -183,3 +186,41 @@ def test_masks_of_dictionaries():
 def test_counting_no_rows():
     selection = select_partitions(LETTERS, ["a", "b"], "x")
     assert counted(selection, pa.table({"x": pa.array([], pa.string())})) == {"a": 0, "b": 0}
+
+
+FLOAT_CONDITIONS = [
+    *(f"x {operator} 0.0" for operator in ("=", "<>", "<", "<=", ">", ">=")),
+    "x > 1.5",
+    "x < -1.5",
+    "x = CAST('NaN' AS DOUBLE)",
+    "x IN (0.0, CAST('NaN' AS DOUBLE))",
+    "x NOT IN (1.5, CAST('NaN' AS DOUBLE))",
+    "x BETWEEN -1.5 AND 1.5",
+    "x NOT BETWEEN -1.5 AND 1.5",
+    "x IS NULL",
+    "x IS NOT NULL",
+]
+
+
+@pytest.mark.parametrize("condition", FLOAT_CONDITIONS)
+def test_partitions_by_conditions_on_floats_have_the_same_rows_in_every_form(tmp_path, condition):
+    """As the text that tables are read by, as the mask that rows are checked by, and as counts; pylance judges."""
+    values = np.array([-np.nan, -np.inf, -1.5, -0.0, 0.0, 1.5, np.inf, np.nan, 0.0])
+    rows = pa.table({"i": range(9), "x": pa.array(values, mask=np.arange(9) == 8)})
+    theirs = lance.write_dataset(rows, tmp_path / "t")
+    ours = lance_core.dataset(str(tmp_path / "t"))
+    for key in ("true", "false"):
+        selection = select_partitions(dg.StaticPartitionsDefinition(["false", "true"]), [key], condition)
+        predicate = typed(selection, rows.schema)
+        expected = theirs.to_table(columns=["i"], filter=predicate.sql())["i"].to_pylist()
+        assert ours.to_table(columns=["i"], filter=predicate.sql())["i"].to_pylist() == expected
+        (batch,) = rows.to_batches()
+        assert np.flatnonzero(predicate.mask(batch)).tolist() == expected
+        terms = ours.to_table(columns=partition_terms(selection, rows.schema))
+        assert count_by_key(selection, rows.schema, terms) == {key: len(expected)}
+
+
+def test_floats_are_no_partition_keys():
+    selection = select_partitions(dg.StaticPartitionsDefinition(["nan"]), ["nan"], "x")
+    with pytest.raises(UnsupportedError, match="partition column of type double"):
+        typed(selection, pa.schema({"x": pa.float64()}))
