@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.spark.read_options import ReadOptions
+from lance_core.spark.read_options import PLACES_IN_TIME, ReadOptions
 
 # Spark adds these itself for tables and views in its catalog.
 _CATALOG_KEYS = frozenset({"location", "provider", "owner", "serialization.format"})
@@ -27,6 +27,9 @@ _OTHER_NAMES = {
     "timestampasof": "timestamp",
     "merge-schema": "merge_schema",
 }
+
+PINNING_OPTIONS = frozenset((*PLACES_IN_TIME, *(key for key, name in _OTHER_NAMES.items() if name in PLACES_IN_TIME)))
+"""Options that name a version, in the spelling of all connectors; in lower case."""
 
 # Options of lance-spark's writer that change nothing in the result.
 _WRITE_HINTS = frozenset({"max_rows_per_group", "batch_size", "use_queued_write_buffer", "queue_depth"})

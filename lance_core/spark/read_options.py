@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_PLACES_IN_TIME = ("version", "tag", "timestamp")
+PLACES_IN_TIME = ("version", "tag", "timestamp")
 _ONLY_CHANGES = ("ending_version",)
 _ONLY_STREAMS = (
     "starting_timestamp",
@@ -22,7 +22,7 @@ _ONLY_STREAMS = (
     "ignore_deletes",
     "ignore_changes",
 )
-_NOT_IN_STREAMS = (*_PLACES_IN_TIME, "limit", "read_change_feed", "ending_version")
+_NOT_IN_STREAMS = (*PLACES_IN_TIME, "limit", "read_change_feed", "ending_version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,8 @@ class ReadOptions:
 
     Attributes:
         path: Address of the dataset.
-        version: Version to read; the newest when the schema is asked for, if neither this nor ``tag`` nor
-            ``timestamp`` is given.
+        version: Version to read. If neither this nor ``tag`` nor ``timestamp`` is given, each query reads the version
+            that is the newest when Spark plans it; see `lance_core.spark.newest`.
         tag: Name of a tag to read instead of a version.
         branch: Branch that ``version`` and ``timestamp`` are about; the main line if not given.
         timestamp: The newest version committed up to this point in time, with its offset from UTC.
@@ -95,7 +95,7 @@ class ReadOptions:
     ignore_changes: bool = False
 
     def __post_init__(self) -> None:
-        places = [name for name in _PLACES_IN_TIME if getattr(self, name) is not None]
+        places = [name for name in PLACES_IN_TIME if getattr(self, name) is not None]
         if len(places) > 1:
             raise InvalidInputError(f"Give one of the options {', '.join(places)}, not {len(places)} of them.")
         if self.tag is not None and self.branch is not None:
@@ -112,7 +112,7 @@ class ReadOptions:
         if not self.read_change_feed:
             wrong += [name for name in (*_ONLY_CHANGES, "starting_version") if self._is_given(name)]
         else:
-            wrong += [name for name in (*_PLACES_IN_TIME, "limit") if self._is_given(name)]
+            wrong += [name for name in (*PLACES_IN_TIME, "limit") if self._is_given(name)]
         if wrong:
             kind = "a read of changes" if self.read_change_feed else "a read that is neither a stream nor of changes"
             raise InvalidInputError(f"The options {', '.join(wrong)} mean nothing for {kind}.")

@@ -60,7 +60,11 @@ class LanceDataSource(DataSource):
         return "lance"
 
     def schema(self) -> StructType:
-        """The table's schema; the version is fixed here, so that the data comes from the same one."""
+        """Return the table's schema, and read its version unless Spark asks a new object for the reader.
+
+        Spark keeps this object with the relation. `lance_core.spark.newest` gives each query an object of its own,
+        whose schema is not asked for, so that its reader takes the newest version.
+        """
         keep_modules()
         self._pinned, schema = resolve(parse_options(ReadOptions, self._given))
         return schema

@@ -276,17 +276,28 @@ def _same(spark: st.DataType, table: st.DataType) -> bool:
 
 
 def check_readable(asked: st.StructType, table: st.StructType) -> None:
-    """Check a schema that the user put in place of the table's own: a selection of its columns.
+    """Check that columns of a table can be read by a schema from elsewhere.
+
+    Args:
+        asked: Schema that the user gave, or that a view or DataFrame got when it was made.
+        table: Columns of the version that is read.
 
     Raises:
-        InvalidInputError: It names columns that do not exist, or other types; the message lists all of them.
+        InvalidInputError: Columns do not exist, or have other types or nulls; the message lists all of them.
     """
     existing = {field.name: field for field in table}
-    unknown = [f"column {f.name!r} does not exist" for f in asked if f.name not in existing]
-    wrong = [
-        f"column {f.name!r} is {existing[f.name].dataType.simpleString()}, not {f.dataType.simpleString()}"
-        for f in asked
-        if f.name in existing and f.dataType.simpleString() != existing[f.name].dataType.simpleString()
-    ]
-    if unknown or wrong:
-        raise InvalidInputError(f"The schema given does not fit the table: {'; '.join(unknown + wrong)}.")
+    misfits: list[str] = []
+    for field in asked:
+        found = existing.get(field.name)
+        if found is None:
+            misfits.append(f"column {field.name!r} does not exist")
+        elif field.dataType.simpleString() != found.dataType.simpleString():
+            kind, wanted = found.dataType.simpleString(), field.dataType.simpleString()
+            misfits.append(f"column {field.name!r} is {kind}, not {wanted}")
+        elif found.nullable and not field.nullable:
+            misfits.append(f"column {field.name!r} may have nulls")
+    if misfits:
+        raise InvalidInputError(
+            f"The schema given does not fit the table: {'; '.join(misfits)}. If you gave none, the table has changed "
+            "since this view or DataFrame was made: make it again, or read an earlier version with the option version."
+        )

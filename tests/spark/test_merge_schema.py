@@ -1,5 +1,7 @@
 """Appends that bring new columns: the option mergeSchema."""
 
+from importlib.util import find_spec
+
 import lance
 import pyarrow as pa
 import pytest
@@ -216,6 +218,7 @@ def test_readers_of_changes_see_the_new_rows_only(spark, wider, table):
     ]
 
 
+@pytest.mark.skipif(find_spec("pyspark.sql.streaming.datasource") is None, reason="streaming reads need pyspark 4.2")
 def test_streams_add_columns_with_their_first_rows(spark, table, tmp_path):
     uri = table()
     source = str(tmp_path / "source")
