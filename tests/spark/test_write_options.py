@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
@@ -186,7 +187,11 @@ def test_options_of_partitions_travel_as_text(numbers, uri):
         ("parse_json('1')", "variant"),
         ("make_interval(1)", "(CalendarInterval|INTERVAL)"),
         ("INTERVAL '1' YEAR", "YearMonthInterval"),
-        ("st_geomfromwkb(X'0101000000000000000000F03F0000000000000040')", "geometry"),
+        pytest.param(
+            "st_geomfromwkb(X'0101000000000000000000F03F0000000000000040')",
+            "geometry",
+            marks=pytest.mark.skipif(pyspark.__version__.startswith("4.1."), reason="pyspark 4.2 brought the type"),
+        ),
     ],
 )
 def test_types_without_a_place_are_refused_by_name(spark, uri, value, kind):
