@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _FEW = 16
 """Up to so many values are faster one by one."""
-_BLOCK_BYTES = 1 << 19
+BLOCK_BYTES = 1 << 19
 """Bytes of values that are walked together: enough to spread the cost of a step, few enough for the cache."""
 
-_SCALAR, _OBJECT, _ARRAY = 1, 2, 4
-_STRING, _NUMBER, _CONTAINER = 1, 2, 5
+SCALAR, OBJECT, ARRAY = 1, 2, 4
+_STRING, _NUMBER, CONTAINER = 1, 2, 5
 _ZERO, _SIGNED, _UNSIGNED, _FLOAT = 0x00, 0x40, 0x50, 0x60
 _NOT_FINITE = (0x10, 0x20, 0x30)
 _LITERALS = b"nullfalsetrue0"
@@ -39,7 +39,7 @@ _QUOTE, _BACKSLASH, _FIRST_PLAIN = 0x22, 0x5C, 0x20
 _MAX_TEXT = 2**31 - 1
 
 
-class _NotPlainError(Exception):
+class NotPlainError(Exception):
     """Something that the functions for one value must look at."""
 
 
@@ -59,7 +59,7 @@ def decode_texts(array: pa.Array) -> pa.Array:
     """
     parts: list[pa.Array] = []
     row, mean = 0, max(1, array.nbytes // max(1, len(array)))
-    step = max(_FEW, _BLOCK_BYTES // mean)
+    step = max(_FEW, BLOCK_BYTES // mean)
     while row < len(array):
         parts.append(_decode_block(array.slice(row, step)))
         row += step
@@ -72,13 +72,13 @@ def _decode_block(array: pa.Array) -> pa.Array:
     if len(array) > _FEW:
         try:
             return _decode_together(array)
-        except _NotPlainError:
+        except NotPlainError:
             pass
     return pa.array([None if data is None else decode_text(data) for data in array.to_pylist()], pa.string())
 
 
 def _decode_together(array: pa.Array) -> pa.Array:
-    memory, starts, sizes, is_valid = _values_of(array)
+    memory, starts, sizes, is_valid = values_of(array)
     kept = slice(None) if is_valid is None else np.flatnonzero(is_valid)
     levels = _find_levels(memory, starts[kept], sizes[kept])
     texts = _Texts(memory)
@@ -89,19 +89,19 @@ def _decode_together(array: pa.Array) -> pa.Array:
     all_lengths[kept] = lengths
     offsets = starts_of(all_lengths)
     if offsets[-1] > _MAX_TEXT:
-        raise _NotPlainError
+        raise NotPlainError
     out = empty(int(offsets[-1]), np.uint8)
     _place(levels, offsets[:-1][kept], texts.joined(), out)
-    buffers = [_bitmap(is_valid), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
+    buffers = [to_bitmap(is_valid), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
     found = pa.Array.from_buffers(pa.string(), len(array), buffers)
     try:
         found.validate(full=True)
     except pa.ArrowInvalid as error:  # no UTF-8
-        raise _NotPlainError from error
+        raise NotPlainError from error
     return found
 
 
-def _values_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s, npt.NDArray[np.bool_] | None]:
+def values_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s, npt.NDArray[np.bool_] | None]:
     """Memory, starts, sizes, and which are valid."""
     _, offset_buffer, data = array.buffers()
     kind = np.int64 if pa.types.is_large_binary(array.type) else np.int32
@@ -112,12 +112,13 @@ def _values_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s, npt.NDArray[np.b
     return memory, offsets[:-1] - low, np.diff(offsets), is_valid
 
 
-def _bitmap(is_valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+def to_bitmap(is_valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """Return Arrow's bitmap of what is valid; None if all is."""
     return None if is_valid is None else pa.py_buffer(np.packbits(is_valid, bitorder="little"))
 
 
 @dataclass(slots=True, kw_only=True)
-class _Level:
+class Level:
     """All arrays and objects at one depth (and what stands alone), and their elements, in the order of the text.
 
     Attributes:
@@ -143,24 +144,25 @@ class _Level:
     sources: Int64s
 
 
-def _find_levels(memory: Bytes, starts: Int64s, sizes: Int64s) -> list[_Level]:
-    levels: list[_Level] = []
+def _find_levels(memory: Bytes, starts: Int64s, sizes: Int64s) -> list[Level]:
+    levels: list[Level] = []
     while len(starts):
         if len(levels) > MAX_DEPTH:
-            raise _NotPlainError
-        level = _find_level(memory, starts, sizes)
+            raise NotPlainError
+        level = find_level(memory, starts, sizes)
         levels.append(level)
-        inner = level.types == _CONTAINER
+        inner = level.types == CONTAINER
         starts, sizes = level.starts[inner], level.sizes[inner]
     return levels
 
 
-def _find_level(memory: Bytes, starts: Int64s, sizes: Int64s) -> _Level:
+def find_level(memory: Bytes, starts: Int64s, sizes: Int64s) -> Level:
+    """Find the elements of values; raises `NotPlainError`."""
     _must(sizes >= 4)
     headers = gather_words(memory, starts, ">u4").astype(np.int64)
     kinds, counts = headers >> 29, headers & (1 << 29) - 1
-    _must((kinds == _SCALAR) | (kinds == _OBJECT) | (kinds == _ARRAY))
-    num_entries = np.where(kinds == _SCALAR, 1, np.where(kinds == _OBJECT, 2 * counts, counts))
+    _must((kinds == SCALAR) | (kinds == OBJECT) | (kinds == ARRAY))
+    num_entries = np.where(kinds == SCALAR, 1, np.where(kinds == OBJECT, 2 * counts, counts))
     heads = 4 + 4 * num_entries
     _must(heads <= sizes)
     firsts = starts_of(num_entries)
@@ -168,17 +170,17 @@ def _find_level(memory: Bytes, starts: Int64s, sizes: Int64s) -> _Level:
     places = np.arange(firsts[-1]) - firsts[owners]
     entries = gather_words(memory, starts[owners] + 4 + 4 * places, ">u4").astype(np.int64)
     element_sizes, types = entries & (1 << 28) - 1, entries >> 28
-    _must(types <= _CONTAINER)
+    _must(types <= CONTAINER)
     ends = starts_of(element_sizes)
     _must(ends[firsts[1:]] - ends[firsts[:-1]] == sizes - heads)
     element_starts = ends[:-1] + (starts + heads - ends[firsts[:-1]])[owners]
     # In the text each value follows its key.
-    is_object = (kinds == _OBJECT)[owners]
+    is_object = (kinds == OBJECT)[owners]
     is_key = is_object & (places < counts[owners])
     moved = np.where(is_key, places, places - counts[owners]) * 2 + ~is_key
     order = np.empty(len(places), np.int64)
     order[firsts[owners] + np.where(is_object, moved, places)] = np.arange(len(places))
-    return _Level(
+    return Level(
         kinds=kinds,
         firsts=firsts,
         owners=owners,
@@ -193,7 +195,7 @@ def _find_level(memory: Bytes, starts: Int64s, sizes: Int64s) -> _Level:
 
 def _must(holds: npt.NDArray[np.bool_]) -> None:
     if not holds.all():
-        raise _NotPlainError
+        raise NotPlainError
 
 
 class _Texts:
@@ -207,10 +209,10 @@ class _Texts:
         self._specials = starts_of(special)
 
     def joined(self) -> Bytes:
-        """The memory that `_Level.sources` point to."""
+        """The memory that `Level.sources` point to."""
         return np.concatenate(self._parts)
 
-    def add(self, level: _Level) -> None:
+    def add(self, level: Level) -> None:
         """Tell where the texts of a level are."""
         for kind, literal in _LITERAL_OF.items():
             at = np.flatnonzero(level.types == kind)
@@ -224,15 +226,15 @@ class _Texts:
             self._listed(level, escaped, [self._escape(level, one) for one in escaped.tolist()])
         self._add_numbers(level, np.flatnonzero(level.types == _NUMBER))
 
-    def _escape(self, level: _Level, at: int) -> str:
+    def _escape(self, level: Level, at: int) -> str:
         start, size = int(level.starts[at]), int(level.sizes[at])
         try:
             text = self._memory[start : start + size].tobytes().decode()
         except UnicodeDecodeError as error:
-            raise _NotPlainError from error
+            raise NotPlainError from error
         return json.dumps(text, ensure_ascii=False)[1:-1]
 
-    def _add_numbers(self, level: _Level, numbers: Int64s) -> None:
+    def _add_numbers(self, level: Level, numbers: Int64s) -> None:
         if not len(numbers):
             return
         _must(level.sizes[numbers] > 0)
@@ -243,7 +245,7 @@ class _Texts:
                 at = numbers[(kinds == kind) & (sizes == size)]
                 self._add_kind(level, at, kind, size - 1)
 
-    def _add_kind(self, level: _Level, at: Int64s, kind: int, size: int) -> None:
+    def _add_kind(self, level: Level, at: Int64s, kind: int, size: int) -> None:
         if kind == _ZERO or kind in _NOT_FINITE:
             self._literal(level, at, _ZERO_TEXT if kind == _ZERO else _NULL_TEXT)
             return
@@ -255,15 +257,15 @@ class _Texts:
             words = gather_words(self._memory, level.starts[at] + 1, f">{code}")
             self._array(level, at, pa.array(words.astype(f"={code}")).cast(pa.string()))
         else:
-            raise _NotPlainError
+            raise NotPlainError
 
-    def _literal(self, level: _Level, at: Int64s, literal: tuple[int, int]) -> None:
+    def _literal(self, level: Level, at: Int64s, literal: tuple[int, int]) -> None:
         level.sources[at], level.lengths[at] = len(self._memory) + literal[0], literal[1]
 
-    def _listed(self, level: _Level, at: Int64s, texts: list[str]) -> None:
+    def _listed(self, level: Level, at: Int64s, texts: list[str]) -> None:
         self._array(level, at, pa.array(texts, pa.string()))
 
-    def _array(self, level: _Level, at: Int64s, texts: pa.Array) -> None:
+    def _array(self, level: Level, at: Int64s, texts: pa.Array) -> None:
         offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1).astype(np.int64)
         level.sources[at], level.lengths[at] = offsets[:-1] + self._size, np.diff(offsets)
         data = np.frombuffer(texts.buffers()[2], np.uint8, int(offsets[-1]))
@@ -278,12 +280,12 @@ def _float_texts(values: list[float]) -> list[str]:
     return [float_text(float(text)) if "e" in text or "n" in text else text for text in texts]
 
 
-def _measure(levels: list[_Level]) -> Int64s:
+def _measure(levels: list[Level]) -> Int64s:
     """Fill in the lengths of what holds elements; those of the outermost."""
     whole: Int64s = np.empty(0, np.int64)
     for level in reversed(levels):
-        level.lengths[level.types == _CONTAINER] = whole
-        is_alone = level.kinds == _SCALAR
+        level.lengths[level.types == CONTAINER] = whole
+        is_alone = level.kinds == SCALAR
         ends = starts_of(_taken(level))
         inside = ends[level.firsts[1:]] - ends[level.firsts[:-1]]
         # A bracket, then each element with what follows it: a colon, a comma, at last the other bracket.
@@ -291,21 +293,21 @@ def _measure(levels: list[_Level]) -> Int64s:
     return whole
 
 
-def _taken(level: _Level) -> Int64s:
+def _taken(level: Level) -> Int64s:
     """Bytes of each element, with quotes, and with what follows it."""
-    return level.lengths + 2 * (level.types == _STRING) + (level.kinds != _SCALAR)[level.owners]
+    return level.lengths + 2 * (level.types == _STRING) + (level.kinds != SCALAR)[level.owners]
 
 
-def _place(levels: list[_Level], positions: Int64s, texts: Bytes, out: Bytes) -> None:
+def _place(levels: list[Level], positions: Int64s, texts: Bytes, out: Bytes) -> None:
     """Write the texts; ``positions`` are those of the outermost values."""
     for level in levels:
-        is_alone, taken = level.kinds == _SCALAR, _taken(level)
+        is_alone, taken = level.kinds == SCALAR, _taken(level)
         ends = starts_of(taken)
         inside = positions + ~is_alone - ends[level.firsts[:-1]]
         at = ends[:-1] + inside[level.owners]
         is_followed = ~is_alone[level.owners]
         out[(at + taken - 1)[is_followed]] = np.where(level.is_key, ord(":"), ord(","))[is_followed]
-        is_object = level.kinds == _OBJECT
+        is_object = level.kinds == OBJECT
         has_none = level.firsts[1:] == level.firsts[:-1]
         closing = inside + ends[level.firsts[1:]] - 1 + has_none
         some = ~is_alone
@@ -314,7 +316,7 @@ def _place(levels: list[_Level], positions: Int64s, texts: Bytes, out: Bytes) ->
         is_string = level.types == _STRING
         out[at[is_string]] = _QUOTE
         out[at[is_string] + level.lengths[is_string] + 1] = _QUOTE
-        own = level.types != _CONTAINER
+        own = level.types != CONTAINER
         lengths = level.lengths[own]
         out[aranges((at + is_string)[own], lengths)] = texts[aranges(level.sources[own], lengths)]
         positions = at[~own]

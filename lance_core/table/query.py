@@ -18,7 +18,15 @@ from lance_core.table.expression import Expression, make_expression
 from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.ordering import Sorter, check_sortable
 from lance_core.table.scan import scan_fragments, take_offsets
-from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, ROW_OFFSET, SYSTEM_COLUMNS, output_names, plan_scan
+from lance_core.table.scan_plan import (
+    ROW_ADDRESS,
+    ROW_ID,
+    ROW_OFFSET,
+    SYSTEM_COLUMNS,
+    output_names,
+    plan_scan,
+    with_stored_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -133,6 +141,9 @@ def plan_query(
     )
     if include_deleted_rows and plan.predicate is not None and ROW_OFFSET in plan.predicate.columns:
         raise UnsupportedError(f"a filter on {ROW_OFFSET} together with include_deleted_rows")
+    if outputs is not None:
+        direct = [one.source for one in outputs if one.expression is None]
+        plan = with_stored_json(plan, {*direct, *(one.column_name for one in order)})
     for one in order:
         if one.column_name not in plan.columns:
             raise InvalidInputError(

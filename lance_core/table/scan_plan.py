@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BlobView, view_schema
-from lance_core.format.schema import Schema
+from lance_core.format.schema import JSON, Schema
 from lance_core.frozen import frozen
 from lance_core.table.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.table.predicate import make_predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Sequence
 
     from pyarrow.compute import Expression
 
@@ -125,6 +125,35 @@ def plan_scan(
     return plan if filter is None else _with_filter(plan, schema, filter, batch_size)
 
 
+def with_stored_json(plan: ScanPlan, kept: Collection[str]) -> ScanPlan:
+    """Let JSON columns be read as they are stored, so that expressions decode only what they ask for.
+
+    Args:
+        plan: The plan.
+        kept: Columns that are read as text.
+    """
+    if all(one.logical_type != JSON or one.name in kept for one in plan.projection.fields):
+        return plan
+    projection = _stored_json(plan.projection, kept)
+    return replace(
+        plan,
+        projection=projection,
+        filter_projection=_stored_json(plan.filter_projection, kept),
+        rest=_stored_json(plan.rest, kept),
+        schema=_output_schema(plan.columns, projection),
+    )
+
+
+def _stored_json(schema: Schema, kept: Collection[str]) -> Schema:
+    fields = (
+        replace(one, logical_type="large_binary", metadata={}, extension_name="")
+        if one.logical_type == JSON and one.name not in kept
+        else one
+        for one in schema.fields
+    )
+    return Schema(tuple(fields), schema.metadata)
+
+
 def plan_filter(schema: Schema, condition: str | Expression) -> ScanPlan:
     """A plan that only asks which rows match; errors as in `plan_scan`."""
     return plan_scan(schema, columns=[], filter=condition, batch_size=None, with_row_id=False, with_row_address=False)
@@ -136,6 +165,7 @@ def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, ba
         named = named.append(pa.field(name, pa.uint64()))
     predicate = make_predicate(condition, named)
     needed = schema.select([name for name in predicate.columns if name not in SYSTEM_COLUMNS])
+    needed = _stored_json(needed, plan.projection.names)
     rest = tuple(one for one in plan.projection.fields if one not in needed.fields)
     widest = Schema((*needed.fields, *rest)).to_arrow()
     return replace(

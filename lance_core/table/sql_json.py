@@ -1,24 +1,27 @@
 """Functions of SQL on JSON columns and on the JSONB that ``json_get`` returns.
 
-A null document, path or text gives null. Each function reads the document of a row once.
+A null document, path or text gives null. Paths that lead to one value at most are
+followed in all documents together (`lance_core.encoding.jsonb_find`); for others each document is parsed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pyarrow as pa
 
 from lance_core.encoding.jsonb import encode_text, float_text
 from lance_core.encoding.jsonb_arrays import decode_texts
+from lance_core.encoding.jsonb_find import Step, find_values, lengths
 from lance_core.errors import InvalidInputError
-from lance_core.table.json_path import find_all, parse_path
+from lance_core.table.json_path import Items, Member, find_all, parse_path
 from lance_core.table.sql_terms import Term, apply, converted
 from lance_core.table.sql_types import cast as cast_values
-from lance_core.table.sql_types import is_text
+from lance_core.table.sql_types import is_text, pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,17 +34,25 @@ _NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 _INDEX = re.compile(r"\+?\d+", re.ASCII)
 _WORDS = {"true": True, "yes": True, "false": False, "no": False}
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
+_MOST_INDEX_DIGITS = 20
 _MOST_DIGITS = 400
 """More digits than any float has before its point; whole numbers of more digits are out of range anyway."""
 
 
-def _function(name: str, kind: pa.DataType, look: Callable[..., Any]) -> Callable[[Sequence[Term]], Term]:
+_Together: TypeAlias = "Callable[[pa.Array, str], pa.Array | None]"
+"""Meaning of a function for documents and a text; None if it must be asked row by row."""
+
+
+def _function(
+    name: str, kind: pa.DataType, look: Callable[..., Any], together: _Together | None
+) -> Callable[[Sequence[Term]], Term]:
     """A function of a document and texts.
 
     Args:
         name: Its name in SQL.
         kind: Type of what it returns.
         look: Its meaning for one row, without nulls.
+        together: Its meaning for many rows.
     """
 
     def build(terms: Sequence[Term]) -> Term:
@@ -52,8 +63,15 @@ def _function(name: str, kind: pa.DataType, look: Callable[..., Any]) -> Callabl
         texts = [_as_argument(one, name) for one in others]
 
         def evaluate(documents: Datum, *arguments: Datum) -> Datum:
+            is_plain = isinstance(documents, pa.Array) and pa.types.is_large_binary(documents.type)
+            if together and is_plain and isinstance(arguments[0], pa.Scalar) and arguments[0].is_valid:
+                found = together(documents, arguments[0].as_py())
+                if found is not None:
+                    return found
             return _each(look, kind, documents, arguments)
 
+        if document.as_stored is not None:
+            document = replace(document, evaluate=document.as_stored)
         inputs = (converted(document, pa.large_binary()) if is_null else document, *texts)
         found = apply(evaluate, inputs, name, kind=kind)
         return Term(type=kind, evaluate=found.evaluate)  # null where nothing is found, whatever the column allows
@@ -148,7 +166,7 @@ def _member(document: Document, key: str) -> Document:
     """The member of an object, or the item of an array."""
     if isinstance(document, dict):
         return cast("dict[str, Document]", document).get(key, _ABSENT)
-    if isinstance(document, list) and _INDEX.fullmatch(key) and len(key) < 20:
+    if isinstance(document, list) and _INDEX.fullmatch(key) and len(key) < _MOST_INDEX_DIGITS:
         items, index = cast("list[Document]", document), int(key)
         return items[index] if index < len(items) else _ABSENT
     return _ABSENT
@@ -210,22 +228,86 @@ def _as_boolean(value: Document) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
+# ----------------------------------------------------------------------------------------------------- many together
+
+
+def _at_path(documents: pa.Array, path: str) -> pa.Array | None:
+    """Return the values at a path without wildcards; None for other paths."""
+    steps = [_single_step(one) for one in parse_path(path)]
+    known = [one for one in steps if one is not None]
+    return find_values(documents, known) if known and len(known) == len(steps) else None
+
+
+def _single_step(step: Member | Items) -> Step | None:
+    if isinstance(step, Member):
+        return None if step.name is None else Step(step.name)
+    if step.places is None or len(step.places) != 1:
+        return None
+    return Step(None, *step.places[0])
+
+
+def _at_key(documents: pa.Array, key: str) -> pa.Array | None:
+    is_index = _INDEX.fullmatch(key) and len(key) < _MOST_INDEX_DIGITS
+    return find_values(documents, [Step(key, int(key) if is_index else None)])
+
+
+def _extract_together(documents: pa.Array, path: str) -> pa.Array | None:
+    found = _at_path(documents, path)
+    return None if found is None else decode_texts(found)
+
+
+def _exists_together(documents: pa.Array, path: str) -> pa.Array | None:
+    found = _at_path(documents, path)
+    return None if found is None else pc.if_else(documents.is_valid(), found.is_valid(), pa.scalar(None, pa.bool_()))
+
+
+def _array_length_together(documents: pa.Array, path: str) -> pa.Array | None:
+    found = _at_path(documents, path)
+    return None if found is None else lengths(found)
+
+
+def _get_together(look: Callable[[Document, str], Any], kind: pa.DataType) -> _Together:
+    """Convert each different member once."""
+
+    def together(documents: pa.Array, key: str) -> pa.Array | None:
+        found = _at_key(documents, key)
+        if found is None:
+            return None
+        texts = decode_texts(found)
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            try:
+                return pc.cast(texts, kind)
+            except pa.ArrowInvalid:
+                pass  # some are no such numbers, or are in quotes
+        texts = texts.dictionary_encode()
+        members = [look({key: _load(one)}, key) for one in texts.dictionary.to_pylist()]
+        return pa.array(members, kind).take(texts.indices)
+
+    return together
+
+
 def _entry(
-    name: str, num_arguments: int, kind: pa.DataType, look: Callable[..., Any]
+    name: str, num_arguments: int, kind: pa.DataType, look: Callable[..., Any], together: _Together | None = None
 ) -> tuple[str, tuple[int, int, Callable[[Sequence[Term]], Term]]]:
-    return name, (num_arguments, num_arguments, _function(name, kind, look))
+    return name, (num_arguments, num_arguments, _function(name, kind, look, together))
+
+
+def _getter(
+    name: str, kind: pa.DataType, look: Callable[[Document, str], Any]
+) -> tuple[str, tuple[int, int, Callable[[Sequence[Term]], Term]]]:
+    return _entry(name, 2, kind, look, _get_together(look, kind))
 
 
 JSON_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] = dict(
     (
-        _entry("json_extract", 2, pa.string(), _extract),
-        _entry("json_exists", 2, pa.bool_(), _exists),
-        _entry("json_get", 2, pa.large_binary(), _get),
-        _entry("json_get_string", 2, pa.string(), _get_as("text", _as_text)),
-        _entry("json_get_int", 2, pa.int64(), _get_as("an integer of 64 bits", _as_integer)),
-        _entry("json_get_float", 2, pa.float64(), _get_as("a number", _as_float)),
-        _entry("json_get_bool", 2, pa.bool_(), _get_as("a boolean", _as_boolean)),
-        _entry("json_array_length", 2, pa.int64(), _array_length),
+        _entry("json_extract", 2, pa.string(), _extract, _extract_together),
+        _entry("json_exists", 2, pa.bool_(), _exists, _exists_together),
+        _entry("json_get", 2, pa.large_binary(), _get, _at_key),
+        _getter("json_get_string", pa.string(), _get_as("text", _as_text)),
+        _getter("json_get_int", pa.int64(), _get_as("an integer of 64 bits", _as_integer)),
+        _getter("json_get_float", pa.float64(), _get_as("a number", _as_float)),
+        _getter("json_get_bool", pa.bool_(), _get_as("a boolean", _as_boolean)),
+        _entry("json_array_length", 2, pa.int64(), _array_length, _array_length_together),
         _entry("json_array_contains", 3, pa.bool_(), _array_contains),
     )
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.encoding.arrow_values import binary_to_json
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import is_json_field
 from lance_core.frozen import frozen
@@ -38,6 +39,8 @@ class Term:
         asks: What a boolean value asks of single columns, for `lance_core.table.pruning`.
         nullable: False if it is never null.
         is_json: It is the text of a JSON column.
+        as_stored: Record batch to the values as JSONB where the batch has them so, else to their text; None if this is
+            no JSON column.
     """
 
     type: pa.DataType
@@ -47,6 +50,7 @@ class Term:
     asks: Condition = UNKNOWN
     nullable: bool = True
     is_json: bool = False
+    as_stored: Callable[[pa.RecordBatch], Datum] | None = None
 
 
 def literal_term(value: pa.Scalar) -> Term:
@@ -60,9 +64,14 @@ def column_term(path: str, field: pa.Field, read: Callable[[pa.RecordBatch], Dat
     """The values of a column."""
     is_answer = pa.types.is_boolean(field.type)
     asks = pruning.Comparison(path, "equal", pa.scalar(True)) if is_answer else UNKNOWN  # noqa: FBT003 a value
-    return Term(
-        type=field.type, evaluate=read, path=path, asks=asks, nullable=field.nullable, is_json=is_json_field(field)
-    )
+    if not is_json_field(field):
+        return Term(type=field.type, evaluate=read, path=path, asks=asks, nullable=field.nullable)
+
+    def read_text(batch: pa.RecordBatch) -> Datum:
+        values = read(batch)
+        return binary_to_json(values) if pa.types.is_large_binary(values.type) else values
+
+    return Term(type=field.type, evaluate=read_text, path=path, nullable=field.nullable, is_json=True, as_stored=read)
 
 
 def apply(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.table import json_path, sql_json
 
 DOCUMENTS = [
     '{"a":1,"b":"x","c":[1,2,"t",null,true,1.5],"d":{"e":{"f":5}},"n":null,"k k":1,"big":12345678901234567890}',
@@ -124,6 +125,38 @@ def test_members_become_the_values_that_pylance_makes(tmp_path: Path, kind):
                 mine.to_table(columns=columns)
         else:
             assert mine.to_table(columns=columns).equals(expected), value
+
+
+def test_many_documents_are_not_parsed_one_by_one(tmp_path: Path, monkeypatch):
+    """Conditions, columns and both; the column is text where it is asked for."""
+    documents = [f'{{"a":{place},"o":{{"p":[{place / 4},"é",null]}},"s":"n{place % 3}"}}' for place in range(300)]
+    documents[7], documents[8], documents[9] = None, '{"a":null}', "[5]"
+    path = str(tmp_path / "table")
+    rows = pa.table({"i": range(300), "j": pa.array(documents, pa.json_())})
+    theirs = lance.write_dataset(rows, path, data_storage_version="2.2")
+    mine = lance_core.dataset(path)
+    monkeypatch.setattr(json_path, "find_all", None)
+    monkeypatch.setattr(sql_json, "find_all", None)
+    paths = ["$.a", "$.o.p[0]", "$.o.p[1]", "$.o.p[last]", "$.o", "$.nope", "$[0]"]
+    functions = ["json_extract", "json_exists", "json_array_length"]
+    same((mine, theirs), [f"{function}(j, '{one}')" for function in functions for one in paths])
+    same(
+        (mine, theirs),
+        ["json_get_int(j, 'a')", "json_get_float(j, 'a')", "json_get_string(j, 's')", "json_get(j, 'o')"],
+    )
+    monkeypatch.undo()  # a column that is also asked for as text is parsed
+    condition = "json_extract(j, '$.s') = '\"n1\"' AND json_get_int(j, 'a') > 100"
+    for columns in (
+        ["i"],
+        ["j"],
+        {"x": "json_extract(j, '$.o.p[1]')"},
+        {"i": "i", "j": "j", "x": "json_exists(j, '$.a')"},
+    ):
+        expected = theirs.to_table(columns=columns, filter=condition)
+        found = mine.to_table(columns=columns, filter=condition)
+        assert found.to_pylist() == expected.to_pylist()
+        assert found.num_rows
+        assert found.schema.types == expected.schema.types
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_many_blocks():
         for n in rng.integers(0, 1 << 40, 9000)
     ]
     array = pa.array([encode_text(text) for text in texts])
-    assert array.nbytes > 2 * jsonb_arrays._BLOCK_BYTES
+    assert array.nbytes > 2 * jsonb_arrays.BLOCK_BYTES
     assert decode_texts(array).to_pylist() == texts
 
 
