@@ -6,8 +6,25 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from alembic.script import ScriptDirectory
 
 from lance_dagster import LanceIOManager, LanceResource
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrations_are_loaded_once():
+    """Each storage of an instance asks for Dagster's migrations; to load them takes longer than most runs."""
+    known, load = {}, ScriptDirectory.from_config
+
+    def from_config(config):
+        place = config.get_main_option("script_location")
+        if place not in known:
+            known[place] = load(config)
+        return known[place]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", from_config)
+        yield
 
 
 @pytest.fixture
