@@ -377,31 +377,40 @@ def _commit_untouched(
 ) -> tuple[Snapshot, RewriteMetrics]:
     """Commit the results whose fragments nobody touched, and remove the files of the others.
 
+    Beside writers that never pause, what is untouched now may be touched before it is published: then the rest of it
+    is tried again, until all is published or nothing is left.
+
     Returns:
         The newest version, and what changed.
 
     Raises:
         CommitConflictError: Another attempt would not help.
     """
-    kept: list[RewriteResult] = []
-    newest: Snapshot | None = None
-    try:
-        if conflict.is_retryable:
-            newest = open_snapshot(store)
-            kept = [one for one in results if _is_untouched(newest.manifest, one)]
-    finally:
-        discard_results(store, [one for one in results if one not in kept])
-    if newest is None:
+    left, is_first = list(results), True
+    if not conflict.is_retryable:
+        discard_results(store, left)
         raise conflict
-    if not kept:
-        return newest, RewriteMetrics()
-    kept = [replace(one, read_version=newest.version) for one in kept]
     try:
-        return commit_results(newest, kept, properties=properties)
-    except CommitConflictError as error:
-        if not error.is_retryable:
-            raise
-    return open_snapshot(store), RewriteMetrics()
+        while True:
+            newest = open_snapshot(store)
+            touched = [one for one in left if not _is_untouched(newest.manifest, one)]
+            if not touched and not is_first:  # it is about something else than the fragments
+                touched = left
+            discard_results(store, touched)
+            left = [replace(one, read_version=newest.version) for one in left if one not in touched]
+            if not left:
+                return newest, RewriteMetrics()
+            is_first = False
+            try:
+                return _publish(newest, left, properties)
+            except CommitConflictError as error:
+                if not error.is_retryable:
+                    raise
+    except CommitOutcomeUnknownError:
+        raise
+    except BaseException:
+        discard_results(store, left)
+        raise
 
 
 def _is_untouched(manifest: Manifest, result: RewriteResult) -> bool:

@@ -173,6 +173,23 @@ def test_compaction_plans_anew_after_a_conflict(dataset, monkeypatch):
     assert len(data_files(dataset)) == 11
 
 
+def test_what_others_leave_alone_is_committed_however_often_they_touch_the_rest(dataset, monkeypatch):
+    """Each time before the rest is published, another of five groups of fragments is changed."""
+    real, asked = rewrite.commit, []
+
+    def racing(*args, **kwargs):
+        if len(asked) < 4:
+            asked.append(lance_core.dataset(dataset.uri).delete(f"id = {len(asked) * 200}"))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(rewrite, "commit", racing)
+    metrics = dataset.optimize.compact_files(target_rows_per_fragment=200, conflict_retries=0)
+    assert metrics.fragments_removed == 2
+    assert shape(dataset)[-1][1:] == (200, 0)
+    assert dataset.to_table()["id"].to_pylist() == [i for i in range(1000) if i not in (0, 200, 400, 600)]
+    assert len(data_files(dataset)) == 11
+
+
 def test_a_damaged_file_fails_the_whole_compaction(dataset):
     damaged = dataset.get_fragment(4).data_files()[0].path
     with Path(dataset.uri, "data", damaged).open("r+b") as file:
