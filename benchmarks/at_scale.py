@@ -92,10 +92,10 @@ def opening(root: Path, versions: int, fragments: int, rounds: int) -> dict[str,
     return found
 
 
-def small_fragments(root: Path, rounds: int) -> dict[str, Spent]:
-    """Open and scan a table of 500 fragments of 2,500 rows, written by pylance."""
+def small_fragments(root: Path, scale: float, rounds: int) -> dict[str, Spent]:
+    """Open and scan a table of fragments of 2,500 rows, up to 500 of them, written by pylance."""
     path = str(root / "small fragments")
-    taxi = load("taxi", 1.0).slice(0, 500 * 2500)
+    taxi = load("taxi", scale).slice(0, 500 * 2500)
     lance.write_dataset(taxi, path, max_rows_per_file=2500, data_storage_version="2.2")
     works: dict[str, Callable[[Any], Any]] = {
         "scan": lambda table: table.to_table(),

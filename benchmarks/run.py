@@ -9,10 +9,10 @@
 Engines: `core-2.2` is lance_core with files of version 2.2, `pylance-2.1` the official implementation,
 `core<pylance-2.1` is lance_core reading what pylance wrote, `delta` needs the package deltalake. Rounds are interleaved
 in changing order, so that a noisy machine disturbs all alike. Parts: `data` (writes, reads, sizes, requests,
-memory of each data set), `scale` (import, open, commits, histories, tags), `changes` (delete, compaction, clean-up,
-the same bytes again), `codecs` (text in each codec), `dagster` (an asset from start to end), `spark` (a DataFrame
-written and read). More: spark_read.py, spark_write.py, compact.py, commit.py. Without --engines and --works each data
-set is asked what goals.py and picture.py need.
+memory of each data set), `scale` (import, open, commits, histories, tags), `fragments` (scans of many
+small ones), `changes` (delete, compaction, clean-up, the same bytes again), `codecs` (text in each codec), `dagster`
+(an asset from start to end), `spark` (a DataFrame written and read). More: spark_read.py, spark_write.py, compact.py,
+commit.py. Without --engines and --works each data set is asked what goals.py and picture.py need.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from text_codecs import measure_codecs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PARTS = ("data", "scale", "changes", "codecs", "dagster", "spark")
+PARTS = ("data", "scale", "fragments", "changes", "codecs", "dagster", "spark")
 PACKAGES = ("pylance", "pyarrow", "numpy", "deltalake")
 EVERY = ["core-2.2", "core<pylance-2.1", "pylance-2.0", "pylance-2.1", "pylance-2.2", "parquet", "ipc"]
 SELDOM = {"head", "head*", "scan*", "count all", "peak scan"}
@@ -115,9 +115,13 @@ def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> I
         begin()
         singles |= imports(root, options.rounds)
         singles |= alone(opening, root, number, NUM_FRAGMENTS, options.rounds)
-        singles |= alone(small_fragments, root, options.rounds)
         yield
         singles |= alone(changes.tags, root, number)
+        yield
+    if "fragments" in options.parts:
+        print("scan many small fragments ...", flush=True)
+        begin()
+        singles |= alone(small_fragments, root, options.scale, options.rounds)
         yield
     if "changes" in options.parts:
         print("delete, compact, clean up ...", flush=True)
