@@ -12,10 +12,10 @@ from lance_core.format.fragment import DataFile, DeletionFile
 from lance_core.fragment import FragmentMetadata, LanceFragment
 from lance_core.index_entries import Index, IndexFile
 from lance_core.indices import IndexDescription, IndexSegmentDescription
+from lance_core.scan.ordering import ColumnOrdering
 from lance_core.scanner import LanceScanner, ScannerBuilder
 from lance_core.stats import DataStatistics, FieldStatistics, LanceStats
 from lance_core.table.idempotency import IDEMPOTENCY_KEY
-from lance_core.table.ordering import ColumnOrdering
 from lance_core.tags import Tags
 from lance_core.udf import BatchUDF, batch_udf
 from lance_core.unsupported import late_names

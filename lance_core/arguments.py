@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from lance_core.change.stage import FileLimits
 from lance_core.errors import InvalidInputError
-from lance_core.file.field_writer import RowGroups
-from lance_core.file.writer import PAGE_BYTES
+from lance_core.file.write.field_writer import RowGroups
+from lance_core.file.write.writer import PAGE_BYTES
 from lance_core.format.file_version import check_writable, resolve_version
-from lance_core.table.stage import FileLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-    from lance_core.table.blobs import BlobPlace, BlobSources
+    from lance_core.scan.blobs import BlobPlace, BlobSources
 
 DEFAULT_BLOB_BUFFER_SIZE = 512 << 10
 """Bytes that sequential reading of a `BlobFile` is ahead."""

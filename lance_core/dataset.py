@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import branch_reference, point_in_time
 from lance_core.branches import Branches
+from lance_core.change.evolution import next_field_id
 from lance_core.format.extensions import with_types
 from lance_core.methods import (
     blobs,
@@ -22,13 +23,12 @@ from lance_core.methods import (
     settings,
     tracking,
 )
+from lance_core.scan.open_files import OpenFiles
 from lance_core.scanner import check_default_options
 from lance_core.schema import LanceSchema
 from lance_core.session import Session
 from lance_core.stats import LanceStats
 from lance_core.store.trust import PlaceSettings
-from lance_core.table.evolution import next_field_id
-from lance_core.table.open_files import OpenFiles
 from lance_core.table.open_table import find_version_as_of, open_line, open_version
 from lance_core.table.places import finds_same_files, with_settings
 from lance_core.table.refs import resolve
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.change.row_index import RowIndex
     from lance_core.optimize import DatasetOptimizer
     from lance_core.table.commit_lock import CommitLock
     from lance_core.table.refs import Reference
-    from lance_core.table.row_index import RowIndex
 
 
 def dataset(
@@ -480,7 +480,7 @@ __getattr__ = late_names(
         "Branch": "lance_core.results",
         "Branches": "lance_core.branches",
         "BulkCommitResult": "lance_core.results",
-        "ColumnOrdering": "lance_core.table.ordering",
+        "ColumnOrdering": "lance_core.scan.ordering",
         "DEFAULT_BLOB_BUFFER_SIZE": "lance_core.blob",
         "DataStatistics": "lance_core.stats",
         "DatasetDelta": "lance_core.delta",

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.change.delta import changed_rows, deleted_row_ids, delta_schema
 from lance_core.errors import InvalidInputError
-from lance_core.table.delta import changed_rows, deleted_row_ids, delta_schema
-from lance_core.table.scan_plan import ROW_ID
+from lance_core.scan.plan import ROW_ID
 from lance_core.table.snapshot import load_transaction, open_snapshot
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lance_core.dataset import LanceDataset
 from lance_core.errors import NotFoundError
 from lance_core.file.integrity import has_checksums
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
 from lance_core.format.paths import data_file_path
 from lance_core.store.open import open_store
 

@@ -4,6 +4,6 @@ Example:
     ``make_expression("date_trunc('day', at)", batch.schema).evaluate(batch)``
 """
 
-from lance_core.table.expression import Expression, make_expression
+from lance_core.sql.expression import Expression, make_expression
 
 __all__ = ["Expression", "make_expression"]

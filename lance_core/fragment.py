@@ -19,12 +19,12 @@ from lance_core.format.fragment import (
 from lance_core.format.paths import deletion_file_path
 from lance_core.frozen import frozen
 from lance_core.methods import fragment_columns, fragment_rows
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import count_matching, scan_fragment
+from lance_core.scan.plan import plan_filter, plan_scan
+from lance_core.scan.row_starts import with_row_starts
 from lance_core.scanner import DEFAULT_BLOB_MODE, ScanOptions
-from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
-from lance_core.table.row_starts import with_row_starts
-from lance_core.table.scan import count_matching, scan_fragment
-from lance_core.table.scan_plan import plan_filter, plan_scan
 from lance_core.unsupported import late_names, refused_property
 
 if TYPE_CHECKING:

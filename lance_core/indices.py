@@ -10,7 +10,7 @@ import numpy as np
 from lance_core.errors import NotFoundError
 from lance_core.format.index_metadata import index_fields, index_kind
 from lance_core.frozen import frozen
-from lance_core.table.zone_maps import is_zone_map, leaf_at, load_zone_table, path_of, zone_map_path
+from lance_core.index.zone_maps import is_zone_map, leaf_at, load_zone_table, path_of, zone_map_path
 from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _segment(index: IndexMetadata) -> IndexSegmentDescription:
 def _zone_numbers(snapshot: Snapshot, index: IndexMetadata) -> dict[str, int]:
     if not is_zone_map(index):
         return {}
-    from lance_core.table.zone_map_build import rows_per_zone_of  # noqa: PLC0415 rarely needed
+    from lance_core.index.zone_map_build import rows_per_zone_of  # noqa: PLC0415 rarely needed
 
     leaf = leaf_at(snapshot.manifest.schema, path_of(snapshot.manifest.schema, index.fields[0]))
     if leaf is None:

@@ -12,12 +12,10 @@ from lance_core.arguments import (
     file_limits,
     file_version,
 )
-from lance_core.errors import InvalidInputError
-from lance_core.operations import Transaction, from_inner
-from lance_core.table.ingest import read_input
-from lance_core.table.key_join import KeyJoin
-from lance_core.table.merge import MergeWork
-from lance_core.table.merge_plan import (
+from lance_core.change.ingest import read_input
+from lance_core.change.key_join import KeyJoin
+from lance_core.change.merge import MergeWork
+from lance_core.change.merge_plan import (
     MergeOptions,
     WhenMatched,
     WriteMode,
@@ -25,9 +23,11 @@ from lance_core.table.merge_plan import (
     find_keys,
     plan_merge,
 )
+from lance_core.change.redo import commit_options, commit_work, new_transaction
+from lance_core.change.targets import DEFAULT_TARGETS, Targets
+from lance_core.errors import InvalidInputError
+from lance_core.operations import Transaction, from_inner
 from lance_core.table.naming import naming
-from lance_core.table.redo import commit_options, commit_work, new_transaction
-from lance_core.table.targets import DEFAULT_TARGETS, Targets
 from lance_core.unsupported import refused
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.change.merge_plan import MergePlan
     from lance_core.dataset import LanceDataset
-    from lance_core.table.merge_plan import MergePlan
 
 
 class MergeInsertBuilder:

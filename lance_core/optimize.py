@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from lance_core.change.redo import commit_options, commit_work
 from lance_core.errors import IndexCoverageWarning, InvalidInputError
 from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
 from lance_core.frozen import frozen
@@ -19,7 +20,6 @@ from lance_core.maintenance.plan import plan_materialization as plan_materializa
 from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
 from lance_core.maintenance.rewrite import RewriteResult as InnerResult
 from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks, rewrite
-from lance_core.table.redo import commit_options, commit_work
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
@@ -431,7 +431,7 @@ class DatasetOptimizer:
             UnsupportedError: One of the names is of another kind of index.
             NotFoundError: One of them is of none.
         """
-        from lance_core.table.indexing import RenewZoneMaps, stale_zone_maps  # noqa: PLC0415 rarely needed
+        from lance_core.index.indexing import RenewZoneMaps, stale_zone_maps  # noqa: PLC0415 rarely needed
 
         if not stale_zone_maps(self._dataset.snapshot, index_names):
             return []

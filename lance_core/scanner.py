@@ -13,13 +13,13 @@ from lance_core.arguments import check_window
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import batches_with_types, with_types
+from lance_core.index.zone_maps import with_zone_maps
+from lance_core.scan.fragments import count_all_matching
+from lance_core.scan.ordering import ColumnOrdering
+from lance_core.scan.plan import plan_scan
+from lance_core.scan.query import plan_query, run_query
+from lance_core.scan.row_starts import with_row_starts
 from lance_core.table.naming import naming
-from lance_core.table.ordering import ColumnOrdering
-from lance_core.table.query import plan_query, run_query
-from lance_core.table.row_starts import with_row_starts
-from lance_core.table.scan import count_all_matching
-from lance_core.table.scan_plan import plan_scan
-from lance_core.table.zone_maps import with_zone_maps
 from lance_core.unsupported import refuse_given, refused
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.format.fragment import Fragment
-    from lance_core.table.open_files import OpenFiles
-    from lance_core.table.query import Query
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.scan.query import Query
     from lance_core.table.snapshot import Snapshot
 
 __all__ = ["ColumnOrdering", "LanceScanner", "ScanOptions", "ScannerBuilder"]

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
-from lance_core.table.expression import make_expression
-from lance_core.table.float_order import from_order_keys, order_keys
+from lance_core.scan.ordering import ColumnOrdering, Sorter, check_sortable
+from lance_core.scan.select import AGGREGATES, Aggregate, Column, Select, parse_select
+from lance_core.sql.expression import make_expression
+from lance_core.sql.float_order import from_order_keys, order_keys
 from lance_core.table.naming import naming
-from lance_core.table.ordering import ColumnOrdering, Sorter, check_sortable
-from lance_core.table.select import AGGREGATES, Aggregate, Column, Select, parse_select
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ import numpy as np
 from lance_core.errors import UnsupportedError
 from lance_core.frozen import frozen
 from lance_core.indices import statistics
-from lance_core.table.open_files import OpenFiles
+from lance_core.scan.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot

@@ -14,26 +14,26 @@ from lance_core.arguments import (
     file_version,
 )
 from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public
+from lance_core.change.delete import removing_staged
+from lance_core.change.redo import new_transaction
+from lance_core.change.stage import stage_data
+from lance_core.change.targets import target_store
 from lance_core.dataset import LanceDataset, base_params_of, place_of
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_core.format.operations import Append, Overwrite
 from lance_core.format.paths import DETACHED_BIT
 from lance_core.fragment import to_metadata
 from lance_core.progress import FragmentWriteProgress, staging_progress
+from lance_core.scan.blob_places import ExternalBlobs
 from lance_core.schema import LanceSchema
 from lance_core.table.apply_settings import add_bases
-from lance_core.table.blob_places import ExternalBlobs
-from lance_core.table.change import removing_staged
 from lance_core.table.commit import commit
 from lance_core.table.commit_lock import with_lock
 from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_line, open_version
 from lance_core.table.places import line_of
-from lance_core.table.redo import new_transaction
 from lance_core.table.snapshot import Snapshot, find_snapshot
-from lance_core.table.stage import stage_data
-from lance_core.table.targets import target_store
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:

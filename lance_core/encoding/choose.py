@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.encoding.choose_strings import encode_strings
-from lance_core.encoding.options import PageOptions
-from lance_core.encoding.physical import (
+from lance_core.encoding.codecs import (
     bitpack,
     byte_stream_split,
     dictionary,
@@ -22,7 +21,8 @@ from lance_core.encoding.physical import (
     general,
     rle,
 )
-from lance_core.encoding.physical.memory import chunk_counts, fitting_count, starts_of
+from lance_core.encoding.kernels import chunk_counts, fitting_count, starts_of
+from lance_core.encoding.options import PageOptions
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.format.encodings import (
     ByteStreamSplit,

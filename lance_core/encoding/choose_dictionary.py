@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.encoding.choose import sampled_runs
+from lance_core.encoding.codecs import bitpack, dictionary, flat, general, variable
+from lance_core.encoding.kernels import one_buffer
 from lance_core.encoding.options import CODECS, PageOptions
-from lance_core.encoding.physical import bitpack, dictionary, flat, general, variable
-from lance_core.encoding.physical.memory import one_buffer
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import UnsupportedError
 from lance_core.format.encodings import Compression, Flat, General, Variable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.encoding.choose import may_have_runs
-from lance_core.encoding.physical import bitpack, rle
-from lance_core.encoding.physical.memory import one_buffer
+from lance_core.encoding.codecs import bitpack, rle
+from lance_core.encoding.kernels import one_buffer
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import InvalidInputError
 from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.encoding.physical import fsst, general, variable
-from lance_core.encoding.physical.memory import chunk_counts, fitting_count, one_buffer, starts_of
-from lance_core.encoding.physical.zstd import WORDS_LEVEL
+from lance_core.encoding.codecs import fsst, general, variable
+from lance_core.encoding.codecs.zstd import WORDS_LEVEL
+from lance_core.encoding.kernels import chunk_counts, fitting_count, one_buffer, starts_of
 from lance_core.encoding.values import Chunks, VariableValues
 from lance_core.format.encodings import Compression, Fsst, General, Variable
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import pack_bits, take_values
-from lance_core.encoding.physical.memory import check_places, numbers_array, take_inside
+from lance_core.encoding.kernels import check_places, numbers_array, take_inside
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.physical.memory import empty, numbers_array, take_inside, view_buffer
+from lance_core.encoding.kernels import empty, numbers_array, take_inside, view_buffer
 from lance_core.encoding.values import VariableValues
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.jsonb import MAX_DEPTH, decode_text, float_text
-from lance_core.encoding.physical.memory import aranges, empty, gather_words, starts_of
+from lance_core.encoding.kernels import aranges, empty, gather_words, starts_of
 from lance_core.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from lance_core.encoding.jsonb_arrays import (
     to_bitmap,
     values_of,
 )
-from lance_core.encoding.physical.memory import aranges, gather_words, starts_of
+from lance_core.encoding.kernels import aranges, gather_words, starts_of
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from lance_core.encoding.arrow_values import (
     pack_bits,
     unpack_bits,
 )
-from lance_core.encoding.physical.memory import aranges, numbers_array
+from lance_core.encoding.kernels import aranges, numbers_array
 from lance_core.encoding.shred import Nesting, build_levels
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.blobs import described, is_first_version

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import take_values, to_values
-from lance_core.encoding.physical import dictionary
-from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.codecs import dictionary
+from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.layouts import mini_block
+from lance_core.encoding.layouts.page import Decoded
+from lance_core.encoding.layouts.small_page import MAX_VALUES
 from lance_core.encoding.shred import Nesting, build_levels
-from lance_core.encoding.structural import mini_block
-from lance_core.encoding.structural.page import Decoded
-from lance_core.encoding.structural.small_page import MAX_VALUES
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.coded import Coded
+    from lance_core.encoding.layouts.page import EncodedPage
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import Mask
-    from lance_core.encoding.structural.page import EncodedPage
 
 
 def encode_coded(

@@ -11,11 +11,11 @@ from lance_core.encoding.arrow_values import is_fieldless, json_to_binary, leaf_
 from lance_core.encoding.choose import MAX_CHUNK_VALUES
 from lance_core.encoding.choose_dictionary import build_dictionary
 from lance_core.encoding.choose_strings import paying_codec
+from lance_core.encoding.codecs import packed_struct
+from lance_core.encoding.layouts import blob, constant, full_zip, mini_block, small_page
+from lance_core.encoding.layouts.page import Decoded
 from lance_core.encoding.leaves import shred
-from lance_core.encoding.physical import packed_struct
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
-from lance_core.encoding.structural import blob, constant, full_zip, mini_block, small_page
-from lance_core.encoding.structural.page import Decoded
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import InvalidInputError
 from lance_core.format.page_layout import Layer, MiniBlockLayout
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.encoding.layouts.page import EncodedPage
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import Mask
-    from lance_core.encoding.structural.page import EncodedPage
     from lance_core.encoding.values import Int64s, LeafValues, Values
 
 MAX_CHUNK_LEVELS = 2**16 - 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from lance_core.encoding.arrow_values import buffer_view
-from lance_core.encoding.physical.memory import empty, starts_of
+from lance_core.encoding.kernels import empty, starts_of
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:

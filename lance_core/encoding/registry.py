@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.physical import (
+from lance_core.encoding.codecs import (
     bitpack,
     byte_stream_split,
     fixed_size_list,
@@ -24,7 +24,7 @@ from lance_core.encoding.physical import (
     sequences,
     variable,
 )
-from lance_core.encoding.physical.memory import MAX_CHUNK_VALUES, check_chunks, starts_of
+from lance_core.encoding.kernels import MAX_CHUNK_VALUES, check_chunks, starts_of
 from lance_core.encoding.values import Chunks, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lance_core.encoding.physical.memory import aranges, starts_of
+from lance_core.encoding.kernels import aranges, starts_of
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.page_layout import Layer, Layers
 from lance_core.frozen import frozen

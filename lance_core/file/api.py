@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError
-from lance_core.file.reader import DataFileReader
-from lance_core.file.writer import PAGE_BYTES, AnyFileWriter, check_schema, open_writer
+from lance_core.file.read.reader import DataFileReader
+from lance_core.file.write.writer import PAGE_BYTES, AnyFileWriter, check_schema, open_writer
 from lance_core.format.extensions import batches_with_types, with_types
 from lance_core.format.file_version import DEFAULT_VERSION
 from lance_core.format.schema import Schema

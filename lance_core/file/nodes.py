@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import binary_to_json
+from lance_core.encoding.kernels import aranges
 from lance_core.encoding.leaves import pick_packed
-from lance_core.encoding.physical.memory import aranges
 from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.nesting import list_array, struct_array
 from lance_core.errors import CorruptDataError, UnsupportedError

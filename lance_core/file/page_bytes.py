@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.plans import Found, Spots, found_in
 
 if TYPE_CHECKING:

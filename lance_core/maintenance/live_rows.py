@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.change.ingest import fit_batch
+from lance_core.change.stage import FileStaging
 from lance_core.errors import CorruptDataError, LanceError
-from lance_core.file.page_copy import open_pages
-from lance_core.file.page_merge import merge_pages
+from lance_core.file.write.page_copy import open_pages
+from lance_core.file.write.page_merge import merge_pages
 from lance_core.format.paths import data_file_path
-from lance_core.table.ingest import fit_batch
-from lance_core.table.scan import scan_fragment
-from lance_core.table.stage import FileStaging
+from lance_core.scan.fragments import scan_fragment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from lance_core.encoding.repdef import Mask
-    from lance_core.file.page_copy import PageSource
+    from lance_core.file.write.page_copy import PageSource
     from lance_core.format.fragment import DataFile, Fragment
     from lance_core.format.manifest import Manifest
     from lance_core.format.schema import Field, Schema
+    from lance_core.scan.fragment_reader import FragmentReader
+    from lance_core.scan.plan import ScanPlan
     from lance_core.store.base import Store
-    from lance_core.table.fragment_reader import FragmentReader
-    from lance_core.table.scan_plan import ScanPlan
 
 _SMALL_FILE = 1 << 23
 """Larger files have enough to decode by themselves."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
 from lance_core.format.file_version import LEGACY_FILE_VERSION
@@ -28,16 +29,15 @@ from lance_core.frozen import frozen
 from lance_core.maintenance.budget import LEAST_MEMORY, make_budget
 from lance_core.maintenance.live_rows import stage_live_rows
 from lance_core.maintenance.verbatim import MIN_PAGE_BYTES, can_copy, stage_copy
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import scan_fragment
+from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.plan import plan_scan
 from lance_core.table.apply_indices import unindexed_rows
 from lance_core.table.commit import commit
-from lance_core.table.fragment_reader import FragmentReader
 from lance_core.table.naming import naming
-from lance_core.table.open_files import OpenFiles
 from lance_core.table.runtime import commit_timeout_s
-from lance_core.table.scan import scan_fragment
-from lance_core.table.scan_plan import plan_scan
 from lance_core.table.snapshot import open_snapshot
-from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from lance_core.file.page_copy import copy_pages
+from lance_core.change.stage import FileStaging
+from lance_core.file.write.page_copy import copy_pages
 from lance_core.maintenance.live_rows import columns_of, is_flat, opened_pages
 from lance_core.table.naming import naming
-from lance_core.table.stage import FileStaging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from pyroaring import BitMap64
 
 from lance_core.errors import CorruptDataError, DatasetNotFoundError, InvalidInputError, LanceError
-from lance_core.file.blob_checks import CheckedBlobFile, blob_sums
 from lance_core.file.integrity import Checking, check_file
 from lance_core.file.source import FileBytes
+from lance_core.file.write.blob_checks import CheckedBlobFile, blob_sums
 from lance_core.format.blobs import blob_file_path, has_blobs
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID, decode_fragment
 from lance_core.format.index_metadata import index_fields
@@ -34,14 +34,14 @@ from lance_core.format.paths import (
 from lance_core.format.schema import Schema
 from lance_core.maintenance.cleanup_plan import SWEPT_FOLDERS, References
 from lance_core.maintenance.verify_report import VerifyProblem, VerifyReport
+from lance_core.scan.deletions import load_deletions
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.lineage import created_versions, has_spilled_lineage, row_ids, updated_versions
+from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.plan import default_batch_size
 from lance_core.table.completion import completed
-from lance_core.table.deletions import load_deletions
-from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.lineage import created_versions, has_spilled_lineage, row_ids, updated_versions
-from lance_core.table.open_files import OpenFiles
 from lance_core.table.places import line_of, object_sizes, with_bases
 from lance_core.table.refs import get_tag, ref_names
-from lance_core.table.scan_plan import default_batch_size
 from lance_core.table.snapshot import decode_version, find_versions, load_transaction
 
 if TYPE_CHECKING:

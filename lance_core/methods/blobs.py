@@ -8,7 +8,7 @@ import numpy as np
 
 from lance_core.blob import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
 from lance_core.errors import InvalidInputError
-from lance_core.table.blob_rows import BlobRow, find_blobs
+from lance_core.scan.blob_rows import BlobRow, find_blobs
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:

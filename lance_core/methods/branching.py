@@ -6,6 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public, to_public
+from lance_core.change.redo import new_transaction
 from lance_core.format.operations import UpdateBases
 from lance_core.store.addresses import parse_dataset
 from lance_core.store.open import open_store
@@ -13,7 +14,6 @@ from lance_core.table import branches, clones
 from lance_core.table.commit import commit
 from lance_core.table.open_table import open_version
 from lance_core.table.places import line_of
-from lance_core.table.redo import new_transaction
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from lance_core.arguments import (
     file_limits,
     file_version,
 )
+from lance_core.change.delete import delete_rows, removing_staged, replace_rows
+from lance_core.change.redo import CommitOptions, commit_options, commit_work
+from lance_core.change.stage import stage_data
+from lance_core.change.update import UpdateWork
 from lance_core.fragment import FragmentMetadata, from_metadata
 from lance_core.methods.reading import make_plan
-from lance_core.table.change import delete_rows, removing_staged, replace_rows
 from lance_core.table.naming import naming
-from lance_core.table.redo import CommitOptions, commit_options, commit_work
-from lance_core.table.stage import stage_data
-from lance_core.table.update import UpdateWork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

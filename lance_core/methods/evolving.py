@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_core.arguments import file_version
-from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
-from lance_core.file.writer import check_schema
-from lance_core.format.file_version import LEGACY_FILE_VERSION
-from lance_core.format.operations import Merge, Project, UpdateConfig, UpdateMap
-from lance_core.format.schema import Schema
-from lance_core.table.column_files import ColumnWriter, Transform, with_file
-from lance_core.table.commit import commit
-from lance_core.table.evolution import (
+from lance_core.change.column_files import ColumnWriter, Transform, with_file
+from lance_core.change.evolution import (
     altered,
     find_path,
     new_fields,
@@ -26,13 +20,9 @@ from lance_core.table.evolution import (
     with_null_fields,
     without_columns,
 )
-from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.ingest import plain_schema, read_input
-from lance_core.table.naming import naming
-from lance_core.table.redo import new_transaction
-from lance_core.table.scan import count_matching, scan_fragments
-from lance_core.table.scan_plan import plan_filter, plan_scan
-from lance_core.table.transforms import (
+from lance_core.change.ingest import plain_schema, read_input
+from lance_core.change.redo import new_transaction
+from lance_core.change.transforms import (
     Lookup,
     RowStream,
     as_batch,
@@ -43,17 +33,27 @@ from lance_core.table.transforms import (
     from_stream,
     whole_table,
 )
+from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
+from lance_core.file.write.writer import check_schema
+from lance_core.format.file_version import LEGACY_FILE_VERSION
+from lance_core.format.operations import Merge, Project, UpdateConfig, UpdateMap
+from lance_core.format.schema import Schema
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import count_matching, scan_fragments
+from lance_core.scan.plan import plan_filter, plan_scan
+from lance_core.table.commit import commit
+from lance_core.table.naming import naming
 from lance_core.udf import BatchUDF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from lance_core.change.checkpoint import Checkpoint
+    from lance_core.change.evolution import Altered, Cast
     from lance_core.dataset import LanceDataset
     from lance_core.format.operations import Operation
     from lance_core.format.schema import Field
-    from lance_core.table.checkpoint import Checkpoint
-    from lance_core.table.evolution import Altered, Cast
     from lance_core.table.snapshot import Snapshot
 
 _CHILDREN_MAY_LACK = ("2.2",)
@@ -322,7 +322,7 @@ def _change(dataset: LanceDataset, change: Altered) -> Snapshot:
 
 
 def _checkpoint(path: str | Path, snapshot: Snapshot, transform: Transform) -> Checkpoint:
-    from lance_core.table.checkpoint import Checkpoint  # noqa: PLC0415 SQLite is rarely needed
+    from lance_core.change.checkpoint import Checkpoint  # noqa: PLC0415 SQLite is rarely needed
 
     names = ", ".join(f"{one.name} {one.type}" for one in transform.schema)
     work = f"{names} of version {snapshot.version} of {snapshot.store.uri}, batches of {transform.batch_size}"

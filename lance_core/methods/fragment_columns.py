@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from lance_core.arguments import file_version
+from lance_core.change.column_files import ColumnWriter, Transform, check_drops_columns, with_file
+from lance_core.change.evolution import new_fields, next_field_id
+from lance_core.change.ingest import read_input
+from lance_core.change.transforms import Lookup, RowStream, from_lookup, from_stream, from_update, whole_table
 from lance_core.encoding.arrow_values import taken
-from lance_core.encoding.physical.memory import numbers_array
+from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.extensions import table_with_types
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID
 from lance_core.format.schema import Schema
 from lance_core.methods.evolving import make_transform
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import take_offsets
+from lance_core.scan.query import make_columns, plan_query
+from lance_core.scan.row_starts import with_row_starts
 from lance_core.scanner import ScanOptions, make_scanner
 from lance_core.schema import LanceSchema
-from lance_core.table.column_files import ColumnWriter, Transform, check_drops_columns, with_file
-from lance_core.table.evolution import new_fields, next_field_id
-from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.ingest import read_input
 from lance_core.table.naming import naming
-from lance_core.table.query import make_columns, plan_query
-from lance_core.table.row_starts import with_row_starts
-from lance_core.table.scan import take_offsets
-from lance_core.table.transforms import Lookup, RowStream, from_lookup, from_stream, from_update, whole_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lance_core.change.column_files import data_file_of
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.fragment import Fragment
 from lance_core.format.paths import data_file_path
 from lance_core.frozen import frozen
+from lance_core.index.zone_maps import with_zone_maps
 from lance_core.methods import fragment_columns
-from lance_core.table.column_files import data_file_of
-from lance_core.table.fragment_reader import FragmentReader
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import matching_offsets
+from lance_core.scan.plan import plan_filter
+from lance_core.scan.row_starts import with_row_starts
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.places import object_sizes
 from lance_core.table.rebase import write_deletions
-from lance_core.table.row_starts import with_row_starts
-from lance_core.table.scan import matching_offsets
-from lance_core.table.scan_plan import plan_filter
-from lance_core.table.zone_maps import with_zone_maps
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:

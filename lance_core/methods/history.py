@@ -6,10 +6,10 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lance_core.change.migrate import migrate_manifest_paths_v2 as migrate
+from lance_core.change.redo import new_transaction
 from lance_core.format.operations import Restore
 from lance_core.table.commit import commit
-from lance_core.table.migrate import migrate_manifest_paths_v2 as migrate
-from lance_core.table.redo import new_transaction
 from lance_core.table.refs import keeping
 from lance_core.table.runtime import SYSTEM_RUNTIME
 from lance_core.table.snapshot import list_versions, newest_version, open_snapshot

@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from lance_core.change.redo import commit_options, commit_work
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
 from lance_core.indices import describe
-from lance_core.table.redo import commit_options, commit_work
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def create_scalar_index(
         UnsupportedError: Another kind of index, or a type that has no order.
         AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
     """
-    from lance_core.table.indexing import CreateZoneMap  # noqa: PLC0415 rarely needed
+    from lance_core.index.indexing import CreateZoneMap  # noqa: PLC0415 rarely needed
 
     refuse_given(
         "create_scalar_index",
@@ -91,7 +91,7 @@ def drop_index(dataset: LanceDataset, name: str) -> None:
     Raises:
         NotFoundError: There is no such index.
     """
-    from lance_core.table.indexing import DropIndex  # noqa: PLC0415 rarely needed
+    from lance_core.index.indexing import DropIndex  # noqa: PLC0415 rarely needed
 
     dataset.snapshot = commit_work(dataset.snapshot, DropIndex(name=name), commit_options())
 

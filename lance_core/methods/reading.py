@@ -12,14 +12,14 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import table_with_types
 from lance_core.fragment import LanceFragment
+from lance_core.index.zone_maps import with_zone_maps
+from lance_core.scan.fragments import count_all_matching
+from lance_core.scan.plan import known_plan, plan_scan
+from lance_core.scan.query import make_columns, plan_query
+from lance_core.scan.row_starts import with_row_starts
+from lance_core.scan.take import take_rows
 from lance_core.scanner import DEFAULT_BLOB_MODE, ScanOptions, make_scanner
 from lance_core.table.naming import naming
-from lance_core.table.query import make_columns, plan_query
-from lance_core.table.row_starts import with_row_starts
-from lance_core.table.scan import count_all_matching
-from lance_core.table.scan_plan import known_plan, plan_scan
-from lance_core.table.take import take_rows
-from lance_core.table.zone_maps import with_zone_maps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from lance_core.dataset import LanceDataset
     from lance_core.format.fragment import Fragment
+    from lance_core.scan.plan import ScanPlan
     from lance_core.scanner import LanceScanner
     from lance_core.sql_query import SqlQueryBuilder
-    from lance_core.table.scan_plan import ScanPlan
 
 
 def scanner(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lance_core.change.redo import new_transaction
 from lance_core.format.operations import UpdateConfig, UpdateMap
 from lance_core.table.commit import commit
-from lance_core.table.redo import new_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

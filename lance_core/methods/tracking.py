@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.change.row_index import RowIndex
 from lance_core.delta import DatasetDelta
 from lance_core.errors import InvalidInputError
 from lance_core.format.extensions import table_with_types
 from lance_core.methods.reading import make_plan
-from lance_core.table.row_index import RowIndex
-from lance_core.table.take import take_addresses
+from lance_core.scan.take import take_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as st
 
+from lance_core.change.ingest import fit_array
 from lance_core.format.blobs import BlobView, has_blobs, is_second_version, view_schema
 from lance_core.format.schema import Schema
+from lance_core.scan.blobs import BATCH_BYTES, row_bytes
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.open_files import OpenFiles
 from lance_core.spark.types import spark_schema
-from lance_core.table.blobs import BATCH_BYTES, row_bytes
-from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.ingest import fit_array
-from lance_core.table.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

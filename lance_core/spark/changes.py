@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from lance_core.change.row_changes import ChangedRows, ChangeType, all_rows, compare_rows
 from lance_core.errors import InvalidInputError, UnsupportedError, VersionNotFoundError
 from lance_core.format.operations import (
     Append,
@@ -24,18 +25,17 @@ from lance_core.format.operations import (
     UpdateMode,
     operation_name,
 )
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import scan_fragment
+from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.plan import ROW_ADDRESS
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.plan import FragmentSize, plan_partitions
 from lance_core.spark.read_plan import check_same_columns, find_version, open_read_line, readable_schema, scan_plan
 from lance_core.spark.stream_plan import WITHOUT_ROWS
 from lance_core.spark.types import arrow_schema, check_readable
-from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.open_files import OpenFiles
 from lance_core.table.open_table import LineAddress
 from lance_core.table.places import at_places
-from lance_core.table.row_changes import ChangedRows, ChangeType, all_rows, compare_rows
-from lance_core.table.scan import scan_fragment
-from lance_core.table.scan_plan import ROW_ADDRESS
 from lance_core.table.snapshot import load_transaction, open_snapshot
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from lance_core.format.base_path import BasePath
     from lance_core.format.operations import Operation
     from lance_core.format.schema import Schema
+    from lance_core.scan.plan import ScanPlan
     from lance_core.spark.plan import Piece
     from lance_core.spark.read_options import ReadOptions
     from lance_core.store.base import Store
-    from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
 
 CHANGE_TYPE = "_change_type"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.change.column_files import ColumnWriter, Transform
+from lance_core.change.stage import remove_staged
 from lance_core.errors import InvalidInputError
 from lance_core.format.fragment import Fragment
 from lance_core.format.operations import DataReplacement
+from lance_core.scan.plan import ROW_ADDRESS
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.handover import hand_over
-from lance_core.table.column_files import ColumnWriter, Transform
-from lance_core.table.scan_plan import ROW_ADDRESS
-from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

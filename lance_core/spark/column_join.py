@@ -14,19 +14,19 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from pyspark.sql.types import StructType
 
 from lance_core.arguments import file_version
+from lance_core.change.column_files import with_file
+from lance_core.change.evolution import new_fields, next_field_id
+from lance_core.change.stage import remove_staged
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.file.writer import check_schema
+from lance_core.file.write.writer import check_schema
 from lance_core.format.operations import DataReplacement, Merge
 from lance_core.format.schema import Schema
+from lance_core.scan.plan import ROW_ADDRESS
 from lance_core.spark.column_job import ColumnJob, as_fragments
 from lance_core.spark.staging import run_staging
 from lance_core.spark.task_version import TaskVersion
 from lance_core.spark.types import lance_schema
-from lance_core.table.column_files import with_file
-from lance_core.table.evolution import new_fields, next_field_id
 from lance_core.table.naming import naming
-from lance_core.table.scan_plan import ROW_ADDRESS
-from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from lance_core.arguments import file_version
+from lance_core.change.columns_work import ColumnsWork
+from lance_core.change.evolution import new_fields, next_field_id
 from lance_core.dataset import LanceDataset
 from lance_core.errors import InvalidInputError
-from lance_core.file.writer import check_schema
+from lance_core.file.write.writer import check_schema
 from lance_core.format.operations import DataReplacement
 from lance_core.methods.evolving import make_transform
 from lance_core.spark.column_join import ColumnJoin, with_columns
 from lance_core.spark.modification import ChangeOptions, Modification
-from lance_core.table.columns_work import ColumnsWork
-from lance_core.table.evolution import new_fields, next_field_id
 from lance_core.table.naming import naming
 from lance_core.udf import BatchUDF
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lance_core.change.column_files import Transform
     from lance_core.format.operations import Operation
     from lance_core.format.schema import Schema
     from lance_core.spark.fragment_work import DividedWork, Part
     from lance_core.spark.result import CommitResult
-    from lance_core.table.column_files import Transform
     from lance_core.table.new_ids import NewIds
     from lance_core.table.snapshot import Snapshot
 

@@ -7,14 +7,14 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
+from lance_core.change.delete import replace_rows
+from lance_core.change.redo import CommitOptions, new_transaction
+from lance_core.change.stage import remove_staged
 from lance_core.errors import CommitOutcomeUnknownError, DatasetAlreadyExistsError
 from lance_core.format.operations import Append, Overwrite
-from lance_core.table.change import replace_rows
 from lance_core.table.commit import commit
 from lance_core.table.idempotency import find_commit
-from lance_core.table.redo import CommitOptions, new_transaction
 from lance_core.table.snapshot import open_snapshot, read_transaction
-from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

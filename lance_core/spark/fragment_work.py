@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from lance_core.change.stage import remove_staged
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, UnsupportedError
 from lance_core.format.operations import CreateIndex, DataReplacement, Delete, Operation, Update
 from lance_core.format.paths import INDICES_FOLDER, deletion_file_path
@@ -24,7 +25,6 @@ from lance_core.spark.task_names import (
     remove_while_tasks_end,
 )
 from lance_core.spark.task_version import TaskVersion
-from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +45,7 @@ _FINAL = (InvalidInputError, UnsupportedError, CorruptDataError)
 
 
 class DividedWork(Protocol):
-    """Work on some fragments; may count the rows it touches as ``num_rows``. See `lance_core.table.redo.Work`."""
+    """Work on some fragments; may count the rows it touches as ``num_rows``. See `lance_core.change.redo.Work`."""
 
     def prepare(self, snapshot: Snapshot) -> Operation:
         """Work it out on a version."""

@@ -14,8 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 from pyspark.sql.types import StructType
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
+from lance_core.change.merge_plan import find_keys
+from lance_core.change.moved_rows import Departure
+from lance_core.change.stage import remove_staged
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.operations import Update
+from lance_core.scan.plan import plan_filter
 from lance_core.spark.blob_columns import CLAUSE, KeptBlobs, blob_columns, written_schema
 from lance_core.spark.column_join import quoted
 from lance_core.spark.merge_clauses import (
@@ -39,11 +43,7 @@ from lance_core.spark.modification import Modification
 from lance_core.spark.staging import run_staging
 from lance_core.spark.task_version import TaskVersion
 from lance_core.spark.types import find_misfits
-from lance_core.table.merge_plan import find_keys
-from lance_core.table.moved_rows import Departure
 from lance_core.table.naming import naming
-from lance_core.table.scan_plan import plan_filter
-from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

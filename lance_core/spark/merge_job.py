@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from lance_core.change.moved_rows import Departure
+from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
 from lance_core.errors import InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.operations import Update
@@ -20,11 +22,9 @@ from lance_core.spark.handover import hand_over
 from lance_core.spark.merge_clauses import Action
 from lance_core.spark.rows_job import matching
 from lance_core.spark.task_names import TaskNames
-from lance_core.table.moved_rows import Departure
+from lance_core.sql.predicate import make_predicate
 from lance_core.table.open_table import open_version
-from lance_core.table.predicate import make_predicate
 from lance_core.table.rebase import load_deletions, write_deletions
-from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

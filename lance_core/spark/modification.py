@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from lance_core.change.redo import commit_options, commit_work
 from lance_core.errors import InvalidInputError
 from lance_core.spark.fragment_work import SparkWork
 from lance_core.spark.read import absolute, parallelism, read_lance
@@ -13,7 +14,6 @@ from lance_core.spark.session import register
 from lance_core.spark.sink import Place
 from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.open_table import LineAddress, open_line, open_version
-from lance_core.table.redo import commit_options, commit_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lance_core.change.redo import CommitOptions, Work
     from lance_core.format.operations import Operation
     from lance_core.spark.fragment_work import DividedWork, Part
     from lance_core.table.new_ids import NewIds
-    from lance_core.table.redo import CommitOptions, Work
     from lance_core.table.snapshot import Snapshot
 
 

@@ -6,16 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
+from lance_core.change.delete import deleting
+from lance_core.change.update import UpdateWork, plan_update
 from lance_core.errors import InvalidInputError
 from lance_core.format.operations import CreateIndex, Delete, Update
 from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
+from lance_core.index.indexing import CreateZoneMap
+from lance_core.index.zone_map_build import indexed_column
+from lance_core.scan.plan import plan_filter
 from lance_core.spark.modification import Modification
-from lance_core.table.change import deleting
-from lance_core.table.indexing import CreateZoneMap
 from lance_core.table.naming import naming
-from lance_core.table.scan_plan import plan_filter
-from lance_core.table.update import UpdateWork, plan_update
-from lance_core.table.zone_map_build import indexed_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

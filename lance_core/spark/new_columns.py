@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lance_core.change.redo import new_transaction
 from lance_core.errors import CommitConflictError, InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blobs_for_version
 from lance_core.format.operations import Merge
@@ -19,7 +20,6 @@ from lance_core.format.schema import Schema
 from lance_core.methods.evolving import schema_with_nulls
 from lance_core.spark.types import lance_schema
 from lance_core.table.commit import commit
-from lance_core.table.redo import new_transaction
 from lance_core.table.snapshot import open_snapshot
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
+from lance_core.index.zone_maps import with_zone_maps
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
+from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, plan_scan
 from lance_core.spark.plan import FragmentSize, plan_partitions
 from lance_core.spark.types import check_readable, spark_schema
-from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.table.naming import naming
-from lance_core.table.open_files import OpenFiles
 from lance_core.table.open_table import LineAddress, find_version_as_of, open_line, open_version
 from lance_core.table.refs import other_line
-from lance_core.table.scan_plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, plan_scan
-from lance_core.table.zone_maps import with_zone_maps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from lance_core.format.base_path import BasePath
     from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
+    from lance_core.scan.plan import ScanPlan
     from lance_core.spark.plan import Piece
     from lance_core.spark.read_options import ReadOptions
     from lance_core.store.base import Store
-    from lance_core.table.scan_plan import ScanPlan
     from lance_core.table.snapshot import Snapshot
 
 _BATCH_ROWS, _MOST_BATCH_ROWS, _BATCH_BYTES = 1 << 14, 1 << 17, 1 << 21

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import scan_fragment
+from lance_core.scan.open_files import OpenFiles
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.read_plan import LancePartition, checked_plan, find_version, pin, plan_ranges, plan_tasks
 from lance_core.spark.task_memory import keep_freed_memory, keep_modules
 from lance_core.spark.types import arrow_schema
-from lance_core.table.fragment_reader import FragmentReader
-from lance_core.table.open_files import OpenFiles
 from lance_core.table.places import at_places
-from lance_core.table.scan import scan_fragment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from lance_core.scan.plan import ScanPlan
     from lance_core.spark.read_options import ReadOptions
     from lance_core.spark.read_plan import RowRange
-    from lance_core.table.scan_plan import ScanPlan
 
 _STEP_BATCHES, _STEP_BYTES = 4, 1 << 23
 """Batches that are decoded together, if they need no more bytes: each time costs two thousand calls of Python."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
 from lance_core.errors import InvalidInputError
 from lance_core.format.operations import Append
 from lance_core.spark.blob_columns import fit_blob_columns
@@ -14,8 +15,7 @@ from lance_core.spark.cast import cast_batches
 from lance_core.spark.commit import publish
 from lance_core.spark.handover import hand_over
 from lance_core.spark.task_memory import keep_freed_memory
-from lance_core.table.predicate import make_predicate
-from lance_core.table.stage import FileLimits, remove_staged, stage_fragments
+from lance_core.sql.predicate import make_predicate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lance_core.spark.sink import Place
     from lance_core.spark.task_names import TaskNames
     from lance_core.spark.write_plan import WritePlan
-    from lance_core.table.predicate import Predicate
+    from lance_core.sql.predicate import Predicate
 
 MAX_PARTITIONS = 10_000
 """Partitions that one write may replace."""

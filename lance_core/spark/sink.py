@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from lance_core.change.stage import remove_staged
 from lance_core.spark.task_names import MAX_ATTEMPTS, names_here, remove_data_files, remove_while_tasks_end
-from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
     import uuid

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from lance_core.change.stage import remove_staged
 from lance_core.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
 from lance_core.spark.options import WriteOptions, parse_options
 from lance_core.spark.rows_job import RowsJob
@@ -23,7 +24,6 @@ from lance_core.spark.sink import LanceCommitMessage, LanceWriter, Place
 from lance_core.spark.write_plan import plan_write
 from lance_core.table.idempotency import LOOKBACK, with_key
 from lance_core.table.snapshot import find_newest, read_transaction
-from lance_core.table.stage import remove_staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
+from lance_core.change.stage import data_file_name
 from lance_core.errors import NotFoundError
 from lance_core.format.blobs import blob_folder
 from lance_core.format.fragment import DeletionFile, DeletionFileType
 from lance_core.format.paths import deletion_file_path
 from lance_core.table.new_ids import NewIds
-from lance_core.table.stage import data_file_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from lance_core.arguments import file_version
+from lance_core.change.ingest import new_schema
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError, UnsupportedError
-from lance_core.file.writer import check_schema
+from lance_core.file.write.writer import check_schema
 from lance_core.format.blobs import blobs_for_version
 from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
 from lance_core.spark.types import check_names, find_misfits, lance_schema
+from lance_core.sql.predicate import make_predicate
 from lance_core.table.idempotency import find_commit, with_key
-from lance_core.table.ingest import new_schema
 from lance_core.table.open_table import LineAddress, open_line, open_version
-from lance_core.table.predicate import make_predicate
 from lance_core.table.snapshot import find_snapshot
 
 if TYPE_CHECKING:

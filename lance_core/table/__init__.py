@@ -1,1 +1,1 @@
-"""Tables: versions, transactions, commits, scans."""
+"""The state of one dataset: versions, references, and how transactions are committed to it."""

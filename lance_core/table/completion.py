@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.errors import CorruptDataError, NotFoundError
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
 from lance_core.format.fragment import ExternalFile
 from lance_core.format.paths import data_file_path, external_file_path
 from lance_core.limits import check_limit

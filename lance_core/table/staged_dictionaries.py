@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
 from lance_core.format.file_version import LEGACY_FILE_VERSION
 from lance_core.format.legacy_dictionaries import is_legacy_dictionary
 from lance_core.format.operations import Merge, Overwrite

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lance_core.change.delete import removing_staged
+from lance_core.change.redo import new_transaction
+from lance_core.change.stage import FileLimits, stage_data
 from lance_core.dataset import LanceDataset
 from lance_core.errors import CommitOutcomeUnknownError, LanceError
 from lance_core.format.manifest import manifest_files
@@ -24,14 +27,11 @@ from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.maintenance.cleanup_plan import References
 from lance_core.store.memory import MemoryStore
 from lance_core.table.branches import list_branches
-from lance_core.table.change import removing_staged
 from lance_core.table.commit import commit
 from lance_core.table.idempotency import find_commit, with_key
-from lance_core.table.redo import new_transaction
 from lance_core.table.refs import list_tags_strictly, other_line
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import Snapshot, find_versions, open_snapshot, read_transaction
-from lance_core.table.stage import FileLimits, stage_data
 from lance_core.testing.scheduler import EPOCH, Outcome, Program, program_of
 
 if TYPE_CHECKING:

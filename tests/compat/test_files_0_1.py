@@ -9,7 +9,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
 from lance_core.store.local import LocalStore
 
 N = 300

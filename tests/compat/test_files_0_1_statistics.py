@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 import lance_core
 from lance_core.errors import LanceError
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
+from lance_core.scan import candidates
+from lance_core.scan import fragments as scan
 from lance_core.store.local import LocalStore
-from lance_core.table import candidates, scan
 
 GROUP = 8
 NUMBERS = st.integers(-3, 6)

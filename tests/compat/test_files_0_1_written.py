@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import lance_core
 from lance_core.encoding.arrow_values import offset_dtype
-from lance_core.encoding.legacy.encode import PageBytes, put_offsets, put_values
-from lance_core.encoding.legacy.statistics import group_statistics, has_statistics
+from lance_core.encoding.v0_1.encode import PageBytes, put_offsets, put_values
+from lance_core.encoding.v0_1.statistics import group_statistics, has_statistics
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError, UnsupportedError
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
 from lance_core.format.legacy_file import decode_legacy_metadata
 from lance_core.store.local import LocalStore
 from tests.compat.test_files_0_1 import ARRAYS, N

@@ -10,7 +10,7 @@ from lance.file import LanceFileWriter
 
 import lance_core
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
 from lance_core.store.local import LocalStore
 
 N = 700

@@ -106,7 +106,7 @@ def test_every_type(tmp_path, nulls):
 
 
 def test_all_types_in_one_table_with_filters_and_projections(tmp_path, monkeypatch):
-    monkeypatch.setattr("lance_core.file.writer.PAGE_BYTES", 3000)
+    monkeypatch.setattr("lance_core.file.write.writer.PAGE_BYTES", 3000)
     place = tmp_path / "t"
     columns = {f"c{index}": _masked(array, 0.3) for index, array in enumerate(ARRAYS)}
     table = pa.table({"id": pa.array(range(N)), **columns})

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader, LanceFileWriter
 
-from lance_core.file import writer as writer_module
-from lance_core.file.reader import DataFileReader
-from lance_core.file.writer import DataFileWriter
+from lance_core.file.read.reader import DataFileReader
+from lance_core.file.write import writer as writer_module
+from lance_core.file.write.writer import DataFileWriter
 from lance_core.format.schema import Schema
 from lance_core.store.local import LocalStore
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.table import json_path, sql_json
+from lance_core.sql import json_functions as sql_json
+from lance_core.sql import json_path
 
 DOCUMENTS = [
     '{"a":1,"b":"x","c":[1,2,"t",null,true,1.5],"d":{"e":{"f":5}},"n":null,"k k":1,"big":12345678901234567890}',

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.table import select
+from lance_core.scan import select
 
 FORMS = {
     "two columns": ("OR", "(a = {0} AND s = 't{0}')"),

@@ -6,8 +6,9 @@ import pyarrow.compute as pc
 import pytest
 
 import lance_core
+from lance_core.change import delete as change
+from lance_core.change import redo
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
-from lance_core.table import change, redo
 
 N = 1000
 ROWS = pa.table({"id": range(N), "day": [i // 100 for i in range(N)]})

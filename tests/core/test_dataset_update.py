@@ -6,8 +6,8 @@ import pyarrow.compute as pc
 import pytest
 
 import lance_core
+from lance_core.change import redo
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
-from lance_core.table import redo
 
 ROWS = pa.table(
     {

@@ -9,7 +9,7 @@ import lance_core
 
 HEAVY = ["pyarrow.compute", "pyarrow.dataset", "sqlglot", "sqlite3", "pandas", "polars", "s3fs", "pyspark", "dagster"]
 HEAVY += ["secrets", "difflib"]
-RARE = ["optimize", "maintenance.compact", "merge_insert", "table.merge", "verification", "file.fields_legacy"]
+RARE = ["optimize", "maintenance.compact", "merge_insert", "change.merge", "verification", "file.read.v0_1"]
 RARE += ["operations"]
 HEAVY += [f"lance_core.{one}" for one in RARE]
 

@@ -15,7 +15,7 @@ import lance_core
 from lance_core._proto import encodings_v2_1_pb2 as encodings
 from lance_core._proto import file2_pb2, file_pb2, rowids_pb2, table_pb2, transaction_pb2
 from lance_core.errors import InvalidInputError, LanceError, UnsupportedError
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
 from lance_core.format.deletion import decode_deletions
 from lance_core.format.fragment import DeletionFile, DeletionFileType
 from lance_core.format.paths import ManifestNaming, manifest_path

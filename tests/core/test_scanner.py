@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import lance_core
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.scan import ordering
 from lance_core.scanner import ColumnOrdering, ScannerBuilder
-from lance_core.table import ordering
 from lance_core.testing.counting_store import open_counting
 
 N = 500

@@ -6,21 +6,21 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
+from lance_core.change.ingest import read_input
+from lance_core.change.merge import MergeWork
+from lance_core.change.merge_plan import MergeOptions, WhenMatched, WriteMode
+from lance_core.change.redo import CommitOptions, commit_work
+from lance_core.change.stage import FileLimits, stage_data
+from lance_core.change.update import UpdateWork
 from lance_core.errors import LanceError
 from lance_core.format.operations import Append, Overwrite
 from lance_core.format.transaction import Transaction
+from lance_core.scan.fragments import scan_fragments
+from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.plan import plan_scan
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit
-from lance_core.table.ingest import read_input
-from lance_core.table.merge import MergeWork
-from lance_core.table.merge_plan import MergeOptions, WhenMatched, WriteMode
-from lance_core.table.open_files import OpenFiles
-from lance_core.table.redo import CommitOptions, commit_work
-from lance_core.table.scan import scan_fragments
-from lance_core.table.scan_plan import plan_scan
 from lance_core.table.snapshot import list_versions, open_snapshot
-from lance_core.table.stage import FileLimits, stage_data
-from lance_core.table.update import UpdateWork
 from lance_core.testing.faulty_store import FaultyStore, InjectedError
 
 LIMITS = FileLimits(max_rows_per_file=4, max_bytes_per_file=1 << 40)

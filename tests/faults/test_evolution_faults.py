@@ -4,13 +4,13 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.change.redo import new_transaction
+from lance_core.change.stage import FileLimits, stage_data
 from lance_core.errors import CommitOutcomeUnknownError, LanceError
 from lance_core.format.operations import Overwrite
 from lance_core.store.memory import MemoryStore
 from lance_core.table.commit import commit
-from lance_core.table.redo import new_transaction
 from lance_core.table.snapshot import Snapshot, open_snapshot
-from lance_core.table.stage import FileLimits, stage_data
 from lance_core.testing.faulty_store import FaultyStore, InjectedError
 
 N = 30

@@ -28,7 +28,6 @@ from lance_core.testing.tables import append
 LATER = Runtime(now=lambda: EPOCH + timedelta(days=1))
 NOTHING = {"older_than": timedelta(0), "error_if_tagged_old_versions": False, "runtime": LATER}
 SYSTEM_LATER = Runtime(now=lambda: datetime.now(UTC) + timedelta(hours=1))
-TABLE = "lance_core.table"
 UPKEEP = "lance_core.maintenance.cleanup"
 
 
@@ -202,17 +201,17 @@ MUTATIONS = {
         made_meanwhile,
     ),
     "branches do not look whether their version stays": (
-        f"{TABLE}.branches._check_source",
+        "lance_core.table.branches._check_source",
         lambda _original: no,
         branch_of_what_goes,
     ),
     "tags do not look whether their version stays": (
-        f"{TABLE}.refs.manifest_size",
+        "lance_core.table.refs.manifest_size",
         always(1),
         lambda: walk("tag", "clean-up", preemptions=2),
     ),
     "tags move to what nobody keeps": (
-        f"{TABLE}.refs.keeping",
+        "lance_core.table.refs.keeping",
         lambda _original: lambda *_, **__: nullcontext(),
         lambda: walk("moved tag", "clean-up"),
     ),

@@ -21,7 +21,6 @@ from lance_core.testing.mutations import always, base, mutated, no, toy, walk
 from lance_core.testing.scheduler import explore
 from lance_core.testing.tables import append, delete, read_rows, transaction
 
-TABLE = "lance_core.table"
 COMMITTER = "lance_core.table.commit._Committer"
 
 
@@ -171,12 +170,12 @@ def never(_original):
 
 MUTATIONS = {
     "own commits are not recognised": (f"{COMMITTER}._is_ours", always(value=False), committed_twice),
-    "keys of commits are not looked at": (f"{TABLE}.commit.key_of", always(None), key_counts_once),
+    "keys of commits are not looked at": ("lance_core.table.commit.key_of", always(None), key_counts_once),
     "a new uuid for each attempt": (f"{COMMITTER}._on_top_of", new_uuid_each_time, committed_twice),
     "no look after the commit": (f"{COMMITTER}._is_visible", always(value=True), freed),
-    "any later version counts as a descendant": (f"{TABLE}.commit.descends", always(value=True), freed),
+    "any later version counts as a descendant": ("lance_core.table.commit.descends", always(value=True), freed),
     "what a later delete covers is not looked at": (
-        f"{TABLE}.commit.covers_deletions",
+        "lance_core.table.commit.covers_deletions",
         always(value=True),
         freed_delete,
     ),
@@ -186,55 +185,59 @@ MUTATIONS = {
         lambda: walk("append", "append"),
     ),
     "files are deleted when the outcome is unknown": (
-        f"{TABLE}.change.CommitOutcomeUnknownError",
+        "lance_core.change.delete.CommitOutcomeUnknownError",
         never,
         landed_late,
     ),
     "traces are removed when the outcome is unknown": (
-        f"{TABLE}.publish.outcome_unknown",
+        "lance_core.table.publish.outcome_unknown",
         lambda _original: lambda *_: OSError("it failed"),
         landed_late,
     ),
-    "nobody looks what became of a failed creation": (f"{TABLE}.publish.read_transaction", not_found, landed),
+    "nobody looks what became of a failed creation": ("lance_core.table.publish.read_transaction", not_found, landed),
     "conflicts are not judged": (f"{COMMITTER}._judge", lambda _original: no, lambda: walk("merge", "update")),
     "all operations are compatible": (
-        f"{TABLE}.commit.judge",
+        "lance_core.table.commit.judge",
         always(lance_core.table.conflicts.Verdict.COMPATIBLE),
         lambda: walk("delete", "delete"),
     ),
     "deletions of others are overwritten": (
-        f"{TABLE}.rebase._merge",
+        "lance_core.table.rebase._merge",
         lambda _original: lambda store, _before, _now, ours: lance_core.table.rebase.load_deletions(store, ours),
         lambda: walk("delete", "delete"),
     ),
     "new rows of others are not looked at": (
-        f"{TABLE}.commit.adds_rows",
+        "lance_core.table.commit.adds_rows",
         always(value=False),
         lambda: walk("append", "replace where"),
     ),
     "fragments are not numbered anew": (
-        f"{TABLE}.apply._next_fragment_id",
+        "lance_core.table.apply._next_fragment_id",
         always(0),
         numbered_anew,
     ),
     "row ids begin again": (
-        f"{TABLE}.apply.with_new_rows",
+        "lance_core.table.apply.with_new_rows",
         lambda original: lambda fragment, _first, version: original(fragment, 0, version),
         lambda: walk("append", "append"),
     ),
-    "files are not looked for before the commit": (f"{TABLE}.commit.check_files", lambda _original: no, missing_file),
+    "files are not looked for before the commit": (
+        "lance_core.table.commit.check_files",
+        lambda _original: no,
+        missing_file,
+    ),
     "sizes are not compared": (
-        f"{TABLE}.publish.object_sizes",
+        "lance_core.table.publish.object_sizes",
         lambda _original: lambda _store, paths: [8 for _ in paths],
         wrong_size,
     ),
     "a restore keeps nothing": (
-        f"{TABLE}.commit.keeping",
+        "lance_core.table.commit.keeping",
         lambda _original: lambda *_, **__: nullcontext(),
         restore_and_clean_ups,
     ),
     "losers leave their data": (
-        f"{TABLE}.change.remove_staged",
+        "lance_core.change.delete.remove_staged",
         lambda _original: no,
         lambda: walk("append", "overwrite"),
     ),
@@ -244,12 +247,12 @@ MUTATIONS = {
         lambda: walk("append", "overwrite"),
     ),
     "merged deletions leave their files": (
-        f"{TABLE}.redo._remove_merged_deletions",
+        "lance_core.change.redo._remove_merged_deletions",
         lambda _original: no,
         lambda: walk("delete", "delete"),
     ),
     "writers ignore flags": (
-        f"{TABLE}.commit.feature_flags",
+        "lance_core.table.commit.feature_flags",
         lambda _original: SimpleNamespace(check_writable=no, Feature=Feature),
         unknown_flags_stop_writers,
     ),

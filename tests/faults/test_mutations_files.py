@@ -18,8 +18,6 @@ from lance_core.testing.actions import ACTIONS, read_state, rows_of
 from lance_core.testing.mutations import always, base, mutated, no, toy
 from lance_core.testing.tables import append
 
-TABLE = "lance_core.table"
-
 
 def wrong_name():
     """A manifest under the name of another version is not opened."""
@@ -137,11 +135,11 @@ MUTATIONS = {
         flipped("_deletions", delete_in, step=8),
     ),
     "a missing deletion file is no deletions": (
-        f"{TABLE}.rebase.load_deletions",
+        "lance_core.table.rebase.load_deletions",
         no_deletions,
         deletion_file_is_missing,
     ),
-    "the hint is believed": (f"{TABLE}.snapshot._hinted", believed, hint_is_stale),
+    "the hint is believed": ("lance_core.table.snapshot._hinted", believed, hint_is_stale),
     "paths may lead outside": ("lance_core.store.local.check_path", lambda _original: no, paths_stay_inside),
 }
 

@@ -11,10 +11,10 @@ import pytest
 
 import lance_core
 from lance_core.errors import CorruptDataError, LanceError, NotFoundError, UnsupportedError
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
 from lance_core.format.checksums import decode_trailer
+from lance_core.index import zone_maps
 from lance_core.store.local import LocalStore
-from lance_core.table import zone_maps
 from lance_core.testing.memory import forget_most_memory, most_memory
 
 GIB = 1 << 30

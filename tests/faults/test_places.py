@@ -15,11 +15,11 @@ from lance_core.format.fragment_list import FragmentList
 from lance_core.format.index_metadata import with_base_id
 from lance_core.format.manifest import encode_manifest_file, index_section_of
 from lance_core.format.paths import ManifestNaming, manifest_path
+from lance_core.scan.blob_places import ExternalBlobs
 from lance_core.store import trust
 from lance_core.store.addresses import parse_address
 from lance_core.store.memory import memory_store
 from lance_core.store.trust import PlaceSettings, Use
-from lance_core.table.blob_places import ExternalBlobs
 
 SECRET = {"access_key_id": "key", "secret_access_key": "hidden"}
 

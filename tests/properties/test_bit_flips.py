@@ -13,8 +13,8 @@ import pytest
 
 import lance_core
 from lance_core.errors import LanceError, UnsupportedError
-from lance_core.file.reader import DataFileReader
-from lance_core.file.writer import check_schema
+from lance_core.file.read.reader import DataFileReader
+from lance_core.file.write.writer import check_schema
 from lance_core.format.refs import decode_branch, decode_tag
 from lance_core.format.schema import Schema
 from lance_core.format.transaction import decode_transaction

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lance_core.file import writer as writer_module
-from lance_core.file.reader import DataFileReader
-from lance_core.file.writer import DataFileWriter
+from lance_core.file.read.reader import DataFileReader
+from lance_core.file.write import writer as writer_module
+from lance_core.file.write.writer import DataFileWriter
 from lance_core.format.schema import Schema
 
 LEAVES = {

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import LanceError
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
 from lance_core.testing.garbage import Steps, mutate
 
 NUM_MUTATIONS = int(os.environ.get("LANCE_MUTATIONS", "2000"))

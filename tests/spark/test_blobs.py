@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.change.stage import data_file_name
 from lance_core.errors import UnsupportedError
 from lance_core.spark import blob_columns as blob_module
 from lance_core.spark import merge_lance, read_lance, update_lance, write_lance
@@ -17,7 +18,6 @@ from lance_core.spark.task_names import TaskNames, remove_data_files
 from lance_core.spark.task_version import TaskVersion
 from lance_core.store.open import open_store
 from lance_core.table.open_table import LineAddress, open_version
-from lance_core.table.stage import data_file_name
 
 pytestmark = pytest.mark.spark
 

@@ -16,7 +16,7 @@ from lance_core.encoding.arrow_values import (
     to_values,
     unpack_bits,
 )
-from lance_core.encoding.physical.memory import take_inside
+from lance_core.encoding.kernels import take_inside
 from lance_core.encoding.plans import together
 from lance_core.encoding.v2_0.buffers import Wanted, read_bits, read_words
 from lance_core.encoding.v2_0.packed import bit_width, fixed_array, read_bitpacked, read_fast_lanes, read_packed_struct

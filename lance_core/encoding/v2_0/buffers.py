@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import pack_bits, unpack_bits
-from lance_core.encoding.physical.general import decompress_values
-from lance_core.encoding.physical.memory import aranges, gather, gather_windows, view_buffer
+from lance_core.encoding.codecs.general import decompress_values
+from lance_core.encoding.kernels import aranges, gather, gather_windows, view_buffer
 from lance_core.encoding.plans import Spots
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import buffer_view, null_mask, offset_dtype, pack_bits, to_values, unpack_bits
+from lance_core.encoding.codecs import fsst
+from lance_core.encoding.codecs.general import compress_block
 from lance_core.encoding.options import PageOptions
-from lance_core.encoding.physical import fsst
-from lance_core.encoding.physical.general import compress_block
 from lance_core.encoding.v2_0.packed import bit_width
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import InvalidInputError

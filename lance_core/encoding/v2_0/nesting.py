@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lance_core.encoding.arrow_values import MAX_INT32, pack_bits
-from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.kernels import starts_of
 from lance_core.errors import CorruptDataError, InvalidInputError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.physical import fastlanes
+from lance_core.encoding.codecs import fastlanes
 from lance_core.encoding.v2_0.buffers import read_rows
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.array_encoding import Flat

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lance_core.encoding.arrow_values import MAX_INT32, from_values, offset_dtype
-from lance_core.encoding.physical import fsst
-from lance_core.encoding.physical.memory import starts_of
+from lance_core.encoding.codecs import fsst
+from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.v2_0.buffers import read_rows, read_spans
 from lance_core.encoding.v2_0.ends import read_ends
 from lance_core.encoding.values import VariableValues

@@ -5,9 +5,9 @@ import pytest
 
 from lance_core.encoding import registry
 from lance_core.encoding.choose_strings import encode_strings
+from lance_core.encoding.codecs import fsst, general, variable
+from lance_core.encoding.kernels import chunk_counts
 from lance_core.encoding.options import PageOptions
-from lance_core.encoding.physical import fsst, general, variable
-from lance_core.encoding.physical.memory import chunk_counts
 from lance_core.encoding.values import VariableValues
 from lance_core.format.encodings import Compression, Fsst, General, Variable
 

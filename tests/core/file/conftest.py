@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_core.file.reader import DataFileReader
-from lance_core.file.writer import DataFileWriter
+from lance_core.file.read.reader import DataFileReader
+from lance_core.file.write.writer import DataFileWriter
 from lance_core.format.schema import Schema
 from lance_core.store.local import LocalStore
 

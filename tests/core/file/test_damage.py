@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.reader import DataFileReader
 
 RNG = np.random.default_rng(11)
 N = 600

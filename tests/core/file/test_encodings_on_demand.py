@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_core.file import writer as writer_module
+from lance_core.file.write import writer as writer_module
 
 pytestmark = pytest.mark.slow
 

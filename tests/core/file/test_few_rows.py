@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import LanceError
-from lance_core.file import fields_v2_1
+from lance_core.file.read import v2_1 as fields_v2_1
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import InvalidInputError
-from lance_core.file import joined_pages, writer
-from lance_core.file.known_files import KnownFiles
+from lance_core.file.read import joined_pages
+from lance_core.file.read.known_files import KnownFiles
+from lance_core.file.write import writer
 
 RNG = np.random.default_rng(21)
 ROWS = 24_000
@@ -15,7 +16,7 @@ ROWS = 24_000
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch):
     monkeypatch.setattr(writer, "PAGE_BYTES", 8_000)
-    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", KnownFiles())
+    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", KnownFiles())
 
 
 def _reader(data_file):

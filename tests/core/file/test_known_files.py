@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_core.encoding.structural.chunk_table import ChunkTable
+from lance_core.encoding.layouts.chunk_table import ChunkTable
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.file import container
-from lance_core.file.known_files import KNOWN_FILES, KnownFiles
-from lance_core.file.page_indexes import Held, MiniBlockIndex, join_chunks, join_dictionaries, join_indexes
-from lance_core.file.plan import Column
-from lance_core.file.reader import DataFileReader
+from lance_core.file.read.known_files import KNOWN_FILES, KnownFiles
+from lance_core.file.read.page_indexes import Held, MiniBlockIndex, join_chunks, join_dictionaries, join_indexes
+from lance_core.file.read.plan import Column
+from lance_core.file.read.reader import DataFileReader
 from lance_core.store.local import LocalStore
 
 ROWS = 20_000
@@ -29,7 +29,7 @@ TABLE = pa.table({
 
 @pytest.fixture(autouse=True)
 def _nothing_known(monkeypatch):
-    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", KnownFiles())
+    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", KnownFiles())
 
 
 def _take(store, rows, name="x.lance"):
@@ -134,7 +134,7 @@ def test_few_files_and_bytes_are_kept():
 
 def test_what_is_kept_is_counted(tmp_path, data_file, monkeypatch):
     known = KnownFiles()
-    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", known)
+    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", known)
     data_file.write(TABLE)
     _take(LocalStore(str(tmp_path)), [3, 4_000])
     reader = DataFileReader(data_file.store.reader("x.lance"), path=f"{tmp_path}/x.lance")
@@ -149,7 +149,7 @@ def test_what_is_kept_is_counted(tmp_path, data_file, monkeypatch):
 def test_opened_columns_are_shared_counted_and_few(data_file, monkeypatch):
     """So that who opens a file again does not put its columns together anew."""
     known = KnownFiles()
-    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", known)
+    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", known)
     data_file.write(TABLE)
     _take(data_file.store, [3])
     (found,) = known._files.values()
@@ -231,7 +231,7 @@ def test_a_condition_keeps_what_it_learns(data_file, monkeypatch):
 
 def test_a_stream_keeps_nothing(data_file, monkeypatch):
     known = KnownFiles()
-    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", known)
+    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", known)
     data_file.write(TABLE)
     assert _scan(_reader(data_file), is_kept=False).equals(TABLE)
     (found,) = known._files.values()
@@ -241,13 +241,13 @@ def test_a_stream_keeps_nothing(data_file, monkeypatch):
 
 def test_a_scan_keeps_no_more_than_there_is_room_for(data_file, monkeypatch):
     """It goes on without what it keeps, once that has become too much."""
-    monkeypatch.setattr("lance_core.file.reader.KEPT_COLUMN_WINDOW_BYTES", 1 << 14)  # several steps
-    monkeypatch.setattr("lance_core.file.writer.PAGE_BYTES", 8_000)
+    monkeypatch.setattr("lance_core.file.read.reader.KEPT_COLUMN_WINDOW_BYTES", 1 << 14)  # several steps
+    monkeypatch.setattr("lance_core.file.write.writer.PAGE_BYTES", 8_000)
     data_file.write(TABLE, max_chunksize=1000)
     whole = []
     for most in (1 << 30, 6000, 0):
         known = KnownFiles(most_bytes=most)
-        monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", known)
+        monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", known)
         assert _scan(_reader(data_file), is_kept=True, batch_size=1000).equals(TABLE)
         (found,) = known._files.values()
         whole.append(found.held.num_bytes)
@@ -257,7 +257,7 @@ def test_a_scan_keeps_no_more_than_there_is_room_for(data_file, monkeypatch):
 
 def test_a_scan_keeps_nothing_of_a_file_that_was_let_go(data_file, monkeypatch):
     known = KnownFiles(most_files=1)
-    monkeypatch.setattr("lance_core.file.reader.KNOWN_FILES", known)
+    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", known)
     data_file.write(TABLE)
     reader = _reader(data_file)
     known.find("another")

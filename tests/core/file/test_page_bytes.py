@@ -6,8 +6,9 @@ import pytest
 
 import lance_core
 from lance_core.encoding.plans import Spots
-from lance_core.file import page_bytes, reader
+from lance_core.file import page_bytes
 from lance_core.file.page_bytes import PageBytes
+from lance_core.file.read import reader
 from lance_core.store.coalesce import plan_reads
 from lance_core.testing.counting_store import open_counting
 

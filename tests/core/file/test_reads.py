@@ -68,7 +68,7 @@ def test_flat_vectors_are_not_copied(wide):
 
 def test_scan_holds_a_window_not_the_file(data_file, monkeypatch):
     from lance_core.file import page_bytes  # noqa: PLC0415 - to change its constants
-    from lance_core.file import reader as reader_module  # noqa: PLC0415 - likewise
+    from lance_core.file.read import reader as reader_module  # noqa: PLC0415 - likewise
 
     monkeypatch.setattr(reader_module, "COLUMN_WINDOW_BYTES", 1 << 16)
     monkeypatch.setattr(page_bytes, "MOST_OF_A_COLUMN", 1 << 18)

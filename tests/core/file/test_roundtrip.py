@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.file import writer as writer_module
+from lance_core.file.write import writer as writer_module
 
 N = 3000
 RNG = np.random.default_rng(5)

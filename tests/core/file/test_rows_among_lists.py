@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding import registry
-from lance_core.encoding.structural import shared_levels
+from lance_core.encoding.layouts import shared_levels
 
 STRUCTS = [[{"a": one, "b": str(one % 9), "c": one / 8} for one in range(row % 4)] for row in range(20_000)]
 LISTS = pa.array([None if row % 11 == 0 else one for row, one in enumerate(STRUCTS)])

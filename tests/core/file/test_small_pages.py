@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lance_core.file.write_together import num_bytes_of
-from lance_core.file.writer import DataFileWriter
+from lance_core.file.write.together import num_bytes_of
+from lance_core.file.write.writer import DataFileWriter
 from lance_core.format.schema import Schema
 
 pytestmark = pytest.mark.slow
@@ -108,7 +108,7 @@ def test_small_buffers_go_to_the_store_together(data_file):
 
 def test_runs_that_take_little_anyway_are_not_searched_for(data_file, monkeypatch):
     """One value, two values, few bits: they take the short way."""
-    monkeypatch.setattr("lance_core.encoding.structural.mini_block.encode", None)
+    monkeypatch.setattr("lance_core.encoding.layouts.mini_block.encode", None)
     constant, seldom = np.full(1000, 1.5), np.where(np.arange(1000) % 90 == 0, 6.94, 0.0)
     columns = {"constant": constant, "seldom": seldom, "few bits": np.arange(1000) // 100, "flags": np.arange(1000) % 3}
     table = pa.table({name: pa.array(values, mask=np.arange(1000) % 7 == 0) for name, values in columns.items()})

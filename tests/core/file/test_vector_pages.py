@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lance_core.table.scan_plan import default_batch_size
+from lance_core.scan.plan import default_batch_size
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.file.writer import DataFileWriter
+from lance_core.file.write.writer import DataFileWriter
 from lance_core.format.schema import Schema
 from lance_core.store.local import LocalStore
 

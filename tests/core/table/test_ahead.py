@@ -10,10 +10,10 @@ import pytest
 import lance_core
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import BlockChecks
+from lance_core.scan import take
 from lance_core.store.local import LocalReader
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
-from lance_core.table import take
 from lance_core.table.ahead import chained, each, in_turn
 from lance_core.table.snapshot import open_snapshot
 

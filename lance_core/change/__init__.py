@@ -1,0 +1,1 @@
+"""Work that ends in a transaction: append, delete, update, merge, new columns."""

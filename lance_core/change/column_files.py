@@ -1,0 +1,294 @@
+"""Write new columns of existing fragments: one new data file beside those a fragment has.
+
+The rows that are left are read in order, what is made of them is written; places of deleted rows are filled, because
+all files of a fragment have the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.file.read.reader import DataFileReader
+from lance_core.file.write.field_writer import RowGroups
+from lance_core.format.file_version import LEGACY_FILE_VERSION, resolve_version
+from lance_core.format.fragment import DataFile
+from lance_core.format.paths import DATA_FOLDER
+from lance_core.frozen import frozen
+from lance_core.scan.columns import is_legacy
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import scan_fragment
+from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.plan import ROW_ADDRESS, plan_scan
+from lance_core.table.naming import naming
+from lance_core.table.new_ids import RANDOM_IDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.schema import Field, Schema
+    from lance_core.scan.plan import ScanPlan
+    from lance_core.table.new_ids import NewIds
+    from lance_core.table.snapshot import Snapshot
+
+_LOGGER = logging.getLogger(__name__)
+_WITHOUT_LIMIT = FileLimits(max_rows_per_file=2**62, max_bytes_per_file=2**62)
+_OFFSET_MASK = np.uint64(0xFFFF_FFFF)
+
+
+@frozen(kw_only=True)
+class Transform:
+    """How the values of new columns are made.
+
+    Attributes:
+        columns: Columns to read: names, dotted paths, ``_rowid``, ``_rowaddr``; may be none.
+        schema: Arrow schema of what is made.
+        apply: Batch of rows that are left to as many rows of the new columns. Batches come in the order of the table.
+        batch_size: Rows read at a time; None for as many as make a good batch.
+    """
+
+    columns: tuple[str, ...]
+    schema: pa.Schema
+    apply: Callable[[pa.RecordBatch], pa.RecordBatch]
+    batch_size: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ColumnWriter:
+    """Writes new columns of the fragments of one version.
+
+    Attributes:
+        snapshot: The version.
+        fields: The new columns, with their ids.
+        transform: How their values are made.
+        data_storage_version: File version of the new files.
+        staged: Files written so far, by fragment.
+        ids: Names of new files.
+    """
+
+    snapshot: Snapshot
+    fields: Schema
+    transform: Transform
+    data_storage_version: str
+    files: OpenFiles | None = None
+    staged: dict[int, DataFile] = field(default_factory=dict[int, "DataFile"])
+    ids: NewIds = RANDOM_IDS
+
+    def write_all(self, fragments: Sequence[Fragment]) -> None:
+        """Write the new columns of several fragments, one after another; what is in ``staged`` is left out."""
+        for number, fragment in enumerate(fragments, 1):
+            if fragment.id not in self.staged:
+                self.write(fragment)
+            names = ", ".join(self.fields.names)
+            _LOGGER.info("columns %s: fragment %d of %d is written", names, number, len(fragments))
+
+    def write(self, fragment: Fragment) -> DataFile:
+        """Write the new columns of one fragment.
+
+        Raises:
+            InvalidInputError: The transform made something else than was announced.
+        """
+        store = self.snapshot.store
+        with naming(store):
+            (made,) = stage_fragments(
+                store,
+                self.fields,
+                self._batches(fragment),
+                limits=replace(_WITHOUT_LIMIT, groups=self._row_groups(fragment)),
+                data_storage_version=self.data_storage_version,
+                new_uuid=self.ids.data_file,
+            )
+        self.staged[fragment.id] = made.files[0]
+        return made.files[0]
+
+    def remove(self) -> None:
+        """Remove what was written."""
+        store = self.snapshot.store
+        remove_staged(store, [_holding(file) for file in self.staged.values()])
+        self.staged = {}
+
+    def _row_groups(self, fragment: Fragment) -> RowGroups:
+        """Those of the files that are there: pylance 14.0.2 pairs row groups of a fragment's files by their numbers."""
+        if not fragment.files or not is_legacy(fragment.files[0]):
+            return RowGroups()
+        file = self._open_files().open(fragment.files[0], num_rows=fragment.physical_rows)
+        offsets, _ = file.batch_statistics(())
+        return RowGroups(ends=tuple(offsets[1:].tolist()))
+
+    def _open_files(self) -> OpenFiles:
+        if self.files is None:
+            self.files = OpenFiles(self.snapshot.store)
+        return self.files
+
+    def _batches(self, fragment: Fragment) -> Iterator[pa.RecordBatch]:
+        reader = FragmentReader(self._open_files(), fragment)
+        plan = plan_scan(
+            self.snapshot.manifest.schema,
+            columns=self.transform.columns,
+            filter=None,
+            batch_size=self.transform.batch_size,
+            with_row_id=False,
+            with_row_address=True,
+        )
+        filler = _Filler(fields=self.fields, may_be_null=self.data_storage_version != LEGACY_FILE_VERSION)
+        for batch in scan_fragment(reader, plan):
+            if not batch.num_rows:
+                continue
+            offsets = np.asarray(batch.column(ROW_ADDRESS)) & _OFFSET_MASK
+            made = self.transform.apply(self._given(batch, plan))
+            yield filler.fill(self._checked(made, batch.num_rows), offsets.astype(np.int64))
+        rest = filler.fill_to(fragment.physical_rows)
+        if rest is not None:
+            yield rest
+
+    def _given(self, batch: pa.RecordBatch, plan: ScanPlan) -> pa.RecordBatch:
+        """What the transform asked for; if that is nothing, the row address, to tell how many rows there are."""
+        is_asked = ROW_ADDRESS in self.transform.columns or len(plan.columns) == 1
+        return batch if is_asked else batch.drop_columns([ROW_ADDRESS])
+
+    def _checked(self, made: pa.RecordBatch, num_rows: int) -> pa.RecordBatch:
+        names = self.transform.schema.names
+        if made.num_rows != num_rows:
+            raise InvalidInputError(f"{made.num_rows} rows were made of {num_rows}; there must be one for each")
+        if sorted(made.schema.names) != sorted(names):
+            raise InvalidInputError(f"columns {made.schema.names} were made, not {names}")
+        return made.select(names)
+
+
+def _holding(file: DataFile) -> Fragment:
+    from lance_core.format.fragment import Fragment  # noqa: PLC0415 needed here only
+
+    return Fragment(id=0, files=(file,), physical_rows=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Filler:
+    """Puts rows in their places and fills those between them: with null, or else with a neighbour's value.
+
+    Files of version 0.1 have no place for nulls, so that they always get a neighbour's value.
+    """
+
+    fields: Schema
+    may_be_null: bool
+    position: int = 0
+    last: pa.RecordBatch | None = None
+
+    def fill(self, batch: pa.RecordBatch, offsets: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        end = int(offsets[-1]) + 1
+        start, self.position = self.position, end
+        self.last = batch.slice(batch.num_rows - 1)
+        if end - start == len(offsets):
+            return batch
+        places = np.arange(start, end)
+        nearest = np.searchsorted(offsets, places)
+        return self._take(batch, nearest, is_filled=offsets[nearest] != places)
+
+    def fill_to(self, end: int) -> pa.RecordBatch | None:
+        """Rows for all places that are left."""
+        count, self.position = end - self.position, end
+        if not count:
+            return None
+        if self.last is None:
+            return self._nulls(count)
+        every = np.ones(count, np.bool_)
+        return self._take(self.last, np.zeros(count, np.int64), is_filled=every)
+
+    def _take(
+        self, batch: pa.RecordBatch, index: npt.NDArray[np.int64], *, is_filled: npt.NDArray[np.bool_]
+    ) -> pa.RecordBatch:
+        with_nulls, plain = pa.array(index, mask=is_filled), pa.array(index)
+        # structs always get a neighbour's value: files of version 2.0 cannot hold null structs
+        is_nullable = {one.name: self._is_nullable(one) and one.logical_type != "struct" for one in self.fields.fields}
+        columns = [batch.column(name).take(with_nulls if is_nullable[name] else plain) for name in batch.schema.names]
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+    def _is_nullable(self, one: Field) -> bool:
+        return one.nullable and self.may_be_null
+
+    def _nulls(self, count: int) -> pa.RecordBatch:
+        """For a fragment of which no row is left."""
+        for one in self.fields.fields:
+            if not self._is_nullable(one):
+                raise UnsupportedError(
+                    f"column {one.name!r} of a fragment whose rows are all deleted; compact the table first"
+                )
+        schema = self.fields.to_arrow()
+        return pa.RecordBatch.from_arrays([pa.nulls(count, one.type) for one in schema], schema=schema)
+
+
+def check_drops_columns(data_storage_version: str) -> None:
+    """Refuse new values for columns in files beside those that hold the old ones, where that cannot be.
+
+    Raises:
+        UnsupportedError: A table of version 0.1, whose files find their pages from their first column on.
+    """
+    if data_storage_version == LEGACY_FILE_VERSION:
+        raise UnsupportedError(
+            "file version 0.1 cannot replace some columns of a file; rewrite whole rows, for example with an update or "
+            "a merge with write mode rewrite_rows"
+        )
+
+
+def with_file(fragment: Fragment, file: DataFile, live: frozenset[int]) -> Fragment:
+    """The fragment with one more file, and without files that hold no live field.
+
+    Args:
+        fragment: As it was.
+        file: The new file.
+        live: Ids of all fields of the new schema.
+    """
+    kept = (one for one in fragment.files if any(number in live or number < -2 for number in one.fields))
+    return replace(fragment, files=(*kept, file))
+
+
+def data_file_of(snapshot: Snapshot, name: str) -> tuple[DataFile, int]:
+    """A data file as a version would list it: its columns are found in the schema by their names.
+
+    Args:
+        snapshot: The version.
+        name: Name of the file below ``data/``.
+
+    Returns:
+        The entry, and the rows in the file.
+
+    Raises:
+        NotFoundError: There is no such file.
+        InvalidInputError: It has a column that the table does not have, or has with another type.
+    """
+    path = f"{DATA_FOLDER}/{name}"
+    source = snapshot.store.reader(path)
+    reader = DataFileReader(source, path=f"{snapshot.store.uri}/{path}")
+    ids = dict(_paired(reader.schema.fields, snapshot.manifest.schema.fields, path))
+    columns = sorted((column, ids[own]) for own, column in reader.column_numbers.items())
+    version = resolve_version(reader.version)
+    file = DataFile(
+        path=name,
+        fields=tuple(number for _, number in columns),
+        column_indices=tuple(column for column, _ in columns),
+        file_major_version=version.major,
+        file_minor_version=version.minor,
+        file_size_bytes=source.size,
+    )
+    return file, reader.num_rows
+
+
+def _paired(own: Sequence[Field], known: Sequence[Field], path: str) -> Iterator[tuple[int, int]]:
+    """For each field of a file, its id there and in the table."""
+    by_name = {one.name: one for one in known}
+    for one in own:
+        other = by_name.get(one.name)
+        if other is None or other.logical_type != one.logical_type:
+            kind = "no such column" if other is None else other.logical_type
+            raise InvalidInputError(
+                f"column {one.name!r} of the file is {one.logical_type}; the table has {kind}", path=path
+            )
+        yield one.id, other.id
+        yield from _paired(one.children, other.children, path)

@@ -1,0 +1,236 @@
+"""Changes to a table: add, replace and delete rows, each in one commit.
+
+What a change depends on is read from a snapshot; if another commit touches it meanwhile, the change is worked out anew
+on the newest version. Data files that are already written are kept for that; files of a change that certainly did not
+happen are removed, files of one whose fate is unknown stay.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lance_core.change.redo import commit_work
+from lance_core.change.stage import remove_staged
+from lance_core.errors import CommitOutcomeUnknownError
+from lance_core.format.deletion import bitmap_from_numpy
+from lance_core.format.operations import Delete, Update
+from lance_core.format.paths import deletion_file_path
+from lance_core.frozen import frozen
+from lance_core.index.zone_maps import with_zone_maps
+from lance_core.scan.fragments import matching_by_fragment
+from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.plan import plan_filter
+from lance_core.scan.row_starts import with_row_starts
+from lance_core.table.naming import naming
+from lance_core.table.new_ids import RANDOM_IDS
+from lance_core.table.rebase import write_deletions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+    from pyarrow.compute import Expression
+
+    from lance_core.change.redo import CommitOptions
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.operations import Operation
+    from lance_core.scan.fragment_reader import FragmentReader
+    from lance_core.store.base import Store
+    from lance_core.table.new_ids import NewIds
+    from lance_core.table.snapshot import Snapshot
+
+
+@frozen(kw_only=True)
+class MarkedRows:
+    """Deletions that were worked out on one version.
+
+    Attributes:
+        updated_fragments: Fragments with new deletion files.
+        removed_fragment_ids: Fragments of which no row is left.
+        num_rows: Rows that are newly deleted.
+    """
+
+    updated_fragments: tuple[Fragment, ...]
+    removed_fragment_ids: tuple[int, ...]
+    num_rows: int
+
+
+@frozen(kw_only=True)
+class _Mark:
+    """What a condition means for one fragment: ``after`` is None if no row is left of it."""
+
+    before: Fragment
+    after: Fragment | None
+    num_rows: int
+
+
+@contextmanager
+def removing_staged(store: Store, fragments: Sequence[Fragment]) -> Generator[None]:
+    """Remove staged files if what happens inside fails for certain; keep them if that is unknown."""
+    try:
+        yield
+    except CommitOutcomeUnknownError:
+        raise
+    except Exception:
+        remove_staged(store, fragments)
+        raise
+
+
+@dataclass(slots=True, kw_only=True)
+class Marker:
+    """Finds the rows that match a condition and writes deletion files for them; nothing is committed.
+
+    Marking a newer version looks again only at fragments that are new or changed since.
+
+    Attributes:
+        store: The dataset.
+        condition: SQL text or pyarrow expression.
+        ids: Names of new files.
+    """
+
+    store: Store
+    condition: str | Expression
+    ids: NewIds = RANDOM_IDS
+    _marks: dict[int, _Mark] = field(default_factory=dict[int, "_Mark"])
+
+    def mark(self, snapshot: Snapshot) -> MarkedRows:
+        """Mark the matching rows of a version.
+
+        Raises:
+            InvalidInputError: The condition does not fit the schema.
+        """
+        files = OpenFiles(self.store)
+        with naming(self.store):
+            plan = with_row_starts(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest)
+            plan = with_zone_maps(plan, snapshot.manifest, files)
+        known, self._marks = self._marks, {}
+        try:
+            left: list[Fragment] = []
+            for fragment in snapshot.manifest.fragments:
+                mark = known.get(fragment.id)
+                if mark is not None and mark.before == fragment:
+                    self._marks[fragment.id] = known.pop(fragment.id)
+                else:
+                    left.append(fragment)
+                    self._marks[fragment.id] = _Mark(before=fragment, after=fragment, num_rows=0)
+            for reader, offsets in matching_by_fragment(files, left, plan):
+                self._marks[reader.fragment.id] = self._mark(reader, offsets, snapshot.version)
+        finally:
+            _remove_deletion_files(self.store, known.values())
+        marks = [mark for one in snapshot.manifest.fragments if (mark := self._marks[one.id]).num_rows]
+        return MarkedRows(
+            updated_fragments=tuple(mark.after for mark in marks if mark.after is not None),
+            removed_fragment_ids=tuple(mark.before.id for mark in marks if mark.after is None),
+            num_rows=sum(mark.num_rows for mark in marks),
+        )
+
+    def forget(self) -> None:
+        """Remove the deletion files written so far."""
+        _remove_deletion_files(self.store, self._marks.values())
+        self._marks = {}
+
+    def _mark(self, reader: FragmentReader, found: npt.NDArray[np.int64], version: int) -> _Mark:
+        fragment = reader.fragment
+        after: Fragment | None = fragment
+        if len(found) == fragment.num_rows:
+            after = None
+        else:
+            rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(found)
+            new_id = partial(self.ids.deletion_file, fragment.id)
+            file, _ = write_deletions(self.store, fragment.id, rows, read_version=version, new_id=new_id)
+            after = replace(fragment, deletion_file=file)
+        return _Mark(before=fragment, after=after, num_rows=len(found))
+
+
+@dataclass(slots=True, kw_only=True)
+class MarkWork:
+    """Mark the rows that match, then make an operation of that.
+
+    Attributes:
+        marker: Finds the rows.
+        operation: Makes an operation of what it found.
+        sees_new_rows: Whether it depends on which rows there are.
+        num_rows: Rows that the last preparation found.
+    """
+
+    marker: Marker
+    operation: Callable[[MarkedRows], Operation]
+    sees_new_rows: bool = False
+    num_rows: int = 0
+
+    def prepare(self, snapshot: Snapshot) -> Operation:
+        """Find the rows and write deletion files."""
+        marked = self.marker.mark(snapshot)
+        self.num_rows = marked.num_rows
+        return self.operation(marked)
+
+    def forget(self) -> None:
+        """Remove the files written so far."""
+        self.marker.forget()
+
+
+def deleting(store: Store, condition: str | Expression, ids: NewIds = RANDOM_IDS) -> MarkWork:
+    """The work of deleting the rows that match a condition.
+
+    Args:
+        store: The dataset.
+        condition: SQL text or pyarrow expression.
+        ids: Names of new files.
+    """
+
+    def operation(marked: MarkedRows) -> Delete:
+        return Delete(
+            updated_fragments=marked.updated_fragments,
+            deleted_fragment_ids=marked.removed_fragment_ids,
+            predicate=str(condition),
+        )
+
+    return MarkWork(marker=Marker(store=store, condition=condition, ids=ids), operation=operation)
+
+
+def delete_rows(snapshot: Snapshot, condition: str | Expression, options: CommitOptions) -> tuple[Snapshot, int]:
+    """Delete the rows that match a condition.
+
+    Args:
+        snapshot: Version to begin with.
+        condition: SQL text or pyarrow expression.
+        options: How to commit.
+
+    Returns:
+        The new version, and how many rows were deleted.
+
+    Raises:
+        CommitConflictError: Other commits touched the same fragments each time.
+    """
+    work = deleting(snapshot.store, condition)
+    return commit_work(snapshot, work, options), work.num_rows
+
+
+def replace_rows(
+    snapshot: Snapshot, condition: str | Expression, fragments: Sequence[Fragment], options: CommitOptions
+) -> tuple[Snapshot, int]:
+    """Delete the rows that match a condition and add staged fragments, in one commit; otherwise as `delete_rows`.
+
+    Rows that other commits add before this one lands are looked at as well, so that of two writers which replace the
+    same rows the later one wins, and not both.
+    """
+
+    def operation(marked: MarkedRows) -> Update:
+        return Update(
+            removed_fragment_ids=marked.removed_fragment_ids,
+            updated_fragments=marked.updated_fragments,
+            new_fragments=tuple(fragments),
+        )
+
+    marker = Marker(store=snapshot.store, condition=condition)
+    work = MarkWork(marker=marker, operation=operation, sees_new_rows=True)
+    return commit_work(snapshot, work, options), work.num_rows
+
+
+def _remove_deletion_files(store: Store, marks: Iterable[_Mark]) -> None:
+    written = [mark.after for mark in marks if mark.num_rows and mark.after is not None]
+    store.delete([deletion_file_path(one.id, one.deletion_file) for one in written if one.deletion_file is not None])

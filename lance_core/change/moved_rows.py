@@ -1,0 +1,129 @@
+"""Rows that leave their fragments, to be deleted or to be written anew in other fragments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.format.deletion import bitmap_from_numpy
+from lance_core.format.paths import deletion_file_path
+from lance_core.format.row_ids import encode_row_ids, encode_row_versions
+from lance_core.frozen import frozen
+from lance_core.scan.lineage import has_spilled_lineage
+from lance_core.table.new_ids import RANDOM_IDS
+from lance_core.table.rebase import write_deletions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.scan.fragment_reader import FragmentReader
+    from lance_core.store.base import Store
+    from lance_core.table.new_ids import NewIds
+
+    Offsets = npt.NDArray[np.int64]
+
+
+@frozen(kw_only=True)
+class Departure:
+    """What the fragments that rows left look like afterwards.
+
+    Attributes:
+        updated_fragments: Fragments with new deletion files.
+        removed_fragment_ids: Fragments of which no row is left.
+    """
+
+    updated_fragments: tuple[Fragment, ...] = ()
+    removed_fragment_ids: tuple[int, ...] = ()
+
+    def remove_files(self, store: Store) -> None:
+        """Remove the deletion files."""
+        files = [(one.id, one.deletion_file) for one in self.updated_fragments]
+        store.delete([deletion_file_path(fragment_id, file) for fragment_id, file in files if file is not None])
+
+
+@dataclass(slots=True, kw_only=True)
+class MovedRows:
+    """Collects rows while they are read, fragment by fragment.
+
+    Attributes:
+        with_row_ids: The table has stable row ids, so moved rows take theirs along.
+    """
+
+    with_row_ids: bool
+    num_rows: int = 0
+    _departed: list[tuple[FragmentReader, list[Offsets]]] = field(
+        default_factory=list["tuple[FragmentReader, list[Offsets]]"]
+    )
+    _row_ids: list[npt.NDArray[np.uint64]] = field(default_factory=list["npt.NDArray[np.uint64]"])
+    _created: list[npt.NDArray[np.uint64]] = field(default_factory=list["npt.NDArray[np.uint64]"])
+    _tells_creation: bool = False
+
+    def move(self, reader: FragmentReader, offsets: Offsets) -> None:
+        """These live rows of a fragment are written anew, in this order, as the next rows."""
+        self.delete(reader, offsets)
+        self.num_rows += len(offsets)
+        if self.with_row_ids:
+            self._row_ids.append(reader.stable_row_ids[offsets])
+            self._created.append(reader.created_versions[offsets])
+            # A commit looks it up in the manifest; what is not there must be told.
+            self._tells_creation |= has_spilled_lineage(reader.fragment)
+
+    def delete(self, reader: FragmentReader, offsets: Offsets) -> None:
+        """These live rows of a fragment are deleted."""
+        if not len(offsets):
+            return
+        if not self._departed or self._departed[-1][0].fragment.id != reader.fragment.id:
+            self._departed.append((reader, []))
+        self._departed[-1][1].append(offsets)
+
+    def depart(self, store: Store, version: int, ids: NewIds = RANDOM_IDS) -> Departure:
+        """Write the deletion files of the fragments that rows left.
+
+        Args:
+            store: The dataset.
+            version: Version that the rows were found in.
+            ids: Names of new files.
+        """
+        updated: list[Fragment] = []
+        removed: list[int] = []
+        try:
+            for reader, parts in self._departed:
+                rows = bitmap_from_numpy(reader.deleted)
+                for part in parts:
+                    rows |= bitmap_from_numpy(part)
+                fragment = reader.fragment
+                if len(rows) == fragment.physical_rows:
+                    removed.append(fragment.id)
+                else:
+                    new_id = partial(ids.deletion_file, fragment.id)
+                    file, _ = write_deletions(store, fragment.id, rows, read_version=version, new_id=new_id)
+                    updated.append(replace(fragment, deletion_file=file))
+        except BaseException:
+            Departure(updated_fragments=tuple(updated)).remove_files(store)
+            raise
+        return Departure(updated_fragments=tuple(updated), removed_fragment_ids=tuple(removed))
+
+    def with_moved_ids(self, fragments: Sequence[Fragment]) -> tuple[Fragment, ...]:
+        """New fragments with the ids of the moved rows, which are their first rows; new rows have none yet."""
+        if not self.with_row_ids:
+            return tuple(fragments)
+        ids = np.concatenate([np.empty(0, np.uint64), *self._row_ids])
+        created = np.concatenate([np.empty(0, np.uint64), *self._created])
+        numbered: list[Fragment] = []
+        start = 0
+        for fragment in fragments:
+            mine = slice(start, start + fragment.physical_rows)
+            start = mine.stop
+            if len(ids[mine]):
+                fragment = replace(fragment, row_id_sequence=encode_row_ids(ids[mine]))  # noqa: PLW2901
+                if self._tells_creation:
+                    fragment = replace(  # noqa: PLW2901
+                        fragment, created_at_version_sequence=encode_row_versions(created[mine])
+                    )
+            numbered.append(fragment)
+        return tuple(numbered)

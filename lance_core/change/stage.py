@@ -1,0 +1,300 @@
+"""Write data files that no version knows yet.
+
+A stream of batches becomes one fragment for each file; a later commit makes them visible. Memory holds one batch and
+what the file writer buffers.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lance_core.change.ingest import fit_batch, fit_schema, new_schema, read_input, with_missing
+from lance_core.file.write.writer import DataFileWriter, check_schema, open_writer
+from lance_core.format.blobs import blob_folder, blobs_for_version
+from lance_core.format.file_version import LEGACY_FILE_VERSION
+from lance_core.format.fragment import DataFile, Fragment
+from lance_core.format.paths import data_file_path
+from lance_core.frozen import frozen
+from lance_core.scan.blob_places import ExternalBlobs, StagedBlobs
+from lance_core.table.naming import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.file.write.field_writer import RowGroups
+    from lance_core.file.write.writer import AnyFileWriter
+    from lance_core.format.schema import Schema
+    from lance_core.store.base import Store
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@frozen(kw_only=True)
+class FileLimits:
+    """When a data file is full.
+
+    Attributes:
+        max_rows_per_file: Rows, exact.
+        max_bytes_per_file: Bytes of the encoded file, checked after each batch.
+        page_bytes: Bytes of Arrow data that make a page of one column; None for the writer's default.
+        groups: Row groups of files of version 0.1; those of the writer if None.
+    """
+
+    max_rows_per_file: int
+    max_bytes_per_file: int
+    page_bytes: int | None = None
+    groups: RowGroups | None = None
+
+
+class StagingProgress(Protocol):
+    """Who is told of each data file: when it begins, and when it is finished. Ids of fragments count from 0."""
+
+    def begin(self, fragment: Fragment, /) -> None:
+        """A file begins."""
+        ...
+
+    def complete(self, fragment: Fragment, /) -> None:
+        """A file is finished."""
+        ...
+
+
+def stage_data(
+    store: Store,
+    data: Any,
+    schema: pa.Schema | None,
+    *,
+    table: Schema | None,
+    limits: FileLimits,
+    data_storage_version: str,
+    external_blobs: ExternalBlobs | None = None,
+    progress: StagingProgress | None = None,
+) -> tuple[tuple[Fragment, ...], Schema]:
+    """Write data in any form for a table.
+
+    Args:
+        store: The dataset.
+        data: See `lance_core.change.ingest.read_input`.
+        schema: Arrow schema to convert the data to.
+        table: Schema of the table; None for a new one, whose schema comes from the data.
+        limits: When a file is full.
+        data_storage_version: File version.
+        external_blobs: Which external blobs are taken; all if None.
+        progress: Who is told of files.
+
+    Returns:
+        The staged fragments, and the schema of the table.
+
+    Raises:
+        InvalidInputError: Data that does not fit; nothing is left behind.
+    """
+    with naming(store):
+        stream = read_input(data, schema)
+        if table is None:
+            table = blobs_for_version(new_schema(stream.schema), data_storage_version)
+        fields, batches = fit_schema(stream.schema, table), stream.batches
+        if data_storage_version == LEGACY_FILE_VERSION and len(fields.fields) < len(table.fields):
+            fields, batches = table, (with_missing(batch, table) for batch in batches)
+        fragments = stage_fragments(
+            store,
+            fields,
+            batches,
+            limits=limits,
+            data_storage_version=data_storage_version,
+            new_uuid=lambda: uuid.uuid4().bytes,
+            external_blobs=external_blobs,
+            progress=progress,
+        )
+    return fragments, table
+
+
+def data_file_name(unique: bytes) -> str:
+    """Name of a new data file, from 16 random bytes.
+
+    The first three bytes are spelled in binary, as pylance does: object stores spread load by the first characters.
+    """
+    return "".join(f"{byte:08b}" for byte in unique[:3]) + unique[3:].hex() + ".lance"
+
+
+def stage_fragments(
+    store: Store,
+    fields: Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    limits: FileLimits,
+    data_storage_version: str,
+    new_uuid: Callable[[], bytes],
+    external_blobs: ExternalBlobs | None = None,
+    progress: StagingProgress | None = None,
+) -> tuple[Fragment, ...]:
+    """Write batches into as many data files as the limits ask for.
+
+    Args:
+        store: The dataset.
+        fields: Fields to write, with the ids of the table; see `lance_core.change.ingest.fit_schema`.
+        batches: Rows with at least these fields.
+        limits: When a file is full.
+        data_storage_version: File version, such as "2.2".
+        new_uuid: 16 new random bytes at each call.
+        external_blobs: Which external blobs are taken; all if None.
+        progress: Who is told of files.
+
+    Returns:
+        One fragment with id 0 for each file; none if there are no rows.
+
+    Raises:
+        UnsupportedError: A type that files of this version cannot hold; nothing was written.
+        InvalidInputError: Data that does not fit; all files of this call are removed again.
+    """
+    check_schema(fields, version=data_storage_version)
+    staging = FileStaging(
+        store=store,
+        fields=fields,
+        version=data_storage_version,
+        new_uuid=new_uuid,
+        external_blobs=external_blobs or ExternalBlobs(),
+        page_bytes=limits.page_bytes,
+        groups=limits.groups,
+        progress=progress,
+    )
+    try:
+        for batch in batches:
+            for part in _pieces(fit_batch(batch, fields), staging, limits.max_rows_per_file):
+                staging.write(part)
+                if staging.is_full(limits):
+                    staging.finish()
+        staging.finish()
+    except BaseException:
+        staging.abort()
+        raise
+    return tuple(staging.fragments)
+
+
+def remove_staged(store: Store, fragments: Sequence[Fragment]) -> None:
+    """Remove staged files that no version can know. What cannot be removed stays for the clean-up."""
+    paths = [data_file_path(file) for fragment in fragments for file in fragment.files]
+    try:
+        store.delete([path for data_path in paths for path in (data_path, *_blob_files(store, data_path))])
+    except OSError as error:
+        _LOGGER.warning("staged files are left for the clean-up: %s", error)
+
+
+def _blob_files(store: Store, data_path: str) -> list[str]:
+    """The blob files of a data file."""
+    folder = blob_folder(data_path)
+    return [f"{folder}/{name}" for name in store.names(folder)]
+
+
+def _pieces(batch: pa.RecordBatch, staging: FileStaging, max_rows: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch where files end; ``staging`` moves on between the pieces."""
+    start = 0
+    while start < batch.num_rows:
+        piece = batch.slice(start, max_rows - staging.num_rows)
+        start += piece.num_rows
+        yield piece
+
+
+@dataclass(slots=True, kw_only=True)
+class FileStaging:
+    """The file being written, and the fragments that are done.
+
+    Attributes:
+        store: The dataset.
+        fields: Fields to write.
+        version: File version.
+        new_uuid: 16 new random bytes at each call.
+        external_blobs: Which external blobs are taken.
+        page_bytes: As in `FileLimits`.
+        groups: As in `FileLimits`.
+        progress: Who is told of files.
+        fragments: One for each finished file.
+        num_rows: Rows in the file being written.
+    """
+
+    store: Store
+    fields: Schema
+    version: str
+    new_uuid: Callable[[], bytes]
+    external_blobs: ExternalBlobs = field(default_factory=ExternalBlobs)
+    page_bytes: int | None = None
+    groups: RowGroups | None = None
+    progress: StagingProgress | None = None
+    fragments: list[Fragment] = field(default_factory=list["Fragment"])
+    num_rows: int = 0
+    _name: str = ""
+    _writer: AnyFileWriter | None = None
+
+    def page_writer(self) -> DataFileWriter:
+        """Return the file being written, which takes pages of other files as they are; not for version 0.1."""
+        writer = self.writer()
+        assert isinstance(writer, DataFileWriter)  # noqa: S101 for the type checker: callers have checked the version
+        return writer
+
+    def writer(self) -> AnyFileWriter:
+        """The file being written; a new one if there is none."""
+        writer = self._writer
+        if writer is None:
+            self._name = data_file_name(self.new_uuid())
+            path = f"data/{self._name}"
+            places = StagedBlobs(self.store, path, self.external_blobs)
+            if self.progress is not None:
+                self.progress.begin(Fragment(id=len(self.fragments), files=(), physical_rows=0))
+            sink = self.store.writer(path)
+            try:
+                writer = self._writer = open_writer(
+                    sink,
+                    self.fields,
+                    version=self.version,
+                    blob_places=places,
+                    page_bytes=self.page_bytes,
+                    groups=self.groups,
+                )
+            except BaseException:
+                sink.abort()
+                raise
+        return writer
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows to the file being written."""
+        self.writer().write(batch)
+        self.num_rows += batch.num_rows
+
+    def is_full(self, limits: FileLimits) -> bool:
+        """Whether the next row belongs into another file."""
+        if self._writer is None or self.num_rows >= limits.max_rows_per_file:
+            return True
+        return self._writer.has_reached(limits.max_bytes_per_file)
+
+    def finish(self) -> None:
+        """Finish the file being written, if there is one."""
+        if self._writer is None:
+            return
+        written = self._writer.finish()
+        self.fields = self._writer.schema  # dictionaries of version 0.1 go on in the next file
+        file = DataFile(
+            path=self._name,
+            fields=written.field_ids,
+            column_indices=written.column_indices,
+            file_major_version=written.major,
+            file_minor_version=written.minor,
+            file_size_bytes=written.size,
+        )
+        self.fragments.append(Fragment(id=0, files=(file,), physical_rows=written.num_rows))
+        self._writer, self.num_rows = None, 0
+        if self.progress is not None:
+            self.progress.complete(replace(self.fragments[-1], id=len(self.fragments) - 1))
+
+    def abort(self) -> None:
+        """Remove all files."""
+        if self._writer is not None:
+            with suppress(OSError):
+                self._writer.abort()
+                path = f"data/{self._name}"
+                # The file may be there although the store said that it failed.
+                self.store.delete([path, *_blob_files(self.store, path)])
+        remove_staged(self.store, self.fragments)

@@ -1,0 +1,176 @@
+"""Give rows new values: they move, with all their columns, to new fragments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.change.moved_rows import Departure, MovedRows
+from lance_core.change.stage import remove_staged, stage_fragments
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.blobs import BlobView
+from lance_core.format.operations import Update
+from lance_core.frozen import frozen
+from lance_core.index.zone_maps import with_zone_maps
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import scan_fragment
+from lance_core.scan.open_files import OpenFiles
+from lance_core.scan.plan import plan_scan
+from lance_core.sql.expression import assigned, make_expression
+from lance_core.table.naming import naming
+from lance_core.table.new_ids import RANDOM_IDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyarrow.compute import Expression as ArrowExpression
+
+    from lance_core.change.stage import FileLimits
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.operations import Operation
+    from lance_core.format.schema import Schema
+    from lance_core.scan.plan import ScanPlan
+    from lance_core.sql.expression import Expression
+    from lance_core.store.base import Store
+    from lance_core.table.new_ids import NewIds
+    from lance_core.table.snapshot import Snapshot
+
+_OFFSET_MASK = np.uint64((1 << 32) - 1)
+
+
+@frozen(kw_only=True)
+class UpdatePlan:
+    """An update that fits a schema.
+
+    Attributes:
+        table: Schema of the table.
+        scan: All columns and the address of the rows to update.
+        values: New values by place of the column; they are computed from the old ones.
+    """
+
+    table: Schema
+    scan: ScanPlan
+    values: Mapping[int, Expression]
+
+    @property
+    def fields(self) -> tuple[int, ...]:
+        """Ids of the fields that get new values."""
+        return tuple(one.id for place in self.values for one in self.table.fields[place].walk())
+
+
+def plan_update(updates: Mapping[str, str], condition: str | ArrowExpression | None, table: Schema) -> UpdatePlan:
+    """Check an update.
+
+    Args:
+        updates: SQL expressions by name of the column.
+        condition: Which rows; None for all.
+        table: Schema of the table.
+
+    Raises:
+        InvalidInputError: No updates, unknown columns, expressions that do not fit.
+        UnsupportedError: Assignments to fields inside of columns, SQL that is not supported.
+    """
+    if not updates:
+        raise InvalidInputError("updates is empty; give an SQL expression for at least one column")
+    schema = table.to_arrow()
+    values: dict[int, Expression] = {}
+    for name, text in updates.items():
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] users err
+            raise InvalidInputError(f"the new value of {name!r} is SQL text, not {type(text).__name__}")
+        place = _place(name, table)
+        values[place] = assigned(make_expression(text, schema), schema.field(place))
+    scan = plan_scan(
+        table,
+        columns=None,
+        filter=condition,
+        batch_size=None,
+        with_row_id=False,
+        with_row_address=True,
+        blob_view=BlobView.VALUES,
+    )
+    return UpdatePlan(table=table, scan=scan, values=values)
+
+
+def _place(name: str, table: Schema) -> int:
+    if name in table.names:
+        return table.names.index(name)
+    if any(name.startswith(f"{top}.") for top in table.names):
+        raise UnsupportedError(f"a new value for the field {name!r} inside of a column; give one for the whole column")
+    raise InvalidInputError(f"there is no column {name!r}; the table has {', '.join(table.names)}")
+
+
+@dataclass(slots=True, kw_only=True)
+class UpdateWork:
+    """An update on the way to its commit.
+
+    Attributes:
+        updates: SQL expressions by name of the column.
+        condition: Which rows; None for all.
+        limits: When a new file is full.
+        data_storage_version: File version of new files.
+        num_rows: Rows that the last preparation found.
+        ids: Names of new files.
+    """
+
+    updates: Mapping[str, str]
+    condition: str | ArrowExpression | None
+    limits: FileLimits
+    data_storage_version: str
+    num_rows: int = 0
+    sees_new_rows: bool = False
+    ids: NewIds = RANDOM_IDS
+    _store: Store | None = None
+    _fragments: Sequence[Fragment] = ()
+    _departure: Departure = field(default_factory=Departure)
+
+    def prepare(self, snapshot: Snapshot) -> Operation:
+        """Find the rows and write them with their new values."""
+        self.forget()
+        store = self._store = snapshot.store
+        with naming(store):
+            plan = plan_update(self.updates, self.condition, snapshot.manifest.schema)
+            moved = MovedRows(with_row_ids=snapshot.manifest.uses_stable_row_ids)
+            fragments = stage_fragments(
+                store,
+                plan.table,
+                _new_rows(snapshot, plan, moved),
+                limits=self.limits,
+                data_storage_version=self.data_storage_version,
+                new_uuid=self.ids.data_file,
+            )
+            self._fragments = fragments
+            self._departure = moved.depart(store, snapshot.version, self.ids)
+        self.num_rows = moved.num_rows
+        return Update(
+            removed_fragment_ids=self._departure.removed_fragment_ids,
+            updated_fragments=self._departure.updated_fragments,
+            new_fragments=moved.with_moved_ids(fragments),
+            fields_for_preserving_frag_bitmap=plan.fields,
+        )
+
+    def forget(self) -> None:
+        """Remove the files written so far."""
+        if self._store is not None:
+            remove_staged(self._store, self._fragments)
+            self._departure.remove_files(self._store)
+        self._fragments, self._departure = (), Departure()
+
+
+def _new_rows(snapshot: Snapshot, plan: UpdatePlan, moved: MovedRows) -> Iterator[pa.RecordBatch]:
+    """The rows with their new values; ``moved`` learns where they were."""
+    files, schema = OpenFiles(snapshot.store), plan.table.to_arrow()
+    scan = with_zone_maps(plan.scan, snapshot.manifest, files)
+    for fragment in snapshot.manifest.fragments:
+        reader = FragmentReader(files, fragment)
+        for batch in scan_fragment(reader, scan):
+            if not batch.num_rows:
+                continue
+            addresses = batch.column(batch.num_columns - 1).to_numpy()
+            moved.move(reader, (addresses & _OFFSET_MASK).astype(np.int64))
+            columns = list(batch.columns[:-1])
+            for place, value in plan.values.items():
+                columns[place] = value.evaluate(batch)
+            yield pa.RecordBatch.from_arrays(columns, names=schema.names)

@@ -1,0 +1,339 @@
+"""Bit-packed integers, each chunk to its own width (inline) or a page to one (out of line).
+
+InlineBitpacking: a chunk of up to 1024 values is one word with the width W, then 1024 * W / T words.
+OutOfLineBitpacking: n // 1024 packed blocks, then the rest either raw (as many words as values) or as one more packed
+block; W stands in the page's description and may be 0.
+
+Source: messages ``InlineBitpacking`` and ``OutOfLineBitpacking``.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lance_core.encoding.codecs import fastlanes
+from lance_core.encoding.codecs.fastlanes import BLOCK
+from lance_core.encoding.codecs.flat import from_bytes, word_dtype
+from lance_core.encoding.kernels import (
+    Scratch,
+    aranges,
+    check_sizes,
+    chunk_counts,
+    empty,
+    gather,
+    gather_words,
+    one_buffer,
+    starts_of,
+)
+from lance_core.encoding.values import FixedValues
+from lance_core.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Chunks, Int64s
+
+_FEW_SEQUENCES, _FEW_VALUES = 16, 1 << 15
+_MANY_WIDTHS = 5
+_FEW_BLOCKS = 24
+"""With more widths and fewer blocks for each than these, all widths at once are faster than one by one."""
+_BLOCKS_AT_ONCE = 256
+"""Blocks of one width among others are unpacked in the cache, so many at once, and then put to their places."""
+_LEAST_RUN = 16
+"""From so many blocks of one width on average, neighbours are unpacked to where they belong."""
+_FEW_SHORT = 64
+"""Up to so many blocks that are not full, which end pages, what lies between them is copied piece by piece."""
+
+_UNPACKED = Scratch()
+
+
+def _words(memory: Bytes, starts: Int64s, sizes: Int64s, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Int64s]:
+    """Memory as words, and where in it each range starts; copies only what is not aligned."""
+    width = dtype.itemsize
+    if memory.ctypes.data % width or (starts % width).any():
+        sizes = sizes // width * width
+        memory = gather(memory, starts, sizes)
+        memory = memory.copy() if memory.ctypes.data % width else memory
+        starts = starts_of(sizes)[:-1]
+    return memory[: len(memory) // width * width].view(dtype), starts // width
+
+
+def compact(blocks: npt.NDArray[Any], counts: Int64s) -> npt.NDArray[Any]:
+    """The first ``counts[i]`` values of each block, end to end."""
+    flat = blocks.reshape(-1)
+    short = np.flatnonzero(counts != BLOCK)
+    if len(short) == 0:
+        return flat
+    if short[0] == len(counts) - 1:
+        return flat[: (len(counts) - 1) * BLOCK + int(counts[-1])]
+    if len(short) <= _FEW_SHORT:
+        starts = [0, *((short + 1) * BLOCK).tolist()]
+        ends = [*(short * BLOCK + counts[short]).tolist(), len(flat)]
+        out = empty(int(counts.sum()), flat.dtype)
+        return np.concatenate([flat[start:end] for start, end in zip(starts, ends, strict=True)], out=out)
+    return gather(flat.view(np.uint8), np.arange(len(counts)) * (BLOCK * flat.itemsize), counts * flat.itemsize).view(
+        flat.dtype
+    )
+
+
+def decode_inline(bits: int, chunks: Chunks) -> FixedValues:
+    """All values of all chunks, each of which has its own width.
+
+    Raises:
+        CorruptDataError: More than 1024 values, a width above ``bits``, a chunk too short for its width.
+    """
+    widths = _read_widths(bits, chunks)
+    words, firsts = _words(chunks.buffers[0], chunks.starts[0], chunks.sizes[0], word_dtype(bits))
+    firsts = firsts + 1
+    runs = _unpack_runs(words, firsts, widths, chunks.counts)
+    return FixedValues(compact(_unpack_widths(words, firsts, widths), chunks.counts) if runs is None else runs)
+
+
+def decode_inline_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
+    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
+
+    Raises:
+        CorruptDataError: As ``decode_inline``.
+    """
+    widths, dtype = _read_widths(bits, chunks), word_dtype(bits)
+    starts = chunks.starts[0][chunk_of] + dtype.itemsize
+    return FixedValues(fastlanes.unpack_points(chunks.buffers[0], starts, widths[chunk_of], index, dtype))
+
+
+def _read_widths(bits: int, chunks: Chunks) -> Int64s:
+    """Each chunk's width; its packed words follow."""
+    dtype = word_dtype(bits)
+    starts, sizes, counts = chunks.starts[0], chunks.sizes[0], chunks.counts
+    if np.maximum.reduce(counts, initial=0) > BLOCK:
+        raise CorruptDataError(f"bit-packed chunk of {int(counts.max())} values; {BLOCK} is the limit")
+    check_sizes(sizes, dtype.itemsize, "InlineBitpacking")
+    words = gather_words(chunks.buffers[0], starts, dtype)
+    if np.maximum.reduce(words, initial=0) > bits:
+        raise CorruptDataError(f"bit-packed chunk of width {int(words.max())} for values of {bits} bits")
+    widths: Int64s = words.astype(np.int64)
+    check_sizes(sizes, dtype.itemsize + widths * (BLOCK // 8), "InlineBitpacking")
+    return widths
+
+
+def _unpack_runs(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s, counts: Int64s) -> npt.NDArray[Any] | None:
+    """The values of blocks, run by run to where they belong; None if runs are short.
+
+    A run has one width, and only its last block may not be full: what that leaves over is overwritten by the next run.
+    """
+    is_last = np.ones(len(widths), np.bool_)
+    np.not_equal(widths[1:], widths[:-1], out=is_last[:-1])
+    is_last |= counts != BLOCK
+    ends = np.flatnonzero(is_last) + 1
+    if len(ends) * _LEAST_RUN > len(widths):
+        return None
+    held = starts_of(counts)
+    out = empty(int(held[-1]) + BLOCK, words.dtype)
+    for low, high in pairwise([0, *ends.tolist()]):
+        at = int(held[low])
+        into = out[at : at + (high - low) * BLOCK].reshape(-1, BLOCK)
+        fastlanes.unpack_into(words, firsts[low:high], int(widths[low]), into)
+    return out[: int(held[-1])]
+
+
+def _unpack_widths(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:
+    """Unpack blocks of several widths, shape (n, 1024)."""
+    out = empty(len(widths) * BLOCK, words.dtype).reshape(-1, BLOCK)
+    distinct = np.flatnonzero(np.bincount(widths)).tolist()
+    if len(distinct) > _MANY_WIDTHS and len(distinct) * _FEW_BLOCKS > len(widths):
+        fastlanes.unpack_mixed(words, firsts, widths, out)
+        return out
+    for width in distinct:
+        blocks = np.flatnonzero(widths == width)
+        if len(blocks) == len(widths):
+            fastlanes.unpack_into(words, firsts, width, out)
+            continue
+        for low in range(0, len(blocks), _BLOCKS_AT_ONCE):
+            some = blocks[low : low + _BLOCKS_AT_ONCE]
+            unpacked = _UNPACKED.array(len(some) * BLOCK, words.dtype).reshape(-1, BLOCK)
+            fastlanes.unpack_into(words, firsts[some], width, unpacked)
+            out[some] = unpacked
+    return out
+
+
+def decode_out_of_line(bits: int, width: int, chunks: Chunks) -> FixedValues:
+    """All values of all sequences of packed blocks.
+
+    Raises:
+        CorruptDataError: A width above ``bits``, or a sequence whose size fits neither a raw nor a packed tail.
+    """
+    dtype = word_dtype(bits)
+    if not 0 <= width <= bits:
+        raise CorruptDataError(f"bit-packed width {width} for values of {bits} bits")
+    counts, sizes = chunks.counts, chunks.sizes[0]
+    if width == 0:
+        return FixedValues(np.zeros(_checked_total(counts), dtype))
+    block_bytes = width * (BLOCK // 8)
+    whole, tails = counts // BLOCK, counts % BLOCK
+    is_raw = sizes == whole * block_bytes + tails * dtype.itemsize
+    is_packed = sizes == -(-counts // BLOCK) * block_bytes
+    if not (is_raw | is_packed).all():
+        at = int(np.flatnonzero(~(is_raw | is_packed))[0])
+        raise CorruptDataError(f"{int(sizes[at])} bytes cannot hold {int(counts[at])} values packed to {width} bits")
+    if len(counts) <= _FEW_SEQUENCES and int(counts.sum()) <= _FEW_VALUES:
+        return FixedValues(_unpack_few(chunks, dtype, width, is_raw.tolist()))
+    return FixedValues(_unpack_sequences(chunks, dtype, width, is_raw & (tails > 0)))
+
+
+def most_values(bits: int, width: int, size: int) -> int:
+    """Return the largest number of values that so many bytes of packed blocks can hold.
+
+    Args:
+        bits: Bits of a value.
+        width: Bits that it is packed to, at least 1.
+        size: Bytes of the blocks.
+    """
+    blocks, tail = divmod(size, width * (BLOCK // 8))
+    return blocks * BLOCK + tail // (bits // 8)
+
+
+def _checked_total(counts: Int64s) -> int:
+    """Number of values that no byte stands for, within reason."""
+    total = int(counts.sum())
+    if total > 1 << 31:
+        raise CorruptDataError(f"{total} values packed to 0 bits")
+    return total
+
+
+def _unpack_few(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: list[bool]) -> npt.NDArray[Any]:
+    """As `_unpack_sequences`; for a few, slices cost less than arrays of positions."""
+    memory, block_bytes = chunks.buffers[0], width * (BLOCK // 8)
+    packed: list[Bytes] = []
+    tails: list[npt.NDArray[Any]] = []
+    held: list[tuple[int, int]] = []
+    for start, count, has_raw in zip(chunks.starts[0].tolist(), chunks.counts.tolist(), is_raw, strict=True):
+        rest = count % BLOCK if has_raw else 0
+        num_blocks = -(-(count - rest) // BLOCK)
+        end = start + num_blocks * block_bytes
+        packed.append(memory[start:end])
+        tails.append(memory[end : end + rest * dtype.itemsize].copy().view(dtype))
+        held.append((num_blocks * BLOCK, count - rest))
+    words = np.concatenate(packed).view(dtype).reshape(-1, width, BLOCK // 8 // dtype.itemsize)
+    values = fastlanes.unpack_blocks(words).reshape(-1)
+    parts: list[npt.NDArray[Any]] = []
+    first = 0
+    for (length, used), tail in zip(held, tails, strict=True):
+        parts += (values[first : first + used], tail)
+        first += length
+    return np.concatenate(parts)
+
+
+def _unpack_sequences(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: npt.NDArray[np.bool_]) -> Any:
+    """Unpack all blocks of all sequences in one go, then put raw tails in between."""
+    counts, starts = chunks.counts, chunks.starts[0]
+    words, firsts = _words(chunks.buffers[0], starts, chunks.sizes[0], dtype)
+    num_blocks = -(-counts // BLOCK)
+    block_words = width * (BLOCK // 8 // dtype.itemsize)
+    positions = aranges(np.zeros_like(counts), num_blocks)
+    at = np.repeat(firsts, num_blocks) + positions * block_words
+    used = np.minimum(np.repeat(counts, num_blocks) - positions * BLOCK, BLOCK)
+    if not is_raw.any():
+        return compact(fastlanes.unpack(words, at, width), used)
+    raw_counts = counts[is_raw] % BLOCK
+    raw = gather(
+        chunks.buffers[0], (starts + chunks.sizes[0])[is_raw] - raw_counts * dtype.itemsize, raw_counts * dtype.itemsize
+    )
+    tails = (starts_of(num_blocks)[1:] - 1)[is_raw]
+    is_packed = np.ones(len(at), np.bool_)
+    is_packed[tails] = False
+    blocks = empty(len(at) * BLOCK, dtype)
+    blocks.reshape(-1, BLOCK)[is_packed] = fastlanes.unpack(words, at[is_packed], width)
+    blocks[aranges(tails * BLOCK, raw_counts)] = from_bytes(raw, dtype.itemsize * 8).data
+    return compact(blocks.reshape(-1, BLOCK), used)
+
+
+def inline_widths(values: FixedValues) -> Int64s:
+    """Packed width of each run of 1024 values (the last may be shorter)."""
+    data = values.data
+    whole = len(data) // BLOCK * BLOCK
+    widths = fastlanes.bit_widths(data[:whole].reshape(-1, BLOCK))
+    return widths if whole == len(data) else np.append(widths, fastlanes.bit_widths(data[None, whole:]))
+
+
+def inline_bytes(values: FixedValues, widths: Int64s) -> int:
+    """Bytes that ``encode_inline`` writes."""
+    return int((widths * (BLOCK // 8) + values.data.dtype.itemsize).sum())
+
+
+def encode_inline(values: FixedValues, widths: Int64s) -> Chunks:
+    """Pack chunks of 1024 values, each to its own width.
+
+    Args:
+        values: Unsigned words.
+        widths: From ``inline_widths``.
+    """
+    data = values.data
+    counts = chunk_counts(len(data), BLOCK)
+    lanes = BLOCK // 8 // data.dtype.itemsize
+    bounds = starts_of(1 + widths * lanes)
+    words = np.zeros(int(bounds[-1]), data.dtype)
+    words[bounds[:-1]] = widths
+    whole = len(data) // BLOCK
+    blocks = data[: whole * BLOCK].reshape(-1, BLOCK)
+    _pack_widths(blocks, widths[:whole], words, bounds[:whole] + 1)
+    if whole < len(counts):
+        tail = np.zeros((1, BLOCK), data.dtype)
+        tail[0, : len(data) - whole * BLOCK] = data[whole * BLOCK :]
+        _pack_widths(tail, widths[whole:], words, bounds[whole:-1] + 1)
+    return one_buffer(words.view(np.uint8), bounds * data.dtype.itemsize, counts)
+
+
+def _pack_widths(blocks: npt.NDArray[Any], widths: Int64s, words: npt.NDArray[Any], firsts: Int64s) -> None:
+    """Pack blocks of several widths to where their words, now zero, start."""
+    distinct = np.flatnonzero(np.bincount(widths)).tolist()
+    if len(distinct) > _MANY_WIDTHS and len(distinct) * _FEW_BLOCKS > len(widths):
+        fastlanes.pack_mixed(blocks, widths, words, firsts)
+        return
+    for width in distinct:
+        chosen = np.flatnonzero(widths == width)
+        part = blocks if len(chosen) == len(widths) else blocks[chosen]
+        fastlanes.pack_into(part, width, words, firsts[chosen])
+
+
+def out_of_line_bytes(counts: Int64s, bits: int, width: int) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    """Bytes of each sequence that ``encode_out_of_line`` writes, and whether its tail is packed."""
+    whole, tails = counts // BLOCK, counts % BLOCK
+    packs_tail = width * (BLOCK - tails) < (bits - width) * tails
+    sizes = (whole + packs_tail) * (width * (BLOCK // 8)) + np.where(packs_tail, 0, tails * (bits // 8))
+    return sizes, packs_tail
+
+
+def encode_out_of_line(values: FixedValues, bounds: Int64s, width: int) -> Chunks:
+    """Pack sequences of values to one width.
+
+    Args:
+        values: Unsigned words below ``2 ** width``.
+        bounds: Shape (n + 1,): where each sequence starts, and where the last one ends.
+        width: Bits per packed value, at least 1.
+    """
+    data, counts = values.data, np.diff(bounds)
+    word_bytes = data.dtype.itemsize
+    sizes, packs_tail = out_of_line_bytes(counts, word_bytes * 8, width)
+    out_bounds = starts_of(sizes)
+    words = empty(int(out_bounds[-1]) // word_bytes, data.dtype)
+    num_blocks = counts // BLOCK + packs_tail
+    positions = aranges(np.zeros_like(counts), num_blocks)
+    sources = np.repeat(bounds[:-1], num_blocks) + positions * BLOCK
+    targets = np.repeat(out_bounds[:-1] // word_bytes, num_blocks) + positions * (width * (BLOCK // 8) // word_bytes)
+    ends = np.repeat(bounds[1:], num_blocks)
+    fastlanes.pack_into(_blocks_at(data, sources, ends), width, words, targets)
+    raw = np.where(packs_tail, 0, counts % BLOCK)
+    words[aranges(out_bounds[1:] // word_bytes - raw, raw)] = data[aranges(bounds[1:] - raw, raw)]
+    return one_buffer(words.view(np.uint8), out_bounds, counts)
+
+
+def _blocks_at(data: npt.NDArray[Any], sources: Int64s, ends: Int64s) -> npt.NDArray[Any]:
+    """Blocks of 1024 values from given positions, zeros beyond their sequence's end."""
+    windows = np.lib.stride_tricks.sliding_window_view(np.append(data, np.zeros(BLOCK, data.dtype)), BLOCK)
+    blocks = windows[sources]
+    used = ends - sources
+    short = np.flatnonzero(used < BLOCK)
+    blocks[short] *= np.arange(BLOCK) < used[short, None]
+    return blocks

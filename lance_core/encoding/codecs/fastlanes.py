@@ -1,0 +1,406 @@
+"""The FastLanes bit order: 1024 values of T bits packed to W bits, many blocks at once.
+
+A block has L = 1024 / T lanes and W * L words. Words ``lane, L + lane, 2 L + lane, ...`` are one little-endian stream
+of bits; row r (0..T-1) of a lane holds value ``ORDER[r // 8] * 16 + r % 8 * 128 + lane``. The order is that of the
+Rust crate ``fastlanes``.
+
+The kernels below work on rows of many blocks at a time, so that numpy's price per call is spread over thousands of
+values, and on few enough to stay in the cache.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from lance_core.encoding.kernels import Scratch, empty, gather_words
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Int64s
+
+BLOCK = 1024
+ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
+_ROW = np.dtype("V128")
+"""The words of all lanes, or the values that they hold in one row: 128 bytes, whatever the words."""
+_BLOCKS_AT_ONCE = 512
+_FEW_BLOCKS = 64
+_FEW_TO_PACK = 3
+"""Up to so many blocks (for packing, for each byte of a word), all rows at once are faster than one after the other."""
+_FEW_ROWS = 1 << 9
+"""Up to so many rows numpy's own memory is cheaper; from 128 KiB on it may be mapped anew, page by page, every time."""
+
+_PACKED, _ROWS = Scratch(), Scratch()
+
+
+def row_start(row: int) -> int:
+    """Index of the value that lane 0 holds in a row."""
+    return ORDER[row // 8] * 16 + row % 8 * 128
+
+
+def bit_widths(blocks: npt.NDArray[Any]) -> Int64s:
+    """Bits that the largest value of each block needs.
+
+    Args:
+        blocks: Shape (n, values), unsigned.
+
+    Returns:
+        Shape (n,).
+    """
+    bits = blocks.dtype.itemsize * 8
+    powers = np.left_shift(blocks.dtype.type(1), np.arange(bits, dtype=blocks.dtype))
+    return np.searchsorted(powers, np.bitwise_or.reduce(blocks, axis=1), side="right").astype(np.int64)
+
+
+def unpack(words: npt.NDArray[Any], starts: Int64s, width: int) -> npt.NDArray[Any]:
+    """Unpack blocks of one width.
+
+    Args:
+        words: Shape (m,), unsigned, of the type to unpack to.
+        starts: Shape (n,): index of each block's first word; ``width * lanes`` words must follow.
+        width: Bits per packed value, 0 to T.
+
+    Returns:
+        Shape (n, 1024), same dtype.
+    """
+    out = np.empty((len(starts), BLOCK), words.dtype)
+    unpack_into(words, starts, width, out)
+    return out
+
+
+def unpack_into(words: npt.NDArray[Any], starts: Int64s, width: int, out: npt.NDArray[Any]) -> None:
+    """As ``unpack``, into given contiguous memory of shape (n, 1024)."""
+    if width == 0 or len(starts) == 0:
+        out[...] = 0
+        return
+    if len(starts) <= _FEW_BLOCKS:
+        _unpack_at_once(_packed_rows(words, starts, width), width, out)
+        return
+    for low in range(0, len(starts), _BLOCKS_AT_ONCE):
+        packed = _packed_rows(words, starts[low : low + _BLOCKS_AT_ONCE], width)
+        _unpack_rows(packed, width, out[low : low + _BLOCKS_AT_ONCE])
+
+
+def _rows_of_words(words: npt.NDArray[Any]) -> npt.NDArray[np.void]:
+    """The row that begins at each word."""
+    size = words.dtype.itemsize
+    return np.ndarray((len(words) - _ROW.itemsize // size + 1,), _ROW, words.data, 0, (size,))
+
+
+def _packed_rows(words: npt.NDArray[Any], starts: Int64s, width: int) -> npt.NDArray[Any]:
+    """The words of blocks of one width, shape (W, n, lanes), until the next ones are asked for."""
+    size, lanes = words.dtype.itemsize, _ROW.itemsize // words.dtype.itemsize
+    step = int(starts[1] - starts[0]) if len(starts) > 1 else 1
+    if step > 0 and (starts[1:] - starts[:-1] == step).all():
+        # Blocks at even distances are transposed, which takes half the time of picking their rows.
+        strides = (_ROW.itemsize, step * size)
+        rows = _PACKED.array(width * len(starts), _ROW).reshape(width, len(starts))
+        rows[...] = np.ndarray(rows.shape, _ROW, words.data, int(starts[0]) * size, strides)
+    else:
+        rows = _rows_of_words(words)[starts + np.arange(width)[:, None] * lanes]
+    return rows.view(words.dtype).reshape(width, len(starts), lanes)
+
+
+def _put_in_order(rows: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    """Rows of blocks, shape (T, n, lanes), to the places of their values, shape (n, 1024).
+
+    `ORDER` reverses the three bits of a number, and a row starts a multiple of its size from its block's start. So with
+    an axis for each bit of ``row // 8``, all that there is to do is to transpose.
+    """
+    digits = (2,) * (len(rows).bit_length() - 4)
+    sources = rows.view(_ROW).reshape(*digits, 8, rows.shape[1])
+    out.view(_ROW).reshape(len(out), 8, *digits)[...] = sources.T
+
+
+def unpack_blocks(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Unpack a few adjoining blocks.
+
+    Args:
+        words: Shape (n, width, lanes), unsigned, of the type to unpack to; the width is not 0.
+
+    Returns:
+        Shape (n, 1024), same dtype.
+    """
+    out = np.empty((len(words), BLOCK), words.dtype)
+    _unpack_at_once(words.transpose(1, 0, 2), words.shape[1], out)
+    return out
+
+
+def _unpack_at_once(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) -> None:
+    """As `_unpack_rows`, all rows in each step."""
+    bits, dtype = packed.dtype.itemsize * 8, packed.dtype
+    places = _places_of_rows(bits, width)
+    rows = _pick(packed, places.words)
+    np.right_shift(rows, places.shifts, out=rows)
+    if len(places.split):
+        high = _pick(packed, places.following)
+        np.left_shift(high, places.rest, out=high)
+        np.bitwise_or(high, _pick(rows, places.split), out=high)
+        rows[places.split] = high
+    np.bitwise_and(rows, dtype.type((1 << width) - 1), out=rows)
+    _put_in_order(rows, out)
+
+
+def _pick(rows: npt.NDArray[Any], places: Int64s) -> npt.NDArray[Any]:
+    """Some rows of shape (m, n, lanes), all of which are there; many of them in Arrow's memory pool."""
+    if len(places) * rows.shape[1] <= _FEW_ROWS:
+        return rows[places]
+    out = empty(len(places) * rows[0].size, rows.dtype).reshape(len(places), *rows.shape[1:])
+    return np.take(rows, places, axis=0, out=out, mode="clip")  # with the mode that raises it would fill a copy first
+
+
+def _unpack_rows(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) -> None:
+    """Unpack words of shape (W, n, lanes) into (n, 1024).
+
+    Rows are unpacked to where they adjoin and put in order at the end: numpy takes as long for each of 1,000 strips of
+    128 bytes as for what is done in them.
+    """
+    _, num_blocks, lanes = packed.shape
+    bits = packed.dtype.itemsize * 8
+    mask = (1 << width) - 1
+    rows = _ROWS.array(num_blocks * BLOCK, packed.dtype).reshape(bits, num_blocks, lanes)
+    high = np.empty((num_blocks, lanes), packed.dtype)
+    for row, target in enumerate(rows):
+        word, shift = divmod(row * width, bits)
+        if shift + width > bits:
+            np.right_shift(packed[word], shift, out=target)
+            np.left_shift(packed[word + 1], bits - shift, out=high)
+            np.bitwise_or(target, high, out=target)
+            np.bitwise_and(target, mask, out=target)
+        elif shift + width == bits:
+            np.right_shift(packed[word], shift, out=target)
+        elif shift:
+            np.right_shift(packed[word], shift, out=target)
+            np.bitwise_and(target, mask, out=target)
+        else:
+            np.bitwise_and(packed[word], mask, out=target)
+    _put_in_order(rows, out)
+
+
+def unpack_mixed(words: npt.NDArray[Any], starts: Int64s, widths: Int64s, out: npt.NDArray[Any]) -> None:
+    """As ``unpack_into``, for few blocks of many widths: each block has its own shifts.
+
+    Args:
+        words: Shape (m,).
+        starts: Shape (n,).
+        widths: Shape (n,), 0 to T each.
+        out: Shape (n, 1024).
+    """
+    bits = words.dtype.itemsize * 8
+    lanes = BLOCK // bits
+    if not widths.any():
+        out[...] = 0
+        return
+    sources = _rows_of_words(words)
+    starts = np.where(widths == 0, 0, starts)
+    masks = _masks(widths, words.dtype)
+    rows = np.empty((bits, len(starts), lanes), words.dtype)
+    for row, target in enumerate(rows):
+        word, shift = np.divmod(row * widths, bits)
+        following = np.where(shift + widths > bits, word + 1, word)
+        low = sources[starts + word * lanes].view(words.dtype).reshape(-1, lanes)
+        high = sources[starts + following * lanes].view(words.dtype).reshape(-1, lanes)
+        np.right_shift(low, shift.astype(words.dtype)[:, None], out=target)
+        np.left_shift(high, (bits - shift).astype(words.dtype)[:, None], out=high)
+        np.bitwise_or(target, high, out=target)
+        np.bitwise_and(target, masks, out=target)
+    _put_in_order(rows, out)
+
+
+def _rows_of_values(bits: int) -> Int64s:
+    """Shape (1024,): the row that holds each value of a block."""
+    rows = np.empty(BLOCK, np.int64)
+    for row in range(bits):
+        rows[row_start(row) : row_start(row) + BLOCK // bits] = row
+    return rows
+
+
+def _values_of_rows(bits: int) -> Int64s:
+    """Shape (1024,): the values of a block in the order of rows."""
+    return np.concatenate([np.arange(BLOCK // bits, dtype=np.int64) + row_start(row) for row in range(bits)])
+
+
+_VALUES_OF_ROWS = {bits: _values_of_rows(bits) for bits in (8, 16, 32, 64)}
+_ROWS_OF_VALUES = {bits: _rows_of_values(bits) for bits in (8, 16, 32, 64)}
+_LOW_BITS = {bits: np.array([(1 << n) - 1 for n in range(bits + 1)], f"<u{bits // 8}") for bits in (8, 16, 32, 64)}
+
+
+def unpack_points(
+    memory: Bytes, starts: Int64s, widths: Int64s | int, index: Int64s, dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    """Single values of many blocks.
+
+    Args:
+        memory: Holds the blocks, at any byte; at least one word.
+        starts: Shape (n,): position of the block of each value.
+        widths: Shape (n,), or one for all: bits per packed value in that block.
+        index: Shape (n,): number of the value in its block.
+        dtype: Unsigned word.
+
+    Returns:
+        Shape (n,).
+    """
+    bits = dtype.itemsize * 8
+    bit = _ROWS_OF_VALUES[bits][index] * widths
+    used = bit & (bits - 1)
+    shift = used.astype(dtype)
+    row_bytes = BLOCK // 8
+    lane = index & (BLOCK // bits - 1)
+    first = starts + (bit // bits * row_bytes + lane * dtype.itemsize)
+    # Behind a block of width 0 there may be nothing; all others hold the words that their values are in.
+    low = gather_words(memory, np.minimum(first, len(memory) - dtype.itemsize), dtype) >> shift
+    split = np.flatnonzero(used + widths > bits)
+    if len(split):
+        high = gather_words(memory, first[split] + row_bytes, dtype)
+        low[split] |= high << (dtype.type(bits) - shift[split])
+    return low & _LOW_BITS[bits][widths]
+
+
+def unpack_one(memory: memoryview, start: int, width: int, index: int, bits: int) -> int:
+    """One value of one block.
+
+    Args:
+        memory: Holds the block.
+        start: Where it begins.
+        width: Bits per packed value.
+        index: Number of the value in the block.
+        bits: Bits of a word.
+    """
+    word_bytes, row_bytes = bits // 8, BLOCK // 8
+    word, shift = divmod(int(_ROWS_OF_VALUES[bits][index]) * width, bits)
+    at = start + word * row_bytes + (index & (BLOCK // bits - 1)) * word_bytes
+    value = int.from_bytes(memory[at : at + word_bytes], "little") >> shift
+    if shift + width > bits:
+        at += row_bytes
+        value |= int.from_bytes(memory[at : at + word_bytes], "little") << bits - shift
+    return value & (1 << width) - 1
+
+
+def _masks(widths: Int64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Shape (n, 1): as many low bits set as each width says."""
+    bits = dtype.itemsize * 8
+    ones = np.full(len(widths), (1 << bits) - 1, dtype)
+    return np.right_shift(ones, (bits - widths).astype(dtype))[:, None]  # numpy shifts by T to 0
+
+
+def pack_mixed(blocks: npt.NDArray[Any], widths: Int64s, words: npt.NDArray[Any], starts: Int64s) -> None:
+    """As ``pack_into``, for few blocks of many widths.
+
+    Args:
+        blocks: Shape (n, 1024), each below ``2 ** width`` of its block.
+        widths: Shape (n,), 0 to T each.
+        words: Shape (m,); zero where the packed words go.
+        starts: Shape (n,).
+    """
+    chosen = np.flatnonzero(widths)
+    if len(chosen) == 0:
+        return
+    blocks, widths, starts = blocks[chosen], widths[chosen], starts[chosen]
+    bits = words.dtype.itemsize * 8
+    lanes = BLOCK // bits
+    windows = as_strided(words, (len(words) - lanes + 1, lanes), words.strides * 2)
+    for row in range(bits):
+        word, shift = np.divmod(row * widths, bits)
+        values = blocks[:, row_start(row) : row_start(row) + lanes]
+        windows[starts + word * lanes] |= np.left_shift(values, shift.astype(words.dtype)[:, None])
+        split = np.flatnonzero(shift + widths > bits)
+        rest = np.right_shift(values[split], (bits - shift[split]).astype(words.dtype)[:, None])
+        windows[(starts + (word + 1) * lanes)[split]] |= rest
+
+
+def pack_into(blocks: npt.NDArray[Any], width: int, words: npt.NDArray[Any], starts: Int64s) -> None:
+    """Pack blocks of one width.
+
+    Args:
+        blocks: Shape (n, 1024), unsigned, all below ``2 ** width``.
+        width: Bits per packed value.
+        words: Shape (m,), same dtype; takes the packed words.
+        starts: Shape (n,): index in ``words`` of each block's first word.
+    """
+    if width == 0 or len(starts) == 0:
+        return
+    lanes = BLOCK // (words.dtype.itemsize * 8)
+    windows = as_strided(words, (len(words) - lanes + 1, lanes), words.strides * 2)
+    columns = np.arange(width)[:, None] * lanes
+    if len(starts) <= _FEW_TO_PACK * words.dtype.itemsize:
+        windows[starts + columns] = pack(blocks, width)
+        return
+    for low in range(0, len(starts), _BLOCKS_AT_ONCE):
+        windows[starts[low : low + _BLOCKS_AT_ONCE] + columns] = _pack_rows(blocks[low : low + _BLOCKS_AT_ONCE], width)
+
+
+def pack(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
+    """Pack a few blocks, all rows in each step.
+
+    Args:
+        blocks: Shape (n, 1024), unsigned, all below ``2 ** width``.
+        width: Bits per packed value.
+
+    Returns:
+        Shape (width, n, lanes), same dtype.
+    """
+    bits, dtype = blocks.dtype.itemsize * 8, blocks.dtype
+    lanes = BLOCK // bits
+    if width == 0 or len(blocks) == 0:
+        return np.empty((width, len(blocks), lanes), dtype)
+    places = _places_of_rows(bits, width)
+    rows = blocks.take(_VALUES_OF_ROWS[bits], axis=1).reshape(len(blocks), bits, lanes).transpose(1, 0, 2)
+    packed = np.bitwise_or.reduceat(rows << places.shifts, places.firsts, axis=0)
+    if len(places.split):
+        packed[places.following] |= rows[places.split] >> places.rest
+    return packed
+
+
+@frozen
+class _Places:
+    """Where the values of each row begin in the words of a lane.
+
+    Attributes:
+        words: Shape (bits,): word of each row.
+        shifts: Shape (bits, 1, 1): bit in that word.
+        firsts: Shape (width,): first row of each word.
+        split: Rows that reach into the next word.
+        following: That word.
+        rest: Shape (split, 1, 1): how many of their bits are in the first word.
+    """
+
+    words: Int64s
+    shifts: npt.NDArray[Any]
+    firsts: Int64s
+    split: Int64s
+    following: Int64s
+    rest: npt.NDArray[Any]
+
+
+@cache
+def _places_of_rows(bits: int, width: int) -> _Places:
+    """The places for words of 8, 16, 32 or 64 bits and values of 1 bit to as many."""
+    words, bit = np.divmod(np.arange(bits) * width, bits)
+    shifts = bit.astype(f"<u{bits // 8}")[:, None, None]
+    split = np.flatnonzero(bit + width > bits)
+    rest = shifts.dtype.type(bits) - shifts[split]
+    return _Places(words, shifts, words.searchsorted(np.arange(width)), split, words[split] + 1, rest)
+
+
+def _pack_rows(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
+    """Pack values of shape (n, 1024) into words of shape (W, n, lanes)."""
+    bits = blocks.dtype.itemsize * 8
+    lanes = BLOCK // bits
+    packed = np.empty((width, len(blocks), lanes), blocks.dtype)
+    shifted = np.empty((len(blocks), lanes), blocks.dtype)
+    for row in range(bits):
+        word, shift = divmod(row * width, bits)
+        values = blocks[:, row_start(row) : row_start(row) + lanes]
+        if shift == 0:
+            packed[word] = values
+        else:
+            np.left_shift(values, shift, out=shifted)
+            np.bitwise_or(packed[word], shifted, out=packed[word])
+        if shift + width > bits:
+            np.right_shift(values, bits - shift, out=packed[word + 1])
+    return packed

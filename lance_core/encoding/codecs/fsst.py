@@ -1,0 +1,258 @@
+"""Fsst: strings as codes of a table of up to 255 symbols of 1 to 8 bytes (`symbol_table`).
+
+Code 255: the next byte stands for itself. A code never stands for bytes of two values.
+Source: message ``Fsst``.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.codecs import symbol_table
+from lance_core.encoding.codecs.symbol_table import LITERAL, parse_table
+from lance_core.encoding.kernels import empty, starts_of, take_inside, view_buffer
+from lance_core.encoding.values import VariableValues
+from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Int64s
+
+_ESCAPE = 255
+_PAIRS_PAY_AT = 1 << 17
+"""Codes from which on a table of all pairs, which takes about a millisecond, pays."""
+_BLOCK_CODES = 1 << 25
+"""Codes that are looked up at once; they stand for at most 256 MiB of text. Even, so that pairs stay whole."""
+_TABLES_KEPT = 64
+"""Single values need little else than the table of their page, which costs more than they do; each takes some 30 KB."""
+_TEXTS_AT_ONCE = 1 << 16
+"""Values that are encoded at once: bounds the memory that it takes."""
+
+
+def encode(values: VariableValues) -> tuple[bytes | None, VariableValues]:
+    """Choose symbols for some values and encode them.
+
+    Returns:
+        The table on disk, and the codes; None and the values themselves if the codes would not be smaller.
+    """
+    starts = values.offsets[:-1].astype(np.int64)
+    sizes = np.diff(values.offsets).astype(np.int64)
+    total = int(values.offsets[-1] - values.offsets[0])
+    if not total:
+        return None, values
+    table = symbol_table.train(values.data, starts, sizes)
+    parts: list[Bytes] = []
+    code_sizes: list[Int64s] = []
+    for low in range(0, len(sizes), _TEXTS_AT_ONCE):
+        part = slice(low, low + _TEXTS_AT_ONCE)
+        texts = symbol_table.cut(values.data[int(starts[low]) :], sizes[part])
+        codes, lengths = _to_codes(*symbol_table.take_apart(table, texts))
+        parts.append(codes)
+        code_sizes.append(np.diff(starts_of(lengths)[texts.firsts]))
+    bounds: npt.NDArray[Any] = starts_of(np.concatenate(code_sizes))
+    if int(bounds[-1]) + symbol_table.TABLE_BYTES >= total:
+        return None, values
+    dtype: np.dtype[Any] = values.offsets.dtype
+    return symbol_table.encode_table(table.symbols), VariableValues(bounds.astype(dtype), np.concatenate(parts))
+
+
+def _to_codes(tokens: npt.NDArray[np.uint16], counts: Int64s) -> tuple[Bytes, Int64s]:
+    """Tokens as bytes, and how many bytes each piece takes."""
+    is_literal = tokens >= LITERAL
+    literals = np.flatnonzero(is_literal)
+    codes: Bytes = tokens.astype(np.uint8)
+    if len(literals) == 0:
+        return codes, counts
+    bounds = starts_of(counts)
+    before = literals.searchsorted(bounds)
+    return np.insert(codes, literals, np.uint8(_ESCAPE)), np.diff(bounds + before)
+
+
+def decode(table: bytes, values: VariableValues) -> VariableValues:
+    """Decode all values.
+
+    Raises:
+        CorruptDataError: A bad table, an unknown code, a value that ends within an escape.
+    """
+    if _symbols(table) is None:
+        return values
+    codes = values.data[: int(values.offsets[-1])]
+    escapes = _find_escapes(codes, values.offsets)
+    words = _words(table, has_escapes=len(escapes) > 0)
+    literals = codes[escapes + 1]
+    codes = _hide_literals(codes, escapes, words)
+    parts, offsets, spots = _expand(codes, words, values.offsets, escapes + 1)
+    text = parts[0] if len(parts) == 1 else _join(parts)
+    if len(spots):
+        text[spots] = literals
+    dtype: np.dtype[Any] = values.offsets.dtype
+    return VariableValues(offsets.astype(dtype) if len(text) < 1 << 31 else offsets, text)
+
+
+def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
+    """Positions of the bytes that say that the next one stands for itself."""
+    if len(codes) == 0 or int(codes.max()) < _ESCAPE:
+        return np.empty(0, np.int64)
+    marks = np.flatnonzero(codes == _ESCAPE)
+    begins = np.diff(marks, prepend=-2) != 1
+    if begins.all():
+        escapes = marks
+    else:  # in a run of 255s every other one is an escape, because the byte after an escape is never one
+        first = np.flatnonzero(begins)
+        rank = np.arange(len(marks)) - np.repeat(first, np.diff(first, append=len(marks)))
+        escapes = marks[rank % 2 == 0]
+    lasts = offsets[np.searchsorted(offsets, 1) :] - 1
+    lasts = lasts[codes.take(lasts) == _ESCAPE]  # an escape, or a literal of the same number
+    if len(lasts) and (escapes.take(escapes.searchsorted(lasts), mode="clip") == lasts).any():
+        raise CorruptDataError("FSST value ends within an escape")
+    return escapes
+
+
+@frozen
+class _Words:
+    """What codes mean, also those that nobody may write.
+
+    Attributes:
+        num_symbols: Codes below it may be written.
+        literal: The code that a literal gets; 256 if none of 8 bits is left for it.
+        lengths: Shape (codes,): bytes of each word.
+        texts: The words, an Arrow array.
+    """
+
+    num_symbols: int
+    literal: int
+    lengths: Bytes
+    texts: pa.Array
+
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def _symbols(table: bytes) -> list[bytes] | None:
+    return parse_table(table)
+
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def _words(table: bytes, *, has_escapes: bool) -> _Words:
+    """The words of a table; escapes mean nothing, literals some byte."""
+    symbols = _symbols(table) or []
+    num_symbols = len(symbols)
+    words = [*symbols, *[b"?"] * (_ESCAPE + 1 - num_symbols)]
+    literal = next((code for code, word in enumerate(symbols) if len(word) == 1), num_symbols)
+    if has_escapes:
+        words[_ESCAPE] = b""
+        if literal == _ESCAPE:
+            words.append(b"?")
+            literal += 1
+    return _Words(num_symbols, literal, np.array(list(map(len, words)), np.uint8), pa.array(words, pa.binary()))
+
+
+def _hide_literals(codes: npt.NDArray[Any], escapes: Int64s, words: _Words) -> npt.NDArray[Any]:
+    """Codes with literals that mean some byte, to be replaced by the right one in the text."""
+    if len(escapes) == 0:
+        if len(codes) and int(codes.max()) >= words.num_symbols:
+            raise CorruptDataError("FSST code without symbol")
+        return codes
+    codes = codes.copy()
+    codes[escapes + 1] = _ESCAPE
+    if words.num_symbols < _ESCAPE and ((codes >= words.num_symbols) & (codes != _ESCAPE)).any():
+        raise CorruptDataError("FSST code without symbol")
+    if words.literal > _ESCAPE:
+        codes = codes.astype(np.uint16)
+    codes[escapes + 1] = words.literal
+    return codes
+
+
+def _join(parts: list[Bytes]) -> Bytes:
+    """Pieces of text end to end."""
+    out = empty(sum(map(len, parts)), np.uint8)
+    if parts:
+        np.concatenate(parts, out=out)
+    return out
+
+
+def _expand(
+    codes: npt.NDArray[Any], words: _Words, offsets: npt.NDArray[Any], literals: Int64s
+) -> tuple[list[Bytes], npt.NDArray[Any], npt.NDArray[Any]]:
+    """Replace codes by words.
+
+    Args:
+        codes: Shape (n,).
+        words: What they mean.
+        offsets: Ascending positions in ``codes``, 0 to n each.
+        literals: Likewise.
+
+    Returns:
+        The text in pieces, and where in it offsets and literals lie.
+    """
+    lengths = words.lengths
+    by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
+    lookup = _all_pairs(words.texts) if by_pairs else words.texts
+    if len(codes) <= _BLOCK_CODES:
+        text, bounds = _look_up(codes, lookup, lengths, by_pairs=by_pairs)
+        found = [_places(codes, bounds, lengths, marks, by_pairs=by_pairs) for marks in (offsets, literals)]
+        return [text], found[0], found[1]
+    parts: list[Bytes] = []
+    found = [np.zeros(len(offsets), np.int64), np.zeros(len(literals), np.int64)]
+    done = 0
+    for low in range(0, len(codes), _BLOCK_CODES):
+        block = codes[low : low + _BLOCK_CODES]
+        text, bounds = _look_up(block, lookup, lengths, by_pairs=by_pairs)
+        for marks, places in zip((offsets, literals), found, strict=True):
+            # A mark on the border is the end of one block and the start of the next, which is the same place.
+            start, stop = np.searchsorted(marks, (low, low + len(block) + 1))
+            places[start:stop] = _places(block, bounds, lengths, marks[start:stop] - low, by_pairs=by_pairs)
+            places[start:stop] += done
+        parts.append(text)
+        done += len(text)
+    return parts, found[0], found[1]
+
+
+def _places(
+    codes: npt.NDArray[Any],
+    bounds: npt.NDArray[Any],
+    lengths: Bytes,
+    marks: npt.NDArray[Any],
+    *,
+    by_pairs: bool,
+) -> npt.NDArray[Any]:
+    """Where marked codes lie in the text.
+
+    Args:
+        codes: Shape (n,).
+        bounds: Where the word of each code or pair starts in the text, and the end.
+        lengths: Bytes of each word.
+        marks: Ascending positions in ``codes``, 0 to n each.
+        by_pairs: Whether ``bounds`` are of pairs.
+    """
+    if not by_pairs:
+        return bounds.take(marks)
+    places = bounds.take(marks >> 1)
+    before = lengths.take(codes.take(marks & -2, mode="clip"))  # the first half of a pair whose second is marked
+    before *= (marks & 1).astype(np.uint8)
+    places += before
+    return places
+
+
+def _look_up(
+    codes: npt.NDArray[Any], lookup: pa.Array, lengths: Bytes, *, by_pairs: bool
+) -> tuple[Bytes, npt.NDArray[Any]]:
+    """Words of codes end to end, where they may be changed, and where that of each code or pair starts (and ends)."""
+    is_odd = by_pairs and len(codes) % 2
+    if by_pairs:  # code 0 fills up the last pair
+        codes = (np.append(codes, np.uint8(0)) if is_odd else codes).view("<u2")
+    taken = take_inside(lookup, codes)  # which has a word for each code
+    text, bounds = view_buffer(taken.buffers()[2]), np.frombuffer(taken.buffers()[1], np.int32, len(taken) + 1)
+    return text[: len(text) - int(lengths[0])] if is_odd else text, bounds
+
+
+def _all_pairs(words: pa.Array) -> pa.Array:
+    """What each pair of codes means: entry ``second << 8 | first``."""
+    order = np.arange(1 << 16, dtype="<u2").view(np.uint8)
+    singles = take_inside(words, order)
+    offsets = np.frombuffer(singles.buffers()[1], np.int32)[: len(order) + 1 : 2].copy()
+    return pa.Array.from_buffers(pa.binary(), 1 << 16, [None, pa.py_buffer(offsets), singles.buffers()[2]])

@@ -1,0 +1,253 @@
+"""Variable: offsets, then bytes.
+
+In mini-block chunks (n + 1) offsets of 32 or 64 bits count from the start of the buffer. As a block (dictionaries) a
+header comes first and offsets count from 0: for 32 bits ``u32 32, u32 start, (n + 1) u32, bytes at start``, for 64 bits
+the same in u64. Source: message ``Variable``.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.codecs.flat import from_bytes
+from lance_core.encoding.kernels import (
+    check_sizes,
+    empty,
+    gather,
+    gather_windows,
+    join_ranges,
+    one_buffer,
+    starts_of,
+    take_inside,
+    view_buffer,
+)
+from lance_core.encoding.values import VariableValues
+from lance_core.errors import CorruptDataError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from lance_core.encoding.values import Bytes, Chunks, Int64s
+
+MAX_INT32 = (1 << 31) - 1
+_PAD = 72
+_BACK = "Variable: offsets go back"
+_LEAST_RUN = 4
+"""From so many chunks with as many values as their neighbours on average, neighbours are decoded together."""
+
+
+def offset_width(offset_bits: int) -> int:
+    """Bytes of an offset.
+
+    Raises:
+        CorruptDataError: Not 32 or 64 bits.
+    """
+    if offset_bits not in (32, 64):
+        raise CorruptDataError(f"Variable encoding with offsets of {offset_bits} bits; the format knows 32 and 64")
+    return offset_bits // 8
+
+
+def decode_chunks(offset_bits: int, chunks: Chunks) -> VariableValues:
+    """All values of all chunks. Offsets come back as int32 if they fit and were so, else as int64.
+
+    Raises:
+        CorruptDataError: Offsets that go back or leave their chunk.
+    """
+    raw, begins, ends = _read_offsets(offset_bits, chunks)
+    if len(chunks.counts) == 0:
+        return VariableValues(np.zeros(1, np.int32), chunks.buffers[0][:0])
+    data = gather(chunks.buffers[0], chunks.starts[0] + begins, ends - begins)
+    wide = len(data) > MAX_INT32 or offset_bits == 64
+    bases = starts_of(ends - begins)
+    out = empty(int(chunks.counts.sum()) + 1, np.int64 if wide else np.int32)
+    _shift_offsets(raw, chunks.counts, bases[:-1] - begins, out[:-1], has_last=False)
+    out[-1] = bases[-1]
+    if (out[1:] < out[:-1]).any():
+        raise CorruptDataError(_BACK)
+    return VariableValues(out, data)
+
+
+def decode_some(offset_bits: int, chunks: Chunks, positions: Int64s) -> VariableValues | None:
+    """Many of the values of all chunks, without laying the others end to end first.
+
+    Args:
+        offset_bits: Of an offset.
+        chunks: The chunks.
+        positions: Shape (n,), at least one, ascending: among the values of all chunks, and known to be there.
+
+    Returns:
+        The values; None if the chunks do not follow each other in a memory that their offsets can count.
+
+    Raises:
+        CorruptDataError: Offsets that go back or leave their chunk.
+    """
+    memory, starts, counts = chunks.buffers[0], chunks.starts[0], chunks.counts
+    dtype, kind = (np.int64, pa.large_binary()) if offset_bits == 64 else (np.int32, pa.binary())
+    if len(memory) > np.iinfo(dtype).max or (starts[1:] < starts[:-1] + chunks.sizes[0][:-1]).any():
+        return None
+    raw, _, _ = _read_offsets(offset_bits, chunks)
+    out = empty(len(raw), dtype)
+    _shift_offsets(raw, counts, starts, out, has_last=True)
+    if (out[1:] < out[:-1]).any():
+        raise CorruptDataError(_BACK)
+    # Between two chunks stands one value that nobody wants: what lies between their bytes.
+    array = pa.Array.from_buffers(kind, len(out) - 1, [None, pa.py_buffer(out), pa.py_buffer(memory)])
+    of_each = positions.searchsorted(starts_of(counts))
+    places = np.repeat(np.arange(len(counts)), of_each[1:] - of_each[:-1])
+    np.add(places, positions, out=places)
+    _, bounds, data = take_inside(array, places).buffers()
+    offsets: npt.NDArray[Any] = np.frombuffer(bounds, dtype, len(positions) + 1)
+    return VariableValues(offsets, view_buffer(data))
+
+
+def _read_offsets(offset_bits: int, chunks: Chunks) -> tuple[npt.NDArray[Any], Int64s, Int64s]:
+    """Offsets as they are stored, one more than values in each chunk; and the first and last one of each chunk."""
+    width = offset_width(offset_bits)
+    needed = (chunks.counts + 1) * width
+    check_sizes(chunks.sizes[0], needed, "Variable")
+    raw = from_bytes(gather(chunks.buffers[0], chunks.starts[0], needed), offset_bits).data
+    firsts = starts_of(chunks.counts + 1)
+    begins, ends = raw[firsts[:-1]].astype(np.int64), raw[firsts[1:] - 1].astype(np.int64)
+    _check_bounds(begins, ends, needed, chunks.sizes[0])
+    return raw, begins, ends
+
+
+def decode_points(offset_bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> VariableValues:
+    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
+
+    Raises:
+        CorruptDataError: Offsets that go back or leave their chunk.
+    """
+    width = offset_width(offset_bits)
+    needed = (chunks.counts + 1) * width
+    check_sizes(chunks.sizes[0], needed, "Variable")
+    starts = chunks.starts[0][chunk_of]
+    bounds = gather_windows(chunks.buffers[0], starts + index * width, 2 * width).view(f"<u{width}").astype(np.int64)
+    begins, ends = bounds[:, 0], bounds[:, 1]
+    _check_bounds(begins, ends, needed[chunk_of], chunks.sizes[0][chunk_of])
+    lengths = ends - begins
+    data = gather(chunks.buffers[0], starts + begins, lengths)
+    offsets: npt.NDArray[Any] = starts_of(lengths)
+    return VariableValues(offsets.astype(f"<i{width}") if len(data) <= MAX_INT32 else offsets, data)
+
+
+def _check_bounds(begins: Int64s, ends: Int64s, needed: Int64s, sizes: Int64s) -> None:
+    """First and last offset of each chunk must lie between its offsets and its end."""
+    if (begins < needed).any() or (ends < begins).any() or (ends > sizes).any():
+        raise CorruptDataError("Variable: offsets of a chunk point outside of its bytes")
+
+
+def _shift_offsets(
+    raw: npt.NDArray[Any], counts: Int64s, shifts: Int64s, out: npt.NDArray[Any], *, has_last: bool
+) -> None:
+    """Move the offsets of each chunk, with or without its last one; neighbours with as many values at one go."""
+    source = raw.view(out.dtype) if raw.itemsize == out.itemsize else raw
+    moves = shifts.astype(out.dtype)
+    ends = [*(np.flatnonzero(counts[1:] != counts[:-1]) + 1).tolist(), len(counts)]
+    firsts = starts_of(counts + 1)
+    if len(ends) * _LEAST_RUN > len(counts) > _LEAST_RUN:
+        moved = source + np.repeat(moves, counts + 1)
+        out[:] = moved if has_last else np.delete(moved, firsts[1:] - 1)
+        return
+    at = 0
+    for low, high in pairwise([0, *ends]):
+        chunks = source[int(firsts[low]) : int(firsts[high])].reshape(high - low, -1)
+        wanted = chunks if has_last else chunks[:, :-1]
+        into = out[at : at + wanted.size].reshape(wanted.shape)
+        np.add(wanted, moves[low:high, None], out=into, casting="unsafe")
+        at += wanted.size
+
+
+def with_offsets(offset_bits: int, offsets: Sequence[npt.NDArray[Any]], chunks: Chunks) -> Chunks:
+    """Chunks whose offsets stood apart from their bytes, as those that have them in front.
+
+    Args:
+        offset_bits: Of an offset in what comes out.
+        offsets: For each chunk its offsets into its bytes, one more than it has values.
+        chunks: The chunks; their last buffer holds the bytes.
+
+    Raises:
+        CorruptDataError: Offsets go back, do not begin with 0 or leave the bytes of their chunk.
+    """
+    width = offset_width(offset_bits)
+    parts: list[Bytes] = []
+    sizes: list[int] = []
+    ranges = zip(chunks.starts[-1].tolist(), chunks.sizes[-1].tolist(), strict=True)
+    for (start, size), own in zip(ranges, offsets, strict=True):
+        if own[0] != 0 or (own[1:] < own[:-1]).any() or int(own[-1]) > size:
+            raise CorruptDataError("Variable: packed offsets of a chunk point outside of its bytes")
+        head = (own + own.dtype.type(len(own) * width)).astype(f"<u{width}").view(np.uint8)
+        parts += [head, chunks.buffers[-1][start : start + size]]
+        sizes.append(len(head) + size)
+    memory = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+    return one_buffer(memory, starts_of(np.array(sizes, np.int64)), chunks.counts)
+
+
+def decode_block(offset_bits: int, data: Bytes, count: int) -> VariableValues:
+    """Values of a block with header.
+
+    Raises:
+        CorruptDataError: Header or offsets do not fit the block.
+        UnsupportedError: The header of very old writers.
+    """
+    width = offset_width(offset_bits)
+    start = (count + 3) * width
+    if len(data) < start:
+        raise CorruptDataError(f"Variable block: {len(data)} bytes are too few for {count} values")
+    words: npt.NDArray[Any] = from_bytes(data[:start], offset_bits).data
+    if words[0] != offset_bits:
+        raise UnsupportedError(f"Variable block that starts with {int(words[0])} (a header of early Lance versions)")
+    if words[1] < start or words[1] > len(data):
+        raise CorruptDataError(f"Variable block: bytes start at {int(words[1])} of {len(data)}")
+    body = data[int(words[1]) :]
+    offsets = words[2:]
+    if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] > len(body):
+        raise CorruptDataError("Variable block: offsets go back or beyond the end")
+    if width == 4 and offsets[-1] > MAX_INT32:
+        return VariableValues(offsets.astype(np.int64), body)
+    return VariableValues(offsets.view(f"<i{width}"), body)
+
+
+def encode_chunks(values: VariableValues, counts: Int64s) -> Chunks:
+    """Offsets and bytes of each chunk, padded to whole offsets as pylance does.
+
+    Args:
+        values: The values; int64 offsets are written as 64 bits, int32 as 32.
+        counts: Values per chunk, all equal but the last.
+    """
+    width = values.offsets.dtype.itemsize
+    firsts = starts_of(counts)
+    bounds = values.offsets[firsts].astype(np.int64)
+    heads = (counts + 1) * width
+    offsets = np.empty(len(values) + len(counts), values.offsets.dtype)
+    if len(counts) > 1:
+        count, inner = int(counts[0]), len(counts) - 1
+        source = values.offsets[: inner * count].reshape(inner, count)
+        matrix = offsets[: inner * (count + 1)].reshape(inner, count + 1)
+        shifts = (heads[:inner] - bounds[:inner]).astype(offsets.dtype)
+        np.add(source, shifts[:, None], out=matrix[:, :-1])
+        np.add(bounds[1:-1], shifts, out=matrix[:, -1], casting="unsafe")
+    if len(counts):
+        offsets[-int(counts[-1]) - 1 :] = values.offsets[firsts[-2] :] + int(heads[-1] - bounds[-2])
+    pads = starts_of(-np.diff(bounds) % width)
+    memory, ends = join_ranges(
+        (offsets.view(np.uint8), starts_of(heads)),
+        (values.data, bounds),
+        (np.full(int(pads[-1]), _PAD, np.uint8), pads),
+    )
+    return one_buffer(memory, ends, counts)
+
+
+def encode_block(values: VariableValues) -> Bytes:
+    """The block form: header, offsets from 0, bytes."""
+    begin, end = int(values.offsets[0]), int(values.offsets[-1])
+    offsets = values.offsets - begin
+    width = offsets.dtype.itemsize
+    head = np.array([width * 8, (len(offsets) + 2) * width], offsets.dtype)
+    return np.concatenate((head.view(np.uint8), offsets.view(np.uint8), values.data[begin:end]))

@@ -1,0 +1,296 @@
+"""The chunks of a mini-block page: where they lie, how many values and rows they hold, which ones some rows need.
+
+Chunk metadata is one little-endian word per chunk (u32 in file version 2.2, u16 in 2.1): the low 4 bits are log2 of the
+number of values, the others the chunk's size in units of 8 bytes, less one. The last chunk holds what is left of the
+page's values, whatever its word says.
+
+With lists, a repetition index of two u64 per chunk tells how many rows end in the chunk, and how many levels stand
+behind the end of the last one. A chunk whose predecessor has such levels begins with a "preamble": the rest of a row.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.repdef import max_visible_def
+from lance_core.errors import CorruptDataError
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.encoding.repdef import LevelArray, Levels, Mask
+    from lance_core.encoding.values import Bytes, Int64s
+
+_LOG_BITS = 4
+_UNIT = 8
+_MAX_ITEMS = 2**40
+
+
+@frozen(kw_only=True)
+class ChunkTable:
+    """The chunks of one page, or of several that are read together.
+
+    Attributes:
+        grid: Shape (5, chunks): `starts`, `sizes`, `counts`, `first_rows` and `num_rows`, picked at one go.
+        has_preamble: Shape (chunks,): True if the chunk begins in the middle of a row; None without lists.
+    """
+
+    grid: Int64s
+    has_preamble: Mask | None
+
+    @property
+    def starts(self) -> Int64s:
+        """Shape (chunks,): positions in the file."""
+        return self.grid[0]
+
+    @property
+    def sizes(self) -> Int64s:
+        """Shape (chunks,): bytes."""
+        return self.grid[1]
+
+    @property
+    def counts(self) -> Int64s:
+        """Shape (chunks,): values in each chunk."""
+        return self.grid[2]
+
+    @property
+    def first_rows(self) -> Int64s:
+        """Shape (chunks,): the first row of the column that starts in the chunk or behind it."""
+        return self.grid[3]
+
+    @property
+    def num_rows(self) -> Int64s:
+        """Shape (chunks,): rows that start in the chunk."""
+        return self.grid[4]
+
+
+@frozen(kw_only=True)
+class ChunkSelection:
+    """The chunks that some rows need.
+
+    Attributes:
+        chunks: Numbers of the chunks, ascending.
+        is_cut: Shape as ``chunks``: True if a chunk begins with the rest of a row whose beginning is not selected.
+        num_rows: Rows that the chunks hold, cut ones at both ends included.
+        rows: Where the wanted rows stand among them.
+    """
+
+    chunks: Int64s
+    is_cut: Mask | None
+    num_rows: int
+    rows: range | Int64s
+
+
+@frozen(kw_only=True)
+class PageWords:
+    """What a page says about its chunks.
+
+    Attributes:
+        words: One word for each chunk.
+        is_large: Words of 32 bits.
+        index: The repetition index; None without lists, where each value is a row.
+        num_items: Values of the page.
+        num_rows: Rows of the page.
+        data_size: Bytes of the buffer that holds the chunks.
+        position: Where that buffer lies in the file.
+        first_row: Number of the page's first row.
+    """
+
+    words: Bytes
+    is_large: bool
+    index: Bytes | None
+    num_items: int
+    num_rows: int
+    data_size: int
+    position: int
+    first_row: int
+
+
+def encode_words(sizes: Int64s, counts: Int64s, *, is_large: bool) -> Bytes:
+    """Chunk metadata; sizes are multiples of 8, counts powers of two but for the last."""
+    logs = np.log2(counts).astype(np.int64)
+    logs[-1:] = 0
+    return (((sizes // _UNIT - 1) << _LOG_BITS) | logs).astype("<u4" if is_large else "<u2").view(np.uint8)
+
+
+def level_bounds(levels: Levels, counts: Int64s) -> Int64s:
+    """First level of each chunk, and the end: a chunk ends behind its last value, the last one takes the rest.
+
+    Args:
+        levels: Levels of a page.
+        counts: Values in each chunk.
+    """
+    bounds = starts_of(counts)
+    if levels.rep is None:
+        return bounds if levels.definition is not None else np.zeros_like(bounds)
+    if levels.definition is not None:
+        visible = np.flatnonzero(levels.definition <= max_visible_def(levels.layers))
+        bounds[1:] = visible[bounds[1:] - 1] + 1
+    bounds[-1] = len(levels.rep)
+    return bounds
+
+
+def encode_repetition_index(rep: LevelArray, bounds: Int64s, new_row: int) -> Bytes:
+    """The repetition index.
+
+    Args:
+        rep: Repetition levels of the page.
+        bounds: Shape (chunks + 1,): first level of each chunk, and the end.
+        new_row: Level that begins a row.
+    """
+    starts = np.flatnonzero(rep == new_row)
+    before = np.searchsorted(starts, bounds)  # rows that start before each chunk
+    begins_row = np.append(rep[bounds[:-1]] == new_row, True)
+    # A row ends in the chunk before the next one starts; the chunk that the next row begins counts none of it.
+    ended = before[1:] - 1 + begins_row[1:]
+    rows = np.diff(ended, prepend=0)
+    last_starts = starts[before[1:] - 1]
+    leftover = np.where(begins_row[1:], 0, bounds[1:] - np.maximum(last_starts, bounds[:-1]))
+    return np.stack([rows, leftover], axis=1).astype("<u8").reshape(-1).view(np.uint8)
+
+
+def page_tables(pages: Sequence[PageWords]) -> list[ChunkTable]:
+    """The chunks of pages, decoded for all of them at one go.
+
+    Args:
+        pages: Alike in the size of their words, and in having lists or not.
+
+    Raises:
+        CorruptDataError: Words or a repetition index that do not fit their page.
+    """
+    bounds, sizes, counts = _decode_words(pages)
+    ends = starts_of(sizes)
+    grid = np.empty((5, len(counts)), np.int64)
+    num_chunks = np.diff(bounds)
+    shifts = np.array([page.position for page in pages], np.int64) - ends[bounds[:-1]]
+    np.add(ends[:-1], np.repeat(shifts, num_chunks), out=grid[0])
+    grid[1], grid[2] = sizes, counts
+    started, has_preamble = (counts, None) if pages[0].index is None else _decode_repetition(pages, bounds)
+    rows = starts_of(started)
+    _check_each(pages, "rows", [page.num_rows for page in pages], rows[bounds[1:]] - rows[bounds[:-1]])
+    shifts = np.array([page.first_row for page in pages], np.int64) - rows[bounds[:-1]]
+    np.add(rows[:-1], np.repeat(shifts, num_chunks), out=grid[3])
+    grid[4] = started
+    return [
+        ChunkTable(grid=grid[:, low:high], has_preamble=None if has_preamble is None else has_preamble[low:high])
+        for low, high in pairwise(bounds.tolist())
+    ]
+
+
+def _decode_words(pages: Sequence[PageWords]) -> tuple[Int64s, Int64s, Int64s]:
+    """First chunk of each page and the end, and of all chunks bytes and numbers of values."""
+    width = 4 if pages[0].is_large else 2
+    if any(len(page.words) % width for page in pages):
+        raise CorruptDataError(f"chunk metadata is no multiple of {width} bytes")
+    bounds = starts_of(np.array([len(page.words) // width for page in pages], np.int64))
+    numbers = np.concatenate([page.words for page in pages]).view(f"<u{width}").astype(np.int64)
+    sizes = ((numbers >> _LOG_BITS) + 1) * _UNIT
+    ends = starts_of(sizes)
+    if (ends[bounds[1:]] - ends[bounds[:-1]] > [page.data_size for page in pages]).any():
+        raise CorruptDataError("chunks of more bytes than their buffer has")
+    counts = np.int64(1) << (numbers & (2**_LOG_BITS - 1))
+    has_chunks = bounds[1:] > bounds[:-1]
+    last = bounds[1:][has_chunks] - 1
+    counts[last] = 0  # they hold what is left, whatever their words say
+    held = starts_of(counts)
+    num_items = np.array([min(page.num_items, _MAX_ITEMS + 1) for page in pages], np.int64)
+    left = num_items - (held[bounds[1:]] - held[bounds[:-1]])
+    if (left < 0).any() or (num_items > _MAX_ITEMS).any() or num_items[~has_chunks].any():
+        raise CorruptDataError("chunks that cannot hold as many values as their page has")
+    counts[last] = left[has_chunks]
+    return bounds, sizes, counts
+
+
+def _decode_repetition(pages: Sequence[PageWords], bounds: Int64s) -> tuple[Int64s, Mask]:
+    """Rows that start in each chunk, and which chunks begin with a preamble."""
+    indexes = [page.index for page in pages if page.index is not None]
+    _check_each(pages, "bytes of repetition index", [len(one) for one in indexes], 16 * np.diff(bounds))
+    table = np.concatenate(indexes).view("<u8").reshape(-1, 2)
+    if (table > np.uint64(_MAX_ITEMS)).any():
+        raise CorruptDataError("a repetition index counts more rows than there can be")
+    is_left = table[:, 1] > 0
+    has_preamble = np.zeros(len(table), np.bool_)
+    has_preamble[1:] = is_left[:-1]
+    has_preamble[bounds[:-1][bounds[:-1] < len(table)]] = False
+    started = table[:, 0].astype(np.int64) + is_left - has_preamble
+    if (started < 0).any():
+        raise CorruptDataError("a repetition index tells of rows that end before they begin")
+    return started, has_preamble
+
+
+def _check_each(pages: Sequence[PageWords], what: str, expected: Sequence[int], found: Int64s) -> None:
+    wrong = np.flatnonzero(found != expected)
+    if len(pages) != len(expected) or len(wrong):
+        at = int(wrong[0]) if len(wrong) else 0
+        raise CorruptDataError(f"the chunks of a page call for {int(found[at])} {what}, but there are {expected[at]}")
+
+
+def join_tables(tables: Sequence[ChunkTable]) -> ChunkTable:
+    """The chunks of several pages, in the order of their rows."""
+    if len(tables) == 1:
+        return tables[0]
+    preambles = [one.has_preamble for one in tables if one.has_preamble is not None]
+    return ChunkTable(
+        grid=np.concatenate([one.grid for one in tables], axis=1),
+        has_preamble=np.concatenate(preambles) if preambles else None,
+    )
+
+
+def select_rows(table: ChunkTable, rows: range | Int64s) -> ChunkSelection:
+    """The chunks that some rows need.
+
+    Args:
+        table: Chunks of all pages that hold the rows.
+        rows: Ascending rows of the column, at least one.
+    """
+    ends = np.array([rows.start, rows.stop - 1]) if isinstance(rows, range) else rows
+    at = table.first_rows.searchsorted(ends, side="right") - 1
+    last = at if table.has_preamble is None else _last_chunk_of(table, ends, table.has_preamble)
+    chunks = np.arange(at[0], last[-1] + 1) if isinstance(rows, range) else _union(at, last, len(table.counts))
+    firsts, started, is_cut = table.first_rows[chunks], table.num_rows[chunks], None
+    if table.has_preamble is not None:
+        is_cut = table.has_preamble[chunks]
+        is_cut[1:] &= chunks[1:] - chunks[:-1] > 1
+        started = started + is_cut
+        firsts = firsts - is_cut
+    held = starts_of(started)
+    shifts = held[:-1] - firsts  # from a row's number to its place among the rows of the selected chunks
+    if isinstance(rows, range):
+        places = range(rows.start + int(shifts[0]), rows.stop + int(shifts[0]))
+    else:
+        places = rows + shifts[chunks.searchsorted(at)]
+    return ChunkSelection(chunks=chunks, is_cut=is_cut, num_rows=int(held[-1]), rows=places)
+
+
+def _last_chunk_of(table: ChunkTable, rows: Int64s, has_preamble: Mask) -> Int64s:
+    """The chunk in which each row ends."""
+    following = table.first_rows.searchsorted(rows + 1, side="right") - 1
+    return following - ((table.first_rows[following] == rows + 1) & ~has_preamble[following])
+
+
+def _union(first: Int64s, last: Int64s, num_chunks: int) -> Int64s:
+    """All chunks of the closed intervals [first, last], which ascend."""
+    if first is last or (first == last).all():
+        is_new = np.empty(len(first), np.bool_)
+        is_new[0] = True
+        np.not_equal(first[1:], first[:-1], out=is_new[1:])
+        return first[is_new]
+    steps = np.zeros(num_chunks + 1, np.int64)
+    np.add.at(steps, first, 1)
+    np.add.at(steps, last + 1, -1)
+    return np.flatnonzero(steps[:-1].cumsum())
+
+
+def byte_ranges(table: ChunkTable, chunks: Int64s) -> tuple[Int64s, Int64s]:
+    """Starts and ends of ranges of the file that hold some chunks; neighbours are joined."""
+    starts = table.starts[chunks]
+    ends = starts + table.sizes[chunks]
+    breaks = np.flatnonzero(starts[1:] != ends[:-1])
+    if len(breaks) == 0:
+        return starts[:1], ends[-1:]
+    return starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)]

@@ -1,0 +1,249 @@
+"""Constant pages: every value is null, or (file version 2.2) every value that is not null is the same.
+
+The number of buffers tells the form:
+
+| inline value | buffers | meaning                                                                             |
+|--------------|---------|-------------------------------------------------------------------------------------|
+| no           | 0       | all null                                                                            |
+| no           | 2       | all null inside lists or structs: repetition levels, definition levels               |
+| yes          | 0 or 2  | one value (bytes of its Arrow buffer, at most 32), [levels]                          |
+| no           | 1 or 3  | one value in a frame, [levels]                                                       |
+| as told      | any     | file version 2.3: one value or none, below sparse layers, which take all buffers     |
+
+Levels are raw 16-bit words, in all-null pages of 2.2 possibly a compressed block. A frame is u32 number of buffers, u32
+length of each, and the Arrow buffers themselves (for strings: two offsets, then the bytes).
+
+Source: message ``ConstantLayout``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding import registry
+from lance_core.encoding.arrow_values import offset_dtype
+from lance_core.encoding.choose_levels import encode_level_chunks
+from lance_core.encoding.kernels import empty, gather
+from lance_core.encoding.layouts import sparse
+from lance_core.encoding.layouts.page import Decoded, EncodedPage
+from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def, pick_levels
+from lance_core.encoding.values import FixedValues, VariableValues
+from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lance_core.format.page_layout import ConstantLayout, Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.encoding.options import PageOptions
+    from lance_core.encoding.repdef import LevelArray, Mask
+    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.format.encodings import Encoding
+
+MAX_INLINE_BYTES = 32
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def decode(
+    layout: ConstantLayout, buffers: Sequence[Bytes], kind: pa.DataType, *, num_rows: int, rows: range | Int64s
+) -> Decoded:
+    """Decode some rows of a page.
+
+    Args:
+        layout: Layout of the page.
+        buffers: All its buffers.
+        kind: Arrow type of the leaf.
+        num_rows: Rows of the page.
+        rows: Rows that are wanted, ascending.
+
+    Raises:
+        CorruptDataError: Buffers that do not fit the layout.
+        UnsupportedError: A constant of a type that has none.
+    """
+    is_null = layout.inline_value is None and (layout.sparse is not None or len(buffers) not in (1, 3))
+    if layout.sparse is not None:
+        every = sparse.decode_levels(layout.sparse, buffers, num_rows)
+    else:
+        every = _decode_levels(layout, buffers[-2:] if len(buffers) >= 2 else (), num_rows)
+    levels = _cut(every, rows)
+    num_slots = _count_slots(levels, len(rows))
+    if layout.inline_value is not None:
+        values = _repeat(np.frombuffer(layout.inline_value, np.uint8), kind, num_slots)
+    else:
+        values = None if is_null else _repeat_frame(buffers[0], kind, num_slots)
+    if is_null and levels.definition is None and max_def(levels.layers):
+        # Nothing but null leaves is written without levels.
+        levels = Levels(levels.layers, levels.rep, np.ones(num_slots, np.uint16))
+    return Decoded(levels=levels, values=values, num_slots=num_slots)
+
+
+def _cut(levels: Levels, rows: range | Int64s) -> Levels:
+    """The levels of some rows."""
+    if not isinstance(rows, range):
+        return pick_levels(levels, rows)[0]
+    start, stop = rows.start, rows.stop
+    if levels.rep is not None:
+        starts = np.append(np.flatnonzero(levels.rep == max_rep(levels.layers)), len(levels.rep))
+        if rows.stop >= len(starts):
+            raise CorruptDataError(f"a page holds {len(starts) - 1} rows, not {rows.stop}")
+        start, stop = int(starts[rows.start]), int(starts[rows.stop])
+    return Levels(
+        levels.layers,
+        None if levels.rep is None else levels.rep[start:stop],
+        None if levels.definition is None else levels.definition[start:stop],
+    )
+
+
+def _decode_levels(layout: ConstantLayout, buffers: Sequence[Bytes], num_rows: int) -> Levels:
+    if not buffers:
+        if max_rep(layout.layers):
+            raise CorruptDataError("a constant page with lists lacks its levels")
+        return Levels(layout.layers, None, None)
+    rep = _decode_one(layout.rep, buffers[0], layout.num_rep_values)
+    definition = _decode_one(layout.definition, buffers[1], layout.num_def_values)
+    if (rep is None) != (max_rep(layout.layers) == 0):
+        raise CorruptDataError("a constant page has repetition levels without lists, or lists without them")
+    if rep is None and definition is not None and len(definition) != num_rows:
+        raise CorruptDataError(f"a constant page of {num_rows} rows has {len(definition)} levels")
+    return Levels(layout.layers, rep, definition)
+
+
+def _decode_one(encoding: Encoding | None, data: Bytes, count: int) -> LevelArray | None:
+    if encoding is None:
+        if len(data) % 2:
+            raise CorruptDataError("16-bit levels in an odd number of bytes")
+        return np.ascontiguousarray(data).view(np.uint16) if len(data) else None
+    values = registry.decode_block(encoding, data, count)
+    if not isinstance(values, FixedValues) or values.data.dtype != np.uint16:
+        raise CorruptDataError("levels that are not 16 bits wide")
+    return values.data.view(np.uint16) if count else None
+
+
+def is_cheap(levels: Levels) -> bool:
+    """True if a page of one value costs little: its levels are not compressed."""
+    return levels.rep is None and levels.definition is None
+
+
+def _count_slots(levels: Levels, num_rows: int) -> int:
+    if levels.definition is not None:
+        return int(np.count_nonzero(levels.definition <= max_visible_def(levels.layers)))
+    return num_rows if levels.rep is None else len(levels.rep)
+
+
+def _repeat(value: Bytes, kind: pa.DataType, count: int) -> Values:
+    """The value ``count`` times."""
+    if offset_dtype(kind) is not None:
+        return VariableValues(
+            np.arange(count + 1, dtype=np.int64) * len(value), np.tile(value, count) if len(value) else value
+        )
+    if pa.types.is_nested(kind) or pa.types.is_null(kind):
+        raise UnsupportedError(f"a constant page of {kind} is not supported")
+    width = 1 if pa.types.is_boolean(kind) else kind.bit_width // 8
+    if len(value) != width:
+        raise CorruptDataError(f"a constant of {len(value)} bytes for {kind}")
+    if pa.types.is_boolean(kind):
+        return FixedValues(np.full(count, bool(value[0])))
+    if width in _WORDS:
+        words = empty(count, _WORDS[width])
+        words.fill(value.view(_WORDS[width])[0])
+        return FixedValues(words)
+    return FixedValues(np.tile(value, (count, 1)))
+
+
+def _repeat_frame(frame: Bytes, kind: pa.DataType, count: int) -> Values:
+    dtype = offset_dtype(kind)
+    needed = 1 if dtype is None else 2
+    head = 4 + 4 * needed
+    if len(frame) < head:
+        raise CorruptDataError("the frame of a constant is too short")
+    words = np.ascontiguousarray(frame[:head]).view("<u4").astype(np.int64)
+    if int(words[0]) != needed or head + int(words[1:].sum()) > len(frame):
+        raise CorruptDataError("the frame of a constant does not fit its type")
+    parts = np.split(frame[head:], np.cumsum(words[1:]))[:needed]
+    if dtype is None:
+        return _repeat(parts[0], kind, count)
+    if len(parts[0]) != 2 * np.dtype(dtype).itemsize:
+        raise CorruptDataError("the frame of a constant string has no two offsets")
+    begin, end = np.ascontiguousarray(parts[0]).view(dtype).tolist()
+    if not 0 <= begin <= end <= len(parts[1]):
+        raise CorruptDataError("the offsets of a constant string leave its frame")
+    return _repeat(parts[1][begin:end], kind, count)
+
+
+def single_value(values: Values, is_null: Mask | None) -> Bytes | None:
+    """The one value that all slots hold, or None if they differ or are of a kind that has no constant pages.
+
+    Args:
+        values: Values of a page.
+        is_null: Slots that do not count, None if all do; one at least counts.
+    """
+    match values:
+        case FixedValues(data):
+            kept = data if is_null is None else data[~is_null]
+            if (kept[len(kept) // 2] != kept[0]).any() or (kept != kept[0]).any():
+                return None
+            return np.ascontiguousarray(kept[:1]).view(np.uint8).reshape(-1)
+        case VariableValues(offsets, data):
+            starts, ends = (
+                (offsets[:-1], offsets[1:]) if is_null is None else (offsets[:-1][~is_null], offsets[1:][~is_null])
+            )
+            return _single_string(starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False), data)
+        case _:
+            return None
+
+
+def _single_string(starts: Int64s, ends: Int64s, data: Bytes) -> Bytes | None:
+    value = data[int(starts[0]) : int(ends[0])]
+    middle = len(starts) // 2
+    if not np.array_equal(data[int(starts[middle]) : int(ends[middle])], value) or (ends - starts != len(value)).any():
+        return None
+    return value if (gather(data, starts, ends - starts).reshape(len(starts), -1) == value).all() else None
+
+
+def encode_null(levels: Levels, options: PageOptions) -> EncodedPage:
+    """A page in which every value is null, or hidden behind null and empty lists."""
+    if levels.layers == (Layer.NULLABLE_ITEM,):
+        return EncodedPage(layout=ConstantLayout(layers=levels.layers), buffers=[])
+    if not options.has_large_chunks:
+        return EncodedPage(layout=ConstantLayout(layers=levels.layers), buffers=_raw(levels))
+    try:
+        rep, definition = _pack(levels.rep), _pack(levels.definition)
+    except InvalidInputError:  # too many levels for one block of the writer
+        return EncodedPage(layout=ConstantLayout(layers=levels.layers), buffers=_raw(levels))
+    layout = ConstantLayout(
+        layers=levels.layers,
+        rep=rep[0],
+        definition=definition[0],
+        num_rep_values=0 if levels.rep is None else len(levels.rep),
+        num_def_values=0 if levels.definition is None else len(levels.definition),
+    )
+    return EncodedPage(layout=layout, buffers=[rep[1], definition[1]])
+
+
+def _pack(levels: LevelArray | None) -> tuple[Encoding | None, Bytes]:
+    if levels is None:
+        return None, np.empty(0, np.uint8)
+    encoding, chunks = encode_level_chunks(levels, np.array([0, len(levels)]))
+    start, size = int(chunks.starts[0, 0]), int(chunks.sizes[0, 0])
+    return encoding, chunks.buffers[0][start : start + size]
+
+
+def encode_single(levels: Levels, value: Bytes, kind: pa.DataType) -> EncodedPage:
+    """A page in which every value that is not null is ``value``."""
+    levels_buffers = [] if is_cheap(levels) else _raw(levels)
+    dtype = offset_dtype(kind)
+    if dtype is None and len(value) <= MAX_INLINE_BYTES:
+        layout = ConstantLayout(layers=levels.layers, inline_value=value.tobytes())
+        return EncodedPage(layout=layout, buffers=levels_buffers)
+    parts = [value] if dtype is None else [np.array([0, len(value)], dtype).view(np.uint8), value]
+    head = np.array([len(parts), *map(len, parts)], "<u4").view(np.uint8)
+    return EncodedPage(
+        layout=ConstantLayout(layers=levels.layers), buffers=[np.concatenate([head, *parts]), *levels_buffers]
+    )
+
+
+def _raw(levels: Levels) -> list[Bytes]:
+    nothing = np.empty(0, np.uint8)
+    return [nothing if one is None else one.view(np.uint8) for one in (levels.rep, levels.definition)]

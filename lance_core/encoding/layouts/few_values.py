@@ -1,0 +1,213 @@
+"""A handful of values as Arrow arrays, nested ones included; see `few_levels`."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import offset_dtype
+from lance_core.encoding.leaves import is_list_field
+from lance_core.encoding.values import FixedValues, VariableValues
+from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.format.encodings import FixedSizeList, Flat, InlineBitpacking, Variable
+
+if TYPE_CHECKING:
+    from lance_core.encoding.layouts.few_levels import FewSlots
+    from lance_core.encoding.values import Values
+    from lance_core.format.encodings import Encoding
+    from lance_core.format.schema import Field
+
+Shape: TypeAlias = tuple[str, int]
+"""What the bytes of a value are ("bits", "words", "lists" or "strings"), and how many there are; 0 if that varies."""
+
+Make: TypeAlias = Callable[[Sequence[bytes], "Sequence[bool] | None"], pa.Array]
+"""From values, and for each whether it is valid (None if all are), an Arrow array."""
+
+_MANY_KINDS = 256
+_BITS: Shape = ("bits", 1)
+_STRINGS: Shape = ("strings", 0)
+
+
+class Leaf(NamedTuple):
+    """A leaf, and what is around it.
+
+    Attributes:
+        array: Its values.
+        slots: One for each layer, from the leaf outwards.
+    """
+
+    array: pa.Array
+    slots: Sequence[FewSlots]
+
+
+Nest: TypeAlias = Callable[[Sequence[Leaf]], pa.Array]
+"""Puts the leaves of a top-level field together."""
+
+
+def shape_of(encoding: Encoding) -> Shape | None:
+    """What values in an encoding are; None if they are not read one by one."""
+    match encoding:
+        case Flat(1):
+            return _BITS
+        case Flat(bits) | InlineBitpacking(bits):
+            return ("words", bits // 8)
+        case FixedSizeList(dimension, False, Flat(bits)):
+            return ("lists", dimension * bits // 8)
+        case Variable():
+            return _STRINGS
+        case _:
+            return None
+
+
+def shape_of_items(items: Values) -> Shape | None:
+    """What the items of a dictionary are; None if they are neither words nor strings."""
+    match items:
+        case VariableValues():
+            return _STRINGS
+        case FixedValues(data) if data.dtype != np.bool_:
+            return ("words", data.dtype.itemsize * (data.shape[1] if data.ndim > 1 else 1))
+        case _:
+            return None
+
+
+@lru_cache(maxsize=_MANY_KINDS)
+def maker(kind: pa.DataType) -> tuple[Shape, Make] | None:
+    """What makes arrays of a type, and from which values; None for types that are not made of values one by one."""
+    if pa.types.is_null(kind) or pa.types.is_dictionary(kind):
+        return None
+    if pa.types.is_boolean(kind):
+        return _BITS, _bits
+    if pa.types.is_fixed_size_list(kind):
+        return _lists_of(kind)
+    dtype = offset_dtype(kind)
+    if dtype is not None:
+        return _STRINGS, _strings_of(kind, "q" if dtype == np.int64 else "i")
+    width = _width(kind)
+    return None if width is None else (("words", width), _words_of(kind))
+
+
+def _width(kind: pa.DataType) -> int | None:
+    """Bytes of a value; None if there is no such number."""
+    if pa.types.is_nested(kind):
+        return None
+    try:
+        bits = kind.bit_width
+    except ValueError:
+        return None
+    return bits // 8 if bits and bits % 8 == 0 else None
+
+
+def _bits(values: Sequence[bytes], valid: Sequence[bool] | None) -> pa.Array:
+    data = _bitmap([value != b"\0" for value in values])
+    return pa.Array.from_buffers(pa.bool_(), len(values), [_bitmap(valid), data])
+
+
+def _words_of(kind: pa.DataType) -> Make:
+    def make(values: Sequence[bytes], valid: Sequence[bool] | None) -> pa.Array:
+        return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), pa.py_buffer(b"".join(values))])
+
+    return make
+
+
+def _strings_of(kind: pa.DataType, code: str) -> Make:
+    limit = (1 << 8 * array(code).itemsize - 1) - 1
+
+    def make(values: Sequence[bytes], valid: Sequence[bool] | None) -> pa.Array:
+        offsets = list(accumulate(map(len, values), initial=0))
+        if offsets[-1] > limit:
+            raise InvalidInputError(f"more than 2 GiB of {kind} in one batch; ask for smaller batches")
+        buffers = [_bitmap(valid), _numbers(offsets, code), pa.py_buffer(b"".join(values))]
+        return pa.Array.from_buffers(kind, len(values), buffers)
+
+    return make
+
+
+def _lists_of(kind: pa.DataType) -> tuple[Shape, Make] | None:
+    width = _width(kind.value_type)
+    if width is None:
+        return None
+
+    def make(values: Sequence[bytes], valid: Sequence[bool] | None) -> pa.Array:
+        count = kind.list_size * len(values)
+        items = pa.Array.from_buffers(kind.value_type, count, [None, pa.py_buffer(b"".join(values))])
+        return pa.Array.from_buffers(kind, len(values), [_bitmap(valid)], children=[items])
+
+    return ("lists", width * kind.list_size), make
+
+
+def _bitmap(valid: Sequence[bool] | None) -> pa.Buffer | None:
+    if valid is None:
+        return None
+    bits = sum(1 << place for place, is_valid in enumerate(valid) if is_valid)
+    return pa.py_buffer(bits.to_bytes((len(valid) + 7) // 8, "little"))
+
+
+def _numbers(numbers: Sequence[int], code: str) -> pa.Buffer:
+    return pa.py_buffer(array(code, numbers))
+
+
+def nest_of(field: Field, kind: pa.DataType) -> Nest | None:
+    """What puts the leaves of a top-level field together; None if there are fixed-size lists of structs.
+
+    Args:
+        field: The field.
+        kind: Its Arrow type.
+    """
+    if field.is_leaf:
+        return _first_leaf
+    if any(one.struct_list_size for one in field.walk()):
+        return None
+    return _nest(field, kind, depth=0, first=0)
+
+
+def _first_leaf(leaves: Sequence[Leaf]) -> pa.Array:
+    return leaves[0].array
+
+
+def _nest(field: Field, kind: pa.DataType, *, depth: int, first: int) -> Nest:
+    """What makes a field at a depth, whose first leaf has that number."""
+    if field.is_leaf:
+        return lambda leaves: leaves[first].array
+    if is_list_field(field):
+        return _nest_list(field, kind, depth=depth, first=first)
+    children: list[Nest] = []
+    at = first
+    for index, child in enumerate(field.children):
+        children.append(_nest(child, kind.field(index).type, depth=depth + 1, first=at))
+        at += sum(1 for _ in child.leaves())
+
+    def make(leaves: Sequence[Leaf]) -> pa.Array:
+        slots = leaves[first].slots[-1 - depth]
+        arrays = [child(leaves) for child in children]
+        for one in arrays:
+            _check_length(one, slots.length)
+        return pa.Array.from_buffers(kind, slots.length, [_bitmap(slots.valid)], children=arrays)
+
+    return make
+
+
+def _nest_list(field: Field, kind: pa.DataType, *, depth: int, first: int) -> Nest:
+    is_map = pa.types.is_map(kind)
+    inner = pa.struct([kind.key_field, kind.item_field]) if is_map else kind.value_type
+    child = _nest(field.children[0], inner, depth=depth + 1, first=first)
+    code = "q" if field.logical_type.startswith("large_list") else "i"
+
+    def make(leaves: Sequence[Leaf]) -> pa.Array:
+        slots = leaves[first].slots[-1 - depth]
+        items, offsets = child(leaves), slots.offsets or [0]
+        _check_length(items, offsets[-1])
+        buffers = [_bitmap(slots.valid), _numbers(offsets, code)]
+        return pa.Array.from_buffers(kind, slots.length, buffers, children=[items])
+
+    return make
+
+
+def _check_length(found: pa.Array, length: int) -> None:
+    if len(found) != length:
+        raise CorruptDataError(f"the columns of a field contradict each other: {len(found)} items and {length}")

@@ -1,0 +1,212 @@
+"""Which levels of many mini-block chunks exceed a limit, one bit for each.
+
+Where rows begin and which entries have no value is all that it takes to find rows among lists. Bits tell it in a
+sixteenth of the memory of levels, most of which nobody wants, and are counted 64 at once.
+
+A position is a number of blocks of 1024 levels times 1024, plus the level's index in its block; each chunk begins at a
+block.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding import registry
+from lance_core.encoding.codecs.fastlanes import BLOCK, ORDER, unpack
+from lance_core.encoding.kernels import aranges, check_chunks, gather, gather_windows, starts_of
+from lance_core.format.encodings import OutOfLineBitpacking
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lance_core.encoding.repdef import LevelArray, Mask
+    from lance_core.encoding.values import Bytes, Chunks, Int64s
+    from lance_core.format.encodings import Encoding
+
+    Words = npt.NDArray[np.uint64]
+
+_LEVEL = np.dtype("<u2")
+_LEVEL_BITS = 16
+_WORD = 64
+_WORDS = BLOCK // _WORD
+_BLOCK_BYTES = BLOCK // 8
+_TARGETS = np.array([ORDER[row // 8] // 4 + row % 8 * 2 for row in range(_LEVEL_BITS)])
+"""Which of a block's words of 64 marks are those of each row of levels."""
+
+_BLOCKS_AT_ONCE = 512
+"""Few enough to stay in the cache."""
+
+_LOW_BITS = np.array([(1 << bits) - 1 for bits in range(_WORD + 1)], np.uint64)
+
+
+def _places_of_ones() -> npt.NDArray[np.uint8]:
+    """Shape (256, 8): where in a byte its first, second, ... bit stands that is set."""
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+    return np.argsort(1 - bits, axis=1, kind="stable").astype(np.uint8)
+
+
+_ONES = _places_of_ones()
+
+
+@frozen
+class Marks:
+    """The levels above a limit.
+
+    Attributes:
+        words: Shape (blocks * 16,): a bit for each position, the lowest first.
+        before: Shape (blocks * 16 + 1,): marks before each word, and all of them.
+    """
+
+    words: Words
+    before: Int64s
+
+    def count_before(self, positions: Int64s) -> Int64s:
+        """Shape (n,): marks before each position."""
+        word = positions >> 6
+        return self.before[word] + np.bitwise_count(self.words[word] & _LOW_BITS[positions & 63])
+
+    def is_at(self, positions: Int64s) -> Mask:
+        """Shape (n,): True where there is a mark."""
+        return (self.words[positions >> 6] >> (positions & 63).astype(np.uint64) & np.uint64(1)).view(np.int64) > 0
+
+    def find(self, numbers: Int64s) -> Int64s:
+        """Shape (n,): positions of marks that are known by how many stand before them; there must be more."""
+        word = self.before.searchsorted(numbers, side="right") - 1
+        left = (numbers - self.before[word]).astype(np.uint8)
+        held = self.words[word].view(np.uint8).reshape(-1, 8)
+        ends = np.add.accumulate(np.bitwise_count(held), axis=1, dtype=np.uint8)
+        byte = np.add.reduce(ends <= left[:, None], axis=1)
+        at = np.arange(len(word)) * 8 + byte
+        own = held.reshape(-1)[at]
+        left -= ends.reshape(-1)[at] - np.bitwise_count(own)
+        return (word << 6) + (byte << 3) + _ONES[own, left]
+
+    def follow(self, positions: Int64s) -> Int64s:
+        """Shape (n,): for positions with a mark those of the next marks; -1 behind the last one."""
+        word = positions >> 6
+        # A shift of one more than 63 bits would be one of none.
+        rest = self.words[word] >> (positions & 63).astype(np.uint64) >> np.uint64(1)
+        found = positions + 1 + np.bitwise_count((rest & (~rest + np.uint64(1))) - np.uint64(1))
+        elsewhere = np.flatnonzero(rest == 0)
+        if len(elsewhere):
+            numbers = self.before[word[elsewhere] + 1]
+            found[elsewhere] = -1
+            is_there = numbers < self.before[-1]
+            found[elsewhere[is_there]] = self.find(numbers[is_there])
+        return found
+
+
+def marks_of(words: Words) -> Marks:
+    """Count the marks in words, shape (blocks * 16,)."""
+    return Marks(words, starts_of(np.bitwise_count(words)))
+
+
+def count_blocks(counts: Int64s) -> Int64s:
+    """Blocks of chunks that hold so many levels."""
+    return -(-counts // BLOCK)
+
+
+def above(limit: int, encoding: Encoding, chunks: Chunks) -> Words:
+    """Mark the levels of chunks that exceed a limit.
+
+    Args:
+        limit: The limit.
+        encoding: How the levels of each chunk are encoded.
+        chunks: One buffer for each chunk; counts are numbers of levels.
+
+    Returns:
+        Shape (blocks * 16,).
+
+    Raises:
+        CorruptDataError: A buffer does not fit its encoding or count.
+    """
+    check_chunks(chunks, 1)
+    counts = chunks.counts
+    num_blocks = count_blocks(counts)
+    words = _packed_above(limit, encoding, chunks, num_blocks)
+    if words is None:
+        return _mark(registry.decode_level_chunks(encoding, chunks) > limit, counts, num_blocks * _WORDS)
+    # Behind a chunk's last level its last block holds anything.
+    has_rest = counts % BLOCK > 0
+    words[np.add.accumulate(num_blocks)[has_rest] - 1] &= _first_bits()[(counts % BLOCK)[has_rest]]
+    return words.reshape(-1)
+
+
+@cache
+def _first_bits() -> Words:
+    """Shape (1024, 16): words in which as many bits are set."""
+    used = np.arange(BLOCK)[:, None] - np.arange(_WORDS) * _WORD
+    return _LOW_BITS[np.minimum(np.maximum(used, 0), _WORD)]
+
+
+def _mark(is_above: Mask, counts: Int64s, num_words: Int64s) -> Words:
+    """Bits for levels of chunks end to end, each chunk with as many words as told."""
+    sizes = num_words * _WORD
+    marks = np.zeros(int(sizes.sum()), np.bool_)
+    marks[aranges(starts_of(sizes)[:-1], counts)] = is_above
+    return np.packbits(marks, bitorder="little").view(np.uint64)
+
+
+def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: Int64s) -> Words | None:
+    """Shape (blocks, 16); None for levels that are not packed, or damaged."""
+    if not isinstance(encoding, OutOfLineBitpacking) or encoding.bits != _LEVEL_BITS:
+        return None
+    width, counts, starts = encoding.packed_bits, chunks.counts, chunks.starts[0]
+    if not 0 < width <= _LEVEL_BITS or len(counts) == 0:
+        return None
+    block_size, rest = width * _BLOCK_BYTES, counts % BLOCK
+    is_packed = chunks.sizes[0] == num_blocks * block_size
+    is_raw = chunks.sizes[0] == counts // BLOCK * block_size + rest * _LEVEL.itemsize
+    if not (is_packed | is_raw).all():
+        return None
+    blocks = aranges(np.zeros_like(counts), num_blocks) * block_size + np.repeat(starts, num_blocks)
+    is_raw &= rest > 0  # a tail whose size fits both is raw
+    if not is_raw.any():
+        return _unpack_above(limit, chunks.buffers[0], blocks, width)
+    words = np.zeros((len(blocks), _WORDS), np.uint64)
+    tails = np.add.accumulate(num_blocks)[is_raw] - 1
+    is_whole = np.ones(len(blocks), np.bool_)
+    is_whole[tails] = False
+    words[is_whole] = _unpack_above(limit, chunks.buffers[0], blocks[is_whole], width)
+    levels = gather(chunks.buffers[0], blocks[tails], rest[is_raw] * _LEVEL.itemsize).view(_LEVEL)
+    num_words = -(-int(rest[is_raw].max()) // _WORD)
+    tail_words = _mark(levels > limit, rest[is_raw], np.full(len(tails), num_words))
+    words[tails, :num_words] = tail_words.reshape(-1, num_words)
+    return words
+
+
+def _unpack_above(limit: int, memory: Bytes, starts: Int64s, width: int) -> Words:
+    """Shape (n, 16), for blocks of packed levels."""
+    if limit >= (1 << width) - 1:
+        return np.zeros((len(starts), _WORDS), np.uint64)
+    words = np.empty((len(starts), _WORDS), np.uint64)
+    for low in range(0, len(starts), _BLOCKS_AT_ONCE):
+        packed = gather_windows(memory, starts[low : low + _BLOCKS_AT_ONCE], width * _BLOCK_BYTES)
+        if 8 % width:
+            firsts = np.arange(len(packed)) * (width * _WORD)
+            levels: LevelArray = unpack(packed.reshape(-1).view(_LEVEL), firsts, width)
+            marks = np.packbits(levels.reshape(-1) > limit, bitorder="little")
+            words[low : low + _BLOCKS_AT_ONCE] = marks.view(np.uint64).reshape(-1, _WORDS)
+        else:
+            _mark_packed(limit, packed, width, words[low : low + _BLOCKS_AT_ONCE])
+    return words
+
+
+def _mark_packed(limit: int, packed: Bytes, width: int, words: Words) -> None:
+    """Mark levels none of which lies in two bytes.
+
+    What the same byte of all words of 16 bits holds is put side by side; 64 levels with one place in their words are 64
+    levels in a row.
+    """
+    rows = np.ascontiguousarray(packed.reshape(-1, width, _WORD, 2).transpose(1, 3, 0, 2))
+    shifts = range(0, 8, width)
+    masks = np.array([((1 << width) - 1) << shift for shift in shifts], np.uint8)[:, None, None]
+    held = rows.reshape(-1, 1, len(packed), _WORD) & masks
+    if limit:
+        held = held > np.array([limit << shift for shift in shifts], np.uint8)[:, None, None]
+    marks = np.packbits(held.reshape(-1), bitorder="little").view(np.uint64).reshape(_LEVEL_BITS, -1)
+    words[:, _TARGETS] = marks.T

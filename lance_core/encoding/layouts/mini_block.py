@@ -1,0 +1,430 @@
+"""Mini-block pages: small values in chunks of a few KiB, each decoded as a whole.
+
+Buffers of a page: chunk metadata, chunks, [dictionary], [repetition index] (see `chunk_table` for the first and last).
+A chunk, every part padded to 8 bytes with 0xFE:
+
+| size       | part                                                                            |
+|------------|---------------------------------------------------------------------------------|
+| 2          | number of levels (0 if the page has none)                                       |
+| 2          | bytes of repetition levels, only if the page has them                           |
+| 2          | bytes of definition levels, only if the page has them                           |
+| 4 per buffer | bytes of each value buffer (2 bytes in file version 2.1)                      |
+| as told    | repetition levels, definition levels, value buffers                             |
+
+Source: message ``MiniBlockLayout``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from lance_core.encoding import registry
+from lance_core.encoding.arrow_values import take_values
+from lance_core.encoding.choose import MAX_CHUNK_VALUES, encode_chunks, encode_packed
+from lance_core.encoding.choose_dictionary import encode_dictionary
+from lance_core.encoding.choose_levels import encode_level_chunks
+from lance_core.encoding.codecs.dictionary import index_dtype
+from lance_core.encoding.kernels import check_chunks, empty, gather_windows, starts_of
+from lance_core.encoding.layouts import blob
+from lance_core.encoding.layouts.chunk_bytes import assemble, chunk_sizes, pad8
+from lance_core.encoding.layouts.chunk_table import encode_repetition_index, encode_words, level_bounds
+from lance_core.encoding.layouts.page import Decoded, EncodedPage
+from lance_core.encoding.repdef import Levels, max_rep, merge_layers, pick_levels, widen
+from lance_core.encoding.values import Chunks, DictionaryValues, FixedValues, StructValues
+from lance_core.errors import CorruptDataError
+from lance_core.format.encodings import Flat
+from lance_core.format.page_layout import MiniBlockLayout
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from lance_core.encoding.layouts.shared_levels import SharedLevels
+    from lance_core.encoding.options import PageOptions
+    from lance_core.encoding.repdef import LevelArray, Mask
+    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.format.encodings import Encoding
+
+_T = TypeVar("_T")
+
+_Items: TypeAlias = "tuple[bytes, int]"
+"""A dictionary: its bytes, and how many items it has."""
+
+_MAX_SMALL_CHUNK = 1 << 15
+_SMALL_DICTIONARY = 1 << 16
+_LEAST_VALUES = 2
+_PLAIN_WORDS = (Flat(32), Flat(64))
+
+_DENSE_SHARE = 1 / 8
+"""From this share of the values on, decoding all of them is cheaper than finding single ones."""
+
+
+@frozen(kw_only=True)
+class ChunkRun:
+    """Selected chunks of pages that are alike (`is_alike`), in memory.
+
+    Attributes:
+        layouts: Layouts of the pages.
+        bounds: Shape (pages + 1,): the first chunk of each page, and the end.
+        starts: Positions of the chunks in the memory.
+        sizes: Bytes of the chunks.
+        counts: Values in the chunks.
+        is_cut: True for chunks that begin with the rest of a row whose beginning is not there; None if none does.
+        dictionary: Items of the pages' dictionaries, one after the other; None if they have none.
+    """
+
+    layouts: tuple[MiniBlockLayout, ...]
+    bounds: Int64s
+    starts: Int64s
+    sizes: Int64s
+    counts: Int64s
+    is_cut: Mask | None
+    dictionary: Values | None
+
+    def shared(self, what: Callable[[MiniBlockLayout], _T]) -> _T | None:
+        """What all pages have in common; None if they differ."""
+        first = what(self.layouts[0])
+        return first if all(what(one) == first for one in self.layouts[1:]) else None
+
+
+def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
+    """True if chunks of two pages can be decoded together."""
+    return (
+        ours.values == theirs.values
+        and (ours.dictionary is None) == (theirs.dictionary is None)
+        and (ours.rep is None) == (theirs.rep is None)
+        and (ours.definition is None) == (theirs.definition is None)
+        and ours.has_large_chunk == theirs.has_large_chunk
+        and ours.blob_layers == theirs.blob_layers
+    )
+
+
+def decode_dictionaries(pages: Sequence[tuple[MiniBlockLayout, Bytes]]) -> list[Values | None]:
+    """The items of the dictionaries of pages; small ones that are encoded alike share the steps.
+
+    Args:
+        pages: Layouts, each with the bytes of its dictionary, if it has one.
+    """
+    alike: dict[tuple[Encoding, bytes], dict[_Items, Bytes]] = {}
+    keys: list[tuple[tuple[Encoding, bytes], _Items] | None] = []
+    for layout, data in pages:
+        if layout.dictionary is None:
+            keys.append(None)
+            continue
+        items = (data.tobytes(), layout.num_dictionary_items)
+        group = (layout.dictionary, b"" if len(data) <= _SMALL_DICTIONARY else items[0])
+        alike.setdefault(group, {})[items] = data
+        keys.append((group, items))
+    found = {
+        (group, items): values
+        for group, several in alike.items()
+        for items, values in zip(
+            several,
+            registry.decode_blocks(group[0], list(several.values()), [count for _, count in several]),
+            strict=True,
+        )
+    }
+    return [None if key is None else found[key] for key in keys]
+
+
+def decode(
+    memory: Bytes,
+    run: ChunkRun,
+    *,
+    rows: Int64s | None,
+    keeps_dictionary: bool = False,
+    shared: SharedLevels | None = None,
+) -> Decoded:
+    """Decode chunks.
+
+    Args:
+        memory: Holds all chunks.
+        run: The chunks.
+        rows: Which of the rows that the chunks hold are wanted, None for all.
+        keeps_dictionary: Return places in dictionaries as such.
+        shared: Knows the levels of the leaf before.
+
+    Raises:
+        CorruptDataError: Chunks that do not fit their page.
+    """
+    layout, counts = run.layouts[0], run.counts
+    if any(registry.num_buffers(layout.values) != one.num_buffers for one in run.layouts):
+        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
+    num_levels, buffer_starts, buffer_sizes = read_headers(memory, run.starts, run.sizes, layout)
+    num_short = (layout.rep is not None) + (layout.definition is not None)
+    buffers = (memory,) * layout.num_buffers
+    chunks = Chunks(buffers=buffers, starts=buffer_starts[num_short:], sizes=buffer_sizes[num_short:], counts=counts)
+    if layout.rep is None and layout.definition is not None and (num_levels != counts).any():
+        raise CorruptDataError("a chunk without lists has another number of levels than of values")
+    level_chunks = [
+        Chunks(buffers=(memory,), starts=buffer_starts[at : at + 1], sizes=buffer_sizes[at : at + 1], counts=num_levels)
+        for at in range(num_short)
+    ]
+    decode_all = partial(_decode_levels, run, level_chunks, num_levels if num_short else counts)
+    positions = rows
+    if shared is None or rows is not None or layout.rep is None:
+        levels = decode_all()
+    else:
+        for one in level_chunks:
+            check_chunks(one, 1)  # before their bytes are compared
+        levels = shared.decode(_level_key(run), level_chunks, decode_all)
+    if rows is not None:
+        levels, positions = pick_levels(levels, rows)
+    values = registry.decode_chunks(layout.values, chunks) if positions is None else _pick(layout, chunks, positions)
+    if layout.blob_layers is not None:
+        return blob.describe(layout.blob_layers, values)
+    if layout.dictionary is not None:
+        found = _look_up(values, run, positions)
+        values = found if keeps_dictionary else take_values(found.items, found.indices.data)
+    return Decoded(levels=levels, values=values, num_slots=len(values))
+
+
+def _level_key(run: ChunkRun) -> object:
+    """What matters for decoding levels but their bytes."""
+    is_cut = None if run.is_cut is None else run.is_cut.tobytes()
+    return [(one.rep, one.definition, one.layers) for one in run.layouts], run.bounds.tobytes(), is_cut
+
+
+def _decode_levels(run: ChunkRun, level_chunks: list[Chunks], num_levels: Int64s) -> Levels:
+    """The levels of all chunks."""
+    layout = run.layouts[0]
+    rep = None if layout.rep is None else _decode_one(run, lambda one: one.rep, level_chunks[0])
+    definition = None
+    if layout.definition is not None:
+        definition = _decode_one(run, lambda one: one.definition, level_chunks[-1])
+    return _join_levels(run, rep, definition, num_levels)
+
+
+def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
+    """Some of the values, if possible without decoding the others."""
+    bounds = starts_of(chunks.counts)
+    if len(positions) and int(np.maximum.reduce(positions)) >= bounds[-1]:
+        raise CorruptDataError(f"value {int(positions.max())} is wanted of chunks that hold {int(bounds[-1])}")
+    if len(positions) > bounds[-1] * _DENSE_SHARE:
+        return registry.decode_some(layout.values, chunks, positions)
+    chunk_of = bounds.searchsorted(positions, side="right") - 1
+    points = registry.decode_points(layout.values, chunks, chunk_of, positions - bounds[chunk_of])
+    return registry.decode_some(layout.values, chunks, positions) if points is None else points
+
+
+def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> DictionaryValues:
+    """Places in all dictionaries laid end to end, for indices into the dictionary of each page."""
+    if run.dictionary is None or not isinstance(indices, FixedValues):
+        raise CorruptDataError("a dictionary page without dictionary or without indices")
+    if len(run.layouts) == 1:
+        return DictionaryValues(indices, run.dictionary)
+    bounds = starts_of(run.counts)[run.bounds]
+    num_items = np.array([one.num_dictionary_items for one in run.layouts], np.int64)
+    if positions is not None:  # they ascend
+        bounds = positions.searchsorted(bounds)
+    moved = _move_indices(indices, bounds, num_items)
+    return DictionaryValues(FixedValues(moved), run.dictionary, may_repeat=True)
+
+
+def _move_indices(indices: FixedValues, bounds: Int64s, num_items: Int64s) -> npt.NDArray[Any]:
+    """Indices into the dictionaries of pages laid end to end.
+
+    Args:
+        indices: Those of each page, one after the other.
+        bounds: Shape (pages + 1,): where those of each page begin, and the end.
+        num_items: Shape (pages,): items of each dictionary.
+    """
+    data: npt.NDArray[Any] = indices.data
+    moved = empty(len(data), index_dtype(int(num_items.sum())))
+    firsts = starts_of(num_items).tolist()
+    for first, count, (low, high) in zip(firsts, num_items.tolist(), pairwise(bounds.tolist()), strict=False):
+        part = data[low:high]
+        if len(part) == 0:
+            continue
+        if not 0 <= int(part.max()) < count:
+            raise CorruptDataError("an index points beyond the dictionary of its page")
+        np.add(part, first, out=moved[low:high], dtype=moved.dtype, casting="unsafe")
+    return moved
+
+
+def read_headers(
+    memory: Bytes, starts: Int64s, sizes: Int64s, layout: MiniBlockLayout
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Levels per chunk, and position and size of each buffer: shape (buffers, chunks), levels first.
+
+    Raises:
+        CorruptDataError: A buffer leaves its chunk.
+    """
+    num_short = (layout.rep is not None) + (layout.definition is not None)
+    widths = [2] * num_short + [4 if layout.has_large_chunk else 2] * layout.num_buffers
+    header_size = pad8(2 + sum(widths))
+    if len(starts) and int(sizes.min()) < header_size:
+        raise CorruptDataError("a chunk is too small for its header")
+    words = gather_windows(memory, starts, header_size).view("<u2").T.astype(np.int64)
+    buffer_starts = np.empty((len(widths), len(starts)), np.int64)
+    buffer_sizes = np.empty((len(widths), len(starts)), np.int64)
+    word, cursor = 1, starts + header_size
+    for index, width in enumerate(widths):
+        size = words[word] if width == 2 else words[word] | words[word + 1] << 16
+        buffer_starts[index], buffer_sizes[index] = cursor, size
+        word += width // 2
+        cursor = cursor + (size + 7 & ~7)
+    if len(starts) and (buffer_starts[-1] + buffer_sizes[-1] > starts + sizes).any():
+        raise CorruptDataError("a buffer reaches beyond the end of its chunk")
+    return words[0], buffer_starts, buffer_sizes
+
+
+def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None], chunks: Chunks) -> LevelArray:
+    """Levels of all chunks; neighbouring pages that encode them alike are decoded together."""
+    encoding = run.shared(what)
+    if encoding is not None:
+        return registry.decode_level_chunks(encoding, chunks)
+    parts: list[LevelArray] = []
+    first = 0
+    for encoding, group in groupby(run.layouts, key=what):
+        last = first + sum(1 for _ in group)
+        begin, end = int(run.bounds[first]), int(run.bounds[last])
+        some = Chunks(
+            buffers=chunks.buffers,
+            starts=chunks.starts[:, begin:end],
+            sizes=chunks.sizes[:, begin:end],
+            counts=chunks.counts[begin:end],
+        )
+        assert encoding is not None  # noqa: S101 - pages that are alike all have these levels
+        parts.append(registry.decode_level_chunks(encoding, some))
+        first = last
+    return np.concatenate(parts)
+
+
+def _join_levels(run: ChunkRun, rep: LevelArray | None, definition: LevelArray | None, num_levels: Int64s) -> Levels:
+    """Number the levels of all pages alike, and let a row that was cut off begin at its first level."""
+    bounds = starts_of(num_levels)
+    shared = run.shared(lambda one: one.layers)
+    layers = merge_layers([one.layers for one in run.layouts]) if shared is None else shared
+    if rep is not None and run.is_cut is not None and run.is_cut.any():
+        rep = rep.copy()
+        rep[bounds[:-1][run.is_cut]] = max_rep(layers)
+    if definition is None or shared is not None:
+        return widen(Levels(layers, rep, definition), layers, int(bounds[-1]))
+    parts: list[LevelArray] = []
+    for layout, (low, high) in zip(run.layouts, pairwise(bounds[run.bounds].tolist()), strict=True):
+        part = widen(Levels(layout.layers, None, definition[low:high]), layers, high - low).definition
+        parts.append(part if part is not None else definition[low:high])
+    return Levels(layers, rep, np.concatenate(parts))
+
+
+def encode(
+    decoded: Decoded,
+    dictionary: tuple[FixedValues, Values] | None,
+    options: PageOptions,
+    *,
+    packed_bits: tuple[int, ...] | None = None,
+) -> EncodedPage | None:
+    """Encode a page.
+
+    Args:
+        decoded: Levels and values, at least one of them.
+        dictionary: The same values as indices and items, None to write them as they are.
+        options: How to write.
+        packed_bits: Bits of each field, if the values are packed structs.
+
+    Returns:
+        The page; None if it is better zipped: two values are too large for a chunk of file version 2.1, or words are
+        stored as they are and have no levels.
+
+    Raises:
+        InvalidInputError: More levels in a chunk than it can hold; the page must be split.
+    """
+    levels, values = decoded.levels, decoded.values
+    if dictionary is not None:
+        values = dictionary[0]
+    if values is None or isinstance(values, (StructValues, DictionaryValues)):
+        raise ValueError("a mini-block page needs values")
+    may_be_plain = dictionary is None and levels.rep is None and levels.definition is None
+    parts = _encode_parts(levels, values, options, packed_bits, may_be_plain=may_be_plain)
+    if parts is None:
+        return None
+    items = None if dictionary is None else encode_dictionary(dictionary[1], options)
+    buffers = [encode_words(parts.sizes, parts.counts, is_large=options.has_large_chunks), parts.data]
+    if items is not None:
+        buffers.append(items[1])
+    if levels.rep is not None:
+        buffers.append(encode_repetition_index(levels.rep, parts.bounds, max_rep(levels.layers)))
+    layout = MiniBlockLayout(
+        rep=parts.rep,
+        definition=parts.definition,
+        values=parts.values,
+        dictionary=None if items is None else items[0],
+        num_dictionary_items=0 if dictionary is None else len(dictionary[1]),
+        layers=levels.layers,
+        num_buffers=registry.num_buffers(parts.values),
+        has_repetition_index=levels.rep is not None,
+        num_items=decoded.num_slots,
+        has_large_chunk=options.has_large_chunks,
+    )
+    return EncodedPage(layout=layout, buffers=buffers)
+
+
+@frozen(kw_only=True)
+class _Parts:
+    """The chunks of a page being written.
+
+    Attributes:
+        rep: Encoding of the repetition levels.
+        definition: Encoding of the definition levels.
+        values: Encoding of the values.
+        bounds: Shape (chunks + 1,): first level of each chunk, and the end.
+        counts: Values in each chunk.
+        sizes: Bytes of each chunk.
+        data: The chunks.
+    """
+
+    rep: Encoding | None
+    definition: Encoding | None
+    values: Encoding
+    bounds: Int64s
+    counts: Int64s
+    sizes: Int64s
+    data: Bytes
+
+
+def _encode_parts(
+    levels: Levels, values: Values, options: PageOptions, packed_bits: tuple[int, ...] | None, *, may_be_plain: bool
+) -> _Parts | None:
+    """Encode chunks, fewer values in each until all are as small as they must be."""
+    max_values = MAX_CHUNK_VALUES
+    while True:
+        if packed_bits is not None and isinstance(values, FixedValues):
+            encoding, chunks = encode_packed(values, packed_bits, options, max_values)
+        else:
+            encoding, chunks = encode_chunks(values, options, max_values=max_values)
+            if may_be_plain and _is_plain(encoding, options):
+                return None
+        bounds = level_bounds(levels, chunks.counts)
+        rep = None if levels.rep is None else encode_level_chunks(levels.rep, bounds)
+        definition = None if levels.definition is None else encode_level_chunks(levels.definition, bounds)
+        level_chunks = [one[1] for one in (rep, definition) if one is not None]
+        sizes = chunk_sizes(level_chunks, chunks, options)
+        if options.has_large_chunks or int(sizes.max()) <= _MAX_SMALL_CHUNK:
+            return _Parts(
+                rep=None if rep is None else rep[0],
+                definition=None if definition is None else definition[0],
+                values=encoding,
+                bounds=bounds,
+                counts=chunks.counts,
+                sizes=sizes,
+                data=assemble(bounds, level_chunks, chunks, options),
+            )
+        max_values = int(chunks.counts[0]) // 2
+        if max_values < _LEAST_VALUES:
+            return None
+
+
+def _is_plain(encoding: Encoding, options: PageOptions) -> bool:
+    """True for words that are stored as they are, though nobody asked for that; without levels they need no chunks.
+
+    A scan returns the mapped file then instead of a copy. pylance 14.0.2 scans such pages a fifth faster than packed
+    ones and takes 10,000 rows at the price of its files of version 2.0, twice that of chunks.
+    """
+    return options.structural_encoding is None and options.compression is None and encoding in _PLAIN_WORDS

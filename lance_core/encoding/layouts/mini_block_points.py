@@ -1,0 +1,160 @@
+"""Single values out of mini-block chunks without lists, whichever pages and columns they are of.
+
+The price of a numpy call is paid once for all columns that are encoded alike, not once for each: a table of 500
+columns has few encodings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.encoding import registry
+from lance_core.encoding.arrow_values import take_values
+from lance_core.encoding.kernels import gather_words, starts_of
+from lance_core.encoding.layouts.chunk_bytes import pad8
+from lance_core.encoding.layouts.level_points import decode_level_points
+from lance_core.encoding.layouts.mini_block import read_headers
+from lance_core.encoding.plans import Spots
+from lance_core.encoding.values import Chunks, FixedValues
+from lance_core.errors import CorruptDataError
+from lance_core.format.encodings import Flat
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.encoding.repdef import LevelArray
+    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.format.page_layout import MiniBlockLayout
+
+
+_WORD_BITS = (8, 16, 32, 64)
+
+
+@frozen
+class Points:
+    """Wanted values and the chunks that hold them.
+
+    Attributes:
+        chunks: Shape (3, chunks): positions in the file, bytes and numbers of values; each chunk once.
+        chunk_of: Shape (n,): the chunk of each value.
+        index: Shape (n,): which of the chunk's values it is.
+    """
+
+    chunks: Int64s
+    chunk_of: Int64s
+    index: Int64s
+
+
+def find_points(grids: Sequence[Int64s], rows: Sequence[Int64s]) -> Points:
+    """The points of some rows.
+
+    Args:
+        grids: For each page what the chunk table says of the chunk of each row, shape (5, n); see `ChunkTable.grid`.
+        rows: For each page the ascending rows, shape (n,).
+    """
+    grid = grids[0] if len(grids) == 1 else np.concatenate(grids, axis=1)
+    wanted = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    index = wanted - grid[3]
+    is_new = np.empty(len(index), np.bool_)
+    is_new[:1] = True
+    np.not_equal(grid[0, 1:], grid[0, :-1], out=is_new[1:])
+    if is_new.all():
+        return Points(grid[:3], np.arange(len(index)), index)
+    return Points(grid[:3, is_new], np.cumsum(is_new) - 1, index)
+
+
+def find_words(points: Points, layout: MiniBlockLayout) -> Int64s | None:
+    """Where words that are neither packed nor compressed stand in the file, shape (n,).
+
+    Nothing stands before them in their chunks but a header, the size of which the layout tells.
+
+    Returns:
+        None if they are not such words, or their chunks are not as large as they would have to be.
+    """
+    width = _word_width(layout)
+    if not width:
+        return None
+    starts, sizes, counts = points.chunks
+    header_size = pad8(2 + (4 if layout.has_large_chunk else 2))
+    is_inside = (points.index >= 0).all() and (points.index < counts[points.chunk_of]).all()
+    if not is_inside or (sizes != header_size + pad8(counts * width)).any():
+        return None
+    return starts[points.chunk_of] + header_size + points.index * width
+
+
+def decode_words(memory: Bytes, places: Int64s, layout: MiniBlockLayout) -> FixedValues:
+    """The words at some places of a memory; see `find_words`."""
+    return FixedValues(gather_words(memory, places, f"<u{_word_width(layout)}"))
+
+
+def word_spots(words: Int64s, layout: MiniBlockLayout) -> Spots:
+    """The bytes of words; see `find_words`."""
+    return Spots(words, words + _word_width(layout))
+
+
+def _word_width(layout: MiniBlockLayout) -> int:
+    """Bytes of each value of chunks that hold nothing else; 0 if they do."""
+    values = layout.values
+    is_bare = layout.rep is None and layout.definition is None and layout.num_buffers == 1
+    return values.bits // 8 if is_bare and isinstance(values, Flat) and values.bits in _WORD_BITS else 0
+
+
+def all_points(grids: Sequence[Int64s]) -> Points:
+    """All values of some chunks of pages; see `find_points`."""
+    grid = grids[0] if len(grids) == 1 else np.concatenate(grids, axis=1)
+    nothing = np.empty(0, np.int64)
+    return Points(grid[:3], nothing, nothing)
+
+
+def decode_points(
+    memory: Bytes, starts: Int64s, points: Points, layout: MiniBlockLayout
+) -> tuple[LevelArray | None, Values]:
+    """Definition levels and values, or places in a dictionary.
+
+    Args:
+        memory: Holds the chunks.
+        starts: Shape (chunks,): where they lie in the memory.
+        points: What is wanted.
+        layout: Layout of the pages, none of which has lists.
+
+    Raises:
+        CorruptDataError: Chunks that do not fit their page.
+    """
+    levels, chunks = _open(memory, starts, points.chunks, layout)
+    definition = None
+    if levels is not None and layout.definition is not None:
+        definition = decode_level_points(layout.definition, levels, points.chunk_of, points.index)
+    values = registry.decode_points(layout.values, chunks, points.chunk_of, points.index)
+    if values is None:
+        positions = starts_of(chunks.counts)[points.chunk_of] + points.index
+        values = take_values(registry.decode_chunks(layout.values, chunks), positions)
+    return definition, values
+
+
+def decode_all(
+    memory: Bytes, starts: Int64s, chunks: Int64s, layout: MiniBlockLayout
+) -> tuple[LevelArray | None, Values]:
+    """As `decode_points`, for all values of the chunks: shape (3, n), as in `Points`."""
+    levels, found = _open(memory, starts, chunks, layout)
+    definition = None
+    if levels is not None and layout.definition is not None:
+        definition = registry.decode_level_chunks(layout.definition, levels)
+    return definition, registry.decode_chunks(layout.values, found)
+
+
+def _open(memory: Bytes, starts: Int64s, chunks: Int64s, layout: MiniBlockLayout) -> tuple[Chunks | None, Chunks]:
+    """Levels, None if there are none, and values of the chunks, still encoded."""
+    if registry.num_buffers(layout.values) != layout.num_buffers:
+        raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
+    counts = chunks[2]
+    num_levels, buffer_starts, buffer_sizes = read_headers(memory, starts, chunks[1], layout)
+    buffers = (memory,) * layout.num_buffers
+    if layout.definition is None:
+        return None, Chunks(buffers=buffers, starts=buffer_starts, sizes=buffer_sizes, counts=counts)
+    if (num_levels != counts).any():
+        raise CorruptDataError("a chunk without lists has another number of levels than of values")
+    levels = Chunks(buffers=(memory,), starts=buffer_starts[:1], sizes=buffer_sizes[:1], counts=counts)
+    return levels, Chunks(buffers=buffers, starts=buffer_starts[1:], sizes=buffer_sizes[1:], counts=counts)

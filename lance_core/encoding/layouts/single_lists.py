@@ -1,0 +1,204 @@
+"""Single rows out of mini-block chunks with lists, one at a time; see `single_values`.
+
+The levels of a chunk are unpacked as a whole, since rows can only be counted; of its values only those of the row.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lance_core.encoding import registry
+from lance_core.encoding.arrow_values import take_values
+from lance_core.encoding.codecs.general import decompress_one
+from lance_core.encoding.layouts.chunk_levels import levels_of_chunk, one_chunk
+from lance_core.encoding.layouts.single_values import chunk_header, value_reader
+from lance_core.encoding.repdef import max_rep, max_visible_def
+from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
+from lance_core.errors import CorruptDataError
+from lance_core.format.encodings import General
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from struct import Struct
+
+    from lance_core.encoding.layouts.single_values import Read
+    from lance_core.encoding.values import Values
+    from lance_core.format.encodings import Compression, Encoding
+    from lance_core.format.page_layout import Layers, MiniBlockLayout
+
+_MANY_KINDS = 256
+_FEW_VALUES = 16
+"""More values than this are decoded together."""
+
+
+class ListPlace(NamedTuple):
+    """Where a row is.
+
+    Attributes:
+        start: Position of its chunk in memory.
+        size: Bytes of the chunk.
+        num_values: Values of the chunk.
+        has_preamble: The chunk begins with the rest of a row.
+        num_rows: Rows that begin in the chunk.
+        row: Which of these it is.
+    """
+
+    start: int
+    size: int
+    num_values: int
+    has_preamble: bool
+    num_rows: int
+    row: int
+
+
+class _RowLevels(NamedTuple):
+    """Levels of a row, and how many values stand before it in its chunk, and how many are its own."""
+
+    rep: list[int]
+    definition: list[int] | None
+    first: int
+    num_values: int
+
+
+@frozen(kw_only=True)
+class ListReader:
+    """How to read single rows of chunks of one layout.
+
+    Attributes:
+        layout: The layout.
+        kind: The same object for layouts that encode levels alike.
+        header: See `single_values.chunk_header`.
+        rep: Encoding of the repetition levels.
+        new_row: The repetition level that begins a row.
+        visible: The largest definition level of an entry that has a value.
+        value: Reads a value.
+        encoding: Encoding of the values, uncompressed.
+        compression: What the values of each chunk are compressed by; None if they are not.
+    """
+
+    layout: MiniBlockLayout
+    kind: object
+    header: Struct
+    rep: Encoding
+    new_row: int
+    visible: int
+    value: Read
+    encoding: Encoding
+    compression: Compression | None
+
+    def read(
+        self, memory: memoryview, place: ListPlace, known: dict[object, Any]
+    ) -> tuple[list[int], list[int] | None, list[bytes]]:
+        """Levels and values of a row that lies in one chunk.
+
+        Args:
+            memory: Holds the chunk.
+            place: The row.
+            known: Levels of rows that were read before; leaves of one field mostly have the same.
+
+        Raises:
+            CorruptDataError: The chunk does not hold it, or does not fit its page.
+        """
+        start, size, count, *inside = place
+        at, end = start + self.header.size, start + size
+        if at > end or end > len(memory):
+            raise CorruptDataError("a chunk is too small for its header")
+        num_levels, rep_size, *rest = self.header.unpack_from(memory, start)
+        rep_end = at + rep_size
+        definition_at = at + (rep_size + 7 & ~7)
+        definition_end = definition_at + (rest[0] if self.layout.definition is not None else 0)
+        value_at = definition_at + (definition_end - definition_at + 7 & ~7)
+        value_size = rest[-1]
+        if value_at + value_size > end:
+            raise CorruptDataError("a buffer reaches beyond the end of its chunk")
+        packed = (bytes(memory[at:rep_end]), bytes(memory[definition_at:definition_end]))
+        key = (*packed, self.kind, num_levels, count, *inside)
+        levels: _RowLevels | None = known.get(key)
+        if levels is None:
+            levels = known[key] = self._levels(*packed, num_levels, place)
+        values = self._values(memory[value_at : value_at + value_size], count, levels)
+        return levels.rep, levels.definition, values
+
+    def _levels(self, packed_rep: bytes, packed_definition: bytes, num_levels: int, place: ListPlace) -> _RowLevels:
+        rep = levels_of_chunk(self.rep, packed_rep, num_levels)
+        (starts,) = (rep == self.new_row).nonzero()
+        if len(starts) != place.num_rows or (not place.has_preamble and (not len(starts) or starts[0])):
+            raise CorruptDataError("chunks hold another number of rows than the repetition index tells")
+        begin, stop = int(starts[place.row]), num_levels
+        if place.row + 1 < len(starts):
+            stop = int(starts[place.row + 1])
+        own, before, inside, all_hidden = None, 0, 0, 0
+        if self.layout.definition is not None:
+            definition = levels_of_chunk(self.layout.definition, packed_definition, num_levels)
+            own = definition[begin:stop].tolist()
+            is_hidden = definition > self.visible
+            all_hidden, before = int(np.count_nonzero(is_hidden)), int(np.count_nonzero(is_hidden[:begin]))
+            inside = sum([level > self.visible for level in own])
+        if num_levels - all_hidden != place.num_values:
+            raise CorruptDataError("the levels of a chunk call for another number of values than it has")
+        return _RowLevels(rep[begin:stop].tolist(), own, begin - before, stop - begin - inside)
+
+    def _values(self, buffer: memoryview, count: int, levels: _RowLevels) -> list[bytes]:
+        if not levels.num_values:
+            return []
+        if self.compression is not None:
+            buffer = decompress_one(self.compression, buffer)
+        wanted = range(levels.first, levels.first + levels.num_values)
+        if len(wanted) <= _FEW_VALUES:
+            return [self.value(buffer, 0, len(buffer), count, index) for index in wanted]
+        places = np.arange(wanted.start, wanted.stop)
+        chunk = one_chunk(buffer, count)
+        values = registry.decode_points(self.encoding, chunk, np.zeros_like(places), places)
+        if values is None:
+            values = take_values(registry.decode_chunks(self.encoding, chunk), places)
+        return _separate(values)
+
+
+def list_reader(layout: MiniBlockLayout) -> ListReader | None:
+    """How to read single rows of a layout with lists; None if that takes more than a look at a few bytes."""
+    encoding, compression = layout.values, None
+    if isinstance(encoding, General):
+        encoding, compression = encoding.values, encoding.compression
+    value = value_reader(encoding)
+    if layout.rep is None or value is None or layout.num_buffers != 1:
+        return None
+    return ListReader(
+        layout=layout,
+        kind=_kind(layout.rep, layout.definition, layout.layers),
+        header=chunk_header(layout),
+        rep=layout.rep,
+        new_row=max_rep(layout.layers),
+        visible=max_visible_def(layout.layers),
+        value=value,
+        encoding=encoding,
+        compression=compression,
+    )
+
+
+@lru_cache(maxsize=_MANY_KINDS)
+def _kind(rep: Encoding, definition: Encoding | None, layers: Layers) -> object:
+    """The same object for the same; comparing it costs nothing."""
+    del rep, definition, layers  # what it stands for
+    return object()
+
+
+def _separate(values: Values) -> list[bytes]:
+    """Each value by itself."""
+    match values:
+        case VariableValues(offsets, data):
+            whole, bounds = data.tobytes(), offsets.tolist()
+            return [whole[low:high] for low, high in pairwise(bounds)]
+        case FixedListValues(dimension, FixedValues(data)):
+            return _of_width(data.tobytes(), data.nbytes // len(data) * dimension)
+        case FixedValues(data):
+            return _of_width(data.tobytes(), data.nbytes // len(data))
+        case _:
+            raise CorruptDataError("lists of values that are neither words nor strings")
+
+
+def _of_width(data: bytes, width: int) -> list[bytes]:
+    return [data[at : at + width] for at in range(0, len(data), width)]

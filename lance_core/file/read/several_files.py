@@ -1,0 +1,156 @@
+"""Rows of several files at one go, a few or all of small files: what is encoded alike in all is decoded together.
+
+The files are of one local store. Their bytes are copied into one memory, which for scattered rows and small files costs
+no more than to map them: a page fault takes as long as to copy four blocks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import contextmanager, suppress
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.kernels import empty, starts_of
+from lance_core.encoding.plans import Found, Spots, result_of
+from lance_core.errors import CorruptDataError
+from lance_core.file.read.field_reader import JoinedField, joined
+from lance_core.file.read.points import RowsOfFile, plan_points_of
+from lance_core.file.read.single_rows import is_handful
+from lance_core.store.base import offers
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from lance_core.encoding.plans import Ranges, Rows
+    from lance_core.file.read.field_reader import Opened
+    from lance_core.file.source import CopiedRanges, FileBytes
+
+_BASE_BITS = 44
+"""Positions in the n-th file begin at n times 16 TiB."""
+
+_AHEAD = 128
+"""So many ranges the disk has to do when one waits for others. Who asks for many more has to wait while asking."""
+
+_MOST_VALUES, _MOST_BYTES = 1 << 13, 1 << 26
+"""More are read file by file: steps of its own cost little beside them, and a mapped file needs no memory."""
+
+
+class Wanted(NamedTuple):
+    """Rows of a file.
+
+    Attributes:
+        file: The file.
+        opened: The fields that are wanted.
+        rows: At least one, ascending, all of them there.
+    """
+
+    file: FileBytes
+    opened: Opened
+    rows: Rows
+
+
+def are_some(num_rows: int, num_columns: int) -> bool:
+    """Whether so many rows are to be read at one go: neither a handful, which is read value by value, nor many."""
+    return not is_handful(num_rows, num_columns) and num_rows * num_columns <= _MOST_VALUES
+
+
+def can_be_joined(files: Sequence[Wanted]) -> bool:
+    """Whether rows of files can be read at one go."""
+    fields = [one for wanted in files for one in wanted.opened.fields]
+    are_near = all(one.file.can_be_copied and one.file.size <= 1 << _BASE_BITS for one in files)
+    return are_near and all(offers(one, JoinedField, "join") for one in fields)
+
+
+def take_joined(files: Sequence[Wanted]) -> list[pa.Array] | None:
+    """The rows of all files, one after the other.
+
+    Args:
+        files: Those of one version of the format, with the same fields; see `can_be_joined`.
+
+    Returns:
+        An array for each field; None if that would need much memory.
+
+    Raises:
+        CorruptDataError: One of the files is damaged.
+        UnsupportedError: A type or encoding that cannot be read.
+    """
+    fields = [[one for one in file.opened.fields if offers(one, JoinedField, "join")] for file in files]
+    columns = [[column for one in several for column in one.columns] for several in fields]
+    rows = [
+        RowsOfFile(own, one.rows, at << _BASE_BITS) for at, (own, one) in enumerate(zip(columns, files, strict=True))
+    ]
+    with suppress(_TooLargeError), _blaming_bytes():
+        leaves = iter(result_of(plan_points_of(rows, is_near=True), _SeveralFiles([one.file for one in files]).answer))
+        return [joined(one.join([next(leaves) for _ in one.columns])) for one in fields[0]]
+    return None
+
+
+class _TooLargeError(Exception):
+    """Rows that take more bytes than are to be copied."""
+
+
+@contextmanager
+def _blaming_bytes() -> Generator[None]:
+    """Call what garbage can lead to by its name."""
+    try:
+        yield
+    except (ValueError, IndexError, OverflowError, MemoryError, pa.ArrowException) as error:
+        raise CorruptDataError(f"a file is damaged: {error}") from error
+
+
+class _SeveralFiles:
+    """Files of which ranges are read as if they were one."""
+
+    def __init__(self, files: Sequence[FileBytes]) -> None:
+        self._files = files
+
+    def answer(self, wanted: Sequence[tuple[int, int] | Spots]) -> list[Any]:
+        """All spots in one memory."""
+        ranges = [one for one in wanted if not isinstance(one, Spots)]
+        spots = [one for one in wanted if isinstance(one, Spots)]
+        buffers = iter(self._read(ranges) if ranges else [])
+        found = self._copy(spots) if spots else None
+        return [found if isinstance(one, Spots) else next(buffers) for one in wanted]
+
+    def _read(self, ranges: Ranges) -> list[pa.Buffer]:
+        parts: list[Ranges] = [[] for _ in self._files]
+        owners = [start >> _BASE_BITS for start, _ in ranges]
+        for owner, (start, end) in zip(owners, ranges, strict=True):
+            base = owner << _BASE_BITS
+            parts[owner].append((start - base, end - base))
+        for file, own in zip(self._files, parts, strict=True):
+            file.announce(own)
+        buffers = [iter(file.read(own) if own else []) for file, own in zip(self._files, parts, strict=True)]
+        return [next(buffers[owner]) for owner in owners]
+
+    def _copy(self, spots: Sequence[Spots]) -> Found:
+        starts = np.concatenate([one.starts for one in spots])
+        ends = np.concatenate([one.ends for one in spots])
+        order = starts.argsort(kind="stable")
+        starts, ends = starts[order], ends[order]
+        bounds = starts.searchsorted(np.arange(len(self._files) + 1) << _BASE_BITS).tolist()
+        copies = [
+            file.copying(starts[low:high] - (at << _BASE_BITS), ends[low:high] - (at << _BASE_BITS))
+            for at, (file, (low, high)) in enumerate(zip(self._files, pairwise(bounds), strict=True))
+        ]
+        sizes = [one.num_bytes for one in copies]
+        if sum(sizes) > _MOST_BYTES:
+            raise _TooLargeError
+        memory = empty(sum(sizes), np.uint8)
+        places = starts_of(np.array(sizes, np.int64)).tolist()
+        parts = [memory[low:high].data for low, high in pairwise(places)]
+        waiting: deque[CopiedRanges] = deque()
+        for one, part in zip(copies, parts, strict=True):
+            one.begin(part)
+            waiting.append(one)
+            while waiting and sum([behind.num_missing for behind in islice(waiting, 1, None)]) >= _AHEAD:
+                waiting.popleft().finish()
+        for one in waiting:
+            one.finish()
+        firsts = np.concatenate([one.starts + (at << _BASE_BITS) for at, one in enumerate(copies)])
+        shifts = starts_of(np.concatenate([one.ends - one.starts for one in copies]))[:-1] - firsts
+        return Found(memory, firsts, shifts)

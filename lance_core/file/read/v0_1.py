@@ -1,0 +1,354 @@
+"""Files of version 0.1: row groups of plain pages, found by field id and batch.
+
+Nulls are not stored: strings that are empty read as null where the field may be null; everything else reads as
+whatever was written in their place (pylance 14.0.2 does the same).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.distinct import distinct
+from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.plans import together
+from lance_core.encoding.v0_1.dictionaries import dictionary_of
+from lance_core.encoding.v0_1.pages import Pieces, cut_rows, read_spans, read_values, row_bytes
+from lance_core.encoding.v2_0.arrays import dictionary_array
+from lance_core.encoding.v2_0.ends import Spans
+from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from lance_core.file.nodes import LIST_TYPES, open_field
+from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
+from lance_core.file.read.field_reader import arrays_of, kept_rows
+from lance_core.format.legacy_dictionaries import is_legacy_dictionary
+from lance_core.format.legacy_file import (
+    SIZE_BYTES,
+    decode_legacy_footer,
+    decode_legacy_metadata,
+    decode_legacy_schema,
+    decode_page_table,
+    decode_size,
+)
+from lance_core.frozen import frozen
+from lance_core.limits import check_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from lance_core.encoding.coded import Coded
+    from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.read.field_reader import FieldReader
+    from lance_core.file.source import FileBytes
+    from lance_core.format.dictionary_values import LegacyDictionary
+    from lance_core.format.legacy_file import LegacyStatistics
+    from lance_core.format.schema import Field, Schema
+
+
+@frozen(kw_only=True)
+class BatchStatistics:
+    """What a file tells of the values of one field in each of its batches, as it was before nulls got lost.
+
+    Attributes:
+        null_count: Shape (batches,): nulls.
+        minimum: One value for each batch that none is less than, null if unknown; NaN does not count.
+        maximum: Likewise the other end.
+    """
+
+    null_count: Int64s
+    minimum: pa.Array
+    maximum: pa.Array
+
+
+class ContentLegacy:
+    """A file of version 0.1.
+
+    Args:
+        file: The file.
+
+    Raises:
+        CorruptDataError: Positions that cannot be.
+    """
+
+    def __init__(self, file: FileBytes) -> None:
+        self._file = file
+        self._limit = decode_legacy_footer(memoryview(file.tail), file.size)
+        self._metadata = decode_legacy_metadata(self._message(self._limit))
+        self._schema: Schema | None = None
+        self._tables: dict[int, Int64s] = {}
+
+    def descriptor(self) -> tuple[Schema, int]:
+        """Schema and number of rows."""
+        if self._schema is None:
+            if not 0 < self._metadata.schema_position < self._limit:
+                raise CorruptDataError("the file has no schema")
+            self._schema = decode_legacy_schema(self._message(self._metadata.schema_position))
+        return self._schema, int(self._metadata.batch_offsets[-1])
+
+    def column_numbers(self) -> dict[int, int]:
+        """Rows of the page table of the file's own fields, by field id."""
+        fields = [field for _, field in fields_with_columns(self.descriptor()[0], inner=True, packed=False)]
+        first = min((field.id for field in fields), default=0)
+        return {field.id: field.id - first for field in fields}
+
+    def outline(self) -> FileOutline:
+        """What the file is made of. Pages do not tell where they end: each is taken to reach to the next thing."""
+        numbers = self.column_numbers()
+        tables = self._read_tables(numbers.values())
+        fields = list(fields_with_columns(self.descriptor()[0], inner=True, packed=False))
+        starts = (tables[number][:, 0] for number in numbers.values())
+        places = distinct(np.concatenate([np.empty(0, np.int64), *starts]))
+        ends = np.append(places[1:], self._metadata.page_table_position)
+        columns = tuple(
+            ColumnOutline(
+                path=path,
+                logical_type=field.logical_type,
+                pages=tuple(
+                    PageOutline(
+                        buffers=((int(position), max(0, int(ends[np.searchsorted(places, position)] - position))),),
+                        num_rows=int(length),
+                        encoding=field.logical_type,
+                    )
+                    for position, length in tables[numbers[field.id]]
+                    if length
+                ),
+            )
+            for path, field in fields
+        )
+        start = self._metadata.page_table_position
+        return FileOutline(
+            major=0,
+            minor=1,
+            columns=columns,
+            global_buffers=(),
+            num_metadata_bytes=self._limit - start,
+            num_data_bytes=start,
+        )
+
+    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
+        """Read at least one row of each of these fields."""
+        return together([one.plan(rows) for one in fields])
+
+    def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s) -> Steps[list[list[pa.Array]]]:
+        """Read some of consecutive rows."""
+        return kept_rows(self.plan(fields, rows), kept)
+
+    def plan_coded(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
+        """Read consecutive rows of a field."""
+        return arrays_of(field, rows)
+
+    def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
+        """Open the fields of a projection.
+
+        Args:
+            projection: Fields to read.
+            columns: For each of them and all below, by field id, its row of the page table.
+        """
+        numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}
+        found = self._read_tables(numbers.values())
+        tables = {identity: found[number] for identity, number in numbers.items()}
+        opener = self._opener(tables)
+        return [open_field(one, opener) for one in projection.fields]
+
+    def _opener(self, tables: Mapping[int, Int64s]) -> _Opener:
+        stored = {one.id: one for one in self.descriptor()[0].walk() if one.dictionary is not None}
+        return _Opener(self._file, tables, stored, self._limit)
+
+    def _read_tables(self, numbers: Iterable[int]) -> dict[int, Int64s]:
+        """Rows of the page table, by number."""
+        missing = sorted(set(numbers) - self._tables.keys())
+        ranges = [self._metadata.table_range(number) for number in missing]
+        if any(not 0 <= start <= end <= self._limit for start, end in ranges):
+            raise CorruptDataError("the page table lies outside the file", offset=self._metadata.page_table_position)
+        for number, data in zip(missing, self._file.fetch(ranges), strict=True):
+            self._tables[number] = decode_page_table(data.to_pybytes(), limit=self._limit)
+        return self._tables
+
+    @property
+    def batch_offsets(self) -> Int64s:
+        """Shape (batches + 1,): first row of each batch, and the number of rows."""
+        return self._metadata.batch_offsets
+
+    def dictionaries(self, fields: Collection[int]) -> dict[int, tuple[str, LegacyDictionary]]:
+        """Return logical type and dictionary of dictionary fields, by id; other fields are passed over."""
+        opener = self._opener({})
+        return {
+            one.id: (one.logical_type, dictionary_of(opener.items(one, one.to_arrow().type)))
+            for one in self.descriptor()[0].walk()
+            if one.id in fields and is_legacy_dictionary(one)
+        }
+
+    def statistics(self, fields: Collection[int]) -> dict[int, BatchStatistics]:
+        """Statistics of fields, by id; many have none."""
+        known = self._metadata.statistics
+        if known is None or len(self.batch_offsets) < 2:
+            return {}
+        return {one: self._statistics(known, known.fields[one]) for one in fields if one in known.fields}
+
+    def _statistics(self, known: LegacyStatistics, parts: tuple[Field, Field, Field]) -> BatchStatistics:
+        ranges = [known.entry_range(one) for one in parts]
+        if any(not 0 <= start < end <= self._limit for start, end in ranges):
+            raise CorruptDataError("the statistics lie outside the file", offset=known.page_table_position)
+        entries = [decode_page_table(one.to_pybytes(), limit=self._limit)[0] for one in self._file.fetch(ranges)]
+        num_batches = len(self.batch_offsets) - 1
+        if any(int(entry[1]) != num_batches for entry in entries):
+            raise CorruptDataError("the statistics are not those of the file's batches")
+        # Unknown bounds are stored as empty strings; old writers called them not nullable nevertheless.
+        null_count, minimum, maximum = self._file.run(
+            together(
+                [
+                    read_values(
+                        _page(int(entry[0]), num_batches), one.to_arrow().type, nullable=True, limit=self._limit
+                    )
+                    for one, entry in zip(parts, entries, strict=True)
+                ]
+            )
+        )
+        if null_count.type != pa.int64():
+            raise CorruptDataError(f"the numbers of nulls are {null_count.type}")
+        return BatchStatistics(null_count=null_count.to_numpy(), minimum=minimum, maximum=maximum)
+
+    def _message(self, position: int) -> bytes:
+        """A message with its size in front."""
+        start = position + SIZE_BYTES
+        size = decode_size(self._file.fetch([(position, start)])[0].to_pybytes())
+        if start + size > self._file.size:
+            raise CorruptDataError("a message of the metadata reaches beyond the file", offset=position)
+        check_limit("max_metadata_bytes", size, "bytes of a message")
+        return self._file.fetch([(start, start + size)])[0].to_pybytes()
+
+
+@frozen
+class _Pages:
+    """Pages of one field: shape (batches,), where each begins; shape (batches + 1,), its first row, and the end."""
+
+    positions: Int64s
+    first_rows: Int64s
+    limit: int
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.first_rows[-1])
+
+    def cut(self, rows: Rows) -> Pieces:
+        return cut_rows(self.first_rows, self.positions, rows)
+
+
+@frozen
+class _Values:
+    """Pages of values; ``items`` are those of the one dictionary that a field has."""
+
+    kind: pa.DataType
+    nullable: bool
+    pages: _Pages
+    items: pa.Array | None
+
+    @property
+    def num_rows(self) -> int:
+        return self.pages.num_rows
+
+    @property
+    def num_bytes(self) -> int:
+        width = row_bytes(self.kind if self.items is None else self.kind.index_type)
+        # Pages of strings do not tell how long they are; there cannot be more in them than in the file.
+        return self.pages.limit if width is None else int(width * self.num_rows)
+
+    def read(self, rows: Rows) -> Plan:
+        pieces, limit = self.pages.cut(rows), self.pages.limit
+        if self.items is None:
+            array = yield from read_values(pieces, self.kind, nullable=self.nullable, limit=limit)
+            return [array]
+        keys = yield from read_values(pieces, self.kind.index_type, nullable=False, limit=limit)
+        return [dictionary_array(self.kind, keys.to_numpy(), self.items)]
+
+    def fresh(self) -> _Values:
+        return self
+
+    def forget(self, row: int) -> None:
+        del row  # nothing is learnt of pages
+
+
+@frozen
+class _Offsets:
+    """Pages of offsets of lists; ``first_items`` is the first item of each page, and the end."""
+
+    kind: pa.DataType
+    pages: _Pages
+    first_items: Int64s
+
+    @property
+    def num_rows(self) -> int:
+        return self.pages.num_rows
+
+    @property
+    def num_items(self) -> int:
+        return int(self.first_items[-1])
+
+    def read(self, rows: Rows) -> Steps[Spans]:
+        pieces = self.pages.cut(rows)
+        spans = yield from read_spans(pieces, is_large=pa.types.is_large_list(self.kind), limit=self.pages.limit)
+        bases = np.repeat(self.first_items[pieces.pages], pieces.counts)
+        starts, ends = spans.starts + bases, spans.ends + bases
+        if (ends > np.repeat(self.first_items[pieces.pages + 1], pieces.counts)).any() or (
+            starts[1:] < ends[:-1]
+        ).any():
+            raise CorruptDataError("a list ends behind the items of its page")
+        return Spans(starts, ends, None, is_dense=False)
+
+
+@frozen
+class _Opener:
+    """Finds pages by field id."""
+
+    file: FileBytes
+    tables: Mapping[int, Int64s]
+    stored: Mapping[int, Field]
+    limit: int
+
+    def values(self, field: Field, kind: pa.DataType) -> _Values:
+        items = self.items(field, kind) if pa.types.is_dictionary(kind) else None
+        return _Values(kind, field.nullable, self._pages(field), items)
+
+    def blobs(self, field: Field, kind: pa.DataType) -> _Values:
+        del kind  # pylance 14.0.2 cannot read what it writes there
+        raise UnsupportedError(f"field {field.name!r}: blobs in files of version 0.1 are not supported")
+
+    def offsets(self, field: Field, kind: pa.DataType) -> _Offsets:
+        return _Offsets(kind, self._pages(field), self._rows(field.children[0]))
+
+    def packed_kind(self, field: Field, kind: pa.DataType) -> None:
+        del field, kind  # version 0.1 has no packed structs
+
+    def count_empty(self, field: Field) -> int:
+        raise UnsupportedError(f"field {field.name!r}: structs without fields leave no trace in files of version 0.1")
+
+    def _pages(self, field: Field) -> _Pages:
+        if field.id not in self.tables:
+            raise InvalidInputError(f"field {field.name!r} has no pages in this file")
+        return _Pages(np.ascontiguousarray(self.tables[field.id][:, 0]), self._rows(field), self.limit)
+
+    def _rows(self, field: Field) -> Int64s:
+        """Shape (batches + 1,): first row of each page, and the end; a struct has as many as what is in it."""
+        while field.logical_type == "struct" and field.children:
+            field = field.children[0]
+        if field.id not in self.tables:
+            raise InvalidInputError(f"field {field.name!r} has no pages in this file")
+        lengths = self.tables[field.id][:, 1]
+        return starts_of(np.maximum(lengths - 1, 0) if field.logical_type in LIST_TYPES else lengths)
+
+    def items(self, field: Field, kind: pa.DataType) -> pa.Array:
+        """The dictionary of a field; the projection's own one lies in the manifest, not in this file."""
+        stored = self.stored.get(field.id)
+        position, length = (-1, 0) if stored is None or stored.dictionary is None else stored.dictionary
+        if not 0 <= position <= self.limit or length < 0:
+            raise CorruptDataError(f"field {field.name!r}: its dictionary lies outside the file")
+        if not length:
+            return pa.nulls(0, kind.value_type)
+        return self.file.run(read_values(_page(position, length), kind.value_type, nullable=True, limit=self.limit))
+
+
+def _page(position: int, num_rows: int) -> Pieces:
+    """All rows of a page that stands alone."""
+    return cut_rows(np.array([0, num_rows]), np.array([position]), range(num_rows))

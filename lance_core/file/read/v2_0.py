@@ -1,0 +1,268 @@
+"""Fields of files of version 2.0: each has a column, lists (their ends) and structs (a header) too.
+
+Not supported: strings stored as lists of bytes (no writer is known).
+"""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import pack_bits
+from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.leaves import packed_kind
+from lance_core.encoding.plans import split_rows, together
+from lance_core.encoding.v2_0.arrays import read_array, read_dictionary, read_items
+from lance_core.encoding.v2_0.buffers import Wanted
+from lance_core.encoding.v2_0.ends import Spans, read_ends
+from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.file.nodes import open_field
+from lance_core.file.outline import field_of_column, fields_with_columns
+from lance_core.file.read.field_reader import arrays_of, kept_rows
+from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_array_encoding
+from lance_core.format.notation import notation
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lance_core.encoding.coded import Coded
+    from lance_core.encoding.plans import Plan, Rows, Steps
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.container import Container
+    from lance_core.file.outline import FileOutline
+    from lance_core.file.read.field_reader import FieldReader
+    from lance_core.format.array_encoding import ArrayEncoding
+    from lance_core.format.file_metadata import Page
+    from lance_core.format.schema import Field, Schema
+
+
+class _Column:
+    """The pages of one column of a file."""
+
+    def __init__(self, pages: tuple[Page, ...]) -> None:
+        self.pages = pages
+        self.first_rows = starts_of(np.array([page.num_rows for page in pages], np.int64))
+        self._encodings: dict[int, ArrayEncoding] = {}
+
+    def encoding(self, number: int) -> ArrayEncoding:
+        known = self._encodings.get(number)
+        if known is None:
+            known = self._encodings[number] = decode_array_encoding(self.pages[number].layout)
+        return known
+
+    @cached_property
+    def first_items(self) -> Int64s:
+        counts = [self.offsets(at).num_items if page.num_rows else 0 for at, page in enumerate(self.pages)]
+        return starts_of(np.array(counts, np.int64))
+
+    def offsets(self, number: int) -> ListOffsets:
+        encoding = self.encoding(number)
+        if not isinstance(encoding, ListOffsets):
+            raise CorruptDataError(f"a page of lists is encoded as {type(encoding).__name__}")
+        return encoding
+
+
+@frozen
+class _Values:
+    """Pages of values; ``items`` are those of the dictionaries of pages, as far as they were read."""
+
+    kind: pa.DataType
+    column: _Column
+    items: dict[int, pa.Array] = field(default_factory=dict[int, pa.Array])
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.column.first_rows[-1])
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(size for page in self.column.pages for _, size in page.buffers)
+
+    def read(self, rows: Rows) -> Plan:
+        pages = split_rows(self.column.first_rows, rows)
+        return together([self._read_page(number, inside) for number, inside in pages])
+
+    def _read_page(self, number: int, rows: Rows) -> Steps[pa.Array]:
+        encoding = self.column.encoding(number)
+        wanted = Wanted(self.column.pages[number].buffers, rows)
+        if not isinstance(encoding, Dictionary):
+            return (yield from read_array(encoding, wanted, self.kind))
+        items = self.items.get(number)
+        if items is None:
+            items = self.items[number] = yield from read_items(encoding, wanted.buffers, self.kind)
+        return (yield from read_dictionary(encoding, wanted, self.kind, items))
+
+    def fresh(self) -> _Values:
+        return replace(self, items={})
+
+    def forget(self, row: int) -> None:
+        for number in [known for known in self.items if self.column.first_rows[known + 1] <= row]:
+            del self.items[number]
+
+
+@frozen
+class _Blobs:
+    """Pages of positions and sizes of blobs; position 1 and size 0 stand for null."""
+
+    places: _Values
+
+    @property
+    def num_rows(self) -> int:
+        return self.places.num_rows
+
+    @property
+    def num_bytes(self) -> int:
+        return self.places.num_bytes
+
+    def read(self, rows: Rows) -> Plan:
+        arrays = yield from self.places.read(rows)
+        return [self._with_nulls(array) for array in arrays]
+
+    def _with_nulls(self, array: pa.Array) -> pa.Array:
+        children = [array.field(index) for index in range(2)]
+        positions, sizes = (child.to_numpy() for child in children)
+        is_null = (positions == 1) & (sizes == 0)
+        bitmap = pack_bits(~is_null) if is_null.any() else None
+        return pa.Array.from_buffers(array.type, len(array), [bitmap], children=children)
+
+    def fresh(self) -> _Blobs:
+        return self
+
+    def forget(self, row: int) -> None:
+        del row  # nothing is learnt of such pages
+
+
+@frozen
+class _Offsets:
+    """Pages of ends of lists."""
+
+    column: _Column
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.column.first_rows[-1])
+
+    @property
+    def num_items(self) -> int:
+        return int(self.column.first_items[-1])
+
+    def read(self, rows: Rows) -> Steps[Spans]:
+        pages = split_rows(self.column.first_rows, rows)
+        parts = yield from together([self._read_page(number, inside) for number, inside in pages])
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _read_page(self, number: int, rows: Rows) -> Steps[Spans]:
+        encoding = self.column.offsets(number)
+        spans = yield from read_ends(self.column.pages[number].buffers, encoding.ends, rows, encoding.null_adjustment)
+        base, end = self.column.first_items[number : number + 2].tolist()
+        if base + int(spans.ends[-1]) > end:
+            raise CorruptDataError("a list ends behind the items of its page")
+        return replace(spans, starts=spans.starts + base, ends=spans.ends + base)
+
+
+def _joined(parts: list[Spans]) -> Spans:
+    starts, ends = (np.concatenate(one) for one in ([part.starts for part in parts], [part.ends for part in parts]))
+    validity = None
+    if any(part.validity is not None for part in parts):
+        validity = np.concatenate(
+            [np.ones(len(part.starts), np.bool_) if part.validity is None else part.validity for part in parts]
+        )
+    return Spans(starts, ends, validity, is_dense=False)
+
+
+@frozen
+class _Opener:
+    """Finds columns.
+
+    Attributes:
+        columns: By number.
+        numbers: By field id.
+        schema: Reads the schema of the file.
+    """
+
+    columns: Mapping[int, _Column]
+    numbers: Mapping[int, int]
+    schema: Callable[[], Schema]
+
+    def values(self, field: Field, kind: pa.DataType) -> _Values:
+        return _Values(kind, self._column(field))
+
+    def blobs(self, field: Field, kind: pa.DataType) -> _Blobs:
+        return _Blobs(self.values(field, kind))
+
+    def offsets(self, field: Field, kind: pa.DataType) -> _Offsets:
+        del kind  # lists and large lists look the same
+        return _Offsets(self._column(field))
+
+    def packed_kind(self, field: Field, kind: pa.DataType) -> pa.DataType | None:
+        if not field.is_packed:
+            return None
+        stored = field_of_column(self.schema(), self._number(field), inner=True)
+        return packed_kind(stored, field, kind)
+
+    def count_empty(self, field: Field) -> int:
+        return int(self._column(field).first_rows[-1])
+
+    def _column(self, field: Field) -> _Column:
+        return self.columns[self._number(field)]
+
+    def _number(self, field: Field) -> int:
+        if field.id not in self.numbers:
+            raise InvalidInputError(f"field {field.name!r} has no column in this file")
+        return self.numbers[field.id]
+
+
+class ContentV20:
+    """A file of version 2.0.
+
+    Args:
+        container: Its metadata.
+    """
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._columns: dict[int, _Column] = {}
+
+    def descriptor(self) -> tuple[Schema, int]:
+        """Schema and number of rows."""
+        return self._container.descriptor()
+
+    def column_numbers(self) -> dict[int, int]:
+        """Columns of the file's own fields, by field id."""
+        fields = fields_with_columns(self.descriptor()[0], inner=True)
+        return {field.id: number for number, (_, field) in enumerate(fields)}
+
+    def outline(self) -> FileOutline:
+        """What the file is made of."""
+        return self._container.outline(lambda layout: notation(decode_array_encoding(layout)), inner=True)
+
+    def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
+        """Read at least one row of each of these fields."""
+        return together([one.plan(rows) for one in fields])
+
+    def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s) -> Steps[list[list[pa.Array]]]:
+        """Read some of consecutive rows."""
+        return kept_rows(self.plan(fields, rows), kept)
+
+    def plan_coded(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
+        """Read consecutive rows of a field."""
+        return arrays_of(field, rows)
+
+    def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
+        """Open the fields of a projection.
+
+        Args:
+            projection: Fields to read.
+            columns: For each of them and all below, by field id, its column in the file; structs may be left out.
+        """
+        numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}
+        pages = self._container.pages(set(numbers.values()))
+        for number in set(numbers.values()) - self._columns.keys():
+            self._columns[number] = _Column(pages[number])
+        opener = _Opener(self._columns, numbers, lambda: self.descriptor()[0])
+        return [open_field(one, opener) for one in projection.fields]

@@ -1,0 +1,1 @@
+"""Data files: columns as pages, pages as bytes, and the end of the file that tells of them."""

@@ -1,0 +1,107 @@
+"""Write fields of files since version 2.1: only leaves have columns, each with the structure of all its ancestors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lance_core.encoding.leaves import LeafPath, check_nulls, leaf_paths, shred
+from lance_core.encoding.options import free_options, page_options
+from lance_core.encoding.pages import encode_blobs, encode_leaf, encode_shredded
+from lance_core.file.write.blob_files import check_blobs, place_blobs, put_blobs
+from lance_core.format.blobs import is_second_version
+from lance_core.format.file_metadata import Page, encode_column
+from lance_core.format.page_layout import encode_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.encoding.layouts.page import PlacelessPage
+    from lance_core.encoding.options import PageOptions
+    from lance_core.encoding.pages import RowsPage
+    from lance_core.encoding.values import Bytes
+    from lance_core.file.write.blob_files import BlobFiles
+    from lance_core.file.write.field_writer import Put
+    from lance_core.format.schema import Field
+
+
+class FieldWriterV21:
+    """One top-level field; see `lance_core.file.write.field_writer.FieldWriter`.
+
+    Args:
+        field: The field, of a type that can be written.
+        version: File version, by name.
+        blobs: Takes the blobs that do not go into the file.
+
+    Attributes:
+        is_bare: Whether the field is one leaf, of which nothing but its type is said.
+
+    Raises:
+        InvalidInputError: Metadata that asks for something that does not exist.
+    """
+
+    def __init__(self, field: Field, *, version: str, blobs: BlobFiles) -> None:
+        self._blobs = blobs
+        self._field = field
+        self._num_rows = 0
+        self._paths_of_blobs: list[LeafPath] = []
+        self.is_bare = not (field.children or field.metadata or field.extension_name)
+        if self.is_bare:
+            self._paths, self._options = [LeafPath((field,))], [free_options(version)]
+            self._pages: list[list[Page]] = [[]]
+            self.field_ids: tuple[int, ...] = (field.id,)
+            return
+        self._paths = leaf_paths(field)
+        self._options = [page_options(path, version) for path in self._paths]
+        self._pages = [[] for _ in self._paths]
+        self._paths_of_blobs = [path for path in self._paths if is_second_version(path.leaf)]
+        self.field_ids = tuple([path.leaf.id for path in self._paths])
+
+    def check(self, array: pa.Array) -> None:
+        """Nulls where there must be none, blobs that are neither here nor there."""
+        if array.null_count or not self.is_bare:
+            check_nulls(self._field, array)
+        for path in self._paths_of_blobs:
+            check_blobs(path.leaf, shred(path, array)[1])
+
+    def write(self, array: pa.Array, put: Put) -> None:
+        """Write rows as pages of each leaf; the pages of different leaves may have other bounds."""
+        for path, options, pages in zip(self._paths, self._options, self._pages, strict=True):
+            first_row = self._num_rows
+            for one in self._encode(path, array, options, put):
+                buffers = tuple(put(buffer) for buffer in one.page.buffers)
+                layout = encode_layout(one.page.layout)
+                # Page.length counts the items of fixed-size lists of structs, Page.priority the rows.
+                num_items = one.num_rows * path.items_per_row
+                pages.append(Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout))
+                first_row += one.num_rows
+        self._num_rows += len(array)
+
+    def write_page(self, page: PlacelessPage, num_rows: int, put: Put) -> None:
+        """Write a page of a field that is one leaf, encoded elsewhere."""
+        buffers = tuple([put(buffer) for buffer in page.buffers])
+        self._pages[0].append(Page(buffers=buffers, num_rows=num_rows, first_row=self._num_rows, layout=page.layout))
+        self._num_rows += num_rows
+
+    def copy(self, pages: Iterable[tuple[Page, Sequence[Bytes]]], put: Put) -> int:
+        """Take pages of other files as they are; the field must be one leaf. Returns the rows in them."""
+        first_row = self._num_rows
+        for page, buffers in pages:
+            placed = tuple(put(buffer) for buffer in buffers)
+            copied = Page(buffers=placed, num_rows=page.num_rows, first_row=self._num_rows, layout=page.layout)
+            self._pages[0].append(copied)
+            self._num_rows += page.num_rows
+        return self._num_rows - first_row
+
+    def _encode(self, path: LeafPath, array: pa.Array, options: PageOptions, put: Put) -> Iterator[RowsPage]:
+        if not path.leaf.is_blob:
+            return encode_leaf(path, array, options)
+        levels, blobs = shred(path, array)
+        if not is_second_version(path.leaf):
+            return encode_blobs(levels, *put_blobs(blobs, put), options)
+        return encode_shredded(path, levels, place_blobs(path.leaf, blobs, put, self._blobs), len(array), options)
+
+    def finish(self) -> list[bytes]:
+        """The metadata of each leaf's column."""
+        return [encode_column(pages) for pages in self._pages]

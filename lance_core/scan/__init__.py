@@ -1,0 +1,1 @@
+"""What a query reads: plans, filters, fragments, single rows, order."""

@@ -1,0 +1,152 @@
+"""Find the blobs of single rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.format.blobs import BlobView, view_schema
+from lance_core.frozen import frozen
+from lance_core.scan.blobs import BlobPlace, BlobSources, Descriptions
+from lance_core.scan.fragment_reader import FragmentReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.format.schema import Field, Schema
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.table.snapshot import Snapshot
+
+_ADDRESS_SHIFT = np.uint64(32)
+
+
+@frozen
+class BlobRow:
+    """The blob of one row.
+
+    Attributes:
+        address: Row address.
+        place: Where the blob is; None for null.
+        sources: The objects it may be in.
+    """
+
+    address: int
+    place: BlobPlace | None
+    sources: BlobSources
+
+
+def find_blobs(
+    snapshot: Snapshot,
+    files: OpenFiles,
+    column: str,
+    rows: npt.NDArray[np.uint64],
+    *,
+    by: str,
+) -> list[BlobRow]:
+    """Where the blobs of some rows are.
+
+    Args:
+        snapshot: Version to read.
+        files: The dataset's open files.
+        column: Blob column: name or dotted path.
+        rows: Shape (n,), any order, repeats allowed.
+        by: What the rows are: ``ids``, ``addresses`` or ``indices``.
+
+    Raises:
+        InvalidInputError: No such rows or column.
+    """
+    projection = view_schema(snapshot.manifest.schema, BlobView.DESCRIPTIONS).select([column])
+    leaf = _blob_leaf(projection, column)
+    readers = {one.id: FragmentReader(files, one) for one in snapshot.manifest.fragments}
+    addresses = {"ids": _from_ids, "addresses": _checked, "indices": _from_indices}[by](rows, list(readers.values()))
+    unique, order = np.unique(addresses, return_inverse=True)
+    owners = unique >> _ADDRESS_SHIFT
+    found: list[BlobRow] = []
+    for owner in np.unique(owners).tolist():
+        own = unique[owners == owner]
+        reader = readers[owner]
+        offsets = (own & np.uint64(2**32 - 1)).astype(np.int64)
+        file = _file_of(reader.fragment, leaf)
+        sources = BlobSources(files.store, file)
+        descriptions = Descriptions.of(_descend(reader.take(projection, offsets)[0], projection.fields[0]))
+        found += [BlobRow(address, descriptions.place(at), sources) for at, address in enumerate(own.tolist())]
+    return [found[at] for at in order.tolist()]
+
+
+def _blob_leaf(projection: Schema, column: str) -> Field:
+    field = projection.fields[0]
+    while not field.is_blob:
+        if field.logical_type != "struct" or len(field.children) != 1 or field.name == column:
+            raise InvalidInputError(f"column {column!r} is no blob column, or lies inside of a list")
+        field = field.children[0]
+    return field
+
+
+def _descend(array: pa.Array, field: Field) -> pa.StructArray:
+    while not field.is_blob:
+        array, field = array.field(0), field.children[0]
+    return array
+
+
+def _file_of(fragment: Fragment, leaf: Field) -> DataFile:
+    for file in fragment.files:
+        if leaf.id in file.fields:
+            return file
+    raise CorruptDataError(f"no file of fragment {fragment.id} holds blob column {leaf.name!r}")
+
+
+def _from_indices(rows: npt.NDArray[np.uint64], readers: Sequence[FragmentReader]) -> npt.NDArray[np.uint64]:
+    ends = np.cumsum([reader.fragment.num_rows for reader in readers], dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    if len(rows) and int(rows.max()) >= total:
+        raise InvalidInputError(f"there is no row {int(rows.max())} in a table of {total} rows")
+    places = rows.astype(np.int64)
+    owners = np.searchsorted(ends, places, side="right")
+    out = np.empty(len(rows), np.uint64)
+    for owner in np.unique(owners).tolist():
+        mine = owners == owner
+        offsets = readers[owner].offsets_of_live(places[mine] - (ends[owner - 1] if owner else 0))
+        out[mine] = _address(readers[owner], offsets)
+    return out
+
+
+def _from_ids(rows: npt.NDArray[np.uint64], readers: Sequence[FragmentReader]) -> npt.NDArray[np.uint64]:
+    if all(reader.fragment.row_id_sequence is None for reader in readers):
+        return _checked(rows, readers)
+    out = np.empty(len(rows), np.uint64)
+    is_found = np.zeros(len(rows), np.bool_)
+    for reader in readers:
+        ids = reader.stable_row_ids
+        order = np.argsort(ids, kind="stable")
+        at = np.minimum(np.searchsorted(ids, rows, sorter=order), max(len(ids) - 1, 0))
+        offsets = order[at] if len(ids) else np.empty(0, np.int64)
+        mine = (ids[offsets] == rows) & ~np.isin(offsets, reader.deleted) if len(ids) else is_found & False
+        out[mine] = _address(reader, offsets[mine])
+        is_found |= mine
+    if not is_found.all():
+        raise InvalidInputError(f"there is no row with id {int(rows[~is_found][0])}")
+    return out
+
+
+def _checked(rows: npt.NDArray[np.uint64], readers: Sequence[FragmentReader]) -> npt.NDArray[np.uint64]:
+    """The same, once it is known that there are such rows and that they are not deleted."""
+    by_id = {reader.fragment.id: reader for reader in readers}
+    owners = rows >> _ADDRESS_SHIFT
+    for owner in np.unique(owners).tolist():
+        offsets = (rows[owners == owner] & np.uint64(2**32 - 1)).astype(np.int64)
+        reader = by_id.get(owner)
+        if reader is None or int(offsets.max()) >= reader.fragment.physical_rows:
+            raise InvalidInputError(f"there is no row with address {int(rows[owners == owner].max())}")
+        if np.isin(offsets, reader.deleted).any():
+            raise InvalidInputError(f"a row of fragment {owner} that is asked for has been deleted")
+    return rows
+
+
+def _address(reader: FragmentReader, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    return offsets.astype(np.uint64) + (np.uint64(reader.fragment.id) << _ADDRESS_SHIFT)

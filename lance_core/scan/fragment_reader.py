@@ -1,0 +1,352 @@
+"""Read rows of one fragment, whichever files its columns are in."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.encoding.kernels import numbers_array
+from lance_core.errors import CorruptDataError
+from lance_core.format.blobs import BlobView, view_schema
+from lance_core.format.paths import data_file_path
+from lance_core.frozen import frozen
+from lance_core.scan import lineage
+from lance_core.scan.blobs import BlobSources, fill_batches, needs_bytes
+from lance_core.scan.columns import is_legacy, join_columns, lost_fields, part_with_shape, split_projection
+from lance_core.scan.deletions import Offsets, live_mask, load_deletions, offsets_of_live
+from lance_core.store.waits import finished
+from lance_core.table.once import once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from lance_core.encoding.coded import Coded
+    from lance_core.encoding.repdef import Mask
+    from lance_core.file.read.reader import DataFileReader
+    from lance_core.file.read.v0_1 import BatchStatistics
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.fragment_list import FragmentList
+    from lance_core.format.schema import Field, Schema
+    from lance_core.scan.columns import FilePart
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.store.waits import Waits
+
+_ADDRESS_SHIFT = 32
+LEAVES_HAVE_SHAPES = (2, 1)
+"""File version since which each leaf tells of all lists and structs around it."""
+
+_MOST_KEPT = 64
+_MOST_DELETED = 1 << 17
+"""Fragments that are kept open, and deleted rows of one of them: 64 MiB at most."""
+
+
+@frozen(kw_only=True)
+class Rows:
+    """Consecutive rows of a fragment, deleted ones included.
+
+    Attributes:
+        start: Offset of the first.
+        num_rows: How many.
+        columns: One array of that length for each field of the projection.
+    """
+
+    start: int
+    num_rows: int
+    columns: Sequence[pa.Array]
+
+
+class _Stored(NamedTuple):
+    """What to ask a file for, and whether its blobs are to be fetched behind that."""
+
+    schema: Schema
+    lacks_bytes: bool
+
+
+_stored: deque[tuple[Schema, _Stored]] = deque(maxlen=8)
+"""What files were asked for last, which for many files of a table is the same schema object."""
+
+
+def _stored_as(schema: Schema) -> _Stored:
+    for known, stored in list(_stored):
+        if known is schema:
+            return stored
+    stored = _Stored(view_schema(schema, BlobView.DESCRIPTIONS), needs_bytes(schema))
+    _stored.appendleft((schema, stored))
+    return stored
+
+
+class FragmentReader:
+    """One fragment, opened for reading; files are opened when their columns are needed.
+
+    Args:
+        files: The dataset's open files.
+        fragment: The fragment.
+    """
+
+    def __init__(self, files: OpenFiles, fragment: Fragment) -> None:
+        self.fragment = fragment
+        self._files = files
+        self._last_parts: tuple[Schema, Sequence[FilePart]] | None = None
+        self._last_stored: tuple[Sequence[FilePart], list[_Stored]] | None = None
+
+    @property
+    def physical_rows(self) -> int:
+        """Rows, deleted ones included."""
+        return self.fragment.physical_rows
+
+    @once
+    def deleted(self) -> Offsets:
+        """Offsets of the deleted rows, ascending."""
+        return load_deletions(self._files.store, self.fragment)
+
+    @once
+    def stable_row_ids(self) -> npt.NDArray[np.uint64]:
+        """Stable row id of each row, shape (physical_rows,)."""
+        return lineage.row_ids(self)
+
+    @once
+    def created_versions(self) -> npt.NDArray[np.uint64]:
+        """Version that created each row, shape (physical_rows,)."""
+        return lineage.created_versions(self)
+
+    @once
+    def updated_versions(self) -> npt.NDArray[np.uint64]:
+        """Version that last changed each row, shape (physical_rows,)."""
+        return lineage.updated_versions(self)
+
+    def live_mask(self, start: int, end: int) -> npt.NDArray[np.bool_] | None:
+        """Which rows of [start, end) are left; None if all are."""
+        return live_mask(self.deleted, start, end)
+
+    def offsets_of_live(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Row offsets for places among the rows that are left."""
+        return offsets_of_live(self.deleted, positions)
+
+    def row_addresses(self, offsets: npt.NDArray[np.integer]) -> pa.Array:
+        """Row addresses as uint64, for row offsets."""
+        return numbers_array(offsets.astype(np.uint64) + np.uint64(self.fragment.id << _ADDRESS_SHIFT))
+
+    def row_ids(self, offsets: npt.NDArray[np.integer]) -> pa.Array:
+        """Row ids as uint64: the stable ones if the table has them, else the addresses."""
+        if self.fragment.row_id_sequence is None:
+            return self.row_addresses(offsets)
+        return numbers_array(self.stable_row_ids[offsets])
+
+    def scan(
+        self, projection: Schema, *, start: int, end: int, batch_size: int, is_kept: bool = False
+    ) -> Iterator[Rows]:
+        """Read rows [start, end) in order, deleted ones included, at most ``batch_size`` at a time.
+
+        Who will keep all of them in memory says so with ``is_kept``.
+        """
+        parts = self._parts(projection)
+        options = {"start": start, "end": end, "batch_size": batch_size}
+        streams = [self._scan_part(part, options, is_kept=is_kept) for part in parts]
+        if not streams:
+            yield from self._scan_nothing(projection, start, end, batch_size)
+            return
+        position = start
+        for batches in _aligned(streams):
+            num_rows = batches[0].num_rows
+            yield self._rows(projection, parts, batches, position, num_rows)
+            position += num_rows
+        if position != end:
+            path = data_file_path(parts[0].file)
+            raise CorruptDataError(f"the data file has {position} rows, its fragment needs {end}", path=path)
+
+    def scan_coded(
+        self, projection: Schema, *, start: int, end: int, batch_size: int
+    ) -> Iterator[pa.Array | Coded] | None:
+        """Read one field of the rows [start, end), deleted ones included; arguments as of `scan`.
+
+        Returns:
+            The rows in order, in parts: values, or places in dictionaries. None if the field is not stored as one.
+        """
+        parts = self._parts(projection)
+        if len(projection.fields) != 1 or len(parts) != 1:
+            return None
+        part, stored = parts[0], self._stored(parts)[0]
+        if stored.schema.fields != projection.fields:
+            return None
+        return self._open(part).scan_coded(stored.schema, part.columns, start=start, end=end, batch_size=batch_size)
+
+    def passage(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
+        """Read ranges of rows, each behind the one before, or only some rows of them.
+
+        Args:
+            projection: Fields to read.
+            end: Offset behind the last row that will be asked for.
+
+        Returns:
+            Reads a range, deleted rows included, or those rows of it that are wanted: at least one, counted from its
+            first row, ascending.
+        """
+        parts = self._parts(projection)
+        files = [
+            (part, stored, self._open(part).passage(stored.schema, part.columns, end=end))
+            for part, stored in zip(parts, self._stored(parts), strict=True)
+        ]
+
+        def read(rows: range, kept: Offsets | None) -> list[pa.Array]:
+            batches = [self._with_bytes(part, stored, read_file(rows, kept)) for part, stored, read_file in files]
+            count = len(rows) if kept is None else len(kept)
+            offsets = None if kept is None else kept + rows.start
+            return list(self._rows(projection, parts, batches, rows.start, count, offsets=offsets).columns)
+
+        return read
+
+    def batch_statistics(self, projection: Schema) -> list[tuple[npt.NDArray[np.int64], Mapping[int, BatchStatistics]]]:
+        """For each data file that tells something of the values of a projection: its batches, and what it tells.
+
+        Newer files tell nothing, and are not opened.
+        """
+        if not any(map(is_legacy, self.fragment.files)):
+            return []
+        parts = [part for part in split_projection(projection, self.fragment.files) if is_legacy(part.file)]
+        return [self._open(part).batch_statistics(part.columns.keys()) for part in parts]
+
+    def take(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> list[pa.Array]:
+        """Read single rows.
+
+        Args:
+            projection: Fields to read.
+            offsets: Row offsets, ascending, without duplicates.
+        """
+        return finished(self.taking(projection, offsets))
+
+    def only_part(self, projection: Schema) -> FilePart | None:
+        """The file that holds all of a projection as it is wanted; None if nothing less than `taking` will do."""
+        parts = self._parts(projection)
+        if len(parts) != 1 or parts[0].schema.fields != projection.fields:
+            return None
+        (stored,) = self._stored(parts)
+        return parts[0] if stored.schema.fields == projection.fields and not stored.lacks_bytes else None
+
+    def taking(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> Waits[list[pa.Array]]:
+        """As `take`, but stops where a mapped file was asked for something."""
+        parts = self._parts(projection)
+        batches: list[pa.RecordBatch] = []
+        for part, stored in zip(parts, self._stored(parts), strict=True):
+            file = yield from self._files.opening(part.file, num_rows=self.fragment.physical_rows)
+            found = yield from file.taking(stored.schema, part.columns, offsets)
+            batches.append(self._with_bytes(part, stored, found))
+        return list(self._rows(projection, parts, batches, 0, len(offsets), offsets=offsets).columns)
+
+    def _parts(self, projection: Schema) -> Sequence[FilePart]:
+        """Which file holds what; many calls in a row ask for the same projection."""
+        last = self._last_parts
+        if last is None or last[0] is not projection:
+            if not self.fragment.files:
+                raise CorruptDataError(f"fragment {self.fragment.id} has no data files")
+            parts = split_projection(projection, self.fragment.files)
+            lost = lost_fields(projection, parts)
+            shapes = [part for steps in lost if (part := self._shape(steps)) is not None]
+            last = self._last_parts = (projection, (*parts, *shapes))
+        return last[1]
+
+    def _shape(self, steps: Sequence[Field]) -> FilePart | None:
+        """Return the part that holds the levels of a field of which no stored child is selected."""
+        for file in self.fragment.files:
+            if (file.file_major_version, file.file_minor_version) >= LEAVES_HAVE_SHAPES:
+                stored = self._files.open(file, num_rows=self.fragment.physical_rows).schema
+                if (part := part_with_shape(file, stored, steps)) is not None:
+                    return part
+        return None
+
+    def _stored(self, parts: Sequence[FilePart]) -> list[_Stored]:
+        """What to ask files for; many calls in a row ask for the same."""
+        last = self._last_stored
+        if last is None or last[0] is not parts:
+            stored = [_stored_as(part.schema) for part in parts]
+            last = self._last_stored = (parts, stored)
+        return last[1]
+
+    def _scan_part(self, part: FilePart, rows: Mapping[str, int], *, is_kept: bool) -> Iterator[pa.RecordBatch]:
+        stored = view_schema(part.schema, BlobView.DESCRIPTIONS)
+        batches = self._open(part).scan(stored, part.columns, **rows, is_kept=is_kept)
+        return fill_batches(part.schema, batches, self._blobs(part)) if needs_bytes(part.schema) else batches
+
+    def _with_bytes(self, part: FilePart, stored: _Stored, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """With the bytes of blobs, if they are wanted."""
+        if not stored.lacks_bytes:
+            return batch
+        pieces = list(fill_batches(part.schema, iter([batch]), self._blobs(part)))
+        return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+
+    def _blobs(self, part: FilePart) -> BlobSources:
+        return BlobSources(self._files.store, part.file)
+
+    def _open(self, part: FilePart) -> DataFileReader:
+        return self._files.open(part.file, num_rows=self.fragment.physical_rows)
+
+    def _scan_nothing(self, projection: Schema, start: int, end: int, batch_size: int) -> Iterator[Rows]:
+        for position in range(start, end, batch_size):
+            yield self._rows(projection, (), (), position, min(batch_size, end - position))
+
+    def _rows(
+        self,
+        projection: Schema,
+        parts: Sequence[FilePart],
+        batches: Sequence[pa.RecordBatch],
+        start: int,
+        num_rows: int,
+        *,
+        offsets: Offsets | None = None,
+    ) -> Rows:
+        """Rows with the parts of all files; consecutive ones unless there are ``offsets``."""
+
+        def live() -> Mask | None:
+            return self.live_mask(start, start + num_rows) if offsets is None else ~np.isin(offsets, self.deleted)
+
+        pairs = [(part.schema, batch.columns) for part, batch in zip(parts, batches, strict=True)]
+        return Rows(start=start, num_rows=num_rows, columns=join_columns(projection, pairs, num_rows, live))
+
+
+class FragmentReaders:
+    """The fragments of one version, each opened when it is first asked for. May be shared by threads.
+
+    Args:
+        files: The dataset's open files.
+        fragments: The fragments.
+    """
+
+    def __init__(self, files: OpenFiles, fragments: FragmentList) -> None:
+        self.fragments = fragments
+        self._files = files
+        self._known: dict[int, FragmentReader] = {}
+
+    @once
+    def ends(self) -> npt.NDArray[np.int64]:
+        """Shape (fragments,): live rows up to the end of each."""
+        return np.cumsum(self.fragments.num_rows)
+
+    def __getitem__(self, number: int) -> FragmentReader:
+        """The reader of a fragment; it is kept with what it learns, unless that would be much."""
+        known = self._known.get(number)
+        if known is None:
+            known = FragmentReader(self._files, self.fragments[number])
+            if known.fragment.num_deleted_rows <= _MOST_DELETED:
+                if len(self._known) >= _MOST_KEPT:
+                    self._known.clear()
+                self._known[number] = known
+        return known
+
+
+def _aligned(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
+    """Batches of all streams, cut so that they have the same rows."""
+    if len(streams) == 1:
+        yield from ([batch] for batch in streams[0])
+        return
+    pending: list[pa.RecordBatch | None] = [None] * len(streams)
+    while True:
+        heads = [batch or next(stream, None) for batch, stream in zip(pending, streams, strict=True)]
+        ready = [batch for batch in heads if batch is not None]
+        if len(ready) < len(streams):
+            return
+        num_rows = min(batch.num_rows for batch in ready)
+        yield [batch.slice(0, num_rows) for batch in ready]
+        pending = [batch.slice(num_rows) if batch.num_rows > num_rows else None for batch in ready]

@@ -1,0 +1,195 @@
+"""Small neighbouring fragments read as if they were one: to open and decode a file costs more than its few values."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from lance_core.encoding.kernels import starts_of, take_inside
+from lance_core.errors import LanceError
+from lance_core.file.read.field_reader import joined
+from lance_core.file.read.several_files import can_be_joined, take_joined
+from lance_core.scan.candidates import candidate_ranges
+from lance_core.scan.deletions import Offsets, live_mask
+from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
+from lance_core.table.ahead import in_turn
+from lance_core.table.once import once
+from lance_core.table.places import objects_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.encoding.repdef import Mask
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.schema import Schema
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.scan.plan import ScanPlan
+
+_SMALL_FILE_ROWS, _SMALL_FILE_BYTES = 1 << 15, 1 << 20
+"""Values of larger files cost more than the steps to decode them, which a run shares."""
+
+_RUN_ROWS, _RUN_BYTES, _RUN_FILES = 1 << 13, 1 << 23, 64
+"""Bounds of a run, unless batches may have more rows: its files are open together, and its rows in memory."""
+
+
+RowsOfFragment: TypeAlias = "tuple[FragmentReader, range] | tuple[FragmentReader, Offsets]"
+"""Row offsets of a fragment, ascending, counted from its first row."""
+
+RowSource: TypeAlias = "FragmentReader | FragmentRun"
+"""What a scan reads rows of."""
+
+
+class FragmentRun:
+    """Small fragments that follow one another; row offsets are counted from the first row of the first one.
+
+    Args:
+        files: The dataset's open files.
+        readers: The fragments, each with one data file for all columns that will be asked for.
+    """
+
+    def __init__(self, files: OpenFiles, readers: Sequence[FragmentReader]) -> None:
+        self.readers = readers
+        self._files = files
+        self._starts = starts_of(np.array([reader.physical_rows for reader in readers], np.int64))
+
+    @property
+    def physical_rows(self) -> int:
+        """Rows of all fragments, deleted ones included."""
+        return int(self._starts[-1])
+
+    @once
+    def deleted(self) -> Offsets:
+        """Offsets of the deleted rows, ascending."""
+        starts = self._starts[:-1].tolist()
+        return np.concatenate([reader.deleted + start for reader, start in zip(self.readers, starts, strict=True)])
+
+    def live_mask(self, start: int, end: int) -> Mask | None:
+        """Which rows of [start, end) are left; None if all are."""
+        return live_mask(self.deleted, start, end)
+
+    def split(self, offsets: Offsets) -> list[tuple[FragmentReader, Offsets]]:
+        """Ascending row offsets by fragment, counted from its first row; fragments without any are left out."""
+        cuts = offsets.searchsorted(self._starts).tolist()
+        starts = self._starts.tolist()
+        return [
+            (reader, offsets[low:high] - start)
+            for reader, start, (low, high) in zip(self.readers, starts, pairwise(cuts), strict=False)
+            if low < high
+        ]
+
+    def scan(
+        self, projection: Schema, *, start: int, end: int, batch_size: int, is_kept: bool = False
+    ) -> Iterator[Rows]:
+        """Read rows [start, end) in order; see `FragmentReader.scan`."""
+        columns = self._read(projection, self._ranges(start, end))
+        step = max(end - start, 1) if is_kept else batch_size
+        for low in range(start, end, step):
+            count = min(step, end - low)
+            yield Rows(start=low, num_rows=count, columns=[one.slice(low - start, count) for one in columns])
+
+    def passage(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
+        """Read ranges of rows; see `FragmentReader.passage`."""
+        del end  # files of a run are read whole
+
+        def read(rows: range, kept: Offsets | None) -> list[pa.Array]:
+            columns = self._read(projection, self._ranges(rows.start, rows.stop))
+            return columns if kept is None else [take_inside(one, kept) for one in columns]
+
+        return read
+
+    def take(self, projection: Schema, offsets: Offsets) -> list[pa.Array]:
+        """Read single rows by their ascending offsets."""
+        return self._read(projection, self.split(offsets))
+
+    def _ranges(self, start: int, end: int) -> list[RowsOfFragment]:
+        found: list[RowsOfFragment] = []
+        for reader, (low, high) in zip(self.readers, pairwise(self._starts.tolist()), strict=True):
+            rows = range(max(start, low) - low, min(end, high) - low)
+            if rows:
+                found.append((reader, rows))
+        return found
+
+    def _read(self, projection: Schema, wanted: Sequence[RowsOfFragment]) -> list[pa.Array]:
+        """Read rows of some of the fragments, one after the other."""
+        columns = take_together(self._files, wanted, projection) if len(wanted) > 1 else None
+        if columns is not None:
+            return columns
+        parts = [reader.take(projection, np.asarray(rows, np.int64)) for reader, rows in wanted]
+        return [joined(list(arrays)) for arrays in zip(*parts, strict=True)]
+
+
+def take_together(files: OpenFiles, wanted: Sequence[RowsOfFragment], projection: Schema) -> list[pa.Array] | None:
+    """Read rows of several fragments at one go.
+
+    Args:
+        files: The dataset's open files.
+        wanted: At least one row of each fragment.
+        projection: Fields to read, at least one.
+
+    Returns:
+        An array for each field with the rows of all fragments, one after the other; None if each fragment has to be
+        read for itself, also to find out which file is damaged.
+    """
+    parts = [(reader, part, rows) for reader, rows in wanted if (part := reader.only_part(projection)) is not None]
+    if len(parts) < len(wanted):
+        return None
+    begin = (partial(files.opening, part.file, num_rows=reader.physical_rows) for reader, part, _ in parts)
+    try:
+        opened = in_turn(files.store, begin)
+        rows = [
+            file.rows_of(part.schema, part.columns, own) for file, (_, part, own) in zip(opened, parts, strict=True)
+        ]
+        return take_joined(rows) if can_be_joined(rows) else None
+    except LanceError:
+        return None
+
+
+def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> Iterator[RowSource]:
+    """Fragments for a scan: small neighbours as runs, all others by themselves.
+
+    Args:
+        files: The dataset's open files.
+        fragments: In the order wanted.
+        plan: What to read; small fragments that its predicate cannot match are left out.
+    """
+    projections = (plan.projection,) if plan.predicate is None else (plan.filter_projection, plan.rest)
+    can_join = bool(projections[0].fields) and objects_at_once(files.store) < 2
+    projections = [one for one in projections if one.fields]
+    most_rows = max(plan.step, _RUN_ROWS)
+    run: list[FragmentReader] = []
+    num_rows = num_bytes = 0
+    for fragment in fragments:
+        reader = FragmentReader(files, fragment)
+        size = _small_size(reader, projections) if can_join else None
+        rows = reader.physical_rows
+        is_full = num_rows + rows > most_rows or num_bytes + (size or 0) > _RUN_BYTES or len(run) == _RUN_FILES
+        if run and (size is None or is_full):
+            yield _source(files, run)
+            run, num_rows, num_bytes = [], 0, 0
+        if size is None:
+            yield reader
+        elif plan.predicate is None or candidate_ranges(reader, plan, 0, rows):
+            run.append(reader)
+            num_rows, num_bytes = num_rows + rows, num_bytes + size
+    if run:
+        yield _source(files, run)
+
+
+def _source(files: OpenFiles, run: list[FragmentReader]) -> RowSource:
+    return run[0] if len(run) == 1 else FragmentRun(files, run)
+
+
+def _small_size(reader: FragmentReader, projections: Sequence[Schema]) -> int | None:
+    """Bytes of the files that hold the projections; None unless each is in one small file."""
+    if reader.physical_rows > _SMALL_FILE_ROWS:
+        return None
+    parts = [reader.only_part(one) for one in projections]
+    files = {part.file.path: part.file for part in parts if part is not None}
+    are_known = all((one.file_major_version, one.file_minor_version) >= LEAVES_HAVE_SHAPES for one in files.values())
+    size = sum(one.file_size_bytes for one in files.values())
+    return size if None not in parts and are_known and 0 < size <= _SMALL_FILE_BYTES else None

@@ -1,0 +1,442 @@
+"""Read a table: projection, filter, limit.
+
+With a filter, its columns are read first; the others follow only where rows match: row by row if few do, else whole
+ranges. Deleted rows never leave this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import batch_of, mask_array, settled, unpack_bits
+from lance_core.encoding.coded import Coded
+from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.schema import Schema
+from lance_core.scan.candidates import candidate_ranges
+from lance_core.scan.fragment_reader import FragmentReader, Rows
+from lance_core.scan.fragment_run import FragmentRun, runs_of
+from lance_core.scan.lineage import ROW_CREATED_AT
+from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, ROW_OFFSET, SYSTEM_COLUMNS, ScanPlan, path_steps
+from lance_core.store.waits import finished
+from lance_core.table.ahead import chained, each
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.scan.fragment_run import RowSource
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.store.waits import Waits
+
+_FEW_ROWS = 1 << 10
+"""Up to so many rows are read like single ones, so that what is learnt of the file's pages is kept."""
+
+_SPARSE_SHARE = 1 / 32
+"""Up to this share of matching rows, reading single rows is cheaper than decoding the range around them."""
+
+_FEWER_ITEMS = 4
+"""Items of a dictionary are asked instead of values if there are so many times as many values."""
+
+_MASKED_SHARE = 7 / 8
+"""From this share of rows on, Arrow keeps them faster by a mask than by their places: it copies whole runs. Where half
+of the rows are kept, places take a third to two thirds of the time."""
+
+
+def scan_fragments(
+    files: OpenFiles,
+    fragments: Iterable[Fragment],
+    plan: ScanPlan,
+    *,
+    limit: int | None = None,
+    offset: int = 0,
+    is_separate: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Read fragments one after another; those of a store that is far away some batches ahead.
+
+    Args:
+        files: The dataset's open files.
+        fragments: In the order wanted.
+        plan: What to read.
+        limit: Rows at most, None for all.
+        offset: Matching rows to leave out first.
+        is_separate: Each batch holds rows of one fragment only.
+    """
+    if limit is None and not is_separate and (plan.predicate is not None or not offset):
+        streams = (partial(scan_fragment, one, plan) for one in runs_of(files, fragments, plan))
+        return _window_of(chained(files.store, streams), limit, offset)
+    if plan.predicate is None:
+        return chained(files.store, _windows(files, fragments, plan, limit, offset))
+    streams = (partial(scan_fragment, FragmentReader(files, one), plan) for one in fragments)
+    if limit is None:
+        return _window_of(chained(files.store, streams), limit, offset)
+    return _window_of(chain.from_iterable(begin() for begin in streams), limit, offset)  # most may not be needed
+
+
+def _window_of(batches: Iterator[pa.RecordBatch], limit: int | None, offset: int) -> Iterator[pa.RecordBatch]:
+    """Rows [offset, offset + limit) of all together."""
+    if limit == 0:
+        return
+    for batch in batches:
+        skipped = min(offset, batch.num_rows)
+        offset -= skipped
+        part = batch.slice(skipped, limit)
+        if part.num_rows:
+            yield part
+        limit = None if limit is None else limit - part.num_rows
+        if limit == 0:
+            return
+
+
+def _windows(
+    files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan, limit: int | None, offset: int
+) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
+    """Live rows [offset, offset + limit) of all fragments together, in parts; what lies outside is not read."""
+    for fragment in fragments:
+        num_rows = fragment.num_rows
+        if offset >= num_rows:
+            offset -= num_rows
+            continue
+        last = num_rows - 1 if limit is None else min(offset + limit, num_rows) - 1
+        if last < offset:
+            return
+        yield partial(_scan_window, FragmentReader(files, fragment), plan, offset, last)
+        limit = None if limit is None else limit - (last - offset + 1)
+        offset = 0
+
+
+def _scan_window(reader: FragmentReader, plan: ScanPlan, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    """Live rows [first, last] of a fragment."""
+    if last - first < min(_FEW_ROWS, plan.batch_size):
+        yield take_offsets(reader, plan, reader.offsets_of_live(np.arange(first, last + 1)))
+        return
+    start, end = 0, reader.fragment.physical_rows
+    if last - first + 1 < reader.fragment.num_rows:
+        first_row, last_row = reader.offsets_of_live(np.array([first, last])).tolist()
+        start, end = first_row, last_row + 1
+    yield from scan_fragment(reader, plan, start=start, end=end)
+
+
+def scan_fragment(
+    reader: RowSource, plan: ScanPlan, *, start: int = 0, end: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows [start, end) of one fragment (offsets; deleted rows counted, but not returned)."""
+    end = reader.physical_rows if end is None else end
+    if plan.predicate is not None:
+        yield from _scan_filtered(reader, plan, start, end)
+        return
+    batches = reader.scan(plan.projection, start=start, end=end, batch_size=plan.batch_size, is_kept=plan.is_kept)
+    for rows in batches:
+        keep = reader.live_mask(rows.start, rows.start + rows.num_rows)
+        offsets = _kept_offsets(plan, rows, keep)
+        columns = list(rows.columns) if keep is None else _filtered(rows.columns, plan.projection, keep)
+        yield _output(reader, plan, plan.projection, columns, offsets)
+
+
+def take_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Read single rows of one fragment by their offsets: ascending, without duplicates."""
+    return finished(taking_offsets(reader, plan, offsets))
+
+
+def taking_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[np.int64]) -> Waits[pa.RecordBatch]:
+    """As `take_offsets`, but stops where a mapped file was asked for something."""
+    columns = yield from reader.taking(plan.projection, offsets)
+    return _output(reader, plan, plan.projection, columns, offsets)
+
+
+def count_matching(reader: RowSource, plan: ScanPlan) -> int:
+    """How many rows of a fragment the predicate matches."""
+    end = reader.physical_rows
+    return sum(int(np.count_nonzero(mask)) for _, mask in _masks(reader, plan, 0, end))
+
+
+def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:
+    """How many rows of some fragments the predicate matches."""
+    return sum(each(files.store, (partial(count_matching, one, plan) for one in runs_of(files, fragments, plan))))
+
+
+def matching_offsets(reader: RowSource, plan: ScanPlan) -> npt.NDArray[np.int64]:
+    """Offsets of the rows of a fragment that the predicate matches, ascending; deleted rows never match."""
+    end = reader.physical_rows
+    found = [np.flatnonzero(mask) + first for first, mask in _masks(reader, plan, 0, end)]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def matching_by_fragment(
+    files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan
+) -> Iterator[tuple[FragmentReader, npt.NDArray[np.int64]]]:
+    """Fragments with rows that the predicate matches, and the offsets of these; see `matching_offsets`."""
+    for found in each(files.store, (partial(_matching, one, plan) for one in runs_of(files, fragments, plan))):
+        yield from found
+
+
+def _matching(reader: RowSource, plan: ScanPlan) -> list[tuple[FragmentReader, npt.NDArray[np.int64]]]:
+    offsets = matching_offsets(reader, plan)
+    if isinstance(reader, FragmentRun):
+        return reader.split(offsets)
+    return [(reader, offsets)] if len(offsets) else []
+
+
+def _masks(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+    """Which rows match, in parts with the offset of their first row."""
+    return ((one.start, one.mask) for one in _matches(reader, plan, start, end))
+
+
+def _answers(plan: ScanPlan, part: pa.Array | Coded) -> npt.NDArray[np.bool_]:
+    """Which values of the only column match; each item of a dictionary is asked once, if that saves questions."""
+    assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
+    names = list(plan.filter_projection.names)
+    if isinstance(part, Coded):
+        if len(part.items) * _FEWER_ITEMS <= len(part):
+            try:
+                asked = pa.RecordBatch.from_arrays([part.questions()], names=names)
+                return part.spread(_as_mask(plan.predicate.mask(asked)))
+            except InvalidInputError:
+                pass  # perhaps only of items that no row has
+        part = part.values()
+    return _as_mask(plan.predicate.mask(pa.RecordBatch.from_arrays([part], names=names)))
+
+
+class _Match(NamedTuple):
+    """Consecutive rows, of which some match.
+
+    Attributes:
+        start: Offset of the first.
+        mask: Shape (n,): which ones match.
+        pick: The condition's columns of some of them: shape (m,), counted from the first, ascending.
+    """
+
+    start: int
+    mask: npt.NDArray[np.bool_]
+    pick: Callable[[npt.NDArray[np.int64]], list[pa.Array]]
+
+
+def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
+    if isinstance(reader, FragmentRun):  # fragments without candidates are left out of it
+        yield from _matches_in(reader, plan, start, end)
+        return
+    for low, high in candidate_ranges(reader, plan, start, end):
+        parts = None
+        if plan.predicate is not None and plan.predicate.columns == plan.filter_projection.names:
+            parts = reader.scan_coded(plan.filter_projection, start=low, end=high, batch_size=plan.step)
+        if parts is None:
+            yield from _matches_in(reader, plan, low, high)
+        else:
+            yield from _matches_among(reader, plan, low, parts)
+
+
+def _matches_in(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
+    assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
+    for rows in reader.scan(plan.filter_projection, start=start, end=end, batch_size=plan.step):
+        mask = _as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows)))
+        live = reader.live_mask(rows.start, rows.start + rows.num_rows)
+        pick = partial(_picked, rows.columns, plan.filter_projection, rows.num_rows)
+        yield _Match(rows.start, mask if live is None else mask & live, pick)
+
+
+class _Part(NamedTuple):
+    """Values of the condition's only column, from one of them on, and which ones match."""
+
+    values: pa.Array | Coded
+    first: int
+    mask: npt.NDArray[np.bool_]
+
+
+def _matches_among(
+    reader: FragmentReader, plan: ScanPlan, start: int, several: Iterator[pa.Array | Coded]
+) -> Iterator[_Match]:
+    """Matches among values that come in parts of any size, in steps as the plan has them."""
+    parts: list[_Part] = []
+    num_rows = 0
+    for values in several:
+        mask, at = _answers(plan, values), 0
+        while at < len(mask):
+            part = _Part(values, at, mask[at : at + plan.step - num_rows])
+            parts.append(part)
+            num_rows, at = num_rows + len(part.mask), at + len(part.mask)
+            if num_rows == plan.step:
+                yield _match_of(reader, plan, start, parts)
+                start, parts, num_rows = start + num_rows, [], 0
+    if parts:
+        yield _match_of(reader, plan, start, parts)
+
+
+def _match_of(reader: FragmentReader, plan: ScanPlan, start: int, parts: Sequence[_Part]) -> _Match:
+    mask = parts[0].mask if len(parts) == 1 else np.concatenate([one.mask for one in parts])
+    live = reader.live_mask(start, start + len(mask))
+
+    def pick(places: npt.NDArray[np.int64]) -> list[pa.Array]:
+        bounds = starts_of(np.array([len(one.mask) for one in parts]))
+        ends = places.searchsorted(bounds).tolist()
+        found: list[pa.Array] = []
+        for one, begin, low, high in zip(parts, bounds.tolist(), ends, ends[1:], strict=False):
+            inside = places[low:high] + (one.first - begin)
+            if low == high:
+                continue
+            if isinstance(one.values, Coded):
+                found.append(one.values.kept(inside).values())
+            else:
+                found += _picked([one.values], plan.filter_projection, len(one.values), inside)
+        return found if len(found) == 1 else [pa.concat_arrays(found)]
+
+    return _Match(start, mask if live is None else mask & live, pick)
+
+
+def _as_mask(answer: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    return unpack_bits(answer.buffers()[1], answer.offset, len(answer))
+
+
+def _predicate_batch(reader: RowSource, plan: ScanPlan, rows: Rows) -> pa.RecordBatch:
+    names, columns = [one.name for one in plan.filter_projection.fields], list(rows.columns)
+    assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
+    wanted = [name for name in SYSTEM_COLUMNS if name in plan.predicate.columns]
+    for name in wanted or ([] if columns else [ROW_ADDRESS]):  # a batch without columns would have no rows
+        offsets = np.arange(rows.start, rows.start + rows.num_rows)
+        names.append(name)
+        columns.append(_system_column(reader, plan, name, offsets))
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+@dataclass(slots=True)
+class _Sparse:
+    """Matching rows whose other columns are still to be fetched, row by row."""
+
+    offsets: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    columns: list[list[pa.Array]] = field(default_factory=list)
+    num_rows: int = 0
+
+    def add(self, offsets: npt.NDArray[np.int64], columns: list[pa.Array]) -> None:
+        self.offsets.append(offsets)
+        self.columns.append(columns)
+        self.num_rows += len(offsets)
+
+    def fetch(self, reader: RowSource, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+        if not self.num_rows:
+            return
+        offsets = np.concatenate(self.offsets)
+        have = [pa.concat_arrays(list(parts)) for parts in zip(*self.columns, strict=True)]
+        rest = reader.take(plan.rest, offsets)
+        yield _output(reader, plan, _both(plan), [*have, *rest], offsets)
+        self.offsets, self.columns, self.num_rows = [], [], 0
+
+
+def _both(plan: ScanPlan) -> Schema:
+    return Schema((*plan.filter_projection.fields, *plan.rest.fields))
+
+
+def _scan_filtered(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    for batch in _found(reader, plan, start, end):
+        if batch.num_rows <= plan.batch_size:
+            yield batch
+            continue
+        for at in range(0, batch.num_rows, plan.batch_size):
+            part = batch.slice(at, plan.batch_size)
+            yield batch_of(list(map(settled, part.columns)), batch.schema, part.num_rows)
+
+
+def _found(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Matching rows; batches may be larger than the plan's."""
+    sparse = _Sparse()
+    read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
+    for match in _matches(reader, plan, start, end):
+        places, num_rows = np.flatnonzero(match.mask), len(match.mask)
+        if not len(places):
+            continue
+        offsets = places + match.start
+        columns = match.pick(places)
+        if not plan.rest.fields:
+            yield _output(reader, plan, plan.filter_projection, columns, offsets)
+        elif len(offsets) <= num_rows * _SPARSE_SHARE:
+            sparse.add(offsets, columns)
+            if sparse.num_rows >= plan.batch_size:
+                yield from sparse.fetch(reader, plan)
+        else:
+            yield from sparse.fetch(reader, plan)
+            read = read or reader.passage(plan.rest, end=end)
+            here = range(match.start, match.start + num_rows)
+            if len(places) > num_rows * _MASKED_SHARE:
+                rest = _picked(read(here, None), plan.rest, num_rows, places)
+            else:
+                rest = read(here, places)
+            yield _output(reader, plan, _both(plan), [*columns, *rest], offsets)
+    yield from sparse.fetch(reader, plan)
+
+
+def _filtered(columns: Sequence[pa.Array], schema: Schema, keep: npt.NDArray[np.bool_]) -> list[pa.Array]:
+    return _picked(columns, schema, len(keep), np.flatnonzero(keep))
+
+
+def _picked(
+    columns: Sequence[pa.Array], schema: Schema, num_rows: int, places: npt.NDArray[np.int64]
+) -> list[pa.Array]:
+    """Some rows of columns, which have so many: shape (n,), ascending."""
+    if not columns or len(places) == num_rows:
+        return list(columns)
+    batch = pa.RecordBatch.from_arrays(list(map(settled, columns)), schema=schema.to_arrow())
+    if len(places) > num_rows * _MASKED_SHARE:
+        keep = np.zeros(num_rows, np.bool_)
+        keep[places] = True
+        return list(batch.filter(mask_array(keep)).columns)
+    return list(take_inside(batch, places).columns)
+
+
+def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.int64]:
+    """Return the offsets of the rows that are kept; none if columns tell how many there are, but no system column."""
+    if plan.columns and not any(name in SYSTEM_COLUMNS for name in plan.columns):
+        return np.empty(0, np.int64)
+    if keep is None:
+        return np.arange(rows.start, rows.start + rows.num_rows)
+    return np.flatnonzero(keep) + rows.start
+
+
+def _system_column(reader: RowSource, plan: ScanPlan, name: str, offsets: npt.NDArray[np.int64]) -> pa.Array:
+    if isinstance(reader, FragmentRun):
+        parts = [_system_column(one, plan, name, np.asarray(own)) for one, own in reader.split(offsets)]
+        return pa.concat_arrays([pa.array([], pa.uint64()), *parts])
+    if name == ROW_ID:
+        return reader.row_ids(offsets)
+    if name == ROW_ADDRESS:
+        return reader.row_addresses(offsets)
+    if name == ROW_OFFSET:
+        if plan.row_starts is None:
+            raise UnsupportedError(f"{ROW_OFFSET} can be read and asked for by scans and takes only")
+        return numbers_array(plan.row_starts.row_offsets(reader, offsets))
+    return numbers_array((reader.created_versions if name == ROW_CREATED_AT else reader.updated_versions)[offsets])
+
+
+def _output(
+    reader: RowSource,
+    plan: ScanPlan,
+    schema: Schema,
+    columns: Sequence[pa.Array],
+    offsets: npt.NDArray[np.int64],
+) -> pa.RecordBatch:
+    """Arrange columns as the plan's output wants them; without any, ``offsets`` tells how many rows there are."""
+    if plan.columns == schema.names:
+        return batch_of(columns, plan.schema, len(offsets))
+    by_name = {one.name: column for one, column in zip(schema.fields, columns, strict=True)}
+    arrays: list[pa.Array] = []
+    for name in plan.columns:
+        if name in SYSTEM_COLUMNS:
+            arrays.append(_system_column(reader, plan, name, offsets))
+        else:
+            arrays.append(by_name[name] if name in by_name else _flat(name, by_name))
+    return batch_of(arrays, plan.schema, len(offsets))
+
+
+def _flat(path: str, by_name: dict[str, pa.Array]) -> pa.Array:
+    """The values at a dotted path inside a struct."""
+    from lance_core.sql.terms import pc  # noqa: PLC0415 rarely needed
+
+    top = next(name for name in by_name if path.startswith(f"{name}."))
+    values = by_name[top]
+    for name in path_steps(path, top):
+        values = pc.struct_field(values, name)
+    return values

@@ -1,0 +1,98 @@
+"""Data files that are open, so that reading the same dataset again does not begin from nothing."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from lance_core.errors import CorruptDataError
+from lance_core.file.read.reader import DataFileReader
+from lance_core.file.source import announce_end
+from lance_core.format.paths import data_file_path
+from lance_core.index.zone_maps import load_zone_table
+from lance_core.scan.fragment_reader import FragmentReaders
+from lance_core.store.waits import finished
+
+if TYPE_CHECKING:
+    from lance_core.format.fragment import DataFile
+    from lance_core.format.fragment_list import FragmentList
+    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.schema import Field
+    from lance_core.index.zone_maps import ZoneTable
+    from lance_core.store.base import Store
+    from lance_core.store.waits import Waits
+
+DEFAULT_CAPACITY = 64
+
+
+class OpenFiles:
+    """Readers of a dataset's data files; the least recently used is let go when there are too many.
+
+    Data files never change, so a reader stays right over all versions. May be shared by threads.
+
+    Args:
+        store: The dataset.
+        capacity: Files to keep open.
+    """
+
+    def __init__(self, store: Store, capacity: int = DEFAULT_CAPACITY) -> None:
+        self.store = store
+        self._capacity = capacity
+        self._readers: OrderedDict[tuple[int | None, str], DataFileReader] = OrderedDict()
+        self._zone_tables: dict[bytes, ZoneTable] = {}
+        self._lock = Lock()
+        self._last_readers: FragmentReaders | None = None
+
+    def zone_table(self, index: IndexMetadata, leaf: Field) -> ZoneTable:
+        """What a zone map says; it is read once. Errors as `load_zone_table`."""
+        known = self._zone_tables.get(index.uuid)
+        if known is None:
+            known = load_zone_table(self.store, index, leaf)
+            with self._lock:
+                if len(self._zone_tables) >= self._capacity:
+                    self._zone_tables.clear()
+                self._zone_tables[index.uuid] = known
+        return known
+
+    def readers(self, fragments: FragmentList) -> FragmentReaders:
+        """The fragments of a version; many calls in a row ask for those of the same, which is the same object."""
+        last = self._last_readers
+        if last is None or last.fragments is not fragments:
+            last = self._last_readers = FragmentReaders(self, fragments)
+        return last
+
+    def open(self, file: DataFile, *, num_rows: int) -> DataFileReader:
+        """A reader of a data file.
+
+        Args:
+            file: The file.
+            num_rows: Rows that the manifest says it has.
+
+        Raises:
+            CorruptDataError: Not a data file, or one with another number of rows.
+            NotFoundError: It is not there.
+        """
+        return finished(self.opening(file, num_rows=num_rows))
+
+    def opening(self, file: DataFile, *, num_rows: int) -> Waits[DataFileReader]:
+        """As `open`, but stops where the end of a mapped file was asked for."""
+        key = (file.base_id, file.path)
+        with self._lock:
+            known = self._readers.get(key)
+            if known is not None:
+                self._readers.move_to_end(key)
+                return known
+        path = data_file_path(file)
+        source = self.store.reader(path)
+        is_announced = announce_end(source)
+        if is_announced:
+            yield
+        reader = DataFileReader(source, path=f"{self.store.uri}/{path}", is_announced=is_announced)
+        if reader.num_rows != num_rows:
+            raise CorruptDataError(f"the data file has {reader.num_rows} rows, the manifest says {num_rows}", path=path)
+        with self._lock:
+            self._readers[key] = reader
+            if len(self._readers) > self._capacity:
+                self._readers.popitem(last=False)
+        return reader

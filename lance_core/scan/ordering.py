@@ -1,0 +1,116 @@
+"""Rows in the order of some columns; with a limit only the first rows are kept in memory.
+
+Nulls come last unless asked otherwise, floats are in total order (`float_order`), rows that are equal keep their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lance_core.errors import UnsupportedError
+from lance_core.frozen import frozen
+from lance_core.sql.float_order import order_keys
+from lance_core.sql.kernels import pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SLACK_ROWS = 1 << 16
+"""Rows beyond those wanted that are collected before they are sorted again."""
+
+
+@frozen
+class ColumnOrdering:
+    """One column to order by; as in pylance.
+
+    Attributes:
+        column_name: Name of the column.
+        ascending: Smallest value first.
+        nulls_first: Nulls before all values.
+    """
+
+    column_name: str
+    ascending: bool = True
+    nulls_first: bool = False
+
+
+def check_sortable(kind: pa.DataType, name: str) -> None:
+    """Refuse types without an order.
+
+    Raises:
+        UnsupportedError: A nested type, for example.
+    """
+    try:
+        pc.sort_indices(pa.table({"key": _comparable(pa.array([], kind))}), sort_keys=[("key", "ascending")])
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise UnsupportedError(f"order by column {name!r} of type {kind}") from error
+
+
+def sorted_rows(table: pa.Table, order: Sequence[ColumnOrdering], count: int | None = None) -> pa.Table:
+    """The rows in order, or the first ``count`` of them."""
+    keys: dict[str, pa.ChunkedArray] = {}
+    directions: list[tuple[str, str]] = []
+    for number, one in enumerate(order):
+        values = _comparable(table.column(one.column_name))
+        direction = "ascending" if one.ascending else "descending"
+        if values.null_count:
+            keys[f"null{number}"] = pc.cast(pc.is_null(values), pa.int8())
+            directions.append((f"null{number}", "descending" if one.nulls_first else "ascending"))
+        keys[f"value{number}"] = values
+        directions.append((f"value{number}", direction))
+    places = pc.sort_indices(pa.table(keys), sort_keys=directions)
+    return table.take(places if count is None else places.slice(0, count))
+
+
+def _comparable(values: Any) -> Any:
+    """Return the values in a type that Arrow's kernels compare and that has their order."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return order_keys(values) if pa.types.is_floating(values.type) else values
+
+
+@dataclass(slots=True, kw_only=True)
+class Sorter:
+    """Collects rows and sorts them.
+
+    Attributes:
+        order: Columns to order by.
+        schema: Schema of the batches.
+        count: First rows that are wanted; None for all.
+    """
+
+    order: Sequence[ColumnOrdering]
+    schema: pa.Schema
+    count: int | None
+    _batches: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
+    _num_rows: int = 0
+    _worst: pa.Scalar | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows in."""
+        if self._worst is not None:
+            batch = batch.filter(self._may_be_first(batch))
+        self._batches.append(batch)
+        self._num_rows += batch.num_rows
+        if self.count is not None and self._num_rows > 2 * self.count + _SLACK_ROWS:
+            kept = self.finish()
+            self._batches, self._num_rows = kept.to_batches(), kept.num_rows
+            self._worst = _comparable(kept.column(self.order[0].column_name))[-1] if kept.num_rows else None
+
+    def _may_be_first(self, batch: pa.RecordBatch) -> pa.Array:
+        """Which rows can be among the first, going by the last row of those known and by the first column only."""
+        first, worst = self.order[0], self._worst
+        values = _comparable(batch.column(first.column_name))
+        assert worst is not None  # noqa: S101 for the type checker: callers know it
+        if not worst.is_valid or pa.types.is_nested(values.type):
+            every = pa.repeat(pa.scalar(True), len(values))  # noqa: FBT003 a value
+            return pc.is_null(values) if not worst.is_valid and first.nulls_first else every
+        compared = (pc.less_equal if first.ascending else pc.greater_equal)(values, worst)
+        return pc.fill_null(compared, first.nulls_first)
+
+    def finish(self) -> pa.Table:
+        """The rows in order."""
+        return sorted_rows(pa.Table.from_batches(self._batches, schema=self.schema), self.order, self.count)

@@ -1,0 +1,262 @@
+"""What a scan shall read, checked against the schema before anything is read."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError
+from lance_core.format.blobs import BlobView, view_schema
+from lance_core.format.schema import JSON, Schema
+from lance_core.frozen import frozen
+from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
+from lance_core.sql.predicate import make_predicate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Hashable, Sequence
+
+    from pyarrow.compute import Expression
+
+    from lance_core.index.zone_maps import ZoneMaps
+    from lance_core.scan.row_starts import RowStarts
+    from lance_core.sql.predicate import Predicate
+
+ROW_ID = "_rowid"
+ROW_ADDRESS = "_rowaddr"
+ROW_OFFSET = "_rowoffset"
+SYSTEM_COLUMNS = (ROW_ID, ROW_ADDRESS, ROW_CREATED_AT, ROW_UPDATED_AT, ROW_OFFSET)
+"""Columns that are not stored but follow from where a row is."""
+
+DEFAULT_BATCH_BYTES = 32 << 20
+STREAM_BATCH_BYTES = 4 << 20
+"""Of batches that nobody filters: what streams hold is some batches, as read, as made and as handed out."""
+_MAX_BATCH_ROWS, _MAX_KEPT_ROWS = 1 << 18, 1 << 19
+_MIN_BATCH_ROWS = 1 << 10
+_VARIABLE_BYTES = 64
+_MANY_PLANS = 8
+
+
+@frozen(kw_only=True)
+class ScanPlan:
+    """What to read, checked against a schema.
+
+    Attributes:
+        columns: Output columns: top-level names, dotted paths, or system columns.
+        projection: Fields that the output needs.
+        schema: Arrow schema of the output.
+        batch_size: Rows of a batch at most.
+        is_kept: All rows of the result will be in memory together.
+        predicate: Rows to keep; None for all.
+        filter_projection: Fields that the predicate needs.
+        rest: Fields of the projection that the predicate does not bring along.
+        zone_maps: What is known of the predicate's columns; None if deleted rows are wanted, or nothing is known.
+        row_starts: What ``_rowoffset`` needs; None if it is not asked for.
+    """
+
+    columns: tuple[str, ...]
+    projection: Schema
+    schema: pa.Schema
+    batch_size: int
+    is_kept: bool = False
+    predicate: Predicate | None = None
+    filter_projection: Schema = field(default_factory=lambda: Schema(()))
+    rest: Schema = field(default_factory=lambda: Schema(()))
+    zone_maps: ZoneMaps | None = None
+    row_starts: RowStarts | None = None
+
+    @property
+    def step(self) -> int:
+        """Rows that are looked at together: where all of the result is kept, larger steps are cheaper."""
+        return max(self.batch_size, min(4 * self.batch_size, _MAX_KEPT_ROWS)) if self.is_kept else self.batch_size
+
+
+_known: deque[tuple[Schema, Hashable, ScanPlan]] = deque(maxlen=_MANY_PLANS)
+
+
+def known_plan(schema: Schema, asked: Hashable, make: Callable[[], ScanPlan]) -> ScanPlan:
+    """The plan for what is asked of a table; many calls ask for the same, also of a table that is opened again.
+
+    Args:
+        schema: Schema of the version that is read; the same object for as long as its manifest is known.
+        asked: All that the plan depends on besides.
+        make: Makes the plan.
+    """
+    for known, what, plan in list(_known):
+        if known is schema and what == asked:
+            return plan
+    plan = make()
+    _known.appendleft((schema, asked, plan))
+    return plan
+
+
+def plan_scan(
+    schema: Schema,
+    *,
+    columns: Sequence[str] | None,
+    filter: str | Expression | None,  # noqa: A002 the name users know
+    batch_size: int | None,
+    with_row_id: bool,
+    with_row_address: bool,
+    blob_view: BlobView = BlobView.DESCRIPTIONS,
+) -> ScanPlan:
+    """Check what is asked for.
+
+    Raises:
+        InvalidInputError: Unknown or duplicate columns, a filter that does not fit.
+        UnsupportedError: SQL that is not supported.
+    """
+    schema = view_schema(schema, blob_view)
+    names = list(schema.names) if columns is None else list(columns)
+    asked = {ROW_ID: with_row_id, ROW_ADDRESS: with_row_address}
+    names += [name for name, wanted in asked.items() if wanted and name not in names]
+    _check_names(names, schema)
+    stored = [name for name in names if name not in SYSTEM_COLUMNS]
+    projection = schema.select(stored)
+    outputs = output_names(names, schema)
+    plan = ScanPlan(
+        columns=outputs,
+        projection=projection,
+        schema=_output_schema(outputs, projection),
+        batch_size=batch_size or default_batch_size(projection.to_arrow(), STREAM_BATCH_BYTES),
+    )
+    return plan if filter is None else _with_filter(plan, schema, filter, batch_size)
+
+
+def with_stored_json(plan: ScanPlan, kept: Collection[str]) -> ScanPlan:
+    """Let JSON columns be read as they are stored, so that expressions decode only what they ask for.
+
+    Args:
+        plan: The plan.
+        kept: Columns that are read as text.
+    """
+    if all(one.logical_type != JSON or one.name in kept for one in plan.projection.fields):
+        return plan
+    projection = _stored_json(plan.projection, kept)
+    return replace(
+        plan,
+        projection=projection,
+        filter_projection=_stored_json(plan.filter_projection, kept),
+        rest=_stored_json(plan.rest, kept),
+        schema=_output_schema(plan.columns, projection),
+    )
+
+
+def _stored_json(schema: Schema, kept: Collection[str]) -> Schema:
+    fields = (
+        replace(one, logical_type="large_binary", metadata={}, extension_name="")
+        if one.logical_type == JSON and one.name not in kept
+        else one
+        for one in schema.fields
+    )
+    return Schema(tuple(fields), schema.metadata)
+
+
+def plan_filter(schema: Schema, condition: str | Expression) -> ScanPlan:
+    """A plan that only asks which rows match; errors as in `plan_scan`."""
+    return plan_scan(schema, columns=[], filter=condition, batch_size=None, with_row_id=False, with_row_address=False)
+
+
+def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, batch_size: int | None) -> ScanPlan:
+    named = schema.to_arrow()
+    for name in SYSTEM_COLUMNS:
+        named = named.append(pa.field(name, pa.uint64()))
+    predicate = make_predicate(condition, named)
+    needed = schema.select([name for name in predicate.columns if name not in SYSTEM_COLUMNS])
+    needed = _stored_json(needed, plan.projection.names)
+    rest = tuple(one for one in plan.projection.fields if one not in needed.fields)
+    widest = Schema((*needed.fields, *rest)).to_arrow()
+    return replace(
+        plan,
+        predicate=predicate,
+        filter_projection=needed,
+        rest=Schema(rest, plan.projection.metadata),
+        batch_size=batch_size or default_batch_size(widest),
+    )
+
+
+def _check_names(names: Sequence[str], schema: Schema) -> None:
+    if len(set(names)) < len(names):
+        twice = {name for name in names if names.count(name) > 1}
+        raise InvalidInputError(f"columns {', '.join(sorted(twice))} are asked for twice")
+    known = [*schema.names, *SYSTEM_COLUMNS]
+    there = set(known)
+    for name in names:
+        if name not in there and not any(name.startswith(f"{top}.") for top in known):
+            import difflib  # noqa: PLC0415 rarely needed
+
+            near = difflib.get_close_matches(name, known, n=3) or known[:20]
+            raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(near)}?")
+
+
+def output_names(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """The columns of a result.
+
+    Args:
+        names: Top-level names, dotted paths and system columns that were asked for.
+        schema: Schema of the table.
+
+    Returns:
+        The same names. A path into a list or map stands for the list or map, which holds only the fields that were
+        asked for; several such paths give it once.
+    """
+    if len(schema.names) == len(names) and schema.names == tuple(names):
+        return schema.names
+    return tuple(dict.fromkeys([_output_name(name, schema) for name in names]))
+
+
+def _output_name(name: str, schema: Schema) -> str:
+    if name in schema.names or name in SYSTEM_COLUMNS:
+        return name
+    field = schema.select([name]).fields[0]
+    path = field.name
+    while path != name and field.logical_type == "struct":
+        field = field.children[0]
+        path = f"{path}.{field.name}"
+    return path
+
+
+def _output_schema(names: Sequence[str], projection: Schema) -> pa.Schema:
+    """Dotted paths come out as flat columns of that name, as in pylance."""
+    if tuple(names) == projection.names:
+        return projection.to_arrow()
+    fields: list[pa.Field] = []
+    tops = {one.name: one.to_arrow() for one in projection.fields}
+    for name in names:
+        if name in SYSTEM_COLUMNS:
+            fields.append(pa.field(name, pa.uint64()))
+            continue
+        top = name if name in tops else next(top for top in tops if name.startswith(f"{top}."))
+        arrow = tops[top]
+        nullable = arrow.nullable
+        for step in path_steps(name, top) if name != top else ():
+            arrow = arrow.type.field(step)
+            nullable = nullable or arrow.nullable
+        fields.append(arrow.with_name(name).with_nullable(nullable))
+    return pa.schema(fields, metadata=dict(projection.metadata) or None)
+
+
+def path_steps(path: str, top: str) -> list[str]:
+    """The names below the top-level column in a dotted path."""
+    return path[len(top) + 1 :].split(".")
+
+
+def default_batch_size(schema: pa.Schema, num_bytes: int = DEFAULT_BATCH_BYTES) -> int:
+    """Rows of a batch of at most about so many bytes: a power of two, as the pages of vectors have."""
+    width = sum(_width(one.type) for one in schema)
+    fitting = 1 << max(1, num_bytes // max(width, 1)).bit_length() - 1
+    return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, fitting))
+
+
+def _width(kind: pa.DataType) -> int:
+    """Bytes of one value, roughly."""
+    if pa.types.is_fixed_size_list(kind):
+        return kind.list_size * _width(kind.value_type)
+    if pa.types.is_struct(kind):
+        return sum(_width(kind.field(i).type) for i in range(kind.num_fields))
+    try:
+        return max(kind.bit_width // 8, 1)
+    except ValueError:
+        return _VARIABLE_BYTES

@@ -1,0 +1,336 @@
+"""What a scanner reads: a scan, and what is made of its rows afterwards - computed columns, order, sizes of batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import batch_of
+from lance_core.encoding.kernels import numbers_array
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.frozen import frozen
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragments import scan_fragments, take_offsets
+from lance_core.scan.ordering import Sorter, check_sortable
+from lance_core.scan.plan import (
+    ROW_ADDRESS,
+    ROW_ID,
+    ROW_OFFSET,
+    SYSTEM_COLUMNS,
+    output_names,
+    plan_scan,
+    with_stored_json,
+)
+from lance_core.sql.expression import Expression, make_expression
+from lance_core.table.ahead import each
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pyarrow import compute
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.schema import Schema
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.scan.ordering import ColumnOrdering
+    from lance_core.scan.plan import ScanPlan
+
+_OFFSET_BITS = 32
+_SORTED_BATCH_ROWS = 1 << 13
+
+
+@frozen(kw_only=True)
+class Output:
+    """One column of the result.
+
+    Attributes:
+        name: Its name.
+        source: Column of the scan; the name of the expression's result if there is one.
+        expression: How it is computed; None if it is read.
+    """
+
+    name: str
+    source: str
+    expression: Expression | None = None
+
+
+@frozen(kw_only=True)
+class Query:
+    """What to read and what to make of it, checked against a schema.
+
+    Attributes:
+        plan: What is read.
+        outputs: Columns of the result; None if they are those of the scan.
+        schema: Arrow schema of the result.
+        order: Columns to order by.
+        limit: Rows at most, None for all.
+        offset: Rows to leave out first.
+        include_deleted_rows: Deleted rows come too, with a null row id.
+        rows_per_batch: Rows in each batch but the last; None if batches may have any size.
+        bytes_per_batch: Bytes in a batch, roughly; None for no bound.
+    """
+
+    plan: ScanPlan
+    outputs: tuple[Output, ...] | None
+    schema: pa.Schema
+    order: tuple[ColumnOrdering, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    include_deleted_rows: bool = False
+    rows_per_batch: int | None = None
+    bytes_per_batch: int | None = None
+
+
+def plan_query(
+    schema: Schema,
+    *,
+    columns: Sequence[str] | Mapping[str, str] | None,
+    filter: str | compute.Expression | None = None,  # noqa: A002 the name users know
+    order: Sequence[ColumnOrdering] = (),
+    limit: int | None = None,
+    offset: int = 0,
+    batch_size: int | None = None,
+    with_row_id: bool = False,
+    with_row_address: bool = False,
+    include_deleted_rows: bool = False,
+    strict_batch_size: bool = False,
+    batch_size_bytes: int | None = None,
+    make_plan: Callable[..., ScanPlan] = plan_scan,
+) -> Query:
+    """Check what is asked for.
+
+    Args:
+        schema: Schema of the table.
+        columns: Names and dotted paths, or a dict of name to SQL expression; None for all columns.
+        filter: SQL text or pyarrow expression.
+        order: Columns to order by.
+        limit: Rows at most.
+        offset: Rows to leave out first.
+        batch_size: Rows read at a time.
+        with_row_id: Add ``_rowid``.
+        with_row_address: Add ``_rowaddr``.
+        include_deleted_rows: Read deleted rows too.
+        strict_batch_size: All batches but the last have exactly ``batch_size`` rows.
+        batch_size_bytes: Bytes in a batch, roughly.
+        make_plan: What plans the scan.
+
+    Raises:
+        InvalidInputError: Unknown columns, SQL that does not fit.
+        UnsupportedError: SQL that is not supported, an order of a type that has none.
+    """
+    ids = {ROW_ID: with_row_id, ROW_ADDRESS: with_row_address}
+    if include_deleted_rows and not with_row_id:
+        raise InvalidInputError("include_deleted_rows needs with_row_id=True: deleted rows are told by a null row id")
+    if strict_batch_size and batch_size is None:
+        raise InvalidInputError("strict_batch_size needs batch_size")
+    outputs = _outputs(schema, columns, ids)
+    names = list(schema.names) if columns is None else list(columns)
+    if outputs is not None:
+        names = list(dict.fromkeys(source for one in outputs for source in _needed(one)))
+    names += [name for name, wanted in ids.items() if wanted and name not in names]
+    num_asked = len(names)
+    names += [one.column_name for one in order if one.column_name not in names]
+    if include_deleted_rows and ROW_ADDRESS not in names:
+        names.append(ROW_ADDRESS)
+    plan = make_plan(
+        schema, columns=names, filter=filter, batch_size=batch_size, with_row_id=False, with_row_address=False
+    )
+    if include_deleted_rows and plan.predicate is not None and ROW_OFFSET in plan.predicate.columns:
+        raise UnsupportedError(f"a filter on {ROW_OFFSET} together with include_deleted_rows")
+    if outputs is not None:
+        direct = [one.source for one in outputs if one.expression is None]
+        plan = with_stored_json(plan, {*direct, *(one.column_name for one in order)})
+    for one in order:
+        if one.column_name not in plan.columns:
+            raise InvalidInputError(
+                f"rows cannot be ordered by {one.column_name!r}, which has many values for each row"
+            )
+        check_sortable(plan.schema.field(one.column_name).type, one.column_name)
+    asked = output_names(names[:num_asked], schema)
+    if outputs is None and plan.columns != asked:
+        outputs = tuple(Output(name=name, source=name) for name in asked)
+    return Query(
+        plan=plan,
+        outputs=outputs,
+        schema=plan.schema if outputs is None else _output_schema(outputs, plan.schema),
+        order=tuple(order),
+        limit=limit,
+        offset=offset,
+        include_deleted_rows=include_deleted_rows,
+        rows_per_batch=batch_size if strict_batch_size else None,
+        bytes_per_batch=batch_size_bytes,
+    )
+
+
+def _outputs(
+    schema: Schema, columns: Sequence[str] | Mapping[str, str] | None, ids: Mapping[str, bool]
+) -> tuple[Output, ...] | None:
+    if columns is None or not isinstance(columns, dict):
+        return None
+    arrow = schema.to_arrow()
+    for name in SYSTEM_COLUMNS:
+        arrow = arrow.append(pa.field(name, pa.uint64()))
+    found = [_output(name, sql, arrow) for name, sql in columns.items()]
+    found += [Output(name=name, source=name) for name, wanted in ids.items() if wanted and name not in columns]
+    return tuple(found)
+
+
+def _output(name: str, sql: str, arrow: pa.Schema) -> Output:
+    if sql in arrow.names:
+        return Output(name=name, source=sql)
+    return Output(name=name, source=name, expression=make_expression(sql, arrow))
+
+
+def _needed(output: Output) -> Sequence[str]:
+    """Columns of the scan that an output is made of: top-level ones, because expressions look into structs."""
+    if output.expression is None:
+        return (output.source,)
+    return tuple(path.split(".")[0] if "." in path else path for path in output.expression.columns)
+
+
+def _output_schema(outputs: Sequence[Output], scanned: pa.Schema) -> pa.Schema:
+    fields: list[pa.Field] = []
+    for one in outputs:
+        if one.expression is None:
+            fields.append(scanned.field(one.source).with_name(one.name))
+        else:
+            fields.append(pa.field(one.name, one.expression.type, nullable=one.expression.nullable))
+    return pa.schema(fields, metadata=scanned.metadata)
+
+
+# --------------------------------------------------------------------------------------------------------- running
+
+
+def run_query(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> Iterator[pa.RecordBatch]:
+    """Read batches.
+
+    Args:
+        files: The dataset's open files.
+        fragments: In the order wanted.
+        query: What to read.
+    """
+    batches = _ordered(files, fragments, query) if query.order else _scanned(files, fragments, query)
+    made = (_made(batch, query) for batch in batches)
+    if query.bytes_per_batch is not None:
+        made = _bounded(made, query.bytes_per_batch)
+    return made if query.rows_per_batch is None else _even(made, query.rows_per_batch, query.schema)
+
+
+def make_columns(batch: pa.RecordBatch | pa.Table, query: Query) -> pa.Table:
+    """The result for rows that were read with the plan of a query."""
+    made = [_made(one, query) for one in batch.to_batches()] if isinstance(batch, pa.Table) else [_made(batch, query)]
+    return pa.Table.from_batches(made, schema=query.schema)
+
+
+def _scanned(files: OpenFiles, fragments: Iterable[Fragment], query: Query) -> Iterator[pa.RecordBatch]:
+    if not query.include_deleted_rows:
+        return scan_fragments(files, fragments, query.plan, limit=query.limit, offset=query.offset)
+    whole = (replace(one, deletion_file=None) for one in fragments)
+    batches = scan_fragments(files, whole, query.plan, limit=query.limit, offset=query.offset, is_separate=True)
+    return _without_ids(files, {one.id: one for one in fragments}, query.plan, batches)
+
+
+def _without_ids(
+    files: OpenFiles, fragments: Mapping[int, Fragment], plan: ScanPlan, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Deleted rows have no row id, and are not counted."""
+    readers: dict[int, FragmentReader] = {}
+    for batch in batches:
+        addresses = np.asarray(batch.column(ROW_ADDRESS))
+        if not len(addresses):
+            continue
+        number = int(addresses[0] >> np.uint64(_OFFSET_BITS))
+        if number not in readers:
+            readers = {number: FragmentReader(files, fragments[number])}
+        offsets = addresses & np.uint64((1 << _OFFSET_BITS) - 1)
+        is_deleted = np.isin(offsets, readers[number].deleted.astype(np.uint64))
+        place = batch.schema.get_field_index(ROW_ID)
+        ids = pa.array(np.asarray(batch.column(place)), mask=is_deleted)
+        changed = batch.set_column(place, batch.schema.field(place), ids)
+        place = batch.schema.get_field_index(ROW_OFFSET)
+        if place >= 0 and plan.row_starts is not None:
+            places = plan.row_starts.row_offsets(readers[number], offsets.astype(np.int64))
+            changed = changed.set_column(place, batch.schema.field(place), numbers_array(places))
+        yield changed
+
+
+def _ordered(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> Iterator[pa.RecordBatch]:
+    """All rows in order; with a limit, only the columns to order by are read of most rows."""
+    is_narrow = query.limit is not None and not query.include_deleted_rows
+    plan = _order_plan(query) if is_narrow else query.plan
+    count = None if query.limit is None else query.limit + query.offset
+    sorter = Sorter(order=query.order, schema=plan.schema, count=count)
+    for batch in _scanned(files, fragments, replace(query, plan=plan, limit=None, offset=0)):
+        sorter.add(batch)
+    rows = sorter.finish().slice(query.offset)
+    if is_narrow and plan is not query.plan:
+        rows = _fetched(files, fragments, np.asarray(rows.column(ROW_ADDRESS)), query.plan)
+    yield from rows.combine_chunks().to_batches(max_chunksize=query.plan.batch_size)
+
+
+def _order_plan(query: Query) -> ScanPlan:
+    """The same scan with the columns to order by only."""
+    names = tuple(dict.fromkeys([*(one.column_name for one in query.order), ROW_ADDRESS]))
+    if set(query.plan.columns) <= set(names):
+        return query.plan
+    schema = query.plan.schema
+    fields = [schema.field(name) if name in schema.names else pa.field(name, pa.uint64()) for name in names]
+    stored = [name for name in names if name not in SYSTEM_COLUMNS]
+    projection = query.plan.projection.select(stored)
+    needed = query.plan.filter_projection
+    rest = type(projection)(tuple(one for one in projection.fields if one not in needed.fields), projection.metadata)
+    return replace(query.plan, columns=names, projection=projection, rest=rest, schema=pa.schema(fields))
+
+
+def _fetched(files: OpenFiles, fragments: Sequence[Fragment], addresses: np.ndarray, plan: ScanPlan) -> pa.Table:
+    """Rows by their addresses, in the order of these."""
+    unique, order = np.unique(addresses, return_inverse=True)
+    owners = (unique >> np.uint64(_OFFSET_BITS)).astype(np.int64)
+    offsets = (unique & np.uint64((1 << _OFFSET_BITS) - 1)).astype(np.int64)
+    by_id = {one.id: one for one in fragments}
+    plan = replace(plan, predicate=None)
+    works = (
+        partial(take_offsets, FragmentReader(files, by_id[owner]), plan, offsets[owners == owner])
+        for owner in np.unique(owners).tolist()
+    )
+    found = each(files.store, works)
+    return pa.Table.from_batches(found, schema=plan.schema).take(numbers_array(order))
+
+
+def _made(batch: pa.RecordBatch, query: Query) -> pa.RecordBatch:
+    if query.outputs is None:
+        return batch
+    columns = [
+        batch.column(one.source) if one.expression is None else one.expression.evaluate(batch) for one in query.outputs
+    ]
+    return batch_of(columns, query.schema, batch.num_rows)
+
+
+def _bounded(batches: Iterable[pa.RecordBatch], num_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Batches cut so that none has many more bytes than asked for."""
+    for batch in batches:
+        pieces = max(1, -(-batch.nbytes // num_bytes))
+        rows = max(1, -(-batch.num_rows // pieces))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _even(batches: Iterable[pa.RecordBatch], rows: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Batches of exactly so many rows, but for the last one."""
+    pending: list[pa.RecordBatch] = []
+    have = 0
+    for batch in batches:
+        pending.append(batch)
+        have += batch.num_rows
+        if have < rows:
+            continue
+        table = pa.Table.from_batches(pending, schema=schema).combine_chunks()
+        full = have // rows * rows
+        yield from table.slice(0, full).to_batches(max_chunksize=rows)
+        pending, have = table.slice(full, have - full).to_batches(), have - full
+    if have:
+        yield from pa.Table.from_batches(pending, schema=schema).combine_chunks().to_batches()

@@ -1,0 +1,137 @@
+"""Read rows by their place in the table."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import taken
+from lance_core.encoding.kernels import numbers_array
+from lance_core.errors import InvalidInputError
+from lance_core.file.read.several_files import are_some
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragment_run import take_together
+from lance_core.scan.fragments import taking_offsets
+from lance_core.table.ahead import in_turn
+from lance_core.table.places import objects_at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from lance_core.scan.fragment_reader import FragmentReaders
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.scan.plan import ScanPlan
+    from lance_core.store.waits import Waits
+    from lance_core.table.snapshot import Snapshot
+
+
+_Number = TypeVar("_Number", np.int64, np.uint64)
+
+_Part: TypeAlias = "tuple[FragmentReader, npt.NDArray[np.int64]]"
+"""Offsets of rows of a fragment."""
+
+_MOST_JOINED = 16
+"""Fragments that are read at one go, and whose files are open at the same time."""
+
+
+def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[np.uint64], plan: ScanPlan) -> pa.Table:
+    """Read live rows by their row addresses.
+
+    Args:
+        snapshot: Version to read.
+        files: The dataset's open files.
+        addresses: Addresses of live rows of this version; any order, repeats allowed. Shape (n,).
+        plan: Columns to read (no filter).
+
+    Returns:
+        n rows, in the order asked for.
+    """
+    unique, order = _ascending(addresses)
+    owners = (unique >> np.uint64(32)).astype(np.int64)
+    offsets = (unique & np.uint64((1 << 32) - 1)).astype(np.int64)
+    fragments = snapshot.manifest.fragments.select(np.unique(owners).tolist())
+    parts = ((FragmentReader(files, one), offsets[owners == one.id]) for one in fragments)
+    return _in_order(_batches(files, parts, plan), order, plan)
+
+
+def _ascending(places: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.int64] | None]:
+    """Each place once, ascending, and which of them each one asked for is; None if they are the same."""
+    if (places[1:] > places[:-1]).all():
+        return places, None
+    return np.unique(places, return_inverse=True)
+
+
+def _in_order(batches: Iterable[pa.RecordBatch], order: npt.NDArray[np.int64] | None, plan: ScanPlan) -> pa.Table:
+    """Unique rows, arranged as they were asked for."""
+    table = pa.Table.from_batches(batches, schema=plan.schema)
+    return table if order is None else taken(table, numbers_array(order))
+
+
+def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64], plan: ScanPlan) -> pa.Table:
+    """Read rows by place.
+
+    Args:
+        snapshot: Version to read.
+        files: The dataset's open files.
+        places: Places among the live rows, from 0; any order, repeats allowed. Shape (n,).
+        plan: Columns to read (no filter).
+
+    Returns:
+        n rows, in the order asked for.
+
+    Raises:
+        InvalidInputError: There is no such row.
+    """
+    readers = files.readers(snapshot.manifest.fragments)
+    ends = readers.ends
+    total = int(ends[-1]) if len(ends) else 0
+    if len(places) and (places.min() < 0 or places.max() >= total):
+        raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
+    unique, order = _ascending(places)
+    return _in_order(_batches(files, _parts(readers, unique), plan), order, plan)
+
+
+def _batches(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """Rows of fragments, in their order."""
+    if objects_at_once(files.store) > 1 or plan.columns != plan.projection.names or not plan.columns:
+        return in_turn(files.store, _works(parts, plan))
+    return _together(files, parts, plan)
+
+
+def _works(parts: Iterable[_Part], plan: ScanPlan) -> Iterator[Callable[[], Waits[pa.RecordBatch]]]:
+    return (partial(taking_offsets, reader, plan, offsets) for reader, offsets in parts)
+
+
+def _together(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+    """Rows of fragments, those of several at one go where that is cheaper."""
+    while group := list(islice(parts, _MOST_JOINED)):
+        arrays = _joined(files, group, plan)
+        if arrays is None:
+            yield from in_turn(files.store, _works(group, plan))
+        else:
+            yield pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+
+
+def _joined(files: OpenFiles, group: Sequence[_Part], plan: ScanPlan) -> list[pa.Array] | None:
+    """The columns of rows of several fragments; None if each fragment has to be read for itself."""
+    if len(group) < 2 or not are_some(sum([len(offsets) for _, offsets in group]), len(plan.projection.leaves())):
+        return None
+    return take_together(files, group, plan.projection)
+
+
+def _parts(readers: FragmentReaders, places: npt.NDArray[np.int64]) -> Iterator[_Part]:
+    """The fragments that have some of the rows, and which rows these are."""
+    ends = readers.ends
+    at = 0
+    while at < len(places):
+        owner = int(ends.searchsorted(places[at], side="right"))
+        stop = int(places.searchsorted(ends[owner]))
+        positions = places[at:stop] - ends[owner - 1] if owner else places[at:stop]
+        reader = readers[owner]
+        yield reader, reader.offsets_of_live(positions)
+        at = stop

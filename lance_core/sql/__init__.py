@@ -1,0 +1,1 @@
+"""SQL text and pyarrow expressions as Arrow kernels, and what they tell of rows without reading them."""

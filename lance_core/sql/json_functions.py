@@ -1,0 +1,314 @@
+"""Functions of SQL on JSON columns and on the JSONB that ``json_get`` returns.
+
+A null document, path or text gives null. Paths that lead to one value at most are
+followed in all documents together (`lance_core.encoding.jsonb_find`); for others each document is parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import pyarrow as pa
+
+from lance_core.encoding.jsonb import encode_text, float_text
+from lance_core.encoding.jsonb_arrays import decode_texts
+from lance_core.encoding.jsonb_find import Step, find_values, lengths
+from lance_core.errors import InvalidInputError
+from lance_core.sql.arrow_types import cast as cast_values
+from lance_core.sql.arrow_types import is_text, pc
+from lance_core.sql.json_path import Items, Member, find_all, parse_path
+from lance_core.sql.terms import Term, apply, converted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lance_core.sql.arrow_types import Datum
+    from lance_core.sql.json_path import Document
+
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
+_INDEX = re.compile(r"\+?\d+", re.ASCII)
+_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
+_MOST_INDEX_DIGITS = 20
+_MOST_DIGITS = 400
+"""More digits than any float has before its point; whole numbers of more digits are out of range anyway."""
+
+
+_Together: TypeAlias = "Callable[[pa.Array, str], pa.Array | None]"
+"""Meaning of a function for documents and a text; None if it must be asked row by row."""
+
+
+def _function(
+    name: str, kind: pa.DataType, look: Callable[..., Any], together: _Together | None
+) -> Callable[[Sequence[Term]], Term]:
+    """A function of a document and texts.
+
+    Args:
+        name: Its name in SQL.
+        kind: Type of what it returns.
+        look: Its meaning for one row, without nulls.
+        together: Its meaning for many rows.
+    """
+
+    def build(terms: Sequence[Term]) -> Term:
+        document, *others = terms
+        is_null = pa.types.is_null(document.type)
+        if not (document.is_json or pa.types.is_large_binary(document.type) or is_null):
+            raise InvalidInputError(f"{name} needs a JSON column, not {document.type}")
+        texts = [_as_argument(one, name) for one in others]
+
+        def evaluate(documents: Datum, *arguments: Datum) -> Datum:
+            is_plain = isinstance(documents, pa.Array) and pa.types.is_large_binary(documents.type)
+            if together and is_plain and isinstance(arguments[0], pa.Scalar) and arguments[0].is_valid:
+                found = together(documents, arguments[0].as_py())
+                if found is not None:
+                    return found
+            return _each(look, kind, documents, arguments)
+
+        if document.as_stored is not None:
+            document = replace(document, evaluate=document.as_stored)
+        inputs = (converted(document, pa.large_binary()) if is_null else document, *texts)
+        found = apply(evaluate, inputs, name, kind=kind)
+        return Term(type=kind, evaluate=found.evaluate)  # null where nothing is found, whatever the column allows
+
+    return build
+
+
+def _as_argument(term: Term, name: str) -> Term:
+    """A path, a key or an item as text; integers are written as text."""
+    if pa.types.is_integer(term.type):
+        return apply(lambda values: cast_values(values, pa.string()), (term,), name)
+    if not is_text(term.type) and not pa.types.is_null(term.type):
+        raise InvalidInputError(f"{name} needs text after the column, not {term.type}")
+    return converted(term, pa.string())
+
+
+def _each(look: Callable[..., Any], kind: pa.DataType, documents: Datum, arguments: Sequence[Datum]) -> Datum:
+    """The answer for each row, or one for all rows if no argument is an array."""
+    columns = (documents, *arguments)
+    num_rows = max((len(one) for one in columns if not isinstance(one, pa.Scalar)), default=1)
+    rows = [pa.repeat(one, num_rows) if isinstance(one, pa.Scalar) else one for one in columns]
+    if pa.types.is_large_binary(rows[0].type):
+        rows[0] = decode_texts(rows[0])
+    found = [
+        None if None in row else look(_load(row[0]), *row[1:])
+        for row in zip(*(one.to_pylist() for one in rows), strict=True)
+    ]
+    array = pa.array(found, kind)
+    return array[0] if all(isinstance(one, pa.Scalar) for one in columns) else array
+
+
+def _load(text: str) -> Document:
+    return _DECODER.decode(text)
+
+
+def _text(value: Document) -> str:
+    """The text of a value, as JSONB has it."""
+    if isinstance(value, float):
+        return float_text(value)
+    if isinstance(value, list):
+        return f"[{','.join(map(_text, cast('list[Document]', value)))}]"
+    if isinstance(value, dict):
+        members = cast("dict[str, Document]", value).items()
+        return f"{{{','.join(f'{_text(key)}:{_text(one)}' for key, one in members)}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+_DECODER = json.JSONDecoder()
+
+
+# ---------------------------------------------------------------------------------------------------------- by path
+
+
+def _extract(document: Document, path: str) -> str | None:
+    found = find_all(document, parse_path(path))
+    if not found:
+        return None
+    return _text(found[0] if len(found) == 1 else found)
+
+
+def _exists(document: Document, path: str) -> bool:
+    return bool(find_all(document, parse_path(path)))
+
+
+def _array_length(document: Document, path: str) -> int | None:
+    """The length of the first match."""
+    found = find_all(document, parse_path(path))
+    if not found:
+        return None
+    return len(cast("list[Document]", found[0])) if isinstance(found[0], list) else 0
+
+
+def _array_contains(document: Document, path: str, sought: str) -> bool:
+    """Return whether one of the matching arrays has an item with this text."""
+    arrays = [one for one in find_all(document, parse_path(path)) if isinstance(one, list)]
+    return any(sought in _item_texts(item) for one in arrays for item in cast("list[Document]", one))
+
+
+def _item_texts(item: Document) -> tuple[str, ...]:
+    """Return the spellings of an item: a string with escapes, with and without its quotes."""
+    text = _text(item)
+    return (text, text[1:-1]) if isinstance(item, str) else (text,)
+
+
+# ----------------------------------------------------------------------------------------------------------- by key
+
+
+_ABSENT: Any = object()
+
+
+def _member(document: Document, key: str) -> Document:
+    """The member of an object, or the item of an array."""
+    if isinstance(document, dict):
+        return cast("dict[str, Document]", document).get(key, _ABSENT)
+    if isinstance(document, list) and _INDEX.fullmatch(key) and len(key) < _MOST_INDEX_DIGITS:
+        items, index = cast("list[Document]", document), int(key)
+        return items[index] if index < len(items) else _ABSENT
+    return _ABSENT
+
+
+def _get(document: Document, key: str) -> bytes | None:
+    value = _member(document, key)
+    return None if value is _ABSENT else encode_text(_text(value))
+
+
+def _get_as(what: str, convert: Callable[[Document], Any]) -> Callable[[Document, str], Any]:
+    """The member as a value of SQL; null if there is none, or if it is null."""
+
+    def look(document: Document, key: str) -> Any:
+        value = _member(document, key)
+        if value is _ABSENT or value is None:
+            return None
+        found = None if isinstance(value, dict | list) else convert(value)
+        if found is None:
+            shown = _text(value)
+            raise InvalidInputError(
+                f"{shown[:40]} at {key!r} of a JSON value is not {what}; read it with json_extract, or filter it out"
+            )
+        return found
+
+    return look
+
+
+def _as_text(value: Document) -> str:
+    return value if isinstance(value, str) else _text(value)
+
+
+def _as_integer(value: Document) -> int | None:
+    """Rounded half away from zero."""
+    number = _as_number(value)
+    if number is None or not _MIN_INTEGER <= number <= _MAX_INTEGER + 1:
+        return None
+    whole = int(Decimal(number).to_integral_value(ROUND_HALF_UP))
+    return whole if _MIN_INTEGER <= whole <= _MAX_INTEGER else None
+
+
+def _as_float(value: Document) -> float | None:
+    number = _as_number(value)
+    return None if number is None else float(number)
+
+
+def _as_number(value: Document) -> float | None:
+    """An integer or a float."""
+    if not isinstance(value, str):
+        return cast("float", value)
+    if re.fullmatch(r"[+-]?\d+", value, re.ASCII) and len(value) < _MOST_DIGITS and abs(int(value)) <= 2**63:
+        return int(value)
+    return float(value) if _NUMBER.fullmatch(value) or _NOT_FINITE.fullmatch(value) else None
+
+
+def _as_boolean(value: Document) -> bool | None:
+    if isinstance(value, str):
+        return _WORDS.get(value.lower())
+    return value if isinstance(value, bool) else None
+
+
+# ----------------------------------------------------------------------------------------------------- many together
+
+
+def _at_path(documents: pa.Array, path: str) -> pa.Array | None:
+    """Return the values at a path without wildcards; None for other paths."""
+    steps = [_single_step(one) for one in parse_path(path)]
+    known = [one for one in steps if one is not None]
+    return find_values(documents, known) if known and len(known) == len(steps) else None
+
+
+def _single_step(step: Member | Items) -> Step | None:
+    if isinstance(step, Member):
+        return None if step.name is None else Step(step.name)
+    if step.places is None or len(step.places) != 1:
+        return None
+    return Step(None, *step.places[0])
+
+
+def _at_key(documents: pa.Array, key: str) -> pa.Array | None:
+    is_index = _INDEX.fullmatch(key) and len(key) < _MOST_INDEX_DIGITS
+    return find_values(documents, [Step(key, int(key) if is_index else None)])
+
+
+def _extract_together(documents: pa.Array, path: str) -> pa.Array | None:
+    found = _at_path(documents, path)
+    return None if found is None else decode_texts(found)
+
+
+def _exists_together(documents: pa.Array, path: str) -> pa.Array | None:
+    found = _at_path(documents, path)
+    return None if found is None else pc.if_else(documents.is_valid(), found.is_valid(), pa.scalar(None, pa.bool_()))
+
+
+def _array_length_together(documents: pa.Array, path: str) -> pa.Array | None:
+    found = _at_path(documents, path)
+    return None if found is None else lengths(found)
+
+
+def _get_together(look: Callable[[Document, str], Any], kind: pa.DataType) -> _Together:
+    """Convert each different member once."""
+
+    def together(documents: pa.Array, key: str) -> pa.Array | None:
+        found = _at_key(documents, key)
+        if found is None:
+            return None
+        texts = decode_texts(found)
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            try:
+                return pc.cast(texts, kind)
+            except pa.ArrowInvalid:
+                pass  # some are no such numbers, or are in quotes
+        texts = texts.dictionary_encode()
+        members = [look({key: _load(one)}, key) for one in texts.dictionary.to_pylist()]
+        return pa.array(members, kind).take(texts.indices)
+
+    return together
+
+
+def _entry(
+    name: str, num_arguments: int, kind: pa.DataType, look: Callable[..., Any], together: _Together | None = None
+) -> tuple[str, tuple[int, int, Callable[[Sequence[Term]], Term]]]:
+    return name, (num_arguments, num_arguments, _function(name, kind, look, together))
+
+
+def _getter(
+    name: str, kind: pa.DataType, look: Callable[[Document, str], Any]
+) -> tuple[str, tuple[int, int, Callable[[Sequence[Term]], Term]]]:
+    return _entry(name, 2, kind, look, _get_together(look, kind))
+
+
+JSON_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] = dict(
+    (
+        _entry("json_extract", 2, pa.string(), _extract, _extract_together),
+        _entry("json_exists", 2, pa.bool_(), _exists, _exists_together),
+        _entry("json_get", 2, pa.large_binary(), _get, _at_key),
+        _getter("json_get_string", pa.string(), _get_as("text", _as_text)),
+        _getter("json_get_int", pa.int64(), _get_as("an integer of 64 bits", _as_integer)),
+        _getter("json_get_float", pa.float64(), _get_as("a number", _as_float)),
+        _getter("json_get_bool", pa.bool_(), _get_as("a boolean", _as_boolean)),
+        _entry("json_array_length", 2, pa.int64(), _array_length, _array_length_together),
+        _entry("json_array_contains", 3, pa.bool_(), _array_contains),
+    )
+)
+"""Name to fewest arguments, most arguments and meaning."""

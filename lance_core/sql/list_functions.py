@@ -1,0 +1,175 @@
+"""Functions of SQL on lists and structs; items are counted from 1."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.sql.arrow_types import comparison_type, element_at, is_any_list, pc
+from lance_core.sql.choices import common
+from lance_core.sql.float_order import compare_exactly
+from lance_core.sql.terms import Term, apply, converted, literal_term, unify
+from lance_core.sql.text_functions import written, written_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from lance_core.sql.arrow_types import Datum
+
+
+def _list(term: Term, what: str) -> Term:
+    if not is_any_list(term.type):
+        raise InvalidInputError(f"{what} needs a list, not {term.type}")
+    return term
+
+
+def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
+
+
+def _length(terms: Sequence[Term]) -> Term:
+    value = _list(terms[0], "array_length")
+    return apply(lambda lists: pc.cast(pc.list_value_length(lists), pa.uint64()), (value,), "array_length")
+
+
+def _empty(terms: Sequence[Term]) -> Term:
+    value = _list(terms[0], "empty")
+    return apply(lambda lists: pc.equal(pc.list_value_length(lists), 0), (value,), "empty")
+
+
+def element(terms: Sequence[Term]) -> Term:
+    """One item of a list."""
+    value, number = _list(terms[0], "array_element"), written_number(terms[1], "array_element")
+    if number is None:
+        return literal_term(pa.scalar(None, value.type.value_type))
+    found = apply(lambda lists: element_at(lists, number), (value,), "array_element")
+    return Term(type=found.type, evaluate=found.evaluate)
+
+
+def _has(terms: Sequence[Term]) -> Term:
+    """Whether a list has an item; null if the list or the item is."""
+    value = _list(terms[0], "array_has")
+    item = Term(type=value.type.value_type, evaluate=value.evaluate)
+    sought = unify(item, terms[1], strict=terms[1].literal is not None)[1]
+    kind = comparison_type(item.type, sought.type)
+
+    def look(lists: pa.Array, wanted: Datum) -> pa.Array:
+        parents = np.repeat(np.arange(len(lists)), _lengths(lists))
+        flat = pc.cast(pc.list_flatten(lists), kind)
+        other = wanted if isinstance(wanted, pa.Scalar) else wanted.take(pa.array(parents))
+        equal = partial(compare_exactly, "equal") if pa.types.is_floating(kind) else pc.equal
+        answer = _any_of(equal(flat, other), parents, len(lists))
+        missing = pc.is_null(lists)
+        missing = pc.or_(missing, pc.is_null(wanted))
+        return pc.if_else(missing, pa.scalar(None, pa.bool_()), answer)
+
+    return apply(look, (value, converted(sought, kind)), "array_has")
+
+
+def _any_of(hits: pa.Array, parents: npt.NDArray[np.int64], num_rows: int) -> pa.Array:
+    found = np.zeros(num_rows, np.bool_)
+    found[parents[np.asarray(pc.fill_null(hits, False))]] = True  # noqa: FBT003 a value
+    return pa.array(found)
+
+
+def _has_several(name: str, merge: Callable[[pa.Array, pa.Array], pa.Array], start: bool) -> Callable[..., Term]:
+    """``array_has_any`` and ``array_has_all`` with a list that is written in the SQL."""
+
+    def build(terms: Sequence[Term]) -> Term:
+        value = _list(terms[0], name)
+        wanted = terms[1].literal
+        if wanted is None or not wanted.is_valid or not is_any_list(wanted.type):
+            raise UnsupportedError(f"{name} with a list that is not written in the SQL")
+        items = [_has((value, literal_term(pa.scalar(one)))) for one in wanted.as_py()]
+
+        def look(lists: pa.Array, *answers: Datum) -> Datum:
+            found = pa.repeat(pa.scalar(start), len(lists))
+            for one in answers:
+                found = merge(found, one)
+            return pc.if_else(pc.is_null(lists), pa.scalar(None, pa.bool_()), found)
+
+        return apply(look, (value, *items), name)
+
+    return build
+
+
+def make_array(terms: Sequence[Term]) -> Term:
+    """A list of values; a literal if all of them are."""
+    if not terms:
+        raise UnsupportedError("an empty list")
+    items = common(terms, "make_array")
+    kind = pa.list_(items[0].type)
+    literals = [one.literal for one in terms]
+    if all(one is not None for one in literals):
+        values = [one.evaluate(_NO_ROWS) for one in items]
+        return literal_term(pa.scalar([one.as_py() for one in values], kind))
+
+    def build(*columns: Datum) -> pa.Array:
+        num_rows = max(len(one) for one in columns if not isinstance(one, pa.Scalar))
+        arrays = [pa.repeat(one, num_rows) if isinstance(one, pa.Scalar) else one for one in columns]
+        order = np.arange(num_rows * len(arrays)).reshape(len(arrays), num_rows).T.reshape(-1)
+        values = pa.concat_arrays(arrays).take(pa.array(order))
+        offsets = pa.array(np.arange(num_rows + 1, dtype=np.int32) * len(arrays))
+        return pa.ListArray.from_arrays(offsets, values, type=kind)
+
+    found = apply(build, items, "make_array")
+    return Term(type=found.type, evaluate=found.evaluate)
+
+
+_NO_ROWS = pa.record_batch({"row": pa.nulls(1)})
+
+
+def _struct(names: Sequence[str], terms: Sequence[Term]) -> Term:
+    fields = [pa.field(name, term.type) for name, term in zip(names, terms, strict=True)]
+
+    def build(*columns: Datum) -> pa.Array:
+        num_rows = max(len(one) for one in columns if not isinstance(one, pa.Scalar))
+        arrays = [pa.repeat(one, num_rows) if isinstance(one, pa.Scalar) else one for one in columns]
+        return pa.StructArray.from_arrays(arrays, fields=fields)
+
+    found = apply(build, terms, "struct")
+    return Term(type=found.type, evaluate=found.evaluate)
+
+
+def _named_struct(terms: Sequence[Term]) -> Term:
+    if len(terms) % 2:
+        raise InvalidInputError("named_struct takes names and values in turn")
+    names = [written(one, "named_struct") or "" for one in terms[::2]]
+    if len(set(names)) < len(names):
+        raise InvalidInputError("named_struct with a name that occurs twice")
+    return _struct(names, terms[1::2])
+
+
+def field(term: Term, name: str | None) -> Term:
+    """A field of a struct."""
+    if not pa.types.is_struct(term.type) or name is None or term.type.get_field_index(name) < 0:
+        raise InvalidInputError(f"{term.type} has no field {name!r}")
+    found = apply(lambda values: pc.struct_field(values, name), (term,), "get_field")
+    return Term(type=found.type, evaluate=found.evaluate)
+
+
+LIST_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] = {
+    "array_length": (1, 1, _length),
+    "list_length": (1, 1, _length),
+    "cardinality": (1, 1, _length),
+    "empty": (1, 1, _empty),
+    "array_has": (2, 2, _has),
+    "array_contains": (2, 2, _has),
+    "list_has": (2, 2, _has),
+    "list_contains": (2, 2, _has),
+    "array_has_any": (2, 2, _has_several("array_has_any", pc.or_, start=False)),
+    "array_has_all": (2, 2, _has_several("array_has_all", pc.and_, start=True)),
+    "array_element": (2, 2, element),
+    "list_element": (2, 2, element),
+    "make_array": (1, 1000, make_array),
+    "struct": (1, 1000, lambda terms: _struct([f"c{index}" for index in range(len(terms))], terms)),
+    "named_struct": (2, 1000, _named_struct),
+    "get_field": (2, 2, lambda terms: field(terms[0], written(terms[1], "get_field"))),
+}
+"""Name to fewest arguments, most arguments and meaning."""

@@ -1,0 +1,92 @@
+"""Which rows match: predicates over record batches.
+
+A predicate comes from SQL text (`lance_core.sql.parse`) or from a ``pyarrow.compute.Expression``. Rows for which it is
+null do not match, as in a SQL ``WHERE``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lance_core.errors import InvalidInputError
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyarrow.compute import Expression
+
+    from lance_core.sql.pruning import Condition
+
+
+@frozen(kw_only=True)
+class Predicate:
+    """A boolean question about each row.
+
+    Attributes:
+        text: The predicate as it was given, for messages and transactions.
+        columns: Top-level names and dotted paths that must be in the batches asked about.
+        evaluate: Record batch to boolean array or scalar; null means unknown.
+        asks: What is asked of single columns, for `lance_core.sql.pruning`; None if that is not known.
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    evaluate: Callable[[pa.RecordBatch], pa.Array | pa.Scalar]
+    asks: Condition | None = None
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows match.
+
+        Args:
+            batch: Rows with at least `columns`.
+
+        Returns:
+            One boolean for each row, no nulls.
+
+        Raises:
+            InvalidInputError: A value cannot be computed (division by zero, a cast that fails).
+        """
+        import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
+
+        try:
+            answer = self.evaluate(batch)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidInputError(f"predicate {self.text!r} fails on the data: {error}") from error
+        if isinstance(answer, pa.Scalar):
+            return pa.repeat(pa.scalar(answer.as_py() is True), batch.num_rows)
+        return pc.fill_null(answer, False)  # noqa: FBT003 the value to fill in
+
+
+def make_predicate(condition: str | Expression, schema: pa.Schema) -> Predicate:
+    """Check a condition against a schema and make it ready to run.
+
+    Args:
+        condition: SQL text or a pyarrow expression.
+        schema: All columns that may be named.
+
+    Raises:
+        InvalidInputError: Syntax, an unknown column, types that do not fit, no boolean result.
+        UnsupportedError: SQL that is not supported; the message names it.
+    """
+    if isinstance(condition, str):
+        from lance_core.sql.parse import parse_condition  # noqa: PLC0415 the SQL parser is slow to import
+
+        columns, term, asks = parse_condition(condition, schema)
+        return Predicate(text=condition, columns=columns, evaluate=term.evaluate, asks=asks)
+    return _from_expression(condition, schema)
+
+
+def _from_expression(condition: Expression, schema: pa.Schema) -> Predicate:
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    if not isinstance(condition, pc.Expression):
+        raise InvalidInputError(f"a filter is SQL text or a pyarrow expression, not {type(condition).__name__}")
+    from lance_core.sql.arrow_expression import translate  # noqa: PLC0415 most conditions are SQL
+
+    columns, term = translate(condition, schema)
+    if not pa.types.is_boolean(term.type):
+        raise InvalidInputError(f"filter {condition} gives {term.type}, not a boolean")
+    return Predicate(text=str(condition), columns=columns, evaluate=term.evaluate)

@@ -1,0 +1,70 @@
+import math
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lance_core.change.key_join import KeyJoin
+from lance_core.errors import UnsupportedError
+
+VALUES = {
+    pa.int32(): [None, 0, 1, -2],
+    pa.string(): [None, "", "a", "b"],
+    pa.float64(): [None, 0.0, -0.0, math.nan, 1.5],
+    pa.bool_(): [None, True, False],
+    pa.timestamp("us"): [None, 0, 1],
+    pa.decimal128(5, 2): [None, 1, 2],
+    pa.dictionary(pa.int8(), pa.string()): [None, "x", "y"],
+}
+
+
+@st.composite
+def sides(draw):
+    kinds = draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
+    row = st.tuples(*(st.sampled_from(VALUES[kind]) for kind in kinds))
+    return kinds, draw(st.lists(row, max_size=8)), draw(st.lists(row, max_size=8))
+
+
+def are_equal(left, right):
+    if left is None or right is None:
+        return False
+    if isinstance(left, float):
+        return struct.pack("d", left) == struct.pack("d", right)
+    return left == right
+
+
+def slow_match(source, target):
+    return [(i, j) for i, row in enumerate(target) for j, other in enumerate(source) if all(map(are_equal, row, other))]
+
+
+def columns(kinds, rows):
+    return [pa.chunked_array([pa.array([row[i] for row in rows], kind)]) for i, kind in enumerate(kinds)]
+
+
+@given(sides())
+@settings(max_examples=200, deadline=None)
+def test_pairs_are_those_of_a_nested_loop(case):
+    kinds, source, target = case
+    pairs = KeyJoin(columns(kinds, source)).match([one.combine_chunks() for one in columns(kinds, target)])
+    assert list(zip(pairs.target.tolist(), pairs.source.tolist(), strict=True)) == slow_match(source, target)
+
+
+def test_many_parts_do_not_overflow():
+    rows = [tuple(f"{i}-{part}" for part in range(8)) for i in range(300)]
+    kinds = [pa.string()] * 8
+    pairs = KeyJoin(columns(kinds, rows)).match([one.combine_chunks() for one in columns(kinds, rows[::-1])])
+    assert pairs.source.tolist() == list(range(299, -1, -1))
+
+
+def test_nested_values_are_no_keys():
+    with pytest.raises(UnsupportedError, match="list"):
+        KeyJoin([pa.chunked_array([[[1]]])])
+
+
+def test_a_target_row_that_meets_two_source_rows_is_found():
+    pairs = KeyJoin([pa.chunked_array([[1, 2, 2]])]).match([pa.array([1, 3])])
+    assert pairs.repeated_target() is None
+    pairs = KeyJoin([pa.chunked_array([[1, 2, 2]])]).match([pa.array([1, 2])])
+    assert pairs.source[pairs.repeated_target()] == 2
