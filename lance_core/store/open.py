@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, unquote
 
@@ -13,7 +12,7 @@ from lance_core.store.local import LocalStore
 from lance_core.store.paths import check_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lance_core.store.base import Store
     from lance_core.store.s3 import S3Store
@@ -79,14 +78,21 @@ def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitr
 
 
 def _is_durable(options: Mapping[str, str]) -> bool:
-    for name in options:
-        # Options of other stores mean nothing here and are fine; a misspelt promise is not.
-        if name != _DURABLE and get_close_matches(name.lower(), [_DURABLE], cutoff=_ALIKE):
-            raise InvalidInputError(f"unknown storage option {name!r}; did you mean {_DURABLE!r}?")
+    if options.keys() - {_DURABLE}:
+        _check_spelling(options)
     text = str(options.get(_DURABLE, "false")).lower()
     if text not in {"true", "false"}:
         raise InvalidInputError(f"storage option {_DURABLE} is 'true' or 'false', not {text!r}")
     return text == "true"
+
+
+def _check_spelling(options: Iterable[str]) -> None:
+    """Refuse a misspelt promise; options of other stores mean nothing on a local disk and are fine."""
+    from difflib import get_close_matches  # noqa: PLC0415 rarely needed
+
+    for name in options:
+        if name != _DURABLE and get_close_matches(name.lower(), [_DURABLE], cutoff=_ALIKE):
+            raise InvalidInputError(f"unknown storage option {name!r}; did you mean {_DURABLE!r}?")
 
 
 def _with_sqlite(store: Store, table: str) -> Store:
