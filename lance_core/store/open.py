@@ -78,7 +78,7 @@ def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitr
 
 
 def _is_durable(options: Mapping[str, str]) -> bool:
-    if options.keys() - {_DURABLE}:
+    if options and options.keys() - {_DURABLE}:
         _check_spelling(options)
     text = str(options.get(_DURABLE, "false")).lower()
     if text not in {"true", "false"}:

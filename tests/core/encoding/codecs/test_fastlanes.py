@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from lance_core.encoding.codecs import fastlanes, memory
+from lance_core.encoding import kernels
+from lance_core.encoding.codecs import fastlanes
 
 WIDTHS = [(bits, width) for bits in (8, 16, 32, 64) for width in range(bits + 1)]
 
@@ -91,7 +92,7 @@ def test_unpacking_many_blocks_asks_the_pool_for_nothing(monkeypatch):
     words, starts = random_words(16 * 33 * 600, 64), np.arange(600) * 16 * 33
     out = np.empty((600, 1024), words.dtype)
     expected = fastlanes.unpack(words, starts, 33)
-    monkeypatch.setattr(memory, "empty", None)
+    monkeypatch.setattr(kernels, "empty", None)
     monkeypatch.setattr(fastlanes, "empty", None)
     fastlanes.unpack_into(words, starts, 33, out)
     assert np.array_equal(out, expected)

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from lance_core.encoding.codecs import general, side_by_side
+from lance_core.encoding import thread_pool
+from lance_core.encoding.codecs import general
 from lance_core.encoding.codecs.zstd import WORDS_LEVEL, ArrowZstd, PackageZstd, best_zstd
 from lance_core.encoding.kernels import one_buffer, starts_of
 from lance_core.errors import CorruptDataError
@@ -155,7 +156,7 @@ def test_threads_make_the_same_bytes(threads, monkeypatch, codec):
     sizes = [20_000, 0, 1, 40_000, *[9_999] * 20, 40_019]
     plain = chunks_of(data, sizes)
     assert sum(sizes) == len(data)
-    monkeypatch.setattr(side_by_side, "_LEAST_BYTES", 10_000)
+    monkeypatch.setattr(thread_pool, "_LEAST_BYTES", 10_000)
     found = []
     for number in (1, 2, 7):
         threads(number)
@@ -171,7 +172,7 @@ def test_threads_make_the_same_bytes(threads, monkeypatch, codec):
 @pytest.mark.usefixtures("zstd")
 def test_damage_is_told_by_any_thread(threads, monkeypatch):
     packed = general.compress_chunks(Compression.ZSTD, chunks_of(text(100_000), [10_000] * 10))
-    monkeypatch.setattr(side_by_side, "_LEAST_BYTES", 10_000)
+    monkeypatch.setattr(thread_pool, "_LEAST_BYTES", 10_000)
     threads(4)
     for at in range(10):
         damaged = packed.buffers[0].copy()
@@ -186,10 +187,10 @@ def test_damage_is_told_by_any_thread(threads, monkeypatch):
 
 @pytest.mark.parametrize("number", [1, 3, 16, 40])
 def test_parts_are_neighbours_of_like_size(threads, monkeypatch, number):
-    monkeypatch.setattr(side_by_side, "_LEAST_BYTES", 100)
+    monkeypatch.setattr(thread_pool, "_LEAST_BYTES", 100)
     threads(number)
     sizes = np.random.default_rng(0).integers(0, 10, 2000)
-    parts = side_by_side.run_parts(lambda part: (part.start, part.stop), sizes)
+    parts = thread_pool.run_parts(lambda part: (part.start, part.stop), sizes)
     assert len(parts) == min(number, 16)
     assert [low for low, _ in parts] == [0, *[high for _, high in parts[:-1]]]
     assert parts[-1][1] == len(sizes)
@@ -199,8 +200,8 @@ def test_parts_are_neighbours_of_like_size(threads, monkeypatch, number):
 
 def test_little_is_done_in_one_part(threads):
     threads(8)
-    assert side_by_side.run_parts(lambda part: (part.start, part.stop), np.full(10, 100)) == [(0, 10)]
-    assert side_by_side.run_parts(lambda part: (part.start, part.stop), np.empty(0, np.int64)) == [(0, 0)]
+    assert thread_pool.run_parts(lambda part: (part.start, part.stop), np.full(10, 100)) == [(0, 10)]
+    assert thread_pool.run_parts(lambda part: (part.start, part.stop), np.empty(0, np.int64)) == [(0, 0)]
 
 
 def both_ways(codec, data):
