@@ -50,12 +50,10 @@ if TYPE_CHECKING:
     from lance_core.table.refs import Reference
 
 
-def dataset(
+def dataset(  # noqa: PLR0917 positional as in pylance
     uri: str | os.PathLike[str],
     version: Reference = None,
     asof: datetime | str | None = None,
-    *,
-    branch: str | None = None,
     block_size: int | None = None,
     commit_lock: CommitLock | None = None,
     index_cache_size: int | None = None,
@@ -68,6 +66,8 @@ def dataset(
     namespace_client: Any = None,
     table_id: Sequence[str] | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    branch: str | None = None,
 ) -> LanceDataset:
     """Open a dataset.
 
@@ -77,7 +77,6 @@ def dataset(
             newest version if None.
         asof: The newest version committed before this point in time; without a time zone it is local time. Counts
             only without ``version``.
-        branch: Branch to open; the same as ``version=(branch, version)``. Not in pylance.
         block_size: Accepted; it would make no difference, like the sizes of caches.
         commit_lock: Called with the number of a version before its manifest is created; the context manager that it
             returns is held meanwhile. Every change made through this object asks for it.
@@ -92,6 +91,7 @@ def dataset(
         table_id: Not supported.
         base_store_params: Settings of other places that the table names, by address; an entry also allows the place
             and what lies below it.
+        branch: Branch to open; the same as ``version=(branch, version)``. Not in pylance.
 
     Raises:
         DatasetNotFoundError: There is no dataset.
@@ -126,10 +126,10 @@ class LanceDataset:
         uri: Path or address.
         version: As in `dataset`, like all arguments but the last.
         block_size: Accepted; it would make no difference, like the sizes of caches.
-        commit_lock: Called with the number of a version before its manifest is created; the context manager that it
-            returns is held meanwhile. Every change made through this object asks for it.
         index_cache_size: Accepted.
         metadata_cache_size: Accepted.
+        commit_lock: Called with the number of a version before its manifest is created; the context manager that it
+            returns is held meanwhile. Every change made through this object asks for it.
         storage_options: Settings of the storage service.
         default_scan_options: Arguments of `LanceDataset.scanner` that count where a scan does not give them.
         metadata_cache_size_bytes: Accepted.
@@ -145,11 +145,10 @@ class LanceDataset:
         snapshot: The version, if it is open already. Not in pylance.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 positional as in pylance
         self,
         uri: str | os.PathLike[str],
         version: Reference = None,
-        *,
         block_size: int | None = None,
         index_cache_size: int | None = None,
         metadata_cache_size: int | None = None,
@@ -165,6 +164,7 @@ class LanceDataset:
         table_id: Sequence[str] | None = None,
         namespace_client_managed_versioning: bool = False,
         base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+        *,
         snapshot: Snapshot | None = None,
     ) -> None:
         del block_size, index_cache_size, metadata_cache_size, metadata_cache_size_bytes, index_cache_size_bytes

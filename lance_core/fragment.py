@@ -24,17 +24,19 @@ from lance_core.scan.fragments import count_matching, scan_fragment
 from lance_core.scan.plan import plan_filter, plan_scan
 from lance_core.scan.row_starts import with_row_starts
 from lance_core.scanner import DEFAULT_BLOB_MODE, ScanOptions
+from lance_core.signatures import with_options
 from lance_core.table.naming import naming
 from lance_core.unsupported import late_names, refused_property
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyarrow.compute import Expression
 
     from lance_core.dataset import LanceDataset
     from lance_core.format.fragment import LineageSequence
+    from lance_core.scan.ordering import ColumnOrdering
     from lance_core.table.snapshot import Snapshot
 _OPTIONS_OF_ROWS = {"batch_size", "with_row_id", "with_row_address"}
 
@@ -279,6 +281,7 @@ class LanceFragment:
         plan = with_row_starts(plan_filter(self._snapshot.manifest.schema, filter), self._snapshot.manifest)
         return count_matching(FragmentReader(self._dataset.files, self.inner), plan)
 
+    @with_options(ScanOptions)
     def to_batches(
         self,
         columns: Sequence[str] | Mapping[str, str] | None = None,
@@ -325,29 +328,86 @@ class LanceFragment:
         reader = FragmentReader(self._dataset.files, self.inner)
         return batches_with_types(plan.schema, scan_fragment(reader, plan, start=start, end=end))
 
-    def to_table(
+    def to_table(  # noqa: PLR0917 positional as in pylance
         self,
         columns: Sequence[str] | Mapping[str, str] | None = None,
         filter: str | Expression | None = None,  # noqa: A002 the name in pylance
         limit: int | None = None,
         offset: int | None = None,
-        **options: Unpack[ScanOptions],
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+        blob_handling: str | None = None,
+        order_by: Iterable[ColumnOrdering | str] | None = None,
+        use_scalar_index: bool | None = None,
+        io_buffer_size: int | None = None,
+        late_materialization: bool | Sequence[str] | None = None,
+        include_deleted_rows: bool | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool | None = None,
+        *,
+        batch_size: int | None = None,
+        batch_readahead: int | None = None,
     ) -> pa.Table:
         """Read the fragment into memory; arguments as of `LanceDataset.scanner`."""
-        return self.scanner(columns, filter, limit, offset, **options).to_table()
+        made = self.scanner(
+            columns,
+            filter,
+            limit,
+            offset,
+            batch_size=batch_size,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            blob_handling=blob_handling,
+            order_by=order_by,
+            use_scalar_index=use_scalar_index,
+            io_buffer_size=io_buffer_size,
+            late_materialization=late_materialization,
+            include_deleted_rows=include_deleted_rows,
+            batch_size_bytes=batch_size_bytes,
+            strict_batch_size=strict_batch_size,
+            batch_readahead=batch_readahead,
+        )
+        return made.to_table()
 
-    def to_pandas(
+    def to_pandas(  # noqa: PLR0917 positional as in pylance
         self,
         columns: Sequence[str] | Mapping[str, str] | None = None,
         filter: str | Expression | None = None,  # noqa: A002 the name in pylance
         limit: int | None = None,
         offset: int | None = None,
-        *,
+        batch_size: int | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
         blob_mode: str = DEFAULT_BLOB_MODE,
-        **options: Unpack[ScanOptions],
+        order_by: Iterable[ColumnOrdering | str] | None = None,
+        *,
+        use_scalar_index: bool | None = None,
+        io_buffer_size: int | None = None,
+        late_materialization: bool | Sequence[str] | None = None,
+        include_deleted_rows: bool | None = None,
+        batch_size_bytes: int | None = None,
+        strict_batch_size: bool | None = None,
+        batch_readahead: int | None = None,
     ) -> Any:
         """Read the fragment into a pandas DataFrame; arguments as of `LanceDataset.to_pandas`."""
-        return self.scanner(columns, filter, limit, offset, **options).to_pandas(blob_mode=blob_mode)
+        made = self.scanner(
+            columns,
+            filter,
+            limit,
+            offset,
+            batch_size=batch_size,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            order_by=order_by,
+            use_scalar_index=use_scalar_index,
+            io_buffer_size=io_buffer_size,
+            late_materialization=late_materialization,
+            include_deleted_rows=include_deleted_rows,
+            batch_size_bytes=batch_size_bytes,
+            strict_batch_size=strict_batch_size,
+            batch_readahead=batch_readahead,
+        )
+        return made.to_pandas(blob_mode=blob_mode)
 
     def head(self, num_rows: int) -> pa.Table:
         """The first rows."""

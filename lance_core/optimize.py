@@ -20,6 +20,7 @@ from lance_core.maintenance.plan import plan_materialization as plan_materializa
 from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
 from lance_core.maintenance.rewrite import RewriteResult as InnerResult
 from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks, rewrite
+from lance_core.signatures import check_options, with_options
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
@@ -245,6 +246,7 @@ class Compaction:
     def commit(
         dataset: LanceDataset,
         rewrites: Sequence[RewriteResult],
+        options: Mapping[str, Any] | None = None,
         *,
         transaction_properties: Mapping[str, str] | None = None,
     ) -> CompactionMetrics:
@@ -255,6 +257,7 @@ class Compaction:
         Args:
             dataset: The dataset, at any version.
             rewrites: Results of tasks that were planned on one version; some or all of them.
+            options: Accepted: nothing depends on it.
             transaction_properties: Text for the history.
 
         Returns:
@@ -265,6 +268,7 @@ class Compaction:
                 new files are removed.
             InvalidInputError: The results are for several versions.
         """
+        del options
         if not rewrites:
             return CompactionMetrics()
         versions = {one.read_version for one in rewrites}
@@ -323,6 +327,7 @@ class DatasetOptimizer:
     def __init__(self, dataset: LanceDataset) -> None:
         self._dataset = dataset
 
+    @with_options(CompactionArguments)
     def compact_files(
         self,
         *,
@@ -351,6 +356,7 @@ class DatasetOptimizer:
         Raises:
             CommitConflictError: Other commits touched the fragments each time.
         """
+        check_options("compact_files", CompactionArguments, options)
         dataset = self._dataset
         snapshot, metrics = compact(
             dataset.snapshot,
@@ -363,6 +369,7 @@ class DatasetOptimizer:
         _warn_of_lost_coverage(metrics)
         return metrics
 
+    @with_options(CompactionArguments)
     def materialize_deletions(
         self,
         *,
@@ -383,6 +390,7 @@ class DatasetOptimizer:
             transaction_properties: As in `compact_files`.
             **options: max_bytes_per_file, batch_size, target_rows_per_fragment.
         """
+        check_options("materialize_deletions", CompactionArguments, options)
         dataset = self._dataset
         snapshot, metrics = materialize_deletions(
             dataset.snapshot,

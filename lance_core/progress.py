@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 class FragmentWriteProgress(Protocol):
     """Is told of each fragment that is written; what it raises ends the write, and nothing is left behind."""
 
-    def begin(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+    def begin(self, fragment: FragmentMetadata) -> None:
         """A fragment begins: it has a number, from 0 in each write, but no files and rows yet."""
         ...
 
-    def complete(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+    def complete(self, fragment: FragmentMetadata) -> None:
         """A fragment is finished; its file is there."""
         ...
 
@@ -31,10 +31,10 @@ class FragmentWriteProgress(Protocol):
 class NoopFragmentWriteProgress:
     """Is told of each fragment, and does nothing."""
 
-    def begin(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+    def begin(self, fragment: FragmentMetadata) -> None:
         """A fragment begins."""
 
-    def complete(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+    def complete(self, fragment: FragmentMetadata) -> None:
         """A fragment is finished."""
 
 
@@ -52,15 +52,13 @@ class FileSystemFragmentWriteProgress:
         self._folder = Path(base_uri.removeprefix("file://"))
         self._metadata = dict(metadata or {})
 
-    def begin(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+    def begin(self, fragment: FragmentMetadata) -> None:
         """A fragment begins."""
-        del kwargs
         content = {"fragment_id": fragment.id, "metadata": self._metadata}
         self._write(f"fragment_{fragment.id}{self.PROGRESS_EXT}", content)
 
-    def complete(self, fragment: FragmentMetadata, **kwargs: Any) -> None:
+    def complete(self, fragment: FragmentMetadata) -> None:
         """A fragment is finished."""
-        del kwargs
         self._write(f"fragment_{fragment.id}.json", fragment.to_json())
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from lance_core.dataset import LanceDataset
 from lance_core.dataset import dataset as open_dataset
 from lance_core.errors import InvalidInputError
+from lance_core.scanner import ScanOptions
+from lance_core.signatures import with_options
 
 if TYPE_CHECKING:
     import os
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.fragment import LanceFragment
-    from lance_core.scanner import ScanOptions
 
 __all__ = [
     "FragmentSampler",
@@ -38,6 +39,7 @@ class Sampler(ABC):
     """Yields record batches of a dataset; called with the dataset and what is to be read of it."""
 
     @abstractmethod
+    @with_options(ScanOptions)
     def __call__(
         self,
         dataset: LanceDataset,
@@ -60,6 +62,7 @@ class Sampler(ABC):
 class FragmentSampler(Sampler):
     """Reads whole fragments, in an order that subclasses decide."""
 
+    @with_options(ScanOptions)
     def __call__(
         self,
         dataset: LanceDataset,
@@ -142,6 +145,7 @@ class ShardedBatchSampler(_Shard, Sampler):
     With a filter each process reads all that matches and keeps its share.
     """
 
+    @with_options(ScanOptions)
     def __call__(
         self,
         dataset: LanceDataset,

@@ -32,66 +32,82 @@ if TYPE_CHECKING:
     from lance_core.scan.query import Query
     from lance_core.table.snapshot import Snapshot
 
-__all__ = ["ColumnOrdering", "LanceScanner", "ScanOptions", "ScannerBuilder"]
+__all__ = ["ColumnOrdering", "LanceScanner", "ReadOptions", "ScanKeywords", "ScanOptions", "ScannerBuilder"]
 
 DEFAULT_BLOB_MODE = "descriptions"
 
 
-class ScanOptions(TypedDict, total=False):
-    """Options of scans, besides columns, filter, limit and offset; names as in pylance.
+class ScanKeywords(TypedDict, total=False):
+    """Options of scans that are given by name in all methods; names as in pylance.
 
     Attributes:
-        batch_size: Rows read at a time; by default as many as make about 4 MiB, with a filter 32 MiB.
-        batch_size_bytes: Bytes in a batch, roughly.
-        strict_batch_size: All batches but the last have exactly ``batch_size`` rows.
+        prefilter: Accepted: only searches in vectors and texts would make a difference.
         with_row_id: Add ``_rowid``.
         with_row_address: Add ``_rowaddr``.
-        include_deleted_rows: Deleted rows come too, with a null row id.
-        order_by: Names or `ColumnOrdering`; with a limit only the first rows are kept in memory, else all.
+        use_stats: Accepted: it would make no difference to the rows.
+        fast_search: Not supported.
+        io_buffer_size: Accepted.
+        late_materialization: Accepted: columns of a condition are read first in any case.
         blob_handling: ``blobs_descriptions``, the default, also called ``all_descriptions``: where blobs are;
             ``all_binary``: their bytes.
         use_scalar_index: If false, zone maps are not used.
-        scan_in_order: Accepted: the order is always that of the table.
-        prefilter: Accepted: only searches in vectors and texts would make a difference.
-        batch_readahead: Accepted, like the following: it would make no difference to the rows.
-        fragment_readahead: Accepted.
-        io_buffer_size: Accepted.
-        late_materialization: Accepted: columns of a condition are read first in any case.
-        use_stats: Accepted.
-        nearest: Not supported, like the following.
-        full_text_query: Not supported.
-        fast_search: Not supported.
-        index_segments: Not supported.
+        include_deleted_rows: Deleted rows come too, with a null row id.
+        scan_stats_callback: Not supported.
+        strict_batch_size: All batches but the last have exactly ``batch_size`` rows.
+        order_by: Names or `ColumnOrdering`; with a limit only the first rows are kept in memory, else all.
         disable_scoring_autoprojection: Not supported.
         row_addr_allowlist: Not supported.
         row_addr_blocklist: Not supported.
-        scan_stats_callback: Not supported.
     """
 
-    batch_size: int | None
-    batch_size_bytes: int | None
-    strict_batch_size: bool | None
+    prefilter: bool | None
     with_row_id: bool | None
     with_row_address: bool | None
-    include_deleted_rows: bool | None
-    order_by: Iterable[ColumnOrdering | str] | None
-    blob_handling: str | None
-    use_scalar_index: bool | None
-    scan_in_order: bool | None
-    prefilter: bool | None
-    batch_readahead: int | None
-    fragment_readahead: int | None
+    use_stats: bool | None
+    fast_search: bool | None
     io_buffer_size: int | None
     late_materialization: bool | Sequence[str] | None
-    use_stats: bool | None
-    nearest: Mapping[str, Any] | None
-    full_text_query: Any
-    fast_search: bool | None
-    index_segments: Iterable[Any] | None
+    blob_handling: str | None
+    use_scalar_index: bool | None
+    include_deleted_rows: bool | None
+    scan_stats_callback: Callable[[Any], None] | None
+    strict_batch_size: bool | None
+    order_by: Iterable[ColumnOrdering | str] | None
     disable_scoring_autoprojection: bool | None
     row_addr_allowlist: bytes | None
     row_addr_blocklist: bytes | None
-    scan_stats_callback: Callable[[Any], None] | None
+
+
+class ReadOptions(ScanKeywords, total=False):
+    """Options of methods that read a dataset at once, where `LanceDataset.scanner` takes two more by position.
+
+    Attributes:
+        index_segments: Not supported.
+        full_text_query: Not supported.
+    """
+
+    index_segments: Iterable[Any] | None
+    full_text_query: Any
+
+
+class ScanOptions(ReadOptions, total=False):
+    """All options of scans, besides columns, filter, limit and offset.
+
+    Attributes:
+        nearest: Not supported.
+        batch_size: Rows read at a time; by default as many as make about 4 MiB, with a filter 32 MiB.
+        batch_size_bytes: Bytes in a batch, roughly.
+        batch_readahead: Accepted: it would make no difference to the rows.
+        fragment_readahead: Accepted: it would make no difference to the rows.
+        scan_in_order: Accepted: the order is always that of the table.
+    """
+
+    nearest: Mapping[str, Any] | None
+    batch_size: int | None
+    batch_size_bytes: int | None
+    batch_readahead: int | None
+    fragment_readahead: int | None
+    scan_in_order: bool | None
 
 
 class LanceScanner:

@@ -170,6 +170,13 @@ REFUSED_ARGUMENTS: Mapping[str, str] = {
 }
 """Argument to reason; wherever a function has one of these, it must be None or pylance's default."""
 
+_PYLANCE_DEFAULTS: Mapping[str, object] = {
+    "document_granularity": "row",
+    "external_blob_mode": "reference",
+    "max_files": 1000,
+}
+"""Defaults in pylance of arguments in `REFUSED_ARGUMENTS` where they are neither None nor False."""
+
 
 class _RefusedModules:
     """Tells why a module of pylance cannot be imported; Python asks it after the finders that may have the module."""
@@ -208,8 +215,8 @@ def refused_property(name: str) -> property:
     return property(refused(name))
 
 
-def refuse_given(function: str, **given: Any) -> None:
-    """Refuse arguments that lance_core does not support; each must be None, or false, which is pylance's default.
+def refuse_given(function: str, **given: object) -> None:
+    """Refuse arguments that lance_core does not support; each must be None, False or pylance's default.
 
     Args:
         function: Name of the function, for the message.
@@ -219,7 +226,8 @@ def refuse_given(function: str, **given: Any) -> None:
         UnsupportedError: One is given.
     """
     for name, value in given.items():
-        if value is not None and value is not False:
+        is_default = name in _PYLANCE_DEFAULTS and value == _PYLANCE_DEFAULTS[name]
+        if value is not None and value is not False and not is_default:
             raise UnsupportedError(f"argument {name!r} of {function} is not supported: {REFUSED_ARGUMENTS[name]}")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from lance_core.arguments import (
     DEFAULT_MAX_BYTES_PER_FILE,
     DEFAULT_MAX_ROWS_PER_FILE,
+    DEFAULT_MAX_ROWS_PER_GROUP,
     auto_cleanup_config,
     check_mode,
     file_limits,
@@ -26,6 +27,7 @@ from lance_core.fragment import to_metadata
 from lance_core.progress import FragmentWriteProgress, staging_progress
 from lance_core.scan.blob_places import ExternalBlobs
 from lance_core.schema import LanceSchema
+from lance_core.signatures import with_options
 from lance_core.table.apply_settings import add_bases
 from lance_core.table.commit import commit
 from lance_core.table.commit_lock import with_lock
@@ -104,7 +106,7 @@ def write_dataset(
     allow_external_blob_outside_bases: bool = False,
     progress: FragmentWriteProgress | None = None,
     auto_cleanup_options: Mapping[str, int] | None = None,
-    max_rows_per_group: int | None = None,
+    max_rows_per_group: int | None = DEFAULT_MAX_ROWS_PER_GROUP,
     data_cache_bytes: int | None = None,
     max_page_bytes: int | None = None,
     commit_lock: CommitLock | None = None,
@@ -167,8 +169,14 @@ def write_dataset(
         CommitConflictError: Another commit made this one impossible.
     """
     del data_cache_bytes  # the writer keeps what a page needs
-    _refuse("write_dataset", external_blob_mode, use_legacy_format, namespace_client, table_id)
-    refuse_given("write_dataset", blob_pack_file_size_threshold=blob_pack_file_size_threshold)
+    refuse_given(
+        "write_dataset",
+        external_blob_mode=external_blob_mode,
+        use_legacy_format=use_legacy_format,
+        blob_pack_file_size_threshold=blob_pack_file_size_threshold,
+        namespace_client=namespace_client,
+        table_id=table_id,
+    )
     check_mode(mode)
     limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group)
     config = auto_cleanup_config(auto_cleanup_options)
@@ -281,7 +289,7 @@ def write_fragments(
     target_bases: Sequence[str] | None = None,
     target_all_bases: bool | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
-    max_rows_per_group: int | None = None,
+    max_rows_per_group: int | None = DEFAULT_MAX_ROWS_PER_GROUP,
     data_cache_bytes: int | None = None,
     max_page_bytes: int | None = None,
     use_legacy_format: bool | None = None,
@@ -330,7 +338,13 @@ def write_fragments(
         InvalidInputError: Data or arguments that do not fit; nothing is left behind.
     """
     del data_cache_bytes, enable_stable_row_ids, session
-    _refuse("write_fragments", external_blob_mode, use_legacy_format, namespace_client, table_id)
+    refuse_given(
+        "write_fragments",
+        external_blob_mode=external_blob_mode,
+        use_legacy_format=use_legacy_format,
+        namespace_client=namespace_client,
+        table_id=table_id,
+    )
     check_mode(mode)
     address, options = place_of(dataset_uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
@@ -363,22 +377,13 @@ def write_fragments(
     return Transaction(found.version if found else 0, LanceOperation.Append(fragments) if existing else overwrite)
 
 
-def _refuse(
-    function: str, external_blob_mode: str, use_legacy_format: Any, namespace_client: Any, table_id: Any
-) -> None:
-    """Refuse what neither function supports."""
-    refuse_given(
-        function,
-        external_blob_mode=None if external_blob_mode == "reference" else external_blob_mode,
-        use_legacy_format=use_legacy_format,
-        namespace_client=namespace_client,
-        table_id=table_id,
-    )
-
-
 def _external_blobs(
     existing: Snapshot | None, new_bases: Sequence[BasePath], *, may_be_anywhere: bool
 ) -> ExternalBlobs:
     """Return the rule for external blobs of a write."""
     bases = (*(existing.manifest.base_paths if existing else ()), *new_bases)
     return ExternalBlobs(bases={base.id: base.path for base in bases}, may_be_anywhere=may_be_anywhere)
+
+
+# The module of `LanceDataset.insert` cannot import this one.
+with_options(WriteArguments, defaults_of=write_dataset)(LanceDataset.insert)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import dagster as dg
 from pydantic import ConfigDict, Field
 
 import lance_core
+from lance_core.maintenance.cleanup_plan import RuleArguments
+from lance_core.optimize import CompactionArguments
+from lance_core.signatures import check_options, with_options
+from lance_core.write import WriteArguments
 from lance_dagster import _compat
 from lance_dagster.metadata import storage_metadata, table_numbers
 from lance_dagster.publish import PUBLISHED, publish
@@ -77,8 +81,14 @@ class LanceResource(dg.ConfigurableResource):
         """
         return self.tables.open(self.uri(asset_key), version=version, branch=branch, as_of=as_of)
 
+    @with_options(WriteArguments, defaults_of=lance_core.write_dataset)
     def write(
-        self, asset_key: dg.AssetKey | Sequence[str] | str, data: Any, *, mode: str = "append", **options: Any
+        self,
+        asset_key: dg.AssetKey | Sequence[str] | str,
+        data: Any,
+        *,
+        mode: str = "append",
+        **options: Unpack[WriteArguments],
     ) -> lance_core.LanceDataset:
         """Write to an asset's table in one commit; an asset that does so itself can return the dataset.
 
@@ -88,7 +98,9 @@ class LanceResource(dg.ConfigurableResource):
             mode: ``create``, ``append`` or ``overwrite``.
             **options: Likewise.
         """
-        return lance_core.write_dataset(data, self.uri(asset_key), mode=mode, **{**self.tables.options, **options})
+        check_options("write", WriteArguments, options)
+        given: Any = {**self.tables.options, **options}
+        return lance_core.write_dataset(data, self.uri(asset_key), mode=mode, **given)
 
     def publish(
         self,
@@ -148,12 +160,30 @@ class LanceResource(dg.ConfigurableResource):
         dataset = self.dataset(asset_key)
         return {name: tag["version"] for name, tag in dataset.tags.list().items()}
 
-    def compact(self, asset_key: dg.AssetKey | Sequence[str] | str, **options: Any) -> lance_core.CompactionMetrics:
-        """Merge small fragments and drop deleted rows; options as of ``dataset.optimize.compact_files``."""
-        return self.dataset(asset_key).optimize.compact_files(**options)
+    @with_options(CompactionArguments)
+    def compact(
+        self,
+        asset_key: dg.AssetKey | Sequence[str] | str,
+        *,
+        num_threads: int | None = None,
+        conflict_retries: int | None = None,
+        transaction_properties: Mapping[str, str] | None = None,
+        **options: Unpack[CompactionArguments],
+    ) -> lance_core.CompactionMetrics:
+        """Merge small fragments and drop deleted rows; arguments as of ``dataset.optimize.compact_files``."""
+        return self.dataset(asset_key).optimize.compact_files(
+            num_threads=num_threads,
+            conflict_retries=conflict_retries,
+            transaction_properties=transaction_properties,
+            **options,
+        )
 
-    def cleanup(self, asset_key: dg.AssetKey | Sequence[str] | str, **options: Any) -> Any:
-        """Delete old versions, and files that only they need; options as of ``dataset.cleanup_old_versions``."""
+    @with_options(RuleArguments, defaults_of=lance_core.LanceDataset.cleanup_old_versions)
+    def cleanup(
+        self, asset_key: dg.AssetKey | Sequence[str] | str, **options: Unpack[RuleArguments]
+    ) -> lance_core.CleanupStats:
+        """Delete old versions, and files that only they need; arguments as of ``dataset.cleanup_old_versions``."""
+        check_options("cleanup", RuleArguments, options)
         return self.dataset(asset_key).cleanup_old_versions(**options)
 
     def statistics(self, asset_key: dg.AssetKey | Sequence[str] | str) -> Mapping[str, int | float]:

@@ -32,6 +32,7 @@ from lance_core.maintenance.cleanup_plan import (
     make_rules,
     summarize,
 )
+from lance_core.signatures import with_options
 from lance_core.table.branches import list_branches
 from lance_core.table.places import line_of
 from lance_core.table.refs import KEEPING_PREFIX, drop_forgotten, list_tags_strictly
@@ -71,6 +72,7 @@ class CleanupExplanation:
     candidate_files: tuple[CandidateFile, ...]
 
 
+@with_options(RuleArguments)
 def cleanup_old_versions(
     store: Store, *, runtime: Runtime = SYSTEM_RUNTIME, **rules: Unpack[RuleArguments]
 ) -> CleanupStats:
@@ -120,6 +122,7 @@ def cleanup_old_versions(
     return summarize([*manifests, *files])
 
 
+@with_options(RuleArguments)
 def explain_cleanup_old_versions(
     store: Store,
     *,

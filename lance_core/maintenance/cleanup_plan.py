@@ -32,7 +32,7 @@ from lance_core.format.paths import (
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from lance_core.format.base_path import BasePath
     from lance_core.format.manifest import ManifestFiles
@@ -66,11 +66,11 @@ class RuleArguments(TypedDict, total=False):
 
     older_than: timedelta | None
     retain_versions: int | None
-    versions: Iterable[int] | None
+    versions: Sequence[int] | None
     delete_unverified: bool
     force: bool
     error_if_tagged_old_versions: bool
-    keep_versions: Iterable[int]
+    keep_versions: Collection[int]
     grace_period: timedelta
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from lance_core.arguments import seconds_of
 from lance_core.errors import InvalidInputError, UnsupportedError
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT = timedelta(minutes=30)
 
 
-def commit(
+def commit(  # noqa: PLR0917 positional as in pylance
     base_uri: str | os.PathLike[str] | LanceDataset,
     operation: LanceOperation.BaseOperation | Transaction,
     read_version: int | None = None,
-    *,
+    commit_lock: CommitLock | None = None,
     storage_options: Mapping[str, str] | None = None,
     enable_v2_manifest_paths: bool | None = None,
     detached: bool | None = False,
     max_retries: int | None = None,
+    *,
     commit_message: str | None = None,
     enable_stable_row_ids: bool | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
     commit_timeout: timedelta | None = DEFAULT_TIMEOUT,
     idempotency_key: str | None = None,
-    commit_lock: CommitLock | None = None,
     namespace_client: Any = None,
     table_id: Sequence[str] | None = None,
     namespace_client_managed_versioning: bool = False,
@@ -55,6 +55,7 @@ def commit(
         base_uri: Address, or the dataset itself.
         operation: What to do, or a whole transaction (whose read version and properties count).
         read_version: Version the work is based on; not needed for Overwrite and Restore.
+        commit_lock: As in `lance_core.dataset`.
         storage_options: Settings of the storage service.
         enable_v2_manifest_paths: As in `write_dataset`; True if None.
         detached: Make a version beside the line of versions, which has a random number and is opened by it only.
@@ -66,7 +67,6 @@ def commit(
         commit_timeout: After this time no new attempt begins; None for no limit.
         idempotency_key: Identity of the work: if a version newer than the read version (for an Overwrite: one of the
             newest hundred) carries it, nothing is committed and that version is returned. Not in pylance.
-        commit_lock: As in `lance_core.dataset`.
         namespace_client: Not supported, like ``table_id`` and ``namespace_client_managed_versioning``.
         table_id: Not supported.
         namespace_client_managed_versioning: Not supported.
@@ -122,32 +122,36 @@ def commit(
     )
 
 
-class CommitArguments(TypedDict, total=False):
-    """Arguments of `commit`, besides what is committed."""
-
-    storage_options: Mapping[str, str] | None
-    enable_v2_manifest_paths: bool | None
-    detached: bool | None
-    max_retries: int
-    commit_message: str | None
-    enable_stable_row_ids: bool | None
-    base_store_params: Mapping[str, Mapping[str, str]] | None
-    commit_timeout: timedelta | None
-    idempotency_key: str | None
-    commit_lock: CommitLock | None
-
-
-def commit_batch(
+def commit_batch(  # noqa: PLR0917 positional as in pylance
     dest: str | os.PathLike[str] | LanceDataset,
     transactions: Sequence[Transaction],
-    **options: Unpack[CommitArguments],
+    commit_lock: CommitLock | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    enable_v2_manifest_paths: bool | None = None,
+    detached: bool | None = False,
+    max_retries: int | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    commit_timeout: timedelta | None = DEFAULT_TIMEOUT,
+    *,
+    commit_message: str | None = None,
+    enable_stable_row_ids: bool | None = None,
+    idempotency_key: str | None = None,
 ) -> dict[str, Any]:
     """Add the fragments of several transactions in one new version.
 
     Args:
         dest: Address, or the dataset itself.
         transactions: Transactions with `LanceOperation.Append`; the oldest read version counts.
-        **options: As in `commit`.
+        commit_lock: As in `commit`, like all that follow.
+        storage_options: Settings of the storage service.
+        enable_v2_manifest_paths: As in `write_dataset`.
+        detached: Make a version beside the line of versions.
+        max_retries: How often to try again after other commits came first.
+        base_store_params: Settings of other places that the table names, by address.
+        commit_timeout: After this time no new attempt begins; None for no limit.
+        commit_message: Text for the history. Not in pylance, like the following.
+        enable_stable_row_ids: As in `write_dataset`.
+        idempotency_key: Identity of the work.
 
     Returns:
         ``dataset``: the dataset at the version made; ``merged``: the transaction that made it.
@@ -173,7 +177,21 @@ def commit_batch(
         operation=LanceOperation.Append(fragments),
         transaction_properties=properties,
     )
-    return {"dataset": commit(dest, merged, **options), "merged": merged}
+    made = commit(
+        dest,
+        merged,
+        commit_lock=commit_lock,
+        storage_options=storage_options,
+        enable_v2_manifest_paths=enable_v2_manifest_paths,
+        detached=detached,
+        max_retries=max_retries,
+        commit_message=commit_message,
+        enable_stable_row_ids=enable_stable_row_ids,
+        base_store_params=base_store_params,
+        commit_timeout=commit_timeout,
+        idempotency_key=idempotency_key,
+    )
+    return {"dataset": made, "merged": merged}
 
 
 def find_commit(

@@ -29,6 +29,7 @@ from lance_core.scan.query import make_columns, plan_query
 from lance_core.scan.row_starts import with_row_starts
 from lance_core.scanner import ScanOptions, make_scanner
 from lance_core.schema import LanceSchema
+from lance_core.signatures import with_options
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from lance_core.scanner import LanceScanner
 
 
+@with_options(ScanOptions)
 def scanner(
     fragment: LanceFragment,
     columns: Sequence[str] | Mapping[str, str] | None = None,

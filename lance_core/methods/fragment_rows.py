@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lance_core.arguments import DEFAULT_MAX_ROWS_PER_GROUP
 from lance_core.change.column_files import data_file_of
 from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
@@ -77,7 +78,7 @@ def create(  # noqa: PLR0917 positional as in pylance
     data: Any,
     fragment_id: int | None = None,
     schema: pa.Schema | None = None,
-    max_rows_per_group: int | None = None,
+    max_rows_per_group: int | None = DEFAULT_MAX_ROWS_PER_GROUP,
     progress: Any = None,
     mode: str = "append",
     *,

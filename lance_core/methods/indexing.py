@@ -35,7 +35,7 @@ def create_scalar_index(
     transaction_properties: Mapping[str, str] | None = None,
     progress_callback: Callable[[Any], None] | None = None,
     format_version: int | str | None = None,
-    document_granularity: Any = None,
+    document_granularity: str | None = "row",
 ) -> None:
     """Make an index that scans use to skip rows.
 

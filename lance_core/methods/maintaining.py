@@ -83,7 +83,7 @@ def explain_cleanup_old_versions(
     without_tags: Collection[str] = (),
     delete_rate_limit: int | None = None,
     include_files: bool = False,
-    max_files: int | None = None,
+    max_files: int | None = 1000,
 ) -> CleanupExplanation:
     """Return what `cleanup_old_versions` would delete; arguments as there, and these.
 

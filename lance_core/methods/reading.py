@@ -18,11 +18,12 @@ from lance_core.scan.plan import known_plan, plan_scan
 from lance_core.scan.query import make_columns, plan_query
 from lance_core.scan.row_starts import with_row_starts
 from lance_core.scan.take import take_rows
-from lance_core.scanner import DEFAULT_BLOB_MODE, ScanOptions, make_scanner
+from lance_core.scanner import DEFAULT_BLOB_MODE, ReadOptions, ScanKeywords, ScanOptions, make_scanner
+from lance_core.signatures import with_options
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from pyarrow.compute import Expression
@@ -34,19 +35,27 @@ if TYPE_CHECKING:
     from lance_core.sql_query import SqlQueryBuilder
 
 
-def scanner(
+@with_options(ScanKeywords)
+def scanner(  # noqa: PLR0917 positional as in pylance
     dataset: LanceDataset,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    *,
+    nearest: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    batch_size_bytes: int | None = None,
+    batch_readahead: int | None = None,
+    fragment_readahead: int | None = None,
+    scan_in_order: bool | None = None,
     fragments: Sequence[LanceFragment] | None = None,
-    **options: Unpack[ScanOptions],
+    index_segments: Iterable[Any] | None = None,
+    full_text_query: Any = None,
+    **options: Unpack[ScanKeywords],
 ) -> LanceScanner:
-    """What shall be read, ready to be read as table, batches or stream.
+    """Prepare a scan, to be read as table, batches or stream.
 
-    What is not given comes from the ``default_scan_options`` of the dataset.
+    Arguments that are None come from the ``default_scan_options`` of the dataset.
 
     Args:
         columns: Names, or dotted paths inside structs; or a dict of names and the SQL expressions that make them. All
@@ -54,57 +63,142 @@ def scanner(
         filter: SQL text or pyarrow expression; rows for which it is null do not match.
         limit: Rows at most.
         offset: Matching rows to leave out first.
+        nearest: Not supported.
+        batch_size: Rows read at a time; by default as many as make about 4 MiB, with a filter 32 MiB.
+        batch_size_bytes: Bytes in a batch, roughly.
+        batch_readahead: Accepted: it would make no difference to the rows.
+        fragment_readahead: Accepted: it would make no difference to the rows.
+        scan_in_order: Accepted: the order is always that of the table.
         fragments: Read only these.
-        **options: See `lance_core.scanner.ScanOptions`.
+        index_segments: Not supported.
+        full_text_query: Not supported.
+        **options: See `lance_core.scanner.ScanKeywords`.
 
     Raises:
         InvalidInputError: Unknown columns, SQL that does not fit, negative numbers.
         UnsupportedError: SQL or arguments that are not supported.
     """
-    given: dict[str, Any] = {"columns": columns, "filter": filter, "limit": limit, "offset": offset, **options}
+    given: dict[str, Any] = {
+        "columns": columns,
+        "filter": filter,
+        "limit": limit,
+        "offset": offset,
+        "nearest": nearest,
+        "batch_size": batch_size,
+        "batch_size_bytes": batch_size_bytes,
+        "batch_readahead": batch_readahead,
+        "fragment_readahead": fragment_readahead,
+        "scan_in_order": scan_in_order,
+        "index_segments": index_segments,
+        "full_text_query": full_text_query,
+        **options,
+    }
     defaults = dataset.default_scan_options or {}
     chosen = {**given, **{name: value for name, value in defaults.items() if given.get(name) is None}}
     return make_scanner(dataset.snapshot, dataset.files, _chosen(dataset, fragments), **chosen)
 
 
-def to_batches(
+@with_options(ReadOptions)
+def to_batches(  # noqa: PLR0917 positional as in pylance
     dataset: LanceDataset,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    **options: Unpack[ScanOptions],
+    nearest: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    batch_size_bytes: int | None = None,
+    batch_readahead: int | None = None,
+    fragment_readahead: int | None = None,
+    scan_in_order: bool | None = None,
+    **options: Unpack[ReadOptions],
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows in order, batch by batch; arguments and errors as in `scanner`.
 
     Raises:
         CorruptDataError: A damaged file.
     """
-    return scanner(dataset, columns, filter, limit, offset, **options).to_batches()
+    made = scanner(
+        dataset,
+        columns,
+        filter,
+        limit,
+        offset,
+        nearest,
+        batch_size,
+        batch_size_bytes,
+        batch_readahead,
+        fragment_readahead,
+        scan_in_order,
+        **options,
+    )
+    return made.to_batches()
 
 
-def to_table(
+@with_options(ReadOptions)
+def to_table(  # noqa: PLR0917 positional as in pylance
     dataset: LanceDataset,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    **options: Unpack[ScanOptions],
+    nearest: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    batch_size_bytes: int | None = None,
+    batch_readahead: int | None = None,
+    fragment_readahead: int | None = None,
+    scan_in_order: bool | None = None,
+    **options: Unpack[ReadOptions],
 ) -> pa.Table:
     """Read rows into memory; arguments and errors as in `scanner`."""
-    return scanner(dataset, columns, filter, limit, offset, **options).to_table()
+    made = scanner(
+        dataset,
+        columns,
+        filter,
+        limit,
+        offset,
+        nearest,
+        batch_size,
+        batch_size_bytes,
+        batch_readahead,
+        fragment_readahead,
+        scan_in_order,
+        **options,
+    )
+    return made.to_table()
 
 
-def to_reader(
+@with_options(ReadOptions)
+def to_reader(  # noqa: PLR0917 positional as in pylance
     dataset: LanceDataset,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
-    **options: Unpack[ScanOptions],
+    nearest: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    batch_size_bytes: int | None = None,
+    batch_readahead: int | None = None,
+    fragment_readahead: int | None = None,
+    scan_in_order: bool | None = None,
+    **options: Unpack[ReadOptions],
 ) -> pa.RecordBatchReader:
-    """The rows as a stream, as DuckDB and others take it; arguments as in `scanner`. Not in pylance."""
-    return scanner(dataset, columns, filter, limit, offset, **options).to_reader()
+    """Stream the rows, as DuckDB and others take them; arguments as in `scanner`. Not in pylance."""
+    made = scanner(
+        dataset,
+        columns,
+        filter,
+        limit,
+        offset,
+        nearest,
+        batch_size,
+        batch_size_bytes,
+        batch_readahead,
+        fragment_readahead,
+        scan_in_order,
+        **options,
+    )
+    return made.to_reader()
 
 
 def arrow_c_stream(dataset: LanceDataset, requested_schema: object = None) -> object:
@@ -112,20 +206,42 @@ def arrow_c_stream(dataset: LanceDataset, requested_schema: object = None) -> ob
     return scanner(dataset).__arrow_c_stream__(requested_schema)
 
 
-def to_pandas(
+@with_options(ReadOptions)
+def to_pandas(  # noqa: PLR0917 positional as in pylance
     dataset: LanceDataset,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
     offset: int | None = None,
+    nearest: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    batch_readahead: int | None = None,
+    fragment_readahead: int | None = None,
+    scan_in_order: bool | None = None,
     *,
+    batch_size_bytes: int | None = None,
     blob_mode: str = DEFAULT_BLOB_MODE,
-    **options: Unpack[ScanOptions],
+    **options: Unpack[ReadOptions],
 ) -> Any:
     """Read rows into a pandas DataFrame; arguments as in `scanner` and `LanceScanner.to_pandas`."""
-    return scanner(dataset, columns, filter, limit, offset, **options).to_pandas(blob_mode=blob_mode)
+    made = scanner(
+        dataset,
+        columns,
+        filter,
+        limit,
+        offset,
+        nearest,
+        batch_size,
+        batch_size_bytes,
+        batch_readahead,
+        fragment_readahead,
+        scan_in_order,
+        **options,
+    )
+    return made.to_pandas(blob_mode=blob_mode)
 
 
+@with_options(ScanOptions)
 def head(
     dataset: LanceDataset,
     num_rows: int,
@@ -134,7 +250,7 @@ def head(
     offset: int | None = None,
     **options: Unpack[ScanOptions],
 ) -> pa.Table:
-    """The first rows; arguments as in `scanner`."""
+    """Read the first rows; arguments as in `scanner`."""
     return scanner(dataset, columns, filter, num_rows, offset, **options).to_table()
 
 
@@ -213,11 +329,12 @@ def make_plan(
     columns: Sequence[str] | None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     batch_size: int | None = None,
-    *with_ids: bool,
+    *,
+    with_row_id: bool = False,
+    with_row_address: bool = False,
     blob_handling: str | None = None,
 ) -> ScanPlan:
     """What a scan of this dataset reads; errors tell its address."""
-    with_row_id, with_row_address = with_ids or (False, False)
     schema = dataset.snapshot.manifest.schema
 
     def make() -> ScanPlan:

@@ -16,6 +16,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.file.write.writer import check_schema
 from lance_core.format.operations import DataReplacement
 from lance_core.methods.evolving import make_transform
+from lance_core.signatures import with_options
 from lance_core.spark.column_join import ColumnJoin, with_columns
 from lance_core.spark.modification import ChangeOptions, Modification
 from lance_core.table.naming import naming
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from lance_core.table.snapshot import Snapshot
 
 
+@with_options(ChangeOptions)
 def add_columns_lance(
     spark: SparkSession,
     uri: str,

@@ -8,14 +8,15 @@ from __future__ import annotations
 import base64
 import pickle
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pyspark import cloudpickle
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
 
 from lance_core.dataset import dataset as open_dataset
-from lance_core.optimize import Compaction
+from lance_core.optimize import Compaction, CompactionArguments
+from lance_core.signatures import check_options, with_options
 from lance_core.spark.rewrite_tasks import execute_plan
 from lance_core.spark.session import register
 from lance_core.store.open import open_store
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from lance_core.optimize import CompactionMetrics, CompactionPlan, RewriteResult
 
 
+@with_options(CompactionArguments)
 def compact_lance(
     spark: SparkSession,
     uri: str,
@@ -38,7 +40,7 @@ def compact_lance(
     transaction_properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
-    **options: Any,
+    **options: Unpack[CompactionArguments],
 ) -> CompactionMetrics:
     """Merge small fragments and drop deleted rows: planned here, executed in Spark's tasks, committed here.
 
@@ -51,7 +53,7 @@ def compact_lance(
         transaction_properties: Text for the history.
         storage_options: Options of the store.
         base_store_params: Options of other places that the table names, by address; an entry also allows the place.
-        **options: As for ``LanceDataset.optimize.compact_files``.
+        **options: See `lance_core.optimize.CompactionArguments`.
 
     Returns:
         What was done; with nothing to do no version is made.
@@ -59,6 +61,7 @@ def compact_lance(
     Raises:
         CommitConflictError: Other commits touched the fragments each time; nothing was changed.
     """
+    check_options("compact_lance", CompactionArguments, options)
     register(spark)
     make_plan = Compaction.plan_materialization if only_deletions else Compaction.plan
     dataset = open_dataset(

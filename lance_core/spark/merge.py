@@ -20,6 +20,7 @@ from lance_core.change.stage import remove_staged
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.operations import Update
 from lance_core.scan.plan import plan_filter
+from lance_core.signatures import with_options
 from lance_core.spark.blob_columns import CLAUSE, KeptBlobs, blob_columns, written_schema
 from lance_core.spark.column_join import quoted
 from lance_core.spark.merge_clauses import (
@@ -39,7 +40,7 @@ from lance_core.spark.merge_clauses import (
     new_value,
 )
 from lance_core.spark.merge_job import ACTION, NUMBERS, REPEATED, ROW_ADDRESS, ROW_ID, MergeJob
-from lance_core.spark.modification import Modification
+from lance_core.spark.modification import ChangeOptions, Modification
 from lance_core.spark.staging import run_staging
 from lance_core.spark.task_version import TaskVersion
 from lance_core.spark.types import find_misfits
@@ -53,11 +54,11 @@ if TYPE_CHECKING:
 
     from lance_core.format.schema import Schema
     from lance_core.format.transaction import Transaction
-    from lance_core.spark.modification import ChangeOptions
     from lance_core.spark.result import CommitResult
     from lance_core.table.snapshot import Snapshot
 
 
+@with_options(ChangeOptions)
 def merge_lance(
     df: DataFrame,
     uri: str,

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from lance_core.change.redo import commit_options, commit_work
-from lance_core.errors import InvalidInputError
+from lance_core.signatures import check_options
 from lance_core.spark.fragment_work import SparkWork
 from lance_core.spark.read import absolute, parallelism, read_lance
 from lance_core.spark.result import CommitResult, Stopwatch, log_result, written_by
@@ -57,9 +57,7 @@ class Modification:
     """What all changes have in common: where, how to commit, and whether it was done before."""
 
     def __init__(self, spark: SparkSession, uri: str, options: ChangeOptions) -> None:
-        unknown = sorted(set(options) - set(ChangeOptions.__annotations__))
-        if unknown:
-            raise InvalidInputError(f"There is no argument {', '.join(unknown)}.")
+        check_options("change", ChangeOptions, options)
         register(spark)
         self.spark = spark
         self.watch = Stopwatch()
@@ -139,7 +137,7 @@ class Modification:
         )
 
     def result(
-        self, what: str, done: Snapshot, operations: Sequence[Operation], *, attempts: int, **numbers: Any
+        self, what: str, done: Snapshot, operations: Sequence[Operation], *, attempts: int, **numbers: int
     ) -> CommitResult:
         """The numbers, told and returned.
 
@@ -150,6 +148,7 @@ class Modification:
             attempts: How often it was worked out.
             **numbers: Rows.
         """
+        counts: Any = numbers
         written = [written_by(one) for one in operations]
         result = CommitResult(
             version=done.version,
@@ -160,6 +159,6 @@ class Modification:
             seconds=self.watch.seconds,
             attempts=attempts,
             idempotency_key=self.key,
-            **numbers,
+            **counts,
         )
         return log_result(what, self.snapshot.store.uri, result)

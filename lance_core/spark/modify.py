@@ -14,7 +14,8 @@ from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
 from lance_core.index.indexing import CreateZoneMap
 from lance_core.index.zone_map_build import indexed_column
 from lance_core.scan.plan import plan_filter
-from lance_core.spark.modification import Modification
+from lance_core.signatures import with_options
+from lance_core.spark.modification import ChangeOptions, Modification
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
     from lance_core.format.operations import Operation
     from lance_core.spark.fragment_work import DividedWork, Part
-    from lance_core.spark.modification import ChangeOptions
     from lance_core.spark.result import CommitResult
     from lance_core.table.new_ids import NewIds
     from lance_core.table.snapshot import Snapshot
 
 
+@with_options(ChangeOptions)
 def delete_lance(spark: SparkSession, uri: str, predicate: str, **options: Unpack[ChangeOptions]) -> CommitResult:
     """Delete the rows that match a condition; tasks look for them, only deletion files are written.
 
@@ -54,6 +55,7 @@ def delete_lance(spark: SparkSession, uri: str, predicate: str, **options: Unpac
     return change.result("delete", done, work.operations, attempts=work.attempts, num_deleted_rows=work.num_rows)
 
 
+@with_options(ChangeOptions)
 def update_lance(
     spark: SparkSession,
     uri: str,
@@ -85,6 +87,7 @@ def update_lance(
     return change.result("update", done, work.operations, attempts=work.attempts, num_updated_rows=work.num_rows)
 
 
+@with_options(ChangeOptions)
 def create_zone_map_lance(
     spark: SparkSession,
     uri: str,

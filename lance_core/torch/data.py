@@ -36,7 +36,6 @@ class ToTensorFn(Protocol):
         *,
         hf_converter: Any = None,
         use_blob_api: bool = False,
-        **kwargs: Any,
     ) -> Any:
         """Convert a batch; with blobs it is a dict of arrays, and of lists of files for columns of blobs."""
         ...
@@ -75,7 +74,6 @@ class LanceDataset(torch.utils.data.IterableDataset):  # pyright: ignore[reportU
     Args:
         dataset: A `lance_core.LanceDataset`, or its address.
         batch_size: Rows in a batch, at most.
-        *args: Ignored, as in pylance.
         dataset_options: Arguments of `lance_core.dataset`, if an address is given.
         columns: Columns to read, all if None; a dict gives names to SQL expressions.
         filter: Read only rows that match this SQL.
@@ -90,14 +88,13 @@ class LanceDataset(torch.utils.data.IterableDataset):  # pyright: ignore[reportU
         to_tensor_fn: Turns batches into tensors; None to get record batches.
         sampler: Chooses and reads the rows; see `lance_core.sampler`.
         auto_detect_rank: Ask PyTorch for rank and world size where they are not given.
-        **kwargs: Ignored, as in pylance.
     """
 
     def __init__(
         self,
         dataset: Table | str | os.PathLike[str],
         batch_size: int,
-        *args: Any,
+        *,
         dataset_options: Mapping[str, Any] | None = None,
         columns: Sequence[str] | Mapping[str, str] | None = None,
         filter: str | None = None,  # noqa: A002 the name in pylance
@@ -111,9 +108,7 @@ class LanceDataset(torch.utils.data.IterableDataset):  # pyright: ignore[reportU
         to_tensor_fn: ToTensorFn | None = to_tensors,
         sampler: Sampler | None = None,
         auto_detect_rank: bool = True,
-        **kwargs: Any,
     ) -> None:
-        del args, kwargs
         super().__init__()
         if shard_granularity not in (None, "fragment", "batch"):
             raise InvalidInputError(f"shard_granularity is 'fragment' or 'batch', not {shard_granularity!r}")

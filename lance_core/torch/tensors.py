@@ -20,7 +20,6 @@ def to_tensors(
     uint64_as_int64: bool = True,
     hf_converter: Any = None,
     use_blob_api: bool = False,
-    **_ignored: Any,
 ) -> Any:
     """Turn the columns of a batch into tensors.
 

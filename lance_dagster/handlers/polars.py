@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import polars as pl
 
+from lance_core.scanner import ScanOptions
+from lance_core.signatures import with_options
 from lance_dagster.handlers.bridge import ArrowBridge
 from lance_dagster.handlers.stream import load_table, projected
 
@@ -33,11 +35,12 @@ class Scan:
     schema: pa.Schema
     filter: str | None
 
+    @with_options(ScanOptions)
     def to_batches(
         self,
         columns: Sequence[str] | None = None,
         filter: Any = None,  # noqa: A002 - pyarrow's name
-        **options: Any,
+        **options: Unpack[ScanOptions],
     ) -> Iterator[pa.RecordBatch]:
         """Batches of some columns, in Polars' order."""
         names = self.schema.names if columns is None else list(columns)

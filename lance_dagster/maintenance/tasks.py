@@ -73,19 +73,25 @@ Planned = tuple["lance_core.CompactionPlan", "str | None"]
 """A plan, and why it is not to be carried out."""
 
 
-def plan_compaction(dataset: lance_core.LanceDataset, policy: CompactionPolicy, **options: Any) -> Any:
-    """What compaction would merge, from the manifest alone."""
+def plan_compaction(
+    dataset: lance_core.LanceDataset, policy: CompactionPolicy, *, max_memory_bytes: int | None = None
+) -> lance_core.CompactionPlan:
+    """Plan what compaction would merge, from the manifest alone."""
     wanted = {
         "target_rows_per_fragment": policy.target_rows_per_fragment,
         "materialize_deletions": False,
         "max_source_bytes": policy.max_source_bytes,
+        "max_memory_bytes": max_memory_bytes,
     }
-    return Compaction.plan(dataset, {**wanted, **options})
+    return Compaction.plan(dataset, wanted)
 
 
-def plan_materialization(dataset: lance_core.LanceDataset, policy: DeletionPolicy, **options: Any) -> Any:
-    """What materialization of deletions would rewrite, from the manifest alone."""
-    return Compaction.plan_materialization(dataset, {"materialize_deletions_threshold": policy.threshold, **options})
+def plan_materialization(
+    dataset: lance_core.LanceDataset, policy: DeletionPolicy, *, max_memory_bytes: int | None = None
+) -> lance_core.CompactionPlan:
+    """Plan what materialization of deletions would rewrite, from the manifest alone."""
+    wanted = {"materialize_deletions_threshold": policy.threshold, "max_memory_bytes": max_memory_bytes}
+    return Compaction.plan_materialization(dataset, wanted)
 
 
 def num_fragments(plan: lance_core.CompactionPlan) -> int:

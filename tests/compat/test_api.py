@@ -17,7 +17,6 @@ import pytest
 import lance_core
 from lance_core.errors import UnsupportedError
 from lance_core.fragment import LanceFragment
-from lance_core.optimize import CompactionArguments
 from lance_core.scanner import LanceScanner, ScannerBuilder, ScanOptions
 from lance_core.unsupported import REFUSED, REFUSED_ARGUMENTS, refuse_given
 
@@ -52,7 +51,6 @@ OTHERWISE = {
 
 # Arguments that are named otherwise, or taken by position only.
 ARGUMENTS = {
-    "Compaction.commit": {"options": "nothing depends on it"},
     "CompactionTask.from_json": {"json": "text"},
     "CompactionPlan.from_json": {"json": "text"},
     "RewriteResult.from_json": {"json": "text"},
@@ -175,22 +173,6 @@ def parameters(function):
     return {one.name: one for one in found if one.name not in {"self", "cls", "_args", "_kwargs"}}
 
 
-def all_parameters(function):
-    """Those of a signature, with the keyword arguments that it takes by `typing.Unpack`."""
-    found = parameters(function)
-    names = set(found)
-    for one in found.values():
-        if one.kind is inspect.Parameter.VAR_KEYWORD:
-            names.discard(one.name)
-            for options in (ScanOptions, CompactionArguments):
-                names |= set(options.__annotations__) if options.__name__ in str(one.annotation) else set()
-            if "CommitArguments" in str(one.annotation):
-                names |= set(parameters(lance_core.LanceDataset.commit))
-            if "WriteArguments" in str(one.annotation):
-                names |= set(parameters(lance_core.write_dataset))
-    return names
-
-
 def functions():
     for theirs, ours, name in cases():
         if f"{ours}.{name}" in REFUSED:
@@ -216,8 +198,68 @@ def test_arguments_are_there(name):
         return
     expected = {one: kind for one, kind in expected.items() if not one.startswith("_")}
     variable = {one.name for one in expected.values() if one.kind in {one.VAR_KEYWORD, one.VAR_POSITIONAL}}
-    lacking = set(expected) - variable - all_parameters(ours)
+    lacking = set(expected) - variable - set(found)
     assert lacking == set(ARGUMENTS.get(name, {})), name
+
+
+# Made by name only, or by lance_core; the order of their arguments is their own.
+OTHER_ORDER = {"DataFile", "DeletionFile", "SqlQuery"}
+
+# Defaults that differ from those of pylance, and why.
+OTHER_DEFAULTS = {
+    "uri": "pylance needs none for a table of a catalog",
+    "blob_mode": "lazy columns of pandas are not supported",
+    "max_retries": "None: as often as the time allows",
+    "conflict_retries": "None: as often as the time allows",
+    "retry_timeout": "None: as long as commits may take",
+    "column_indices": "DataFile is made by lance_core",
+    "file_major_version": "DataFile is made by lance_core",
+    "file_minor_version": "DataFile is made by lance_core",
+    "file_size_bytes": "DataFile is made by lance_core",
+    "snapshot": "LanceScanner is made by LanceDataset.scanner",
+}
+# Defaults of LanceDataset.scanner, which fragments share; they mean the same.
+SAME_MEANING = {
+    ("with_row_id", False, None),
+    ("with_row_address", False, None),
+    ("batch_readahead", 16, None),
+}
+
+
+def by_position(function):
+    """Names of what can be given by position, without the object."""
+    found = [one for one in parameters(function).values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    names = [one.name for one in found]
+    is_method = str(getattr(function, "__module__", "")).startswith("lance_core.methods") and names[:1] in (
+        ["dataset"],
+        ["fragment"],
+    )
+    return names[1:] if is_method else names
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - set(ARGUMENTS) - OTHER_ORDER))
+def test_arguments_stand_in_the_order_of_pylance(name):
+    theirs, ours = FUNCTIONS[name]
+    if parameters(theirs) is None or parameters(ours) is None:
+        return
+    expected = by_position(theirs)
+    assert by_position(ours)[: len(expected)] == expected
+
+
+def plain(default):
+    """A default as a value: factories of collections make empty ones."""
+    return () if "factory" in str(default) or default in ([], {}) else default
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_arguments_have_the_defaults_of_pylance(name):
+    theirs, ours = FUNCTIONS[name]
+    expected, found = parameters(theirs) or {}, parameters(ours) or {}
+    for one in set(expected) & set(found) - set(OTHER_DEFAULTS):
+        default, shown = plain(expected[one].default), plain(found[one].default)
+        is_optional_here = default is inspect.Parameter.empty
+        is_unset = "MISSING" in str(shown)
+        assert is_optional_here or is_unset or default == shown or (one, default, shown) in SAME_MEANING, (one, shown)
 
 
 def test_tables_name_only_what_is_missing():
@@ -266,7 +308,7 @@ REFUSED_SOMEWHERE = sorted(
     (name, argument)
     for name, (theirs, ours) in FUNCTIONS.items()
     for argument in set(parameters(theirs) or ()) & set(REFUSED_ARGUMENTS)
-    if parameters(ours) is not None and argument in all_parameters(ours)
+    if argument in (parameters(ours) or {})
 )
 
 
@@ -318,15 +360,3 @@ def test_builder_reaches_what_is_refused(table):
     assert isinstance(table.scanner(), LanceScanner)
     with pytest.raises(UnsupportedError, match="DataOverlay"):
         lance_core.LanceOperation.DataOverlay([])
-
-
-def test_public_functions_have_no_arguments_without_a_name():
-    unnamed = {
-        path
-        for path, (_, ours) in FUNCTIONS.items()
-        for one in (parameters(ours) or {}).values()
-        if one.kind is inspect.Parameter.VAR_KEYWORD and "Unpack" not in str(one.annotation)
-    }
-    kinds = ("", "Noop", "FileSystem")
-    progress = {f"{kind}FragmentWriteProgress.{step}" for kind in kinds for step in ("begin", "complete")}
-    assert unnamed == {"LanceScanner.to_pandas", "FragmentWriteProgress", *progress}  # as in pylance
