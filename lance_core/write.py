@@ -169,14 +169,8 @@ def write_dataset(
         CommitConflictError: Another commit made this one impossible.
     """
     del data_cache_bytes  # the writer keeps what a page needs
-    refuse_given(
-        "write_dataset",
-        external_blob_mode=external_blob_mode,
-        use_legacy_format=use_legacy_format,
-        blob_pack_file_size_threshold=blob_pack_file_size_threshold,
-        namespace_client=namespace_client,
-        table_id=table_id,
-    )
+    _refuse("write_dataset", external_blob_mode, use_legacy_format, namespace_client, table_id)
+    refuse_given("write_dataset", blob_pack_file_size_threshold=blob_pack_file_size_threshold)
     check_mode(mode)
     limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group)
     config = auto_cleanup_config(auto_cleanup_options)
@@ -338,13 +332,7 @@ def write_fragments(
         InvalidInputError: Data or arguments that do not fit; nothing is left behind.
     """
     del data_cache_bytes, enable_stable_row_ids, session
-    refuse_given(
-        "write_fragments",
-        external_blob_mode=external_blob_mode,
-        use_legacy_format=use_legacy_format,
-        namespace_client=namespace_client,
-        table_id=table_id,
-    )
+    _refuse("write_fragments", external_blob_mode, use_legacy_format, namespace_client, table_id)
     check_mode(mode)
     address, options = place_of(dataset_uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
@@ -375,6 +363,19 @@ def write_fragments(
 
     overwrite = LanceOperation.Overwrite(LanceSchema(table), fragments, initial_bases)
     return Transaction(found.version if found else 0, LanceOperation.Append(fragments) if existing else overwrite)
+
+
+def _refuse(
+    function: str, external_blob_mode: str, use_legacy_format: Any, namespace_client: Any, table_id: Any
+) -> None:
+    """Refuse what neither function supports."""
+    refuse_given(
+        function,
+        external_blob_mode=external_blob_mode,
+        use_legacy_format=use_legacy_format,
+        namespace_client=namespace_client,
+        table_id=table_id,
+    )
 
 
 def _external_blobs(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 import dagster as dg
 from pydantic import ConfigDict, Field
 
 import lance_core
-from lance_core.maintenance.cleanup_plan import RuleArguments
 from lance_core.optimize import CompactionArguments
 from lance_core.signatures import check_options, with_options
 from lance_core.write import WriteArguments
@@ -19,8 +18,10 @@ from lance_dagster.publish import PUBLISHED, publish
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
+
+_NO_TIME = timedelta(0)
 
 
 class LanceResource(dg.ConfigurableResource):
@@ -178,13 +179,30 @@ class LanceResource(dg.ConfigurableResource):
             **options,
         )
 
-    @with_options(RuleArguments, defaults_of=lance_core.LanceDataset.cleanup_old_versions)
     def cleanup(
-        self, asset_key: dg.AssetKey | Sequence[str] | str, **options: Unpack[RuleArguments]
+        self,
+        asset_key: dg.AssetKey | Sequence[str] | str,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        versions: Sequence[int] | None = None,
+        delete_unverified: bool = False,
+        force: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        keep_versions: Collection[int] = (),
+        grace_period: timedelta = _NO_TIME,
     ) -> lance_core.CleanupStats:
         """Delete old versions, and files that only they need; arguments as of ``dataset.cleanup_old_versions``."""
-        check_options("cleanup", RuleArguments, options)
-        return self.dataset(asset_key).cleanup_old_versions(**options)
+        return self.dataset(asset_key).cleanup_old_versions(
+            older_than,
+            retain_versions,
+            versions=versions,
+            delete_unverified=delete_unverified,
+            force=force,
+            error_if_tagged_old_versions=error_if_tagged_old_versions,
+            keep_versions=keep_versions,
+            grace_period=grace_period,
+        )
 
     def statistics(self, asset_key: dg.AssetKey | Sequence[str] | str) -> Mapping[str, int | float]:
         """Rows, fragments, files, bytes and the like of the newest version, by metadata key (``lance/...``)."""
