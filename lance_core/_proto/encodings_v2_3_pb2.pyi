@@ -88,16 +88,18 @@ class SparseFixedSizeList(_message.Message):
     def __init__(self, dimension: _Optional[int] = ..., validity: _Optional[_Union[SparseValidity, _Mapping]] = ...) -> None: ...
 
 class ValuePlane(_message.Message):
-    __slots__ = ("chunked", "zipped", "constant", "no_values")
+    __slots__ = ("chunked", "zipped", "constant", "no_values", "indexed")
     CHUNKED_FIELD_NUMBER: _ClassVar[int]
     ZIPPED_FIELD_NUMBER: _ClassVar[int]
     CONSTANT_FIELD_NUMBER: _ClassVar[int]
     NO_VALUES_FIELD_NUMBER: _ClassVar[int]
+    INDEXED_FIELD_NUMBER: _ClassVar[int]
     chunked: ChunkedValues
     zipped: ZippedValues
     constant: ConstantValues
     no_values: NoValues
-    def __init__(self, chunked: _Optional[_Union[ChunkedValues, _Mapping]] = ..., zipped: _Optional[_Union[ZippedValues, _Mapping]] = ..., constant: _Optional[_Union[ConstantValues, _Mapping]] = ..., no_values: _Optional[_Union[NoValues, _Mapping]] = ...) -> None: ...
+    indexed: IndexedValues
+    def __init__(self, chunked: _Optional[_Union[ChunkedValues, _Mapping]] = ..., zipped: _Optional[_Union[ZippedValues, _Mapping]] = ..., constant: _Optional[_Union[ConstantValues, _Mapping]] = ..., no_values: _Optional[_Union[NoValues, _Mapping]] = ..., indexed: _Optional[_Union[IndexedValues, _Mapping]] = ...) -> None: ...
 
 class ChunkedValues(_message.Message):
     __slots__ = ("values", "levels", "dictionary", "num_dictionary_items", "num_buffers", "num_items")
@@ -158,3 +160,11 @@ class ConstantValues(_message.Message):
 class NoValues(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class IndexedValues(_message.Message):
+    __slots__ = ("indices", "items")
+    INDICES_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    indices: _encodings_v2_1_pb2.CompressiveEncoding
+    items: ZippedValues
+    def __init__(self, indices: _Optional[_Union[_encodings_v2_1_pb2.CompressiveEncoding, _Mapping]] = ..., items: _Optional[_Union[ZippedValues, _Mapping]] = ...) -> None: ...

@@ -14,6 +14,7 @@ from lance_core.encoding.jsonb_arrays import decode_texts
 from lance_core.encoding.kernels import check_places, gather, numbers_array, starts_of, take_inside
 from lance_core.encoding.values import DictionaryValues, FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -412,6 +413,50 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
             places = (indices[:, None] * np.int64(dimension) + np.arange(dimension)).reshape(-1)
             kept = None if validity is None else validity[places]
             return FixedListValues(dimension, take_values(items, places), kept)
+
+
+def spread_values(values: Values | StructValues, is_valid: Mask) -> Values | StructValues:
+    """Values with empty ones between them.
+
+    Args:
+        values: One for each slot that is valid.
+        is_valid: Shape (n,): the slots.
+
+    Raises:
+        CorruptDataError: There are not as many values as valid slots.
+        UnsupportedError: More bytes than the limit allows.
+    """
+    num_valid = int(np.count_nonzero(is_valid))
+    if num_valid != len(values):
+        raise CorruptDataError(f"a page has {len(values)} values for {num_valid} valid slots")
+    if num_valid == len(is_valid):
+        return values
+    if isinstance(values, StructValues):
+        return StructValues(tuple(_spread(child, is_valid) for child in values.children))
+    return _spread(values, is_valid)
+
+
+def _spread(values: Values, is_valid: Mask) -> Values:
+    match values:
+        case FixedValues(data):
+            row_bytes = data.itemsize * (data.shape[1] if data.ndim > 1 else 1)
+            check_limit("max_decompressed_bytes", len(is_valid) * row_bytes, "bytes of values among nulls")
+            spread = np.zeros((len(is_valid), *data.shape[1:]), data.dtype)
+            spread[is_valid] = data
+            return FixedValues(spread)
+        case VariableValues(offsets, data):
+            sizes = np.zeros(len(is_valid), np.int64)
+            sizes[is_valid] = np.diff(offsets)
+            bounds: npt.NDArray[Any] = starts_of(sizes).astype(offsets.dtype)
+            return VariableValues(bounds, data)
+        case FixedListValues(dimension, items, validity):
+            check_limit("max_decompressed_bytes", len(is_valid) * dimension, "items among nulls")
+            of_items = np.repeat(is_valid, dimension)
+            if validity is not None:
+                here = np.zeros(len(of_items), np.bool_)
+                here[of_items] = validity
+                validity = here
+            return FixedListValues(dimension, _spread(items, of_items), validity)
 
 
 def without_views(kind: pa.DataType) -> pa.DataType:

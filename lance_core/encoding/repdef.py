@@ -186,6 +186,29 @@ def widen(levels: Levels, layers: Layers, num_entries: int) -> Levels:
     return Levels(layers, levels.rep, table[levels.definition])
 
 
+def rows_of_levels(levels: Levels, rows: range | Int64s) -> tuple[Levels, range | Int64s]:
+    """The levels of some rows, which ascend, and the positions of their values.
+
+    Raises:
+        CorruptDataError: There are fewer rows.
+    """
+    if not isinstance(rows, range):
+        return pick_levels(levels, rows)
+    start, stop = rows.start, rows.stop
+    rep, definition = levels.rep, levels.definition
+    if rep is not None:
+        row_starts = np.append(np.flatnonzero(rep == max_rep(levels.layers)), len(rep))
+        if stop >= len(row_starts):
+            raise CorruptDataError(f"a page holds {len(row_starts) - 1} rows, not {stop}")
+        start, stop = int(row_starts[start]), int(row_starts[stop])
+        rep = rep[start:stop]
+    if definition is None:
+        return Levels(levels.layers, rep, None), range(start, stop)
+    visible = definition[:stop] <= max_visible_def(levels.layers)
+    slots = range(int(np.count_nonzero(visible[:start])), int(np.count_nonzero(visible)))
+    return Levels(levels.layers, rep, definition[start:stop]), slots
+
+
 def pick_levels(levels: Levels, rows: Int64s) -> tuple[Levels, Int64s]:
     """The levels of some rows, and the positions of their values."""
     rep, definition = levels.rep, levels.definition

@@ -3,10 +3,9 @@
 Source: message ``PageLayout`` of package ``lance.encodings21``, wrapped in a ``google.protobuf.Any`` (file versions 2.1
 and 2.2). ``layers`` go from the leaf outwards.
 
-File version 2.3 has a ``PlanarLayout`` of package ``lance.encodings23`` in its place, which tells structure and values
-apart. Values beside levels are the bytes of mini-block and full-zip pages of 2.2; sparse layers (`sparse_layers`) come
-with one value or none. Not supported: different values below sparse layers, which pylance 14.0.2 writes where few of
-many large values are not null, and on demand.
+File version 2.3 has a ``PlanarLayout`` of package ``lance.encodings23`` in its place, which separates structure and
+values. Values are stored as in mini-block and full-zip pages of 2.2: with levels, or without them below sparse layers
+(`SparseLayout`).
 """
 
 from __future__ import annotations
@@ -48,6 +47,9 @@ class Layer(IntEnum):
 
 
 Layers: TypeAlias = tuple[Layer, ...]
+_NO_LAYERS: Layers = (Layer.ALL_VALID_ITEM,)
+"""Those of values that have no levels."""
+
 _LAYERS = {
     Layer.ALL_VALID_ITEM: pb.REPDEF_ALL_VALID_ITEM,
     Layer.ALL_VALID_LIST: pb.REPDEF_ALL_VALID_LIST,
@@ -137,7 +139,33 @@ class ConstantLayout:
     sparse: tuple[SparseLayer, ...] | None = None
 
 
-PageLayout: TypeAlias = MiniBlockLayout | FullZipLayout | ConstantLayout
+@frozen(kw_only=True)
+class SparseLayout:
+    """Different values below sparse layers (file version 2.3).
+
+    The buffers of a page are those of the values, then those of the layers (`sparse_layers`). Values have one of three
+    forms:
+
+    | values      | indices | stored values                                                               |
+    |-------------|---------|-----------------------------------------------------------------------------|
+    | mini-blocks | no      | one for each slot of the leaf, nulls included                               |
+    | full-zip    | no      | one for each valid slot of the leaf                                         |
+    | full-zip    | yes     | items; the first buffer has the index of the item of each slot of the leaf  |
+
+    Attributes:
+        sparse: Layers from the outermost to the leaf.
+        values: Layout of the values, without levels; pylance 14.0.2 writes 0 as ``num_items`` of mini-blocks.
+        indices: Encoding of the indices, None if values are not indexed.
+        layers: From the leaf outwards.
+    """
+
+    sparse: tuple[SparseLayer, ...]
+    values: MiniBlockLayout | FullZipLayout
+    indices: Encoding | None
+    layers: Layers
+
+
+PageLayout: TypeAlias = MiniBlockLayout | FullZipLayout | ConstantLayout | SparseLayout
 
 
 @lru_cache(maxsize=_MANY_LAYOUTS)
@@ -153,6 +181,8 @@ def encode_layout(layout: PageLayout) -> bytes:
             message = pb.PageLayout(full_zip_layout=_encode_full_zip(layout))
         case ConstantLayout():
             message = pb.PageLayout(constant_layout=_encode_constant(layout))
+        case SparseLayout():
+            raise UnsupportedError("sparse layers, which only file version 2.3 has, cannot be written")
     value = message.SerializeToString(deterministic=True)
     return AnyMessage(type_url=f"/{_TYPE_NAME}", value=value).SerializeToString(deterministic=True)
 
@@ -327,11 +357,13 @@ def _decode_planar(message: pb23.PlanarLayout) -> PageLayout:
             return ConstantLayout(layers=layers, inline_value=message.values.constant.scalar)
         case "no_values":
             return ConstantLayout(layers=layers)
+        case "indexed":
+            raise UnsupportedError("indexed values beside levels are not supported")
         case _:
             raise CorruptDataError("a page has no values or some that are unknown")
 
 
-def _decode_sparse(message: pb23.PlanarLayout) -> ConstantLayout:
+def _decode_sparse(message: pb23.PlanarLayout) -> ConstantLayout | SparseLayout:
     sparse = decode_sparse_layers(message.structure.sparse.layers)
     layers = tuple(map(_layer_of, reversed(sparse)))
     match message.values.WhichOneof("values"):
@@ -339,8 +371,27 @@ def _decode_sparse(message: pb23.PlanarLayout) -> ConstantLayout:
             return ConstantLayout(layers=layers, inline_value=message.values.constant.scalar, sparse=sparse)
         case "no_values":
             return ConstantLayout(layers=layers, sparse=sparse)
+        case "chunked":
+            chunked = _decode_chunked(message.values.chunked, _NO_LAYERS)
+            if chunked.rep is not None or chunked.definition is not None or chunked.has_repetition_index:
+                raise CorruptDataError("a page has levels beside its sparse layers")
+            return SparseLayout(sparse=sparse, values=chunked, indices=None, layers=layers)
+        case "zipped":
+            zipped = _decode_bare_zipped(message.values.zipped)
+            return SparseLayout(sparse=sparse, values=zipped, indices=None, layers=layers)
+        case "indexed":
+            indexed = message.values.indexed
+            items = _decode_bare_zipped(indexed.items)
+            return SparseLayout(sparse=sparse, values=items, indices=decode_encoding(indexed.indices), layers=layers)
         case _:
-            raise UnsupportedError("pages of different values below sparse layers are not supported")
+            raise CorruptDataError("a page has no values or some that are unknown")
+
+
+def _decode_bare_zipped(message: pb23.ZippedValues) -> FullZipLayout:
+    zipped = _decode_zipped(message, _NO_LAYERS)
+    if zipped.bits_rep or zipped.bits_def:
+        raise CorruptDataError("a page has levels beside its sparse layers")
+    return zipped
 
 
 def _layer_of(sparse: SparseLayer) -> Layer:

@@ -1,6 +1,6 @@
 """Layers of nesting that positions describe in place of levels (file version 2.3).
 
-The buffers of a page begin with those of its layers, from the outermost to the leaf: for lists the positions of those
+The buffers of a page end with those of its layers, from the outermost to the leaf: for lists the positions of those
 that are not empty, the number of their items, and the positions of nulls. An encoding that takes no bytes has none.
 Positions and numbers have 64 bits. Source: ``SparseStructure`` of package ``lance.encodings23``.
 """

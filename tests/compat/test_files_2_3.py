@@ -8,6 +8,8 @@ import pytest
 
 import lance_core
 from lance_core.errors import UnsupportedError
+from lance_core.file.read.reader import DataFileReader
+from lance_core.store.local import LocalStore
 
 ROWS = pa.table({"n": range(100), "s": [f"row {i}" for i in range(100)]})
 COUNT = 3000
@@ -173,9 +175,122 @@ def test_runs_may_be_compressed(tmp_path):
     assert ours.take([7, 1, len(values) - 1]) == theirs.take([7, 1, len(values) - 1])
 
 
-def test_different_values_below_sparse_layers_are_refused_by_name(tmp_path):
-    place = str(tmp_path / "t")
-    field = pa.field("c", pa.int64(), metadata={"lance-encoding:structural-encoding": "sparse"})
-    _write(place, pa.table([COLUMNS["few values"]], pa.schema([field])))
-    with pytest.raises(UnsupportedError, match="sparse layers"):
-        lance_core.dataset(place).to_table()
+SPARSE = {"lance-encoding:structural-encoding": "sparse"}
+
+
+def _large(count, size=5000):
+    return [DICE.randbytes(size) for _ in range(count)]
+
+
+_POOL = _large(30)
+_POOL_OF_TWO = _large(2, 70_000)
+
+
+def _rare(make, count=400, step=5):
+    return [make(i) if i % step == 0 else None for i in range(count)]
+
+
+# Field metadata, form of the values, column.
+SPARSE_COLUMNS = {
+    "large binaries, most null": ({}, "full-zip", pa.array(_rare(lambda _: DICE.randbytes(5000), 100))),
+    "large strings, most null": ({}, "full-zip", pa.array(_rare(lambda i: f"{i}" * 1000, 100), pa.large_string())),
+    "few large binaries": ({}, "indexed", pa.array(_some_null([DICE.choice(_POOL) for _ in range(400)], 0.7))),
+    "two large strings": ({}, "indexed", pa.array(_rare(lambda i: "ab"[i // 5 % 2] * 70_000))),
+    "lists of few large binaries": (
+        {},
+        "indexed",
+        pa.array([_some_null([DICE.choice(_POOL)] * 2, 0.7) if i % 2 else None for i in range(400)]),
+    ),
+    "lists of few large binaries without nulls": (
+        SPARSE,
+        "indexed",
+        pa.array([[DICE.choice(_POOL)] * (i % 3) for i in range(300)]),
+    ),
+    "lists of lists of large binaries": (
+        SPARSE,
+        "full-zip",
+        pa.array([[[DICE.randbytes(3000), None], [], None], None, [], [[DICE.randbytes(10)]]] * 9),
+    ),
+    "vectors": (SPARSE, "full-zip", pa.array(_rare(lambda i: [i + 0.5] * 128, 100), pa.list_(pa.float32(), 128))),
+    "few vectors": ({}, "mini-block", pa.array(_rare(lambda i: [i % 7] * 300, COUNT, 30), pa.list_(pa.float32(), 300))),
+    "vectors with nulls": (SPARSE, "mini-block", pa.array(_rare(lambda i: [i, None]), pa.list_(pa.float32(), 2))),
+    "large vectors with nulls": (
+        SPARSE,
+        "full-zip",
+        pa.array(_rare(lambda i: [i, None] * 300, step=2), pa.list_(pa.float32(), 600)),
+    ),
+    "dictionary": ({}, "mini-block", pa.array(_rare(lambda i: "ab"[i % 2], 2000)).dictionary_encode()),
+    "dictionary of large items": (SPARSE, "mini-block", pa.array(_rare(lambda i: _POOL[i % 7])).dictionary_encode()),
+    "integers": (SPARSE, "mini-block", pa.array(_rare(lambda i: i * 7919, COUNT))),
+    "integers, few null": (SPARSE, "mini-block", pa.array([None if i % 5 == 0 else i * 7919 for i in range(COUNT)])),
+    "booleans": (SPARSE, "mini-block", pa.array(_some_null([i % 3 == 0 for i in range(COUNT)]))),
+    "strings": (SPARSE, "mini-block", COLUMNS["strings"]),
+    "fixed binary": (SPARSE, "mini-block", COLUMNS["fixed binary"]),
+    "decimals": (SPARSE, "mini-block", COLUMNS["decimals"]),
+    "lists": (SPARSE, "mini-block", COLUMNS["lists"]),
+    "lists of strings": (SPARSE, "mini-block", COLUMNS["lists of strings"]),
+    "lists of lists": (SPARSE, "mini-block", COLUMNS["lists of lists"]),
+    "maps": (SPARSE, "mini-block", COLUMNS["maps"]),
+    "structs": (SPARSE, "mini-block", COLUMNS["structs"]),
+    "nested": (SPARSE, "mini-block", COLUMNS["nested"]),
+    "structs of large binaries": (
+        SPARSE,
+        "full-zip",
+        pa.array([DICE.choice([None, {"a": None}, {"a": DICE.randbytes(3000)}]) for _ in range(60)]),
+    ),
+    "fixed size lists of structs": (
+        SPARSE,
+        "full-zip",
+        pa.array(
+            [DICE.choice([None, [{"a": DICE.randbytes(3000)}, None]]) for _ in range(60)],
+            pa.list_(pa.struct([("a", pa.binary())]), 2),
+        ),
+    ),
+}
+
+
+def _form(place):
+    """The form of the values below the sparse layers of the first page."""
+    (name,) = (one.name for one in (place / "data").iterdir())
+    reader = DataFileReader(LocalStore(str(place / "data")).reader(name), path=name)
+    encoding = reader.outline().columns[0].pages[0].encoding
+    assert encoding.startswith("SparseLayout"), encoding
+    return "indexed" if "indices=" in encoding else "mini-block" if "MiniBlockLayout" in encoding else "full-zip"
+
+
+@pytest.mark.parametrize("name", SPARSE_COLUMNS)
+def test_different_values_below_sparse_layers_are_read(tmp_path, name):
+    metadata, form, column = SPARSE_COLUMNS[name]
+    count = len(column)
+    schema = pa.schema([pa.field("c", column.type, metadata=metadata), pa.field("i", pa.int64())])
+    table = pa.table([column, pa.array(range(count))], schema)
+    theirs = _write(str(tmp_path / "t"), table)
+    assert _form(tmp_path / "t") == form
+    ours = lance_core.dataset(tmp_path / "t")
+    assert ours.to_table() == theirs.to_table() == table
+    wanted = sorted(DICE.sample(range(count), min(count, 20)))
+    for rows in (wanted, wanted[::-1], [0], [1], [count - 1], range(1, count, 2)):
+        assert ours.take(list(rows)) == table.take(list(rows))
+    for condition in (f"i >= {count // 3} AND i < {count - 1}", "i % 7 = 3", f"i = {count // 2}"):
+        assert ours.to_table(filter=condition) == theirs.to_table(filter=condition)
+    assert ours.count_rows("c IS NULL") == column.null_count
+    assert ours.to_table(offset=count // 4, limit=count // 2) == table.slice(count // 4, count // 2)
+    assert pa.Table.from_batches(ours.to_batches(batch_size=17)) == table
+
+
+def test_filters_of_many_rows_find_values_below_sparse_layers(tmp_path):
+    """From 32,768 rows on, the columns of a filter are read apart from the others."""
+    count = 70_000
+    columns = {
+        "c": pa.array(_rare(lambda i: i * 7919, count)),
+        "l": pa.array(_rare(lambda i: [i, None] * (i % 3), count), pa.list_(pa.int64())),
+        "b": pa.array(_rare(lambda _: DICE.choice(_POOL_OF_TWO), count, 7000)),
+        "i": pa.array(range(count)),
+    }
+    schema = pa.schema([pa.field(name, one.type, metadata=SPARSE) for name, one in columns.items()])
+    table = pa.table(list(columns.values()), schema)
+    theirs = _write(str(tmp_path / "t"), table)
+    ours = lance_core.dataset(tmp_path / "t")
+    assert ours.to_table() == table
+    for condition in ("i % 7 = 3", "i % 5000 = 0", "c % 3 = 1", "b IS NOT NULL", "i > 60000"):
+        assert ours.to_table(filter=condition) == theirs.to_table(filter=condition)

@@ -29,7 +29,7 @@ from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.kernels import empty, gather
 from lance_core.encoding.layouts import sparse
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
-from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def, pick_levels
+from lance_core.encoding.repdef import Levels, max_def, max_rep, rows_of_levels
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.page_layout import ConstantLayout, Layer
@@ -67,8 +67,8 @@ def decode(
         every = sparse.decode_levels(layout.sparse, buffers, num_rows)
     else:
         every = _decode_levels(layout, buffers[-2:] if len(buffers) >= 2 else (), num_rows)
-    levels = _cut(every, rows)
-    num_slots = _count_slots(levels, len(rows))
+    levels, slots = rows_of_levels(every, rows)
+    num_slots = len(slots)
     if layout.inline_value is not None:
         values = _repeat(np.frombuffer(layout.inline_value, np.uint8), kind, num_slots)
     else:
@@ -77,23 +77,6 @@ def decode(
         # Nothing but null leaves is written without levels.
         levels = Levels(levels.layers, levels.rep, np.ones(num_slots, np.uint16))
     return Decoded(levels=levels, values=values, num_slots=num_slots)
-
-
-def _cut(levels: Levels, rows: range | Int64s) -> Levels:
-    """The levels of some rows."""
-    if not isinstance(rows, range):
-        return pick_levels(levels, rows)[0]
-    start, stop = rows.start, rows.stop
-    if levels.rep is not None:
-        starts = np.append(np.flatnonzero(levels.rep == max_rep(levels.layers)), len(levels.rep))
-        if rows.stop >= len(starts):
-            raise CorruptDataError(f"a page holds {len(starts) - 1} rows, not {rows.stop}")
-        start, stop = int(starts[rows.start]), int(starts[rows.stop])
-    return Levels(
-        levels.layers,
-        None if levels.rep is None else levels.rep[start:stop],
-        None if levels.definition is None else levels.definition[start:stop],
-    )
 
 
 def _decode_levels(layout: ConstantLayout, buffers: Sequence[Bytes], num_rows: int) -> Levels:
@@ -124,12 +107,6 @@ def _decode_one(encoding: Encoding | None, data: Bytes, count: int) -> LevelArra
 def is_cheap(levels: Levels) -> bool:
     """True if a page of one value costs little: its levels are not compressed."""
     return levels.rep is None and levels.definition is None
-
-
-def _count_slots(levels: Levels, num_rows: int) -> int:
-    if levels.definition is not None:
-        return int(np.count_nonzero(levels.definition <= max_visible_def(levels.layers)))
-    return num_rows if levels.rep is None else len(levels.rep)
 
 
 def _repeat(value: Bytes, kind: pa.DataType, count: int) -> Values:

@@ -1,27 +1,155 @@
-"""Sparse layers of file version 2.3: from positions to levels."""
+"""Sparse layers of file version 2.3: from positions to levels, and to the values of the slots that they tell of."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from lance_core.encoding import registry
+from lance_core.encoding.arrow_values import spread_values, take_values
 from lance_core.encoding.codecs import sequences
+from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.layouts import full_zip
+from lance_core.encoding.layouts.page import Decoded
+from lance_core.encoding.repdef import max_visible_def, rows_of_levels
 from lance_core.encoding.shred import Nesting, build_levels
+from lance_core.encoding.values import DictionaryValues, StructValues
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.page_layout import MiniBlockLayout
+from lance_core.frozen import frozen
 from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
+
     from lance_core.encoding.repdef import Levels, Mask
-    from lance_core.encoding.values import Bytes, Int64s
+    from lance_core.encoding.values import Bytes, Int64s, LeafValues
     from lance_core.format.encodings import Encoding
+    from lance_core.format.page_layout import SparseLayout
     from lance_core.format.sparse_layers import SparseLayer, SparseLists, SparseValidity
 
 _MAX_SLOTS = 1 << 31
+_Item = TypeVar("_Item", bound=np.generic)
+
+
+@frozen(kw_only=True)
+class SparseRows:
+    """Some rows of a page, and the values they need.
+
+    A page of values has one value per row, and no levels; see `SparseLayout` for what there is a value for.
+
+    Attributes:
+        levels: Levels of the rows.
+        num_slots: Slots of the leaf in the rows.
+        num_values: Rows of the page of values.
+        values: Rows of the page of values that are needed, ascending.
+        is_valid: Shape (num_slots,), True for slots that have a value; None if there is one for each, nulls included.
+        places: For each slot with a value its place among ``values``; None if they are in order.
+    """
+
+    levels: Levels
+    num_slots: int
+    num_values: int
+    values: range | Int64s
+    is_valid: Mask | None
+    places: Int64s | None
+
+    def join(self, values: LeafValues | None) -> Decoded:
+        """The rows with their values.
+
+        Args:
+            values: Those that are needed; None if there are none.
+        """
+        if values is not None and self.places is not None:
+            if isinstance(values, (StructValues, DictionaryValues)):
+                raise UnsupportedError("indexed packed structs are not supported")
+            values = take_values(values, self.places)
+        if values is not None and self.is_valid is not None:
+            assert not isinstance(values, DictionaryValues)  # noqa: S101 - only chunks keep places in dictionaries
+            values = spread_values(values, self.is_valid)
+        return Decoded(levels=self.levels, values=values, num_slots=self.num_slots)
+
+
+def value_buffers(layout: SparseLayout) -> range:
+    """The buffers of the page of values, behind that of the indices and in front of those of the layers."""
+    first = int(layout.indices is not None and sequences.has_bytes(layout.indices))
+    if isinstance(layout.values, MiniBlockLayout):
+        return range(first, first + 2 + (layout.values.dictionary is not None))
+    return range(first, first + 1 + full_zip.has_index(layout.values))
+
+
+def data_buffer(layout: SparseLayout) -> int:
+    """The buffer that holds the values, of which only a part may be needed."""
+    return value_buffers(layout)[isinstance(layout.values, MiniBlockLayout)]
+
+
+def find_rows(layout: SparseLayout, buffers: Sequence[Bytes], num_rows: int, rows: range | Int64s) -> SparseRows:
+    """Decode the levels of some rows, and find their values.
+
+    Args:
+        layout: Layout of the page.
+        buffers: All its buffers; that of the values (`data_buffer`) is not looked at.
+        num_rows: Rows of the page; with fixed-size lists of structs, items.
+        rows: Rows that are wanted, ascending.
+
+    Raises:
+        CorruptDataError: Layers, indices and values do not fit each other.
+        UnsupportedError: See `decode_levels`.
+    """
+    every = decode_levels(layout.sparse, buffers[value_buffers(layout).stop :], num_rows)
+    lists = [layer.lists for layer in layout.sparse if layer.lists is not None]
+    num_slots = lists[-1].num_items if lists else num_rows
+    levels, slots = rows_of_levels(every, rows)
+    num_values, is_valid, places = layout.values.num_items, None, None
+    values = slots
+    if isinstance(layout.values, MiniBlockLayout):
+        if num_values not in (0, num_slots):
+            raise CorruptDataError(f"a page has {num_values} values for {num_slots} slots of sparse layers")
+        num_values = num_slots
+    else:
+        valid = _valid_slots(every, num_slots)
+        is_valid = _pick(valid, slots)
+        if layout.indices is not None:
+            data = buffers[0] if sequences.has_bytes(layout.indices) else np.empty(0, np.uint8)
+            indices = registry.decode_integers(layout.indices, data, num_slots)
+            values, places = _items(_pick(indices, slots)[is_valid], num_values)
+        elif num_values != np.count_nonzero(valid):
+            raise CorruptDataError(f"a page has {num_values} values for {np.count_nonzero(valid)} valid slots")
+        else:
+            values = _ranks(valid, slots)
+    return SparseRows(
+        levels=levels, num_slots=len(slots), num_values=num_values, values=values, is_valid=is_valid, places=places
+    )
+
+
+def _valid_slots(levels: Levels, num_slots: int) -> Mask:
+    """Return a mask of the slots of the leaf that are valid."""
+    if levels.definition is None:
+        return np.ones(num_slots, np.bool_)
+    return levels.definition[levels.definition <= max_visible_def(levels.layers)] == 0
+
+
+def _pick(values: npt.NDArray[_Item], places: range | Int64s) -> npt.NDArray[_Item]:
+    return values[places.start : places.stop] if isinstance(places, range) else values[places]
+
+
+def _items(indices: npt.NDArray[Any], num_items: int) -> tuple[Int64s, Int64s]:
+    """The items that are needed, ascending, and for each index its place among them."""
+    if len(indices) and int(indices.max()) >= num_items:
+        raise CorruptDataError(f"index {int(indices.max())} points beyond {num_items} values")
+    return np.unique(indices.astype(np.int64), return_inverse=True)
+
+
+def _ranks(valid: Mask, slots: range | Int64s) -> range | Int64s:
+    """Positions of those of the wanted slots that are valid among all valid slots."""
+    if isinstance(slots, range):
+        first = int(np.count_nonzero(valid[: slots.start]))
+        return range(first, first + int(np.count_nonzero(valid[slots.start : slots.stop])))
+    return starts_of(valid)[slots[valid[slots]]]
 
 
 def decode_levels(layers: Sequence[SparseLayer], buffers: Sequence[Bytes], num_rows: int) -> Levels:
@@ -29,7 +157,7 @@ def decode_levels(layers: Sequence[SparseLayer], buffers: Sequence[Bytes], num_r
 
     Args:
         layers: From the outermost to the leaf.
-        buffers: All buffers of the page.
+        buffers: The buffers of the layers.
         num_rows: Rows of the page; with fixed-size lists of structs, items.
 
     Raises:

@@ -10,30 +10,30 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
 
 import numpy as np
+import pyarrow as pa
 
-from lance_core.encoding.arrow_values import buffer_view
+from lance_core.encoding.arrow_values import buffer_view, slice_leaf
 from lance_core.encoding.kernels import aranges, gather_windows
-from lance_core.encoding.layouts import chunk_table, constant, full_zip, mini_block
+from lance_core.encoding.layouts import chunk_table, constant, full_zip, mini_block, sparse
 from lance_core.encoding.layouts.chunk_table import PageWords
 from lance_core.encoding.layouts.page import cut, pick, to_arrow
 from lance_core.encoding.plans import Spots, split_rows
 from lance_core.errors import CorruptDataError
 from lance_core.file.read.page_indexes import MiniBlockIndex, join_indexes
-from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, decode_layout
+from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, SparseLayout, decode_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    import pyarrow as pa
 
     from lance_core.encoding.layouts.chunk_table import ChunkSelection
     from lance_core.encoding.layouts.page import Decoded
     from lance_core.encoding.layouts.shared_levels import SharedLevels
     from lance_core.encoding.layouts.single_lists import ListReader
     from lance_core.encoding.layouts.single_values import SingleReader
+    from lance_core.encoding.layouts.sparse import SparseRows
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.plans import Found, Plan, Ranges, Rows, Steps
-    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.encoding.values import Bytes, Int64s, LeafValues, Values
     from lance_core.file.read.joined_pages import JoinedPages
     from lance_core.file.read.page_indexes import Held, JoinedChunks
     from lance_core.file.read.single_pages import SinglePage
@@ -180,6 +180,8 @@ def _check_page(page: Page, layout: PageLayout) -> None:
             is_right = count == 1 + full_zip.has_index(layout)
         case ConstantLayout():
             is_right = count <= 3 or layout.sparse is not None
+        case SparseLayout():
+            is_right = count >= sparse.value_buffers(layout).stop
     if not is_right:
         raise CorruptDataError(f"a page has {count} buffers, which does not fit its layout")
 
@@ -242,6 +244,9 @@ def index_ranges(column: Column, part: Part) -> Ranges:
             return [part.range_of(1, *ends) for ends in full_zip.index_ranges(part.rows, width)]
         case ConstantLayout():
             return [part.range_of(buffer) for buffer in range(len(part.page.buffers))]
+        case SparseLayout():
+            data = sparse.data_buffer(part.layout)
+            return [part.range_of(buffer) for buffer in range(len(part.page.buffers)) if buffer != data]
 
 
 def _lacks_index(column: Column, part: Part) -> bool:
@@ -288,6 +293,13 @@ class MiniBlockGroup:
             return to_arrow(cut(decoded, rows), column.path, column.kind, len(rows))
         return pick(to_arrow(decoded, column.path, column.kind, selection.num_rows, shared), rows)
 
+    def wanted_values(self, found: Found) -> LeafValues | None:
+        """The values of the wanted rows of pages without lists."""
+        rows = self.selection.rows
+        if isinstance(rows, range):
+            return slice_leaf(self.decode_values(found, None).values, rows.start, rows.stop)
+        return self.decode_values(found, rows).values
+
     def decode_values(
         self,
         found: Found,
@@ -326,20 +338,24 @@ class _FullZipGroup:
 
     def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
         del shared  # it is about levels of chunks
+        return to_arrow(self._decode(found), self.column.path, self.column.kind, self.count)
+
+    def wanted_values(self, found: Found) -> LeafValues | None:
+        """The values of the wanted rows of pages without lists."""
+        return self._decode(found).values
+
+    def _decode(self, found: Found) -> Decoded:
         count, kind = self.count, self.column.kind
         if self.bounds is None:
             start, size = int(found.places(self.spots.starts)[0]), int(self.spots.ends[0] - self.spots.starts[0])
-            memory = found.memory[start : start + size]
-            decoded = full_zip.decode_even(self.layout, memory, count, kind)
-        elif full_zip.has_index(self.layout):
+            return full_zip.decode_even(self.layout, found.memory[start : start + size], count, kind)
+        if full_zip.has_index(self.layout):
             starts = found.places(self.bounds[0])
             ends = starts + (self.bounds[1] - self.bounds[0])
-            decoded = full_zip.decode_rows(self.layout, found.memory, starts, ends, kind)
-        else:
-            step = full_zip.stride(self.layout)
-            rows = gather_windows(found.memory, found.places(self.bounds[0]), step).reshape(-1)
-            decoded = full_zip.decode_even(self.layout, rows, count, kind)
-        return to_arrow(decoded, self.column.path, kind, count)
+            return full_zip.decode_rows(self.layout, found.memory, starts, ends, kind)
+        step = full_zip.stride(self.layout)
+        rows = gather_windows(found.memory, found.places(self.bounds[0]), step).reshape(-1)
+        return full_zip.decode_even(self.layout, rows, count, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +387,23 @@ class ConstantGroup:
         return to_arrow(decoded, self.column.path, self.column.kind, len(rows))
 
 
-Group: TypeAlias = MiniBlockGroup | _FullZipGroup | ConstantGroup
+@dataclass(frozen=True, slots=True)
+class _SparseGroup:
+    """Rows of one page of different values below sparse layers."""
+
+    column: Column
+    count: int
+    rows: SparseRows
+    values: MiniBlockGroup | _FullZipGroup | None
+    spots: Spots
+
+    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+        del shared  # it is about levels of chunks
+        values = None if self.values is None else self.values.wanted_values(found)
+        return to_arrow(self.rows.join(values), self.column.path, self.column.kind, self.count)
+
+
+Group: TypeAlias = MiniBlockGroup | _FullZipGroup | ConstantGroup | _SparseGroup
 
 
 def _group(column: Column, parts: list[Part], indexes: list[list[pa.Buffer]]) -> Iterator[Group]:
@@ -393,11 +425,13 @@ def _group(column: Column, parts: list[Part], indexes: list[list[pa.Buffer]]) ->
             yield _mini_block_group(column, waiting)
             waiting, waiting_bytes, waiting_items = [], 0, 0
         index = [buffer_view(one, np.uint8) for one in buffers]
-        yield (
-            _full_zip_group(column, part, layout, index)
-            if isinstance(layout, FullZipLayout)
-            else ConstantGroup(column, part, layout, index, _NOWHERE)
-        )
+        match layout:
+            case FullZipLayout():
+                yield _full_zip_group(column, part, layout, index)
+            case ConstantLayout():
+                yield ConstantGroup(column, part, layout, index, _NOWHERE)
+            case SparseLayout():
+                yield _sparse_group(column, part, layout, buffers)
     if waiting:
         yield _mini_block_group(column, waiting)
 
@@ -492,6 +526,31 @@ def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: li
         return _FullZipGroup(column, count, layout, None, Spots(ends[:1], ends[1:]))
     starts = part.rows * step + base
     return _FullZipGroup(column, count, layout, (starts, starts + step), Spots(starts, starts + step))
+
+
+def _sparse_group(column: Column, part: Part, layout: SparseLayout, buffers: list[pa.Buffer]) -> _SparseGroup:
+    """The rows of a page of values that rows of a page with sparse layers need, which is a column of its own."""
+    own, data = sparse.value_buffers(layout), sparse.data_buffer(layout)
+    buffers = [*buffers[:data], pa.py_buffer(b""), *buffers[data:]]
+    views = [buffer_view(one, np.uint8) for one in buffers]
+    rows = sparse.find_rows(layout, views, part.page.num_rows, part.rows)
+    if not len(rows.values):
+        return _SparseGroup(column, len(part.rows), rows, None, _NOWHERE)
+    values, index = replace(layout.values, num_items=rows.num_values), [at for at in own if at != data]
+    page = replace(part.page, buffers=part.page.buffers[own.start : own.stop], num_rows=rows.num_values, first_row=0)
+    first_rows = np.array([0, rows.num_values])
+    inner = replace(column.fresh(), pages=(page,), first_rows=first_rows, layouts={0: values}, indexes={}, readers={})
+    inside = Part(0, page, values, rows.values)
+    if isinstance(values, MiniBlockLayout):
+        load_indexes([(inner, inside)], [[buffers[at] for at in index]])
+        group = _mini_block_group(inner, [inside])
+    else:
+        parts: list[Bytes] = []
+        for at in index:
+            width = full_zip.index_width(len(views[at]), page.num_rows)
+            parts += [views[at][start:end] for start, end in full_zip.index_ranges(rows.values, width)]
+        group = _full_zip_group(inner, inside, values, parts)
+    return _SparseGroup(column, len(part.rows), rows, group, group.spots)
 
 
 def _merged(groups: Iterable[Group]) -> Iterator[Group]:

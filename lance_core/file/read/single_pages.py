@@ -16,7 +16,7 @@ from lance_core.encoding.layouts.single_lists import ListPlace, ListReader, list
 from lance_core.encoding.layouts.single_values import SingleReader, look_up, single_reader
 from lance_core.encoding.leaves import is_list_field
 from lance_core.encoding.repdef import is_list
-from lance_core.format.page_layout import ConstantLayout, FullZipLayout, Layer, MiniBlockLayout
+from lance_core.format.page_layout import ConstantLayout, FullZipLayout, Layer, MiniBlockLayout, SparseLayout
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -224,6 +224,8 @@ def open_page(column: Column, number: int, shape: Shape) -> SinglePage | None:
             return _Even(few_layers(layout.layers), int(column.first_rows[number]), page.buffers[0][0], width)
         case ConstantLayout():
             return None if column.pages[number].buffers else _open_constant(layout, shape)
+        case SparseLayout():
+            return None
 
 
 def _fits(layers: Layers, path: LeafPath) -> bool:

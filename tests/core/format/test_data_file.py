@@ -4,6 +4,7 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from lance_core._proto import encodings_v2_1_pb2 as pb
+from lance_core._proto import encodings_v2_3_pb2 as pb23
 from lance_core._proto import file2_pb2
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.encodings import (
@@ -29,6 +30,7 @@ from lance_core.format.page_layout import (
     FullZipLayout,
     Layer,
     MiniBlockLayout,
+    SparseLayout,
     decode_layout,
     encode_layout,
 )
@@ -141,6 +143,47 @@ def test_layouts_that_are_refused_by_name():
     for data in (b"\xff", AnyMessage(type_url="/lance.encodings21.PageLayout").SerializeToString()):
         with pytest.raises(CorruptDataError):
             decode_layout(data)
+
+
+def _planar(values, *, is_sparse):
+    layers = pb23.SparseStructure(layers=[pb23.SparseLayer(validity=pb23.SparseValidity(meaning=1, positions=ONE))])
+    dense = pb23.DenseStructure(layers=[pb.REPDEF_NULLABLE_ITEM])
+    structure = pb23.Structure(sparse=layers) if is_sparse else pb23.Structure(dense=dense)
+    message = pb23.PlanarLayout(structure=structure, values=values).SerializeToString()
+    return AnyMessage(type_url="/lance.encodings23.PlanarLayout", value=message).SerializeToString()
+
+
+ONE = pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=64))
+ZIPPED = pb23.ZippedValues(values=ONE, bits_per_value=64, num_items=3)
+
+
+def test_values_below_sparse_layers():
+    chunked = decode_layout(_planar(pb23.ValuePlane(chunked=pb23.ChunkedValues(values=ONE)), is_sparse=True))
+    assert isinstance(chunked, SparseLayout)
+    assert isinstance(chunked.values, MiniBlockLayout)
+    zipped = decode_layout(_planar(pb23.ValuePlane(zipped=ZIPPED), is_sparse=True))
+    assert (zipped.values.num_items, zipped.indices, zipped.layers) == (3, None, (Layer.ALL_VALID_ITEM,))
+    indexed = decode_layout(
+        _planar(pb23.ValuePlane(indexed=pb23.IndexedValues(indices=ONE, items=ZIPPED)), is_sparse=True)
+    )
+    assert (indexed.values, indexed.indices) == (zipped.values, Flat(64))
+    with pytest.raises(UnsupportedError, match=r"file version 2\.3"):
+        encode_layout(indexed)
+
+
+def test_values_below_sparse_layers_have_no_levels():
+    zipped = pb23.ZippedValues(values=ONE, bits_per_value=64, levels=pb23.ZipLevels(bits_def=1))
+    for values in (
+        pb23.ValuePlane(chunked=pb23.ChunkedValues(values=ONE, levels=pb23.ChunkLevels(definition=ONE))),
+        pb23.ValuePlane(zipped=zipped),
+        pb23.ValuePlane(indexed=pb23.IndexedValues(indices=ONE, items=zipped)),
+    ):
+        with pytest.raises(CorruptDataError, match="levels beside its sparse layers"):
+            decode_layout(_planar(values, is_sparse=True))
+    with pytest.raises(UnsupportedError, match="indexed values beside levels"):
+        decode_layout(_planar(pb23.ValuePlane(indexed=pb23.IndexedValues()), is_sparse=False))
+    with pytest.raises(CorruptDataError, match="no values"):
+        decode_layout(_planar(pb23.ValuePlane(), is_sparse=True))
 
 
 def test_footer():

@@ -6,10 +6,13 @@ import random
 import numpy as np
 import pytest
 
+from lance_core.encoding.arrow_values import spread_values
 from lance_core.encoding.layouts import sparse
 from lance_core.encoding.repdef import check_levels, unravel
+from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, LanceError, UnsupportedError
-from lance_core.format.encodings import Constant, Flat, Range
+from lance_core.format.encodings import Constant, Flat, Range, Variable
+from lance_core.format.page_layout import FullZipLayout, Layer, MiniBlockLayout, SparseLayout
 from lance_core.format.sparse_layers import SparseLayer, SparseLists, SparseValidity
 
 WORDS = Flat(64)
@@ -121,6 +124,146 @@ def test_no_memory_is_taken_for_slots_beyond_the_limit():
     ):
         with pytest.raises((UnsupportedError, CorruptDataError), match=r"MAX_DECOMPRESSED_BYTES|slot"):
             sparse.decode_levels(layers, [], num_rows)
+
+
+ITEMS = (Layer.ALL_VALID_ITEM,)
+BYTES = np.empty(0, np.uint8)
+
+
+def chunked(layers, num_items=0):
+    values = MiniBlockLayout(
+        rep=None,
+        definition=None,
+        values=Flat(64),
+        dictionary=None,
+        num_dictionary_items=0,
+        layers=ITEMS,
+        num_buffers=1,
+        has_repetition_index=False,
+        num_items=num_items,
+        has_large_chunk=True,
+    )
+    return SparseLayout(sparse=tuple(layers), values=values, indices=None, layers=ITEMS)
+
+
+def zipped(layers, num_items, indices=None):
+    values = FullZipLayout(
+        bits_rep=0,
+        bits_def=0,
+        bits_per_value=None,
+        bits_per_offset=32,
+        num_items=num_items,
+        num_visible_items=num_items,
+        values=Variable(Flat(32)),
+        layers=ITEMS,
+    )
+    return SparseLayout(sparse=tuple(layers), values=values, indices=indices, layers=ITEMS)
+
+
+NULLS = [SparseLayer(nulls(2))]
+LISTS = [SparseLayer(nulls(1), lists(2, 3)), SparseLayer(nulls(1))]
+"""The second row is null, the third one empty: [value, null], None, [], [value]."""
+
+LIST_BUFFERS = [words(0, 3), words(2, 1), words(1), words(1)]
+
+
+def test_buffers_of_values_stand_between_indices_and_layers():
+    assert sparse.value_buffers(chunked(NULLS)) == range(2)
+    assert sparse.data_buffer(chunked(NULLS)) == 1
+    assert sparse.value_buffers(zipped(NULLS, 2)) == range(2)
+    assert sparse.data_buffer(zipped(NULLS, 2)) == 0
+    assert sparse.value_buffers(zipped(NULLS, 2, WORDS)) == range(1, 3)
+    assert sparse.data_buffer(zipped(NULLS, 2, WORDS)) == 1
+    assert sparse.data_buffer(zipped(NULLS, 2, Range(64, 0, 1))) == 0
+
+
+@pytest.mark.parametrize("rows", [range(1, 4), np.array([1, 2, 3])])
+def test_chunks_hold_a_value_for_each_slot(rows):
+    found = sparse.find_rows(chunked(NULLS), [BYTES, BYTES, words(1, 3)], 4, rows)
+    assert (list(found.values), found.num_values, found.num_slots) == ([1, 2, 3], 4, 3)
+    assert found.is_valid is None
+    assert found.levels.definition.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("rows", [range(2, 5), np.array([2, 3, 4])])
+def test_zipped_values_are_those_of_valid_slots(rows):
+    found = sparse.find_rows(zipped(NULLS, 3), [BYTES, BYTES, words(1, 3)], 5, rows)
+    assert (list(found.values), found.num_values, found.num_slots) == ([1, 2], 3, 3)
+    assert found.is_valid.tolist() == [True, False, True]
+    values = VariableValues(np.array([0, 1, 3], np.int32), np.frombuffer(b"abb", np.uint8))
+    assert found.join(values).values.offsets.tolist() == [0, 1, 1, 3]
+
+
+def test_indexed_values_are_read_once():
+    layout, buffers = zipped(NULLS, 9, WORDS), [words(7, 0, 2, 0, 7), BYTES, BYTES, words(1, 3)]
+    found = sparse.find_rows(layout, buffers, 5, range(5))
+    assert found.values.tolist() == [2, 7]
+    values = VariableValues(np.array([0, 1, 3], np.int32), np.frombuffer(b"abb", np.uint8))
+    decoded = found.join(values)
+    assert decoded.values.offsets.tolist() == [0, 2, 2, 3, 3, 5]
+    assert decoded.values.data.tobytes() == b"bbabb"
+
+
+def test_indices_may_take_no_bytes():
+    found = sparse.find_rows(zipped(NULLS, 9, Range(64, 2, 1)), [BYTES, BYTES, words(1, 3)], 5, range(1, 5))
+    assert found.values.tolist() == [4, 6]
+
+
+@pytest.mark.parametrize("rows", [range(1, 4), np.array([1, 2, 3])])
+def test_values_of_lists_belong_to_their_rows(rows):
+    found = sparse.find_rows(zipped(LISTS, 2), [BYTES, BYTES, *LIST_BUFFERS], 4, rows)
+    assert (list(found.values), found.num_slots, found.is_valid.tolist()) == ([1], 1, [True])
+    found = sparse.find_rows(chunked(LISTS), [BYTES, BYTES, *LIST_BUFFERS], 4, rows)
+    assert (list(found.values), found.num_values) == ([2], 3)
+
+
+def test_rows_without_values_need_none():
+    found = sparse.find_rows(zipped(LISTS, 2), [BYTES, BYTES, *LIST_BUFFERS], 4, range(1, 3))
+    assert (list(found.values), found.num_slots) == ([], 0)
+    assert found.join(None).values is None
+
+
+def test_values_of_any_kind_are_spread():
+    valid = np.array([False, True, False, True])
+    two = FixedValues(np.array([7, 9], np.uint8))
+    assert spread_values(two, valid).data.tolist() == [0, 7, 0, 9]
+    pairs = FixedListValues(2, FixedValues(np.arange(4, dtype=np.uint8)), np.array([True, False, True, True]))
+    spread = spread_values(pairs, valid)
+    assert spread.items.data.tolist() == [0, 0, 0, 1, 0, 0, 2, 3]
+    assert spread.validity.tolist() == [False, False, True, False, False, False, True, True]
+    assert spread_values(StructValues((two, two)), valid).children[1].data.tolist() == [0, 7, 0, 9]
+    assert spread_values(two, valid[[1, 3]]) is two
+    with pytest.raises(CorruptDataError, match="2 values for 1 valid slots"):
+        spread_values(two, valid[:2])
+
+
+def test_wide_values_are_not_spread_beyond_the_limit():
+    few = FixedValues(np.zeros((1, 1 << 20), np.uint8))
+    valid = np.zeros(1 << 20, np.bool_)
+    valid[0] = True
+    with pytest.raises(UnsupportedError, match="MAX_DECOMPRESSED_BYTES"):
+        spread_values(few, valid)
+
+
+BAD_VALUES = {
+    "more values than valid slots": (zipped(NULLS, 3), [BYTES, BYTES, words(1, 3)], "3 values for 2 valid slots"),
+    "fewer values than slots": (chunked(NULLS, 3), [BYTES, BYTES, words(1, 3)], "3 values for 4 slots"),
+    "an index beyond the items": (
+        zipped(NULLS, 2, WORDS),
+        [words(0, 9, 2, 9), BYTES, BYTES, words(1, 3)],
+        "index 2 points beyond 2 values",
+    ),
+    "too few indices": (zipped(NULLS, 2, WORDS), [words(0, 1), BYTES, BYTES, words(1, 3)], "bytes"),
+    "no buffer of layers": (zipped(NULLS, 2), [BYTES, BYTES], "fewer buffers"),
+    "one buffer too many": (chunked(NULLS), [BYTES, BYTES, words(1, 3), BYTES], "more buffers"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_values_that_do_not_fit_their_layers_are_told(name):
+    layout, buffers, message = BAD_VALUES[name]
+    with pytest.raises(CorruptDataError, match=message):
+        sparse.find_rows(layout, buffers, 4, range(4))
 
 
 def test_any_layers_are_levels_or_one_of_our_errors():
