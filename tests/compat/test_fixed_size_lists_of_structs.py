@@ -52,3 +52,18 @@ def test_pylance_reads_them_by_themselves_only(tmp_path, name, package):
     assert lance.dataset(place).to_table(columns=["f"]) == rows.select(["f"])
     with pytest.raises(ValueError, match="differing lengths"):
         lance.dataset(place).to_table()
+
+
+@pytest.mark.parametrize("version", ["2.2", "2.3"])
+@pytest.mark.parametrize("condition", ["n % 7 = 3", "n % 2 = 0", "n > 30000"])
+def test_filters_of_many_rows_keep_whole_lists(tmp_path, version, condition):
+    """From 32,768 rows on, the rows that a filter leaves out are dropped page by page."""
+    num_rows = 40_000
+    kind = pa.list_(pa.struct([("b", pa.binary())]), 2)
+    values = [[{"b": b"%d" % number * 30}, None] if number % 50 else None for number in range(num_rows)]
+    field = pa.field("f", kind, metadata={"lance-encoding:structural-encoding": "fullzip"})
+    schema = pa.schema([pa.field("n", pa.int64()), field])
+    rows = pa.table([pa.array(range(num_rows)), pa.array(values, kind)], schema)
+    lance.write_dataset(rows, str(tmp_path / "t"), data_storage_version=version)
+    kept = lance.dataset(tmp_path / "t").to_table(columns=["n"], filter=condition)["n"]
+    assert lance_core.dataset(tmp_path / "t").to_table(filter=condition) == rows.take(kept)

@@ -56,7 +56,9 @@ def _decode_kept(group: Group, found: Found, kept: Int64s, first: int, shared: S
     if isinstance(group, ConstantGroup) and len(kept):
         return group.of(_moved(kept, -first)).decode(found)
     if not isinstance(group, MiniBlockGroup) or group.has_lists or not len(kept):
-        return pick(settled(group.decode(found, shared)), _moved(kept, -first))
+        per_row = group.column.path.items_per_row  # other pages than mini-blocks hold whole rows
+        rows = _moved(kept, -first)
+        return pick(settled(group.decode(found, shared)), rows if per_row == 1 else rows[::per_row] // per_row)
     decoded = group.decode_values(found, _moved(kept, int(group.selection.rows[0]) - first))
     return to_arrow(decoded, group.column.path, group.column.kind, len(kept))
 
