@@ -196,10 +196,14 @@ def test_replace_where_takes_rows_appended_meanwhile(dataset, monkeypatch):
 
 def test_working_out_anew_looks_only_at_what_changed(dataset, monkeypatch):
     looked = []
-    real = change.matching_offsets
-    monkeypatch.setattr(
-        change, "matching_offsets", lambda reader, plan: looked.append(reader.fragment.id) or real(reader, plan)
-    )
+    real = change.matching_by_fragment
+
+    def look(files, fragments, plan):
+        asked = list(fragments)
+        looked.extend(fragment.id for fragment in asked)
+        return real(files, asked, plan)
+
+    monkeypatch.setattr(change, "matching_by_fragment", look)
     late = pa.table({"id": [7777], "day": [3]})
     before_first_commit(monkeypatch, lambda: lance_core.write_dataset(late, dataset.uri, mode="append"))
     dataset.replace_where("day = 3", pa.table({"id": [8888], "day": [3]}))
