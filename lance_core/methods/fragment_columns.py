@@ -29,7 +29,7 @@ from lance_core.scan.query import make_columns, plan_query
 from lance_core.scan.row_starts import with_row_starts
 from lance_core.scanner import ScanOptions, make_scanner
 from lance_core.schema import LanceSchema
-from lance_core.signatures import with_options
+from lance_core.signatures import check_options, with_options
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def scanner(
     **options: Unpack[ScanOptions],
 ) -> LanceScanner:
     """What shall be read of the fragment; arguments as of `LanceDataset.scanner`."""
+    check_options("scanner", ScanOptions, options)
     return make_scanner(
         fragment.snapshot,
         fragment.dataset.files,

@@ -19,7 +19,7 @@ from lance_core.scan.query import make_columns, plan_query
 from lance_core.scan.row_starts import with_row_starts
 from lance_core.scan.take import take_rows
 from lance_core.scanner import DEFAULT_BLOB_MODE, ReadOptions, ScanKeywords, ScanOptions, make_scanner
-from lance_core.signatures import with_options
+from lance_core.signatures import check_options, with_options
 from lance_core.table.naming import naming
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def scanner(  # noqa: PLR0917 positional as in pylance
         InvalidInputError: Unknown columns, SQL that does not fit, negative numbers.
         UnsupportedError: SQL or arguments that are not supported.
     """
+    check_options("scanner", ScanKeywords, options)
     given: dict[str, Any] = {
         "columns": columns,
         "filter": filter,

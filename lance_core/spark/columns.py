@@ -67,7 +67,7 @@ def add_columns_lance(
         InvalidInputError: A name that is taken, an unknown column; several rows of the DataFrame for one of the table.
         CommitConflictError: Other commits changed rows or columns each time.
     """
-    change = Modification(spark, uri, options)
+    change = Modification("add_columns_lance", spark, uri, options)
     if change.done is not None:
         return change.done
     if isinstance(transforms, DataFrame):

@@ -146,7 +146,7 @@ class LanceMergeBuilder:
             CommitConflictError: Other commits got in the way each time.
             PySparkException: Several rows of the source for one of the table; a matching row that must not be there.
         """
-        change = Modification(self._df.sparkSession, self._uri, self._options)
+        change = Modification("merge_lance", self._df.sparkSession, self._uri, self._options)
         if change.done is not None:
             return change.done
         work = MergeWork(source=self._df, on=self._on, within=self._within, clauses=tuple(self._clauses), change=change)

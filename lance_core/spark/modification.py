@@ -54,10 +54,17 @@ class ChangeOptions(TypedDict, total=False):
 
 
 class Modification:
-    """What all changes have in common: where, how to commit, and whether it was done before."""
+    """What all changes have in common: where, how to commit, and whether it was done before.
 
-    def __init__(self, spark: SparkSession, uri: str, options: ChangeOptions) -> None:
-        check_options("change", ChangeOptions, options)
+    Args:
+        function: Name of the public function, for errors.
+        spark: The session.
+        uri: Address of the dataset.
+        options: How to commit; unknown ones are a TypeError.
+    """
+
+    def __init__(self, function: str, spark: SparkSession, uri: str, options: ChangeOptions) -> None:
+        check_options(function, ChangeOptions, options)
         register(spark)
         self.spark = spark
         self.watch = Stopwatch()

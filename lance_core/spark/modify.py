@@ -45,7 +45,7 @@ def delete_lance(spark: SparkSession, uri: str, predicate: str, **options: Unpac
         InvalidInputError: The condition does not fit the table.
         CommitConflictError: Other commits touched the same fragments each time.
     """
-    change = Modification(spark, uri, options)
+    change = Modification("delete_lance", spark, uri, options)
     if change.done is not None:
         return change.done
     with naming(change.snapshot.store):
@@ -77,7 +77,7 @@ def update_lance(
         InvalidInputError: Unknown columns, expressions or values that do not fit; nothing is left behind.
         CommitConflictError: Other commits touched the same rows each time.
     """
-    change = Modification(spark, uri, options)
+    change = Modification("update_lance", spark, uri, options)
     if change.done is not None:
         return change.done
     with naming(change.snapshot.store):
@@ -113,7 +113,7 @@ def create_zone_map_lance(
         UnsupportedError: A type that has no order.
         AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
     """
-    change = Modification(spark, uri, options)
+    change = Modification("create_zone_map_lance", spark, uri, options)
     if change.done is not None:
         return change.done
     if rows_per_zone < 1:

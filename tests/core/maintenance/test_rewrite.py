@@ -100,8 +100,10 @@ def test_columns_that_a_fragment_lacks_are_filled_in(tmp_path):
 
 
 def test_options_come_from_the_table_and_unknown_ones_are_refused(dataset):
-    with pytest.raises(InvalidInputError, match="nonsense"):
+    with pytest.raises(TypeError, match="nonsense"):
         dataset.optimize.compact_files(nonsense=1)
+    with pytest.raises(InvalidInputError, match="nonsense"):
+        lance_core.Compaction.plan(dataset, {"nonsense": 1})
     with pytest.raises(UnsupportedError, match="defer_index_remap"):
         dataset.optimize.compact_files(defer_index_remap=True)
     with pytest.raises(InvalidInputError, match="num_threads"):
