@@ -340,6 +340,9 @@ def test_every_refused_name_is_one_of_pylance():
 
 def test_refused_arguments_may_be_given_as_none_or_false():
     refuse_given("f", nearest=None, fast_search=False)
+    refuse_given("f", max_files=1000, external_blob_mode="reference", document_granularity="row")
+    with pytest.raises(UnsupportedError, match="argument 'max_files' of f"):
+        refuse_given("f", max_files=10)
     with pytest.raises(UnsupportedError, match="argument 'nearest' of f"):
         refuse_given("f", nearest={})
 
@@ -360,3 +363,14 @@ def test_builder_reaches_what_is_refused(table):
     assert isinstance(table.scanner(), LanceScanner)
     with pytest.raises(UnsupportedError, match="DataOverlay"):
         lance_core.LanceOperation.DataOverlay([])
+
+
+def test_arguments_by_position_mean_what_they_mean_in_pylance(table):
+    theirs = lance.dataset(table.uri)
+    by_position = (["a"], "a > 1", None, None, None, 1)
+    sizes = [[batch.num_rows for batch in one.to_batches(*by_position)] for one in (table, theirs)]
+    assert sizes[0] == sizes[1] == [1, 1]
+    fragments = table.get_fragments(), theirs.get_fragments()
+    with_ids = (None, None, 1, 1, True, True)
+    places = [one[0].to_table(*with_ids).to_pydict() for one in fragments]
+    assert places[0] == places[1] == {"a": [2], "_rowid": [1], "_rowaddr": [1]}
