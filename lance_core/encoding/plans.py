@@ -16,7 +16,7 @@ from lance_core.encoding.kernels import empty, starts_of
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -28,6 +28,9 @@ Rows: TypeAlias = "range | Int64s"
 """Ascending row numbers: consecutive ones as range, others as array without repetition."""
 
 Ranges: TypeAlias = list[tuple[int, int]]
+
+_MAX_PADDING = 4096
+"""Bytes between two buffers of a page, for all that writers align to."""
 
 
 @frozen
@@ -183,3 +186,24 @@ def join(buffers: Sequence[pa.Buffer]) -> Bytes:
     out: Bytes = empty(sum(buffer.size for buffer in buffers), np.uint8)
     views: list[Any] = [np.frombuffer(buffer, np.uint8) for buffer in buffers if buffer.size]
     return np.concatenate(views, out=out) if views else out
+
+
+def extents_of(buffers: Iterable[tuple[int, int]]) -> Ranges:
+    """The bytes of a page: one range, unless there is more than padding between its buffers.
+
+    Args:
+        buffers: Position and size of each.
+    """
+    whole: Ranges = []
+    for start, end in sorted((start, start + size) for start, size in buffers if size):
+        if whole and 0 <= start - whole[-1][1] <= _MAX_PADDING:
+            whole[-1] = (whole[-1][0], end)
+        else:
+            whole.append((start, end))
+    return whole
+
+
+def touching(starts: Int64s, ends: Int64s) -> Spots:
+    """Ranges, those that touch joined."""
+    breaks = np.flatnonzero(starts[1:] != ends[:-1])
+    return Spots(starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)])

@@ -3,6 +3,7 @@
 import random
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -294,3 +295,39 @@ def test_filters_of_many_rows_find_values_below_sparse_layers(tmp_path):
     assert ours.to_table() == table
     for condition in ("i % 7 = 3", "i % 5000 = 0", "c % 3 = 1", "b IS NOT NULL", "i > 60000"):
         assert ours.to_table(filter=condition) == theirs.to_table(filter=condition)
+
+
+class _Counting:
+    """A file that counts the reads of it."""
+
+    def __init__(self, data):
+        self._buffer = pa.py_buffer(data)
+        self.size = len(data)
+        self.reads = 0
+
+    def read_ranges(self, ranges):
+        self.reads += 1
+        return [self._buffer.slice(start, end - start) for start, end in ranges]
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("name", ["few large binaries", "large binaries, most null", "lists of strings"])
+def test_layers_of_a_page_are_read_once(tmp_path, name):
+    metadata, _, column = SPARSE_COLUMNS[name]
+    _write(str(tmp_path / "t"), pa.table([column], pa.schema([pa.field("c", column.type, metadata=metadata)])))
+    (path,) = (tmp_path / "t" / "data").iterdir()
+    source = _Counting(path.read_bytes())
+    reader = DataFileReader(source, path=path.name)
+
+    def reads_of(row):
+        before = source.reads
+        taken = reader.take(reader.schema, reader.column_numbers, np.array([row]))
+        assert taken["c"].to_pylist() == [column[row].as_py()]
+        return source.reads - before
+
+    rows = [at for at, value in enumerate(column) if value.is_valid and value.as_py() != []]
+    assert reads_of(rows[0]) > 1
+    assert reads_of(rows[-1]) == 1
+    assert reads_of(rows[3]) == 1

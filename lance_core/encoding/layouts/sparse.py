@@ -45,7 +45,6 @@ class SparseRows:
     Attributes:
         levels: Levels of the rows.
         num_slots: Slots of the leaf in the rows.
-        num_values: Rows of the page of values.
         values: Rows of the page of values that are needed, ascending.
         is_valid: Shape (num_slots,), True for slots that have a value; None if there is one for each, nulls included.
         places: For each slot with a value its place among ``values``; None if they are in order.
@@ -53,7 +52,6 @@ class SparseRows:
 
     levels: Levels
     num_slots: int
-    num_values: int
     values: range | Int64s
     is_valid: Mask | None
     places: Int64s | None
@@ -87,43 +85,76 @@ def data_buffer(layout: SparseLayout) -> int:
     return value_buffers(layout)[isinstance(layout.values, MiniBlockLayout)]
 
 
-def find_rows(layout: SparseLayout, buffers: Sequence[Bytes], num_rows: int, rows: range | Int64s) -> SparseRows:
-    """Decode the levels of some rows, and find their values.
+@frozen(kw_only=True)
+class SparsePage:
+    """The levels of a page, and which value belongs to which slot.
+
+    Attributes:
+        levels: Levels of all rows.
+        num_slots: Slots of the leaf.
+        num_values: Rows of the page of values.
+        valid: Shape (num_slots,), True for slots that are valid; None if there is a value for each, nulls included.
+        indices: Shape (num_slots,): row of the page of values for each slot; None if values are not indexed.
+    """
+
+    levels: Levels
+    num_slots: int
+    num_values: int
+    valid: Mask | None
+    indices: npt.NDArray[Any] | None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (self.levels.rep, self.levels.definition, self.valid, self.indices)
+        return sum([one.nbytes for one in arrays if one is not None])
+
+    def find(self, rows: range | Int64s) -> SparseRows:
+        """Find the values of some rows, which ascend.
+
+        Raises:
+            CorruptDataError: An index points beyond the values.
+        """
+        levels, slots = rows_of_levels(self.levels, rows)
+        values, is_valid, places = slots, None, None
+        if self.valid is not None:
+            is_valid = _pick(self.valid, slots)
+            if self.indices is None:
+                values = _ranks(self.valid, slots)
+            else:
+                values, places = _items(_pick(self.indices, slots)[is_valid], self.num_values)
+        return SparseRows(levels=levels, num_slots=len(slots), values=values, is_valid=is_valid, places=places)
+
+
+def decode_page(layout: SparseLayout, buffers: Sequence[Bytes], num_rows: int) -> SparsePage:
+    """Decode the layers of a page, and its indices.
 
     Args:
         layout: Layout of the page.
-        buffers: All its buffers; that of the values (`data_buffer`) is not looked at.
+        buffers: All its buffers; those of the values (`value_buffers`) are not looked at.
         num_rows: Rows of the page; with fixed-size lists of structs, items.
-        rows: Rows that are wanted, ascending.
 
     Raises:
         CorruptDataError: Layers, indices and values do not fit each other.
         UnsupportedError: See `decode_levels`.
     """
-    every = decode_levels(layout.sparse, buffers[value_buffers(layout).stop :], num_rows)
+    levels = decode_levels(layout.sparse, buffers[value_buffers(layout).stop :], num_rows)
     lists = [layer.lists for layer in layout.sparse if layer.lists is not None]
     num_slots = lists[-1].num_items if lists else num_rows
-    levels, slots = rows_of_levels(every, rows)
-    num_values, is_valid, places = layout.values.num_items, None, None
-    values = slots
+    num_values, valid, indices = layout.values.num_items, None, None
     if isinstance(layout.values, MiniBlockLayout):
         if num_values not in (0, num_slots):
             raise CorruptDataError(f"a page has {num_values} values for {num_slots} slots of sparse layers")
         num_values = num_slots
     else:
-        valid = _valid_slots(every, num_slots)
-        is_valid = _pick(valid, slots)
+        valid = _valid_slots(levels, num_slots)
+        num_valid = int(np.count_nonzero(valid))
         if layout.indices is not None:
             data = buffers[0] if sequences.has_bytes(layout.indices) else np.empty(0, np.uint8)
-            indices = registry.decode_integers(layout.indices, data, num_slots)
-            values, places = _items(_pick(indices, slots)[is_valid], num_values)
-        elif num_values != np.count_nonzero(valid):
-            raise CorruptDataError(f"a page has {num_values} values for {np.count_nonzero(valid)} valid slots")
-        else:
-            values = _ranks(valid, slots)
-    return SparseRows(
-        levels=levels, num_slots=len(slots), num_values=num_values, values=values, is_valid=is_valid, places=places
-    )
+            indices = registry.decode_integers(layout.indices, data, num_slots).copy()  # it may be the file's memory
+        elif num_values != num_valid:
+            raise CorruptDataError(f"a page has {num_values} values for {num_valid} valid slots")
+    return SparsePage(levels=levels, num_slots=num_slots, num_values=num_values, valid=valid, indices=indices)
 
 
 def _valid_slots(levels: Levels, num_slots: int) -> Mask:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.field_reader import Opened
     from lance_core.file.read.joined_pages import JoinedPages
-    from lance_core.file.read.page_indexes import MiniBlockIndex
+    from lance_core.file.read.page_indexes import MiniBlockIndex, SparseIndex
     from lance_core.format.page_layout import PageLayout
 
 MOST_FILES = 64
@@ -43,6 +43,7 @@ class PagesKnown(NamedTuple):
     layouts: dict[int, PageLayout]
     indexes: dict[int, MiniBlockIndex]
     joined_pages: dict[int, JoinedPages]
+    sparse_indexes: dict[int, SparseIndex]
 
 
 class FileKnown:
@@ -80,7 +81,7 @@ class FileKnown:
         """What is known of the pages of a column, to be added to."""
         known = self.columns.get(column)
         if known is None:
-            known = self.columns[column] = PagesKnown({}, {}, {})
+            known = self.columns[column] = PagesKnown({}, {}, {}, {})
         return known
 
 

@@ -15,9 +15,10 @@ from lance_core.errors import CorruptDataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_core.encoding.values import Int64s, Values
+    from lance_core.encoding.layouts.sparse import SparsePage
+    from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.file.read.plan import Column
-    from lance_core.format.page_layout import MiniBlockLayout
+    from lance_core.format.page_layout import FullZipLayout, MiniBlockLayout
 
 _MAX_JOINED = 8
 """So many groups of pages of a column stay put together."""
@@ -42,6 +43,29 @@ class MiniBlockIndex:
     table: ChunkTable
     dictionary: Values | None
     kind: object
+
+
+@dataclass(frozen=True, slots=True)
+class SparseIndex:
+    """What has to be known of a page of different values below sparse layers before its values can be read.
+
+    Attributes:
+        page: Its levels, and which value belongs to which slot.
+        layout: Layout of the page of values.
+        chunks: Index of the page of values, if that has mini-blocks.
+        rows: Repetition index of the page of values, if that has one.
+    """
+
+    page: SparsePage
+    layout: MiniBlockLayout | FullZipLayout
+    chunks: MiniBlockIndex | None
+    rows: Bytes | None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that it takes."""
+        chunks = 0 if self.chunks is None else _num_bytes(self.chunks)
+        return self.page.num_bytes + chunks + (0 if self.rows is None else self.rows.nbytes)
 
 
 JoinedChunks: TypeAlias = "tuple[ChunkTable, Int64s]"

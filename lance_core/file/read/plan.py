@@ -17,9 +17,9 @@ from lance_core.encoding.kernels import aranges, gather_windows
 from lance_core.encoding.layouts import chunk_table, constant, full_zip, mini_block, sparse
 from lance_core.encoding.layouts.chunk_table import PageWords
 from lance_core.encoding.layouts.page import cut, pick, to_arrow
-from lance_core.encoding.plans import Spots, split_rows
+from lance_core.encoding.plans import Spots, extents_of, split_rows, touching
 from lance_core.errors import CorruptDataError
-from lance_core.file.read.page_indexes import MiniBlockIndex, join_indexes
+from lance_core.file.read.page_indexes import Held, MiniBlockIndex, SparseIndex, join_indexes
 from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, SparseLayout, decode_layout
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Found, Plan, Ranges, Rows, Steps
     from lance_core.encoding.values import Bytes, Int64s, LeafValues, Values
     from lance_core.file.read.joined_pages import JoinedPages
-    from lance_core.file.read.page_indexes import Held, JoinedChunks
+    from lance_core.file.read.page_indexes import JoinedChunks
     from lance_core.file.read.single_pages import SinglePage
     from lance_core.format.file_metadata import Page
     from lance_core.format.page_layout import PageLayout
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 _MAX_GROUP_BYTES = 1 << 25
 _MAX_GROUP_ITEMS = 1 << 16
 """Items of dictionaries of several pages that are put together."""
-
-_MAX_PADDING = 4096
-"""Bytes between two buffers of a page, for all that writers align to."""
 
 _NOWHERE = Spots(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -66,6 +63,7 @@ class Column:
         first_rows: Shape (pages + 1,): first row of each page, and the end.
         layouts: Layouts of pages, as far as they were needed.
         indexes: Indexes of mini-block pages, as far as they were read.
+        sparse_indexes: Indexes of pages of different values below sparse layers, likewise.
         joined_pages: Pages that single rows were looked for in, put together by the identity of their kind.
         joined: Indexes of the groups of pages that rows were picked from last.
         dictionaries: Dictionaries of the groups of pages that rows were picked from last.
@@ -84,6 +82,7 @@ class Column:
     first_rows: Int64s
     layouts: dict[int, PageLayout] = field(default_factory=dict)
     indexes: dict[int, MiniBlockIndex] = field(default_factory=dict)
+    sparse_indexes: dict[int, SparseIndex] = field(default_factory=dict)
     joined_pages: dict[int, JoinedPages] = field(default_factory=dict)
     joined: dict[tuple[int, ...], MiniBlockIndex] = field(default_factory=dict)
     dictionaries: dict[tuple[int, ...], Values] = field(default_factory=dict)
@@ -109,6 +108,7 @@ class Column:
             self.first_rows,
             layouts=self.layouts,
             indexes=dict(self.indexes),
+            sparse_indexes=dict(self.sparse_indexes),
             kinds=self.kinds,
             readers=self.readers,
         )
@@ -133,7 +133,7 @@ class Column:
         """Where pages lie whose rows are all among these, in order."""
         first, last = rows.start * self.path.items_per_row, rows.stop * self.path.items_per_row
         low, high = int(self.first_rows.searchsorted(first)), int(self.first_rows.searchsorted(last, side="right")) - 1
-        return [one for page in self.pages[low : max(low, high)] for one in _extents(page)]
+        return [one for page in self.pages[low : max(low, high)] for one in extents_of(page.buffers)]
 
     def layout(self, number: int) -> PageLayout:
         """The layout of a page; decoded when it is first asked for."""
@@ -157,18 +157,6 @@ class Part(NamedTuple):
         """Absolute position of a part of a buffer."""
         offset, size = self.page.buffers[buffer]
         return offset + start, offset + (size if end is None else end)
-
-
-def _extents(page: Page) -> Ranges:
-    """The bytes of a page: one range, unless there is more than padding between its buffers."""
-    buffers = sorted((start, start + size) for start, size in page.buffers if size)
-    whole: Ranges = []
-    for start, end in buffers:
-        if whole and 0 <= start - whole[-1][1] <= _MAX_PADDING:
-            whole[-1] = (whole[-1][0], end)
-        else:
-            whole.append((start, end))
-    return whole
 
 
 def _check_page(page: Page, layout: PageLayout) -> None:
@@ -245,6 +233,8 @@ def index_ranges(column: Column, part: Part) -> Ranges:
         case ConstantLayout():
             return [part.range_of(buffer) for buffer in range(len(part.page.buffers))]
         case SparseLayout():
+            if part.number in column.sparse_indexes:
+                return []
             data = sparse.data_buffer(part.layout)
             return [part.range_of(buffer) for buffer in range(len(part.page.buffers)) if buffer != data]
 
@@ -517,7 +507,7 @@ def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: li
         width = full_zip.index_width(part.page.buffers[1][1], part.page.num_rows)
         starts, ends = full_zip.row_ranges(index, part.rows, width, size)
         bounds = (starts + base, ends + base)
-        return _FullZipGroup(column, count, layout, bounds, _touching(*bounds))
+        return _FullZipGroup(column, count, layout, bounds, touching(*bounds))
     step = full_zip.stride(layout)
     if step * part.page.num_rows > size:
         raise CorruptDataError(f"a page of {size} bytes cannot hold {part.page.num_rows} rows")
@@ -528,28 +518,56 @@ def _full_zip_group(column: Column, part: Part, layout: FullZipLayout, index: li
     return _FullZipGroup(column, count, layout, (starts, starts + step), Spots(starts, starts + step))
 
 
-def _sparse_group(column: Column, part: Part, layout: SparseLayout, buffers: list[pa.Buffer]) -> _SparseGroup:
-    """The rows of a page of values that rows of a page with sparse layers need, which is a column of its own."""
+def _load_sparse_index(column: Column, part: Part, layout: SparseLayout, buffers: list[pa.Buffer]) -> SparseIndex:
+    """Keep the index of a page with sparse layers, from all its buffers but that of the values."""
     own, data = sparse.value_buffers(layout), sparse.data_buffer(layout)
     buffers = [*buffers[:data], pa.py_buffer(b""), *buffers[data:]]
-    views = [buffer_view(one, np.uint8) for one in buffers]
-    rows = sparse.find_rows(layout, views, part.page.num_rows, part.rows)
+    page = sparse.decode_page(layout, [buffer_view(one, np.uint8) for one in buffers], part.page.num_rows)
+    values, of_values = replace(layout.values, num_items=page.num_values), [buffers[at] for at in own if at != data]
+    index = SparseIndex(page, values, None, None)
+    if isinstance(values, MiniBlockLayout):
+        inner = _inner(column, part, layout, index)
+        load_indexes([(inner, Part(0, inner.pages[0], values, range(0)))], [of_values])
+        index = replace(index, chunks=inner.indexes[0])
+    elif of_values:
+        index = replace(index, rows=buffer_view(of_values[0], np.uint8).copy())  # without the file's memory
+    column.sparse_indexes[part.number] = index
+    if column.held is not None:
+        column.held.num_bytes += index.num_bytes
+    return index
+
+
+def _inner(column: Column, part: Part, layout: SparseLayout, index: SparseIndex) -> Column:
+    """The page of values of a page with sparse layers, as a column of its own."""
+    own = sparse.value_buffers(layout)
+    page = replace(part.page, buffers=part.page.buffers[own.start : own.stop], num_rows=index.page.num_values)
+    return replace(
+        column.fresh(),
+        pages=(page,),
+        first_rows=np.array([0, page.num_rows]),
+        layouts={0: index.layout},
+        indexes={} if index.chunks is None else {0: index.chunks},
+        sparse_indexes={},
+        held=None if column.held is None else Held(),  # what is kept has memory of its own, and is counted once
+    )
+
+
+def _sparse_group(column: Column, part: Part, layout: SparseLayout, buffers: list[pa.Buffer]) -> _SparseGroup:
+    """The rows of a page of values that rows of a page with sparse layers need."""
+    index = column.sparse_indexes.get(part.number) or _load_sparse_index(column, part, layout, buffers)
+    rows = index.page.find(part.rows)
     if not len(rows.values):
         return _SparseGroup(column, len(part.rows), rows, None, _NOWHERE)
-    values, index = replace(layout.values, num_items=rows.num_values), [at for at in own if at != data]
-    page = replace(part.page, buffers=part.page.buffers[own.start : own.stop], num_rows=rows.num_values, first_row=0)
-    first_rows = np.array([0, rows.num_values])
-    inner = replace(column.fresh(), pages=(page,), first_rows=first_rows, layouts={0: values}, indexes={}, readers={})
-    inside = Part(0, page, values, rows.values)
-    if isinstance(values, MiniBlockLayout):
-        load_indexes([(inner, inside)], [[buffers[at] for at in index]])
+    inner = _inner(column, part, layout, index)
+    inside = Part(0, inner.pages[0], index.layout, rows.values)
+    if isinstance(index.layout, MiniBlockLayout):
         group = _mini_block_group(inner, [inside])
     else:
         parts: list[Bytes] = []
-        for at in index:
-            width = full_zip.index_width(len(views[at]), page.num_rows)
-            parts += [views[at][start:end] for start, end in full_zip.index_ranges(rows.values, width)]
-        group = _full_zip_group(inner, inside, values, parts)
+        if index.rows is not None:
+            width = full_zip.index_width(len(index.rows), index.page.num_values)
+            parts = [index.rows[start:end] for start, end in full_zip.index_ranges(rows.values, width)]
+        group = _full_zip_group(inner, inside, index.layout, parts)
     return _SparseGroup(column, len(part.rows), rows, group, group.spots)
 
 
@@ -575,10 +593,4 @@ def _merge(groups: list[_FullZipGroup]) -> _FullZipGroup:
     bounds = [one.bounds for one in groups if one.bounds is not None]
     starts, ends = (np.concatenate([pair[side] for pair in bounds]) for side in (0, 1))
     count = sum(one.count for one in groups)
-    return _FullZipGroup(groups[0].column, count, groups[0].layout, (starts, ends), _touching(starts, ends))
-
-
-def _touching(starts: Int64s, ends: Int64s) -> Spots:
-    """Ranges, those that touch joined."""
-    breaks = np.flatnonzero(starts[1:] != ends[:-1])
-    return Spots(starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)])
+    return _FullZipGroup(groups[0].column, count, groups[0].layout, (starts, ends), touching(starts, ends))

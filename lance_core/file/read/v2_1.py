@@ -136,6 +136,7 @@ class ContentV21:
             layouts=known.layouts,
             indexes=known.indexes,
             joined_pages=known.joined_pages,
+            sparse_indexes=known.sparse_indexes,
             kinds=self._known.kinds,
             readers=self._known.readers,
             held=self._known.held,
@@ -206,8 +207,9 @@ class _LeavesReader:
     def forget(self, row: int) -> None:
         for column in self.columns:
             last = row * column.path.items_per_row
-            for number in [known for known in column.indexes if column.first_rows[known + 1] <= last]:
-                del column.indexes[number]
+            for indexes in (column.indexes, column.sparse_indexes):
+                for number in [known for known in indexes if column.first_rows[known + 1] <= last]:
+                    del indexes[number]
 
 
 def _leaves_reader(field: Field, kind: pa.DataType, columns: list[Column]) -> _LeavesReader:

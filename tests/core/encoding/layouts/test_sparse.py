@@ -167,6 +167,10 @@ LISTS = [SparseLayer(nulls(1), lists(2, 3)), SparseLayer(nulls(1))]
 LIST_BUFFERS = [words(0, 3), words(2, 1), words(1), words(1)]
 
 
+def find_rows(layout, buffers, num_rows, rows):
+    return sparse.decode_page(layout, buffers, num_rows).find(rows)
+
+
 def test_buffers_of_values_stand_between_indices_and_layers():
     assert sparse.value_buffers(chunked(NULLS)) == range(2)
     assert sparse.data_buffer(chunked(NULLS)) == 1
@@ -179,16 +183,16 @@ def test_buffers_of_values_stand_between_indices_and_layers():
 
 @pytest.mark.parametrize("rows", [range(1, 4), np.array([1, 2, 3])])
 def test_chunks_hold_a_value_for_each_slot(rows):
-    found = sparse.find_rows(chunked(NULLS), [BYTES, BYTES, words(1, 3)], 4, rows)
-    assert (list(found.values), found.num_values, found.num_slots) == ([1, 2, 3], 4, 3)
+    found = find_rows(chunked(NULLS), [BYTES, BYTES, words(1, 3)], 4, rows)
+    assert (list(found.values), found.num_slots) == ([1, 2, 3], 3)
     assert found.is_valid is None
     assert found.levels.definition.tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize("rows", [range(2, 5), np.array([2, 3, 4])])
 def test_zipped_values_are_those_of_valid_slots(rows):
-    found = sparse.find_rows(zipped(NULLS, 3), [BYTES, BYTES, words(1, 3)], 5, rows)
-    assert (list(found.values), found.num_values, found.num_slots) == ([1, 2], 3, 3)
+    found = find_rows(zipped(NULLS, 3), [BYTES, BYTES, words(1, 3)], 5, rows)
+    assert (list(found.values), found.num_slots) == ([1, 2], 3)
     assert found.is_valid.tolist() == [True, False, True]
     values = VariableValues(np.array([0, 1, 3], np.int32), np.frombuffer(b"abb", np.uint8))
     assert found.join(values).values.offsets.tolist() == [0, 1, 1, 3]
@@ -196,7 +200,7 @@ def test_zipped_values_are_those_of_valid_slots(rows):
 
 def test_indexed_values_are_read_once():
     layout, buffers = zipped(NULLS, 9, WORDS), [words(7, 0, 2, 0, 7), BYTES, BYTES, words(1, 3)]
-    found = sparse.find_rows(layout, buffers, 5, range(5))
+    found = find_rows(layout, buffers, 5, range(5))
     assert found.values.tolist() == [2, 7]
     values = VariableValues(np.array([0, 1, 3], np.int32), np.frombuffer(b"abb", np.uint8))
     decoded = found.join(values)
@@ -205,20 +209,20 @@ def test_indexed_values_are_read_once():
 
 
 def test_indices_may_take_no_bytes():
-    found = sparse.find_rows(zipped(NULLS, 9, Range(64, 2, 1)), [BYTES, BYTES, words(1, 3)], 5, range(1, 5))
+    found = find_rows(zipped(NULLS, 9, Range(64, 2, 1)), [BYTES, BYTES, words(1, 3)], 5, range(1, 5))
     assert found.values.tolist() == [4, 6]
 
 
 @pytest.mark.parametrize("rows", [range(1, 4), np.array([1, 2, 3])])
 def test_values_of_lists_belong_to_their_rows(rows):
-    found = sparse.find_rows(zipped(LISTS, 2), [BYTES, BYTES, *LIST_BUFFERS], 4, rows)
+    found = find_rows(zipped(LISTS, 2), [BYTES, BYTES, *LIST_BUFFERS], 4, rows)
     assert (list(found.values), found.num_slots, found.is_valid.tolist()) == ([1], 1, [True])
-    found = sparse.find_rows(chunked(LISTS), [BYTES, BYTES, *LIST_BUFFERS], 4, rows)
-    assert (list(found.values), found.num_values) == ([2], 3)
+    found = find_rows(chunked(LISTS), [BYTES, BYTES, *LIST_BUFFERS], 4, rows)
+    assert list(found.values) == [2]
 
 
 def test_rows_without_values_need_none():
-    found = sparse.find_rows(zipped(LISTS, 2), [BYTES, BYTES, *LIST_BUFFERS], 4, range(1, 3))
+    found = find_rows(zipped(LISTS, 2), [BYTES, BYTES, *LIST_BUFFERS], 4, range(1, 3))
     assert (list(found.values), found.num_slots) == ([], 0)
     assert found.join(None).values is None
 
@@ -263,7 +267,7 @@ BAD_VALUES = {
 def test_values_that_do_not_fit_their_layers_are_told(name):
     layout, buffers, message = BAD_VALUES[name]
     with pytest.raises(CorruptDataError, match=message):
-        sparse.find_rows(layout, buffers, 4, range(4))
+        find_rows(layout, buffers, 4, range(4))
 
 
 def test_any_layers_are_levels_or_one_of_our_errors():
