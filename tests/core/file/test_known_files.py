@@ -44,7 +44,8 @@ def _forbid(monkeypatch):
     monkeypatch.setattr(container, "decode_descriptor", None)
     monkeypatch.setattr(container, "decode_column", None)
     for module in ("plan", "points", "single_rows"):
-        monkeypatch.setattr(f"lance_core.file.{module}.load_indexes", None if module != "plan" else lambda *_: None)
+        refused = None if module != "plan" else lambda *_: None
+        monkeypatch.setattr(f"lance_core.file.read.{module}.load_indexes", refused)
 
 
 @pytest.mark.parametrize("rows", [[5, 17_000], list(range(0, ROWS, 40))])
