@@ -7,7 +7,7 @@ column it is compared with or the comparison is refused; floats are in total ord
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -332,7 +332,9 @@ def fitted(value: Term, literals: pa.Array, *, strict: bool) -> pa.Array:
         except pa.ArrowInvalid:
             pass  # the message tells which one it is
     one_by_one = [unify(value, literal_term(one), strict=strict)[1].evaluate(_NO_BATCH) for one in literals]
-    return pa.array(one_by_one, first)
+    if pa.types.is_decimal(first):  # each has digits of its own
+        first = reduce(comparison_type, [one.type for one in one_by_one])
+    return pa.array([one.cast(first) for one in one_by_one], first)
 
 
 _NO_BATCH = pa.record_batch({"row": pa.nulls(1)})

@@ -220,5 +220,5 @@ def test_vectors_are_cast_without_copying_their_values():
 def test_a_selection_of_columns_may_be_asked_for():
     table = _struct(a=st.IntegerType(), b=st.ArrayType(st.StringType()), c=st.DoubleType())
     check_readable(_struct(c=st.DoubleType(), a=st.IntegerType()), table)
-    with pytest.raises(InvalidInputError, match=r"'z' does not exist; column 'a' is int, not bigint"):
+    with pytest.raises(InvalidInputError, match=r"column 'a' is int, not bigint; column 'z' does not exist"):
         check_readable(_struct(a=st.LongType(), z=st.IntegerType()), table)

@@ -1,5 +1,6 @@
 import datetime as dt
 import pickle
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -180,3 +181,19 @@ def test_pyarrow_expressions():
         matching(pc.field("a"))
     with pytest.raises(InvalidInputError, match="not int"):
         matching(3)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("c in (0.5, 1.5)", [True, True, False, None, False]),
+        ("c = 0.5 or c = 1.5 or c = 12.25", [True, True, False, None, False]),
+        ("c not in (0.5, 12.25)", [False, True, True, None, True]),
+        ("c in (1, 0.5)", [True, False, False, None, True]),
+    ],
+)
+def test_literals_that_become_decimals_of_other_digits(condition, expected):
+    values = [None if one is None else Decimal(one) for one in ("0.5", "1.5", "-2.0", None, "1.0")]
+    batch = pa.record_batch({"c": pa.array(values, pa.decimal128(6, 1))})
+    found = make_predicate(condition, batch.schema).mask(batch)
+    assert found.to_pylist() == [bool(one) for one in expected]
