@@ -135,15 +135,12 @@ class Marker:
 
     def _mark(self, reader: FragmentReader, found: npt.NDArray[np.int64], version: int) -> _Mark:
         fragment = reader.fragment
-        after: Fragment | None = fragment
         if len(found) == fragment.num_rows:
-            after = None
-        else:
-            rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(found)
-            new_id = partial(self.ids.deletion_file, fragment.id)
-            file, _ = write_deletions(self.store, fragment.id, rows, read_version=version, new_id=new_id)
-            after = replace(fragment, deletion_file=file)
-        return _Mark(before=fragment, after=after, num_rows=len(found))
+            return _Mark(before=fragment, after=None, num_rows=len(found))
+        rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(found)
+        new_id = partial(self.ids.deletion_file, fragment.id)
+        file, _ = write_deletions(self.store, fragment.id, rows, read_version=version, new_id=new_id)
+        return _Mark(before=fragment, after=replace(fragment, deletion_file=file), num_rows=len(found))
 
 
 @dataclass(slots=True, kw_only=True)

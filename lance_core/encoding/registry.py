@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Int64s, StructValues, Values
     from lance_core.format.encodings import Encoding, SequenceEncoding
 
+_SMALL_BYTES = 1 << 22
+"""Blocks of so many bytes in all cost more for their steps than for laying them end to end."""
+
 
 def _unsupported(encoding: Encoding, where: str) -> UnsupportedError:
     return UnsupportedError(f"{type(encoding).__name__} encoding in {where}")
@@ -226,14 +229,15 @@ def _one_block(data: Bytes, count: int) -> Chunks:
 
 
 def decode_blocks(encoding: Encoding, blocks: Sequence[Bytes], counts: Sequence[int]) -> list[Values]:
-    """Values of several blocks of one encoding, which are uncompressed together; errors as `decode_block`.
+    """Decode several blocks of one encoding, small ones together; errors as `decode_block`.
 
     Args:
         encoding: How each block is encoded.
         blocks: Exactly the blocks.
         counts: Number of values of each.
     """
-    if not isinstance(encoding, General) or len(blocks) == 1:
+    is_small = sum(map(len, blocks)) <= _SMALL_BYTES
+    if not isinstance(encoding, General) or len(blocks) == 1 or not is_small:
         return [decode_block(encoding, block, count) for block, count in zip(blocks, counts, strict=True)]
     bounds = starts_of(np.array([len(block) for block in blocks], np.int64))
     together = Chunks(

@@ -398,7 +398,7 @@ def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None
 
 def _system_column(reader: RowSource, plan: ScanPlan, name: str, offsets: npt.NDArray[np.int64]) -> pa.Array:
     if isinstance(reader, FragmentRun):
-        parts = [_system_column(one, plan, name, np.asarray(own)) for one, own in reader.split(offsets)]
+        parts = [_system_column(one, plan, name, own) for one, own in reader.split(offsets)]
         return pa.concat_arrays([numbers_array(np.empty(0, np.uint64)), *parts])
     if name == ROW_ID:
         return reader.row_ids(offsets)

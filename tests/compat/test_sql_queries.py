@@ -72,11 +72,10 @@ def test_answers(uri, query):
     theirs, ours = (tool.dataset(uri).sql(query).build() for tool in (lance, lance_core))
     expected, found = theirs.to_stream_reader().read_all(), ours.to_stream_reader().read_all()
     assert found.schema == expected.schema
-    assert len(found) == len(expected)
-    for ours_row, theirs_row in zip(found.to_pylist(), expected.to_pylist(), strict=True):
-        for one, other in zip(ours_row.values(), theirs_row.values(), strict=True):
-            # Both add up floats batch by batch, and not in the same order.
-            assert one == (pytest.approx(other, rel=1e-14) if isinstance(other, float) else other)
+    rows, other_rows = ([list(row.values()) for row in one.to_pylist()] for one in (found, expected))
+    if "stddev" in query:  # both add up squares batch by batch; the last digit depends on which rows are in a batch
+        rows, other_rows = rows[0], pytest.approx(other_rows[0], rel=1e-15)
+    assert rows == other_rows
     assert sum(one.num_rows for one in ours.to_batch_records()) == expected.num_rows
 
 

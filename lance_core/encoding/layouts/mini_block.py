@@ -57,7 +57,6 @@ _Items: TypeAlias = "tuple[bytes, int]"
 """A dictionary: its bytes, and how many items it has."""
 
 _MAX_SMALL_CHUNK = 1 << 15
-_SMALL_DICTIONARY = 1 << 16
 _LEAST_VALUES = 2
 _PLAIN_WORDS = (Flat(32), Flat(64))
 
@@ -106,31 +105,26 @@ def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
 
 
 def decode_dictionaries(pages: Sequence[tuple[MiniBlockLayout, Bytes]]) -> list[Values | None]:
-    """The items of the dictionaries of pages; small ones that are encoded alike share the steps.
+    """Decode the dictionaries of pages; those that are encoded alike share the steps, equal ones the result.
 
     Args:
         pages: Layouts, each with the bytes of its dictionary, if it has one.
     """
-    alike: dict[tuple[Encoding, bytes], dict[_Items, Bytes]] = {}
-    keys: list[tuple[tuple[Encoding, bytes], _Items] | None] = []
+    alike: dict[Encoding, dict[_Items, Bytes]] = {}
     for layout, data in pages:
-        if layout.dictionary is None:
-            keys.append(None)
-            continue
-        items = (data.tobytes(), layout.num_dictionary_items)
-        group = (layout.dictionary, b"" if len(data) <= _SMALL_DICTIONARY else items[0])
-        alike.setdefault(group, {})[items] = data
-        keys.append((group, items))
-    found = {
-        (group, items): values
-        for group, several in alike.items()
-        for items, values in zip(
-            several,
-            registry.decode_blocks(group[0], list(several.values()), [count for _, count in several]),
-            strict=True,
-        )
-    }
-    return [None if key is None else found[key] for key in keys]
+        if layout.dictionary is not None:
+            alike.setdefault(layout.dictionary, {})[_items(layout, data)] = data
+    found: dict[Encoding, dict[_Items, Values]] = {}
+    for encoding, several in alike.items():
+        values = registry.decode_blocks(encoding, list(several.values()), [count for _, count in several])
+        found[encoding] = dict(zip(several, values, strict=True))
+    return [
+        None if layout.dictionary is None else found[layout.dictionary][_items(layout, data)] for layout, data in pages
+    ]
+
+
+def _items(layout: MiniBlockLayout, data: Bytes) -> _Items:
+    return data.tobytes(), layout.num_dictionary_items
 
 
 def decode(
