@@ -37,8 +37,6 @@ from lance_core.format.schema import Field, Schema, decode_fields
 from lance_core.format.transaction import (
     Transaction,
     decode_transaction,
-    encode_transaction,
-    encode_transaction_file,
 )
 from lance_core.frozen import frozen
 from lance_core.limits import Limits, check_limit, limits
@@ -367,16 +365,16 @@ def decode_manifest_files(data: bytes, *, version: int | None = None, path: str 
     )
 
 
-def with_transaction(manifest: Manifest, transaction: Transaction) -> tuple[Manifest, bytes]:
-    """Put the transaction that made it into a manifest.
+def with_transaction(manifest: Manifest, transaction: Transaction, record: bytes) -> Manifest:
+    """Put the transaction that made it into a manifest: a small one whole, a large one by the name of its file.
 
-    Returns:
-        The manifest, and the content of the transaction's own file.
+    Args:
+        manifest: The new version.
+        transaction: What made it.
+        record: The encoded transaction.
     """
-    record = encode_transaction(transaction)
     inline = record if len(record) <= MAX_INLINE_TRANSACTION_SIZE else None
-    named = replace(manifest, transaction_section=inline, transaction_file=transaction.file_name)
-    return named, encode_transaction_file(record)
+    return replace(manifest, transaction_section=inline, transaction_file=transaction.file_name)
 
 
 def index_section_of(indices: tuple[IndexMetadata, ...]) -> bytes | None:

@@ -111,7 +111,7 @@ def apply(
         case Update():
             following = _update(manifest, operation, version)
         case Rewrite():
-            following = _rewrite(manifest, with_fragment_ids(operation, manifest))
+            following = _rewrite(manifest, with_fragment_ids(operation, next_fragment_id(manifest)))
         case Merge():
             following = _merge(manifest, operation, version)
         case Project():
@@ -123,7 +123,7 @@ def apply(
         case Restore():
             following = _restore(manifest, operation, restored)
         case ReserveFragments():
-            following = replace(manifest, max_fragment_id=_next_fragment_id(manifest) + operation.num_fragments - 1)
+            following = replace(manifest, max_fragment_id=next_fragment_id(manifest) + operation.num_fragments - 1)
         case UpdateConfig():
             following = update_config(manifest, operation)
         case UpdateBases():
@@ -163,9 +163,19 @@ def _check_fragments(manifest: Manifest) -> None:
             )
 
 
-def with_fragment_ids(operation: Rewrite, manifest: Manifest) -> Rewrite:
-    """Give ids to the new fragments of a rewrite that have none yet (0): the transaction must name them."""
-    next_id = _next_fragment_id(manifest)
+def next_fragment_id(manifest: Manifest) -> int:
+    """Return the smallest fragment id that no version of the table has used or reserved."""
+    highest = -1 if manifest.max_fragment_id is None else manifest.max_fragment_id
+    return max(highest, manifest.fragments.highest_id) + 1
+
+
+def with_fragment_ids(operation: Rewrite, next_id: int) -> Rewrite:
+    """Number the new fragments of a rewrite that have no id yet (0), from ``next_id`` on.
+
+    Other operations get their ids when they are applied. A rewrite's transaction must name them.
+    """
+    if all(fragment.id for group in operation.groups for fragment in group.new_fragments):
+        return operation
     groups = list(operation.groups)
     for index, group in enumerate(groups):
         numbered: list[Fragment] = []
@@ -351,7 +361,7 @@ def _numbered(
     manifest: Manifest, fragments: tuple[Fragment, ...], version: int, *, before: Sequence[Fragment] = ()
 ) -> tuple[list[Fragment], int]:
     """As `_number`: the fragments, and the first stable row id that is free then."""
-    next_id, next_row_id = _next_fragment_id(manifest), manifest.next_row_id
+    next_id, next_row_id = next_fragment_id(manifest), manifest.next_row_id
     if manifest.uses_stable_row_ids and next_row_id < manifest.num_rows:
         raise CorruptDataError(f"the next free row id, {next_row_id}, is taken: {manifest.num_rows} rows have ids")
     numbered: list[Fragment] = []
@@ -445,13 +455,8 @@ def _without_files_outside(fragment: Fragment, live: Collection[int]) -> Fragmen
     return replace(fragment, files=files) if len(files) < len(fragment.files) else fragment
 
 
-def _next_fragment_id(manifest: Manifest) -> int:
-    highest = -1 if manifest.max_fragment_id is None else manifest.max_fragment_id
-    return max(highest, manifest.fragments.highest_id) + 1
-
-
 def _max_fragment_id(following: Manifest, before: Manifest) -> int | None:
-    highest = max(_next_fragment_id(following), _next_fragment_id(before)) - 1
+    highest = max(next_fragment_id(following), next_fragment_id(before)) - 1
     return highest if highest >= 0 else None
 
 

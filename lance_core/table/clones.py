@@ -33,7 +33,7 @@ from lance_core.format.paths import (
     split_base_path,
     transaction_path,
 )
-from lance_core.format.transaction import Transaction
+from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
 from lance_core.table.places import line_of, without_bases
 from lance_core.table.publish import create_manifest
 from lance_core.table.refs import manifest_size
@@ -173,7 +173,9 @@ def _with_clone(
         ref_path=without_bases(source.store).uri,
         branch_name=branch,
     )
-    return with_transaction(manifest, Transaction(read_version=source.version, uuid=uuid, operation=operation))
+    transaction = Transaction(read_version=source.version, uuid=uuid, operation=operation)
+    record = encode_transaction(transaction)
+    return with_transaction(manifest, transaction, record), encode_transaction_file(record)
 
 
 def _based(fragment: Fragment, base_id: int) -> Fragment:

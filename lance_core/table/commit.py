@@ -48,7 +48,8 @@ from lance_core.format.paths import (
     manifest_path,
     transaction_path,
 )
-from lance_core.table.apply import apply, common_file_version, empty_manifest, with_fragment_ids
+from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
+from lance_core.table.apply import apply, common_file_version, empty_manifest, next_fragment_id, with_fragment_ids
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.descent import descends
 from lance_core.table.idempotency import find_commit, key_of
@@ -78,7 +79,6 @@ from lance_core.table.snapshot import (
 from lance_core.table.staged_dictionaries import staged_dictionaries
 
 if TYPE_CHECKING:
-    from lance_core.format.transaction import Transaction
     from lance_core.store.base import Store
     from lance_core.table.apply_dictionaries import StagedDictionaries
 
@@ -184,7 +184,8 @@ class _Committer:
     """State of one commit over its attempts.
 
     ``checked`` is the newest version whose transaction was judged, ``must_rebase`` whether one of them deleted rows
-    in our fragments, ``traces`` the files written that nobody needs unless the commit lands.
+    in our fragments, ``staged`` the transaction whose file was written last, with its encoded form, ``traces`` the
+    files written that nobody needs unless the commit lands.
     """
 
     store: Store
@@ -201,6 +202,7 @@ class _Committer:
     must_rebase: bool = False
     files_checked: bool = False
     dictionaries: StagedDictionaries | None = None
+    staged: tuple[Transaction, bytes] | None = None
     traces: list[str] = field(default_factory=list)
 
     @property
@@ -227,6 +229,7 @@ class _Committer:
             slot_s = work_s if is_quick else wall_s
             if attempt == self.max_retries or not self._wait(_slots(attempt, is_quick=is_quick), slot_s):
                 break
+            self._reserve_fragment_ids()
         raise CommitContentionError(
             f"{attempt + 1} attempts to commit {operation_name(self.operation)} lost{self._winner()}; try again "
             f"later, or set {COMMIT_TIMEOUT_VARIABLE} to more seconds",
@@ -414,7 +417,8 @@ class _Committer:
     def _on_top_of(self, base: Manifest) -> Transaction:
         """The transaction as it applies to ``base``."""
         if isinstance(self.operation, Rewrite):
-            return replace(self.transaction, operation=with_fragment_ids(self.operation, base))
+            numbered = with_fragment_ids(self.operation, next_fragment_id(base))
+            return self.transaction if numbered is self.operation else replace(self.transaction, operation=numbered)
         if not self.must_rebase:
             return self.transaction
         try:
@@ -428,6 +432,29 @@ class _Committer:
             raise self._conflict("a commit that changed the same rows", base.version, Verdict.RETRY)
         self.traces.extend(rebased.new_files)
         return rebased.transaction
+
+    def _reserve_fragment_ids(self) -> None:
+        """Reserve the ids of a rewrite that lost a race, so that its later attempts share one encoded transaction.
+
+        The transaction names every fragment that the rewrite replaces. Encoding thousands of them takes longer than
+        other writers need for a commit, and a compaction that encodes them in each attempt loses each.
+        """
+        operation = self.operation
+        if not isinstance(operation, Rewrite):
+            return
+        ids = [fragment.id for group in operation.groups for fragment in group.new_fragments]
+        if all(ids):
+            return
+        newest = open_snapshot(self.store)
+        reservation = Transaction(
+            read_version=newest.version,
+            uuid=self.runtime.new_uuid(),
+            operation=ReserveFragments(num_fragments=len(ids)),
+        )
+        left_s = self.deadline_s - self.runtime.monotonic_s()
+        reserved = commit(self.store, reservation, read=newest, timeout_s=left_s, runtime=self.runtime)
+        first_id = next_fragment_id(reserved.manifest) - len(ids)
+        self.transaction = replace(self.transaction, operation=with_fragment_ids(operation, first_id))
 
     # ------------------------------------------------------------------------------------------------------ publishing
 
@@ -444,12 +471,17 @@ class _Committer:
             restored=restored,
             dictionaries=self._dictionaries(base),
         )
-        manifest, record = with_transaction(manifest, transaction)
-        path = transaction_path(transaction.file_name)
-        if path not in self.traces or isinstance(operation, Rewrite):
-            self.traces.append(path)
-            self.store.put(path, record)
+        manifest = with_transaction(manifest, transaction, self._stage(transaction))
         return manifest if create_manifest(self.store, manifest, naming) else None
+
+    def _stage(self, transaction: Transaction) -> bytes:
+        """Encode the transaction and write its file, unless an earlier attempt did; return the encoded form."""
+        if self.staged is None or self.staged[0] is not transaction:
+            self.staged = transaction, encode_transaction(transaction)
+            path = transaction_path(transaction.file_name)
+            self.traces.append(path)
+            self.store.put(path, encode_transaction_file(self.staged[1]))
+        return self.staged[1]
 
     def _dictionaries(self, base: Manifest) -> StagedDictionaries:
         """Read the dictionaries of our own files once."""

@@ -15,6 +15,7 @@ from lance_core.format.feature_flags import check_writable
 from lance_core.format.manifest import with_transaction
 from lance_core.format.operations import Restore, Rewrite
 from lance_core.format.paths import DETACHED_BIT, ManifestNaming, transaction_path
+from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
 from lance_core.table.apply import apply, with_fragment_ids
 from lance_core.table.places import without_bases
 from lance_core.table.publish import check_files, create_manifest
@@ -23,7 +24,6 @@ from lance_core.table.snapshot import Snapshot, load_manifest
 from lance_core.table.staged_dictionaries import staged_dictionaries
 
 if TYPE_CHECKING:
-    from lance_core.format.transaction import Transaction
     from lance_core.store.base import Store
 
 _ATTEMPTS = 3
@@ -54,7 +54,7 @@ def commit_detached(store: Store, transaction: Transaction, *, runtime: Runtime 
     check_files(store, operation, base)
     dictionaries = staged_dictionaries(store, operation, base)
     line = without_bases(store)
-    path = transaction_path(transaction.file_name)
+    path, record = transaction_path(transaction.file_name), encode_transaction(transaction)
     try:
         for _ in range(_ATTEMPTS):
             version = runtime.random_u63() | DETACHED_BIT
@@ -66,8 +66,8 @@ def commit_detached(store: Store, transaction: Transaction, *, runtime: Runtime 
                 restored=restored,
                 dictionaries=dictionaries,
             )
-            manifest, record = with_transaction(manifest, transaction)
-            line.put(path, record)
+            manifest = with_transaction(manifest, transaction, record)
+            line.put(path, encode_transaction_file(record))
             if create_manifest(line, manifest, ManifestNaming.V2):
                 return Snapshot(store=store, manifest=manifest)
     except CommitOutcomeUnknownError:

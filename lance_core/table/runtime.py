@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,10 @@ class Runtime:
     thread_cpu_s: Callable[[], float] = time.thread_time
     sleep_s: Callable[[float], None] = time.sleep
     random_u63: Callable[[], int] = _random_u63
+
+    def new_uuid(self) -> str:
+        """Return a random uuid, of version 4."""
+        return str(uuid.UUID(int=self.random_u63() << 63 | self.random_u63(), version=4))
 
 
 SYSTEM_RUNTIME = Runtime()

@@ -212,7 +212,7 @@ MUTATIONS = {
         lambda: walk("append", "replace where"),
     ),
     "fragments are not numbered anew": (
-        "lance_core.table.apply._next_fragment_id",
+        "lance_core.table.apply.next_fragment_id",
         always(0),
         numbered_anew,
     ),

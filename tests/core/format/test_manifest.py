@@ -26,7 +26,7 @@ from lance_core.format.manifest import (
 )
 from lance_core.format.operations import Append, Delete
 from lance_core.format.schema import Schema, decode_fields
-from lance_core.format.transaction import Transaction
+from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
 
 SCHEMA = Schema.from_arrow(pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.list_(pa.string()))], {"k": "v"}))
 FILE = DataFile(path="a.lance", fields=(0,), column_indices=(0,), file_major_version=2, file_minor_version=2)
@@ -201,14 +201,16 @@ def test_missing_data_format_follows_the_files(major, minor, expected):
 
 def test_large_transactions_are_only_in_their_own_file():
     small = Transaction(read_version=2, uuid="u", operation=Append(fragments=()))
-    manifest, record = with_transaction(MANIFEST, small)
-    assert manifest.transaction_section == record[:-20]
-    assert record[-20:-8] == b"\xea\xff\x07\x10LNCcrc32"
+    record = encode_transaction(small)
+    manifest = with_transaction(MANIFEST, small, record)
+    assert manifest.transaction_section == record
+    file = encode_transaction_file(record)
+    assert (file[:-20], file[-20:-8]) == (record, b"\xea\xff\x07\x10LNCcrc32")
     assert manifest.transaction_file == "2-u.txn"
     large = replace(small, operation=Delete(predicate="x" * MAX_INLINE_TRANSACTION_SIZE))
-    manifest, record = with_transaction(MANIFEST, large)
-    assert manifest.transaction_section is None
+    record = encode_transaction(large)
     assert len(record) > MAX_INLINE_TRANSACTION_SIZE
+    assert with_transaction(MANIFEST, large, record).transaction_section is None
 
 
 def test_dictionaries_of_version_0_1_move_along():

@@ -185,6 +185,33 @@ def test_rewrite_carries_its_ids_in_the_transaction(store):
     assert read_transaction(store, 3).operation.groups[0].new_fragments[0].id == 2
 
 
+def test_a_rewrite_that_loses_races_stages_its_transaction_twice(store):
+    """The second form has reserved ids, so it holds whoever wins meanwhile: attempts cost no more than an append's."""
+    old = open_snapshot(store).manifest.fragments[0]
+    group = RewriteGroup(old_fragments=(old,), new_fragments=(stage_rows(store, range(10), name="new"),))
+    staged, lost = [], []
+
+    def on_call(method, path):
+        if method == "put" and path.startswith("_transactions/"):
+            staged.append(path)
+        if method == "put_if_absent" and path.startswith("_versions/") and staged[-1].endswith("-r.txn"):
+            lost.append(path)
+            if len(lost) <= 5:
+                number = len(lost)
+                commit(store, append(store, [100 + number], read_version=1, uuid=f"rival{number}"))
+
+    done = commit(
+        FaultyStore(inner=store, on_call=on_call), transaction(Rewrite(groups=(group,)), 1, uuid="r"), runtime=runtime()
+    )
+    assert [path for path in staged if path.endswith("-r.txn")] == ["_transactions/1-r.txn"] * 2
+    assert len(lost) == 6
+    assert (done.version, sorted(read_rows(done))) == (8, [*range(10), 101, 102, 103, 104, 105])
+    written = read_transaction(store, 8)
+    assert written.operation.groups[0].new_fragments[0].id in done.manifest.fragments.ids
+    assert len(set(done.manifest.fragments.ids.tolist())) == 6
+    assert len(transactions_of(store)) == 8
+
+
 def test_restore(store):
     commit(store, overwrite(store, [7], read_version=1, uuid="a"))
     assert read_rows(commit(store, transaction(Restore(version=1), 2, uuid="r"))) == list(range(10))
