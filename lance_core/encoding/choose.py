@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.encoding import registry
 from lance_core.encoding.choose_strings import encode_strings
 from lance_core.encoding.codecs import (
     bitpack,
@@ -83,6 +84,11 @@ def encode_chunks(
     Raises:
         UnsupportedError: A fixed-size list of strings.
     """
+    asked = None if options.compression is None else registry.codec_named(options.compression)
+    if asked is not None and asked.encode is not None:
+        encoded = asked.encode(values, options.chunk_bytes, max_values)
+        if encoded is not None:
+            return encoded
     match values:
         case FixedValues():
             return _encode_fixed(values, options, max_values)

@@ -16,7 +16,7 @@ from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.values import Bytes, Chunks, Int64s
+    from lance_core.encoding.values import Chunks, Int64s
     from lance_core.format.encodings import Encoding
 
 _MAX_LEVEL_BYTES = (1 << 16) - 1  # u16 in the chunk header
@@ -37,26 +37,16 @@ def encode_level_chunks(levels: npt.NDArray[np.uint16], bounds: Int64s) -> tuple
     Raises:
         InvalidInputError: A chunk has more levels than its buffer can hold in any encoding; the page must be split.
     """
-    return _encode_levels(levels, bounds, _MAX_LEVEL_BYTES)
-
-
-def encode_levels(levels: npt.NDArray[np.uint16]) -> tuple[Encoding, Bytes]:
-    """Encode any number of levels as one block (constant pages)."""
-    encoding, chunks = _encode_levels(levels, np.array([0, len(levels)], np.int64), 1 << 62)
-    return encoding, chunks.buffers[0][: int(chunks.sizes[0, 0])]
-
-
-def _encode_levels(levels: npt.NDArray[np.uint16], bounds: Int64s, max_bytes: int) -> tuple[Encoding, Chunks]:
     counts = np.diff(bounds)
     width = max(1, int(levels.max()).bit_length()) if len(levels) else 1
     packed_sizes, _ = bitpack.out_of_line_bytes(counts, 16, width)
     candidates: list[tuple[Encoding, Int64s]] = [(Flat(16), counts * 2), (OutOfLineBitpacking(16, width), packed_sizes)]
-    fitting = [(int(sizes.sum()), encoding) for encoding, sizes in candidates if (sizes <= max_bytes).all()]
+    fitting = [(int(sizes.sum()), encoding) for encoding, sizes in candidates if (sizes <= _MAX_LEVEL_BYTES).all()]
     best = min(fitting, key=lambda pair: pair[0])[0] if fitting else 1 << 62
     if may_have_runs(levels, best):
         runs = rle.find_runs(levels, bounds)
         chunks = rle.encode_blocks(runs, counts)
-        if len(chunks.buffers[0]) <= best * _LEVEL_RUNS_PAY and (chunks.sizes <= max_bytes).all():
+        if len(chunks.buffers[0]) <= best * _LEVEL_RUNS_PAY and (chunks.sizes <= _MAX_LEVEL_BYTES).all():
             return Rle(16), chunks
     if not fitting:
         raise InvalidInputError(f"{int(counts.max())} levels in one chunk; split the page")

@@ -28,8 +28,6 @@ _COMPRESSED_CHUNK_BYTES = 1 << 13
 scan, but scattered rows cost 2/5 more. Half as much leaves 14 % more, which is as much as pylance's FSST does, and
 takes half as long again to write. LZ4: twice as much leaves 6 % less and takes 9/10 of the time to write and to scan,
 but scattered rows cost a third more. Half as much leaves 9 % more and costs a fifth more to scan."""
-_FSST_CHUNK_BYTES = 1 << 13
-_MAX_PLAIN_CHUNK_BYTES = {"2.1": 1 << 14, "2.2": 1 << 24}
 _MIN_COMPRESSED_BYTES = 1 << 12
 _MIN_ZIPPED_BYTES = 1 << 15
 _LZ4_PAYS = 0.75
@@ -52,11 +50,6 @@ def encode_strings(values: VariableValues, options: PageOptions, max_values: int
         max_values: Values in a chunk at most.
     """
     plain = Variable(values.offsets.dtype.itemsize * 8)
-    if options.compression == "fsst":
-        table, codes = fsst.encode(values)
-        if table is None:
-            return plain, _chunks(values, _PLAIN_CHUNK_BYTES, options, max_values)
-        return Fsst(table, plain), _chunks(codes, _FSST_CHUNK_BYTES, options, max_values)
     codec, level = options.codec, options.compression_level
     if options.compression is None and int(values.offsets[-1]) >= _MIN_COMPRESSED_BYTES:
         codec, level = _paying_codec(_sample(values))
@@ -71,15 +64,8 @@ def encode_strings(values: VariableValues, options: PageOptions, max_values: int
 
 
 def _chunks(values: VariableValues, target: int, options: PageOptions, max_values: int) -> Chunks:
-    if options.minichunk_size is not None:
-        target = min(options.minichunk_size, _MAX_PLAIN_CHUNK_BYTES[options.version])
-    mean = _bytes_a_value(values)
-    return variable.encode_chunks(values, chunk_counts(len(values), fitting_count(mean, target, most=max_values)))
-
-
-def _bytes_a_value(values: VariableValues) -> float:
-    """Mean bytes of a value and its offset."""
-    return int(values.offsets[-1] - values.offsets[0]) / max(1, len(values)) + values.offsets.dtype.itemsize
+    count = fitting_count(variable.mean_bytes(values), options.chunk_bytes or target, most=max_values)
+    return variable.encode_chunks(values, chunk_counts(len(values), count))
 
 
 def paying_codec(values: VariableValues) -> Compression | None:
@@ -102,7 +88,7 @@ def _paying_codec(sample: Chunks) -> tuple[Compression | None, int | None]:
 def _sample(values: VariableValues) -> Chunks:
     """Some chunks spread over all values."""
     total = int(values.offsets[-1] - values.offsets[0]) + values.offsets.nbytes
-    count = fitting_count(_bytes_a_value(values), _SAMPLE_BYTES, least=1, most=len(values))
+    count = fitting_count(variable.mean_bytes(values), _SAMPLE_BYTES, least=1, most=len(values))
     wanted = max(1, min(_MAX_SAMPLES, int(total * _SAMPLED_PART) // _SAMPLE_BYTES))
     firsts = np.unique(np.linspace(0, max(0, len(values) - count), wanted).astype(np.int64))
     parts = [_part(values, first, count) for first in firsts.tolist()]

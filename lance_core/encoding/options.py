@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from lance_core.encoding import registry
 from lance_core.errors import InvalidInputError
 from lance_core.format.encodings import Compression
 from lance_core.frozen import frozen
@@ -25,6 +26,7 @@ PREFIX = "lance-encoding:"
 CODECS: dict[str, Compression] = {"lz4": Compression.LZ4, "zstd": Compression.ZSTD}
 _MIN_LEVEL, _MAX_LEVEL = -131072, 22
 _MAX_MINI_CHUNK = 1 << 24
+_MAX_CHUNK_BYTES = {"2.1": 1 << 14, "2.2": 1 << 24}
 
 
 @frozen(kw_only=True)
@@ -33,7 +35,8 @@ class PageOptions:
 
     Attributes:
         version: str of the file.
-        compression: Codec for values that the data's own encoding leaves; "none" stores values as they are.
+        compression: "lz4" or "zstd" for what the data's own encoding leaves, the name of a codec of the registry, or
+            "none", which stores values as they are.
         compression_level: Level for zstd.
         rle_threshold: Runs may be at most this part of the values for run-length encoding.
         bss: Split values into planes of bytes before a codec that was asked for.
@@ -46,7 +49,7 @@ class PageOptions:
     """
 
     version: str = "2.2"
-    compression: Literal["lz4", "zstd", "fsst", "none"] | None = None
+    compression: str | None = None
     compression_level: int | None = None
     rle_threshold: float | None = None
     bss: Literal["on", "off", "auto"] = "auto"
@@ -66,6 +69,11 @@ class PageOptions:
     def codec(self) -> Compression | None:
         """The codec that was asked for, if one was."""
         return None if self.compression is None else CODECS.get(self.compression)
+
+    @property
+    def chunk_bytes(self) -> int | None:
+        """The bytes that a chunk was asked to aim at, as far as the version allows."""
+        return None if self.minichunk_size is None else min(self.minichunk_size, _MAX_CHUNK_BYTES[self.version])
 
 
 def page_options(path: LeafPath, version: str) -> PageOptions:
@@ -112,6 +120,11 @@ def _one_of(*words: str) -> Callable[[Field, str, str], str]:
     return parse
 
 
+def _compression(field: Field, key: str, value: str) -> str:
+    names = [codec.name for codec in registry.CODECS.values() if codec.name is not None]
+    return _one_of("zstd", "lz4", *names, "none")(field, key, value)
+
+
 def _whole(low: int, high: int) -> Callable[[Field, str, str], int]:
     def parse(field: Field, key: str, value: str) -> int:
         try:
@@ -139,7 +152,7 @@ def _part(*, may_be_zero: bool) -> Callable[[Field, str, str], float]:
 
 
 _KEYS: dict[str, Callable[[Field, str, str], Any]] = {
-    "compression": _one_of("zstd", "lz4", "fsst", "none"),
+    "compression": _compression,
     "compression-level": _whole(_MIN_LEVEL, _MAX_LEVEL),
     "rle-threshold": _part(may_be_zero=True),
     "bss": _one_of("off", "on", "auto"),

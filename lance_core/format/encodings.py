@@ -8,14 +8,16 @@ else works on the values.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lance_core._proto import encodings_v2_1_pb2 as pb
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container
+
+_E = TypeVar("_E", bound="Encoding")
 
 
 class Compression(IntEnum):
@@ -25,36 +27,42 @@ class Compression(IntEnum):
     ZSTD = 2
 
 
+class Encoding:
+    """How values are compressed: a frozen class with the parameters, and an entry in `MESSAGES`."""
+
+    __slots__ = ()
+
+
 @frozen
-class Flat:
+class Flat(Encoding):
     """Fixed-width little-endian values, ``bits`` each (1 = bit-packed booleans)."""
 
     bits: int
 
 
 @frozen
-class Variable:
+class Variable(Encoding):
     """Offsets of ``offset_bits`` (32 or 64), then the bytes."""
 
     offset_bits: int
 
 
 @frozen
-class Constant:
+class Constant(Encoding):
     """One value for all; None means null."""
 
     value: bytes | None
 
 
 @frozen
-class InlineBitpacking:
+class InlineBitpacking(Encoding):
     """1024 values of ``bits`` packed to a width that stands in front of them."""
 
     bits: int
 
 
 @frozen
-class OutOfLineBitpacking:
+class OutOfLineBitpacking(Encoding):
     """Values of ``bits`` packed to ``packed_bits`` for the whole page."""
 
     bits: int
@@ -62,7 +70,7 @@ class OutOfLineBitpacking:
 
 
 @frozen
-class Rle:
+class Rle(Encoding):
     """Run values of ``bits`` and run lengths of ``length_bits`` (8, in file version 2.3 also 16 and 32)."""
 
     bits: int
@@ -70,7 +78,7 @@ class Rle:
 
 
 @frozen
-class BlockRle:
+class BlockRle(Encoding):
     """Run values and run lengths of a block, at least one of which is not `Flat` (file version 2.3)."""
 
     values: Encoding
@@ -78,7 +86,7 @@ class BlockRle:
 
 
 @frozen
-class Range:
+class Range(Encoding):
     """``start``, ``start + delta``, ``start + 2 * delta`` and so on, without any bytes (file version 2.3)."""
 
     bits: int
@@ -87,7 +95,7 @@ class Range:
 
 
 @frozen
-class Delta:
+class Delta(Encoding):
     """The first value, and how much larger each of the others is than the one before (file version 2.3)."""
 
     bits: int
@@ -96,7 +104,7 @@ class Delta:
 
 
 @frozen
-class Dictionary:
+class Dictionary(Encoding):
     """Places of the values of a block in a dictionary of ``num_items`` (file version 2.3)."""
 
     indices: Encoding
@@ -105,7 +113,7 @@ class Dictionary:
 
 
 @frozen
-class PackedVariable:
+class PackedVariable(Encoding):
     """Offsets of ``offset_bits`` from 0 that are not `Flat`, beside the bytes (file version 2.3)."""
 
     offset_bits: int
@@ -113,14 +121,14 @@ class PackedVariable:
 
 
 @frozen
-class ByteStreamSplit:
+class ByteStreamSplit(Encoding):
     """Byte planes of values of ``bits`` (32 or 64)."""
 
     bits: int
 
 
 @frozen
-class Fsst:
+class Fsst(Encoding):
     """Strings as codes of a symbol table of 2312 bytes."""
 
     symbol_table: bytes
@@ -128,7 +136,7 @@ class Fsst:
 
 
 @frozen
-class General:
+class General(Encoding):
     """``values`` with its first buffer compressed."""
 
     compression: Compression
@@ -137,7 +145,7 @@ class General:
 
 
 @frozen
-class FixedSizeList:
+class FixedSizeList(Encoding):
     """``dimension`` items per value, with or without a validity bitmap for the items."""
 
     dimension: int
@@ -146,7 +154,7 @@ class FixedSizeList:
 
 
 @frozen
-class PackedStruct:
+class PackedStruct(Encoding):
     """Structs as rows of bytes: fields of ``bits`` each, stored as one value."""
 
     bits: tuple[int, ...]
@@ -169,34 +177,11 @@ class PackedField:
 
 
 @frozen
-class VariablePackedStruct:
+class VariablePackedStruct(Encoding):
     """Structs as rows of bytes, with fields of fixed and of variable width."""
 
     fields: tuple[PackedField, ...]
 
-
-Encoding = (
-    Flat
-    | Variable
-    | Constant
-    | InlineBitpacking
-    | OutOfLineBitpacking
-    | Rle
-    | BlockRle
-    | Range
-    | Delta
-    | Dictionary
-    | PackedVariable
-    | ByteStreamSplit
-    | Fsst
-    | General
-    | FixedSizeList
-    | PackedStruct
-    | VariablePackedStruct
-)
-
-SequenceEncoding = Constant | Range | Delta | Dictionary | BlockRle
-"""Integers in a block that are not read with those of other blocks."""
 
 _SCHEMES = {
     Compression.LZ4: pb.COMPRESSION_ALGORITHM_LZ4,
@@ -206,53 +191,32 @@ _BITPACKED = (8, 16, 32, 64)
 _MAX_DEPTH = 16
 
 
+@frozen
+class Message(Generic[_E]):
+    """A field of the message ``CompressiveEncoding``.
+
+    Attributes:
+        kind: The class that is written as this field.
+        decode: Makes an encoding of the message, found so many encodings deep; raises CorruptDataError and
+            UnsupportedError for parameters that make no sense. A file may claim anything.
+        encode: Makes the message.
+    """
+
+    kind: type[_E]
+    decode: Callable[[Any, int], Encoding]
+    encode: Callable[[_E], Any]
+
+
 def encode_encoding(encoding: Encoding) -> pb.CompressiveEncoding:
-    """The message of an encoding."""
-    match encoding:
-        case Flat(bits):
-            return pb.CompressiveEncoding(flat=pb.Flat(bits_per_value=bits))
-        case Variable(offset_bits):
-            return pb.CompressiveEncoding(variable=pb.Variable(offsets=encode_encoding(Flat(offset_bits))))
-        case Constant(value):
-            return pb.CompressiveEncoding(constant=pb.Constant(value=value))
-        case InlineBitpacking(bits):
-            packing = pb.InlineBitpacking(uncompressed_bits_per_value=bits)
-            return pb.CompressiveEncoding(inline_bitpacking=packing)
-        case OutOfLineBitpacking(bits, packed_bits):
-            packing = pb.OutOfLineBitpacking(
-                uncompressed_bits_per_value=bits, values=encode_encoding(Flat(packed_bits))
-            )
-            return pb.CompressiveEncoding(out_of_line_bitpacking=packing)
-        case Rle(bits, length_bits):
-            rle = pb.Rle(values=encode_encoding(Flat(bits)), run_lengths=encode_encoding(Flat(length_bits)))
-            return pb.CompressiveEncoding(rle=rle)
-        case ByteStreamSplit(bits):
-            return pb.CompressiveEncoding(byte_stream_split=pb.ByteStreamSplit(values=encode_encoding(Flat(bits))))
-        case Fsst(symbol_table, values):
-            return pb.CompressiveEncoding(fsst=pb.Fsst(symbol_table=symbol_table, values=encode_encoding(values)))
-        case General(compression, values, level):
-            scheme = pb.BufferCompression(scheme=_SCHEMES[compression], level=level)
-            return pb.CompressiveEncoding(general=pb.General(compression=scheme, values=encode_encoding(values)))
-        case FixedSizeList(dimension, has_validity, values):
-            fixed = pb.FixedSizeList(
-                items_per_value=dimension, has_validity=has_validity, values=encode_encoding(values)
-            )
-            return pb.CompressiveEncoding(fixed_size_list=fixed)
-        case PackedStruct(bits, values):
-            packed = pb.PackedStruct(bits_per_value=bits, values=encode_encoding(values))
-            return pb.CompressiveEncoding(packed_struct=packed)
-        case VariablePackedStruct(fields):
-            packed_fields = [_encode_packed_field(one) for one in fields]
-            return pb.CompressiveEncoding(variable_packed_struct=pb.VariablePackedStruct(fields=packed_fields))
-        case BlockRle() | Range() | Delta() | Dictionary() | PackedVariable():
-            raise UnsupportedError(f"encoding {type(encoding).__name__} of file version 2.3 cannot be written")
+    """Make the message of an encoding.
 
-
-def _encode_packed_field(one: PackedField) -> pb.VariablePackedStruct.FieldEncoding:
-    value = encode_encoding(one.values)
-    if one.bits_per_value is not None:
-        return pb.VariablePackedStruct.FieldEncoding(value=value, bits_per_value=one.bits_per_value)
-    return pb.VariablePackedStruct.FieldEncoding(value=value, bits_per_length=one.bits_per_length)
+    Raises:
+        UnsupportedError: An encoding of file version 2.3.
+    """
+    for name, message in MESSAGES.items():
+        if message.kind is type(encoding):
+            return pb.CompressiveEncoding(**{name: message.encode(encoding)})
+    return _not_written(encoding)
 
 
 def decode_encoding(message: pb.CompressiveEncoding, depth: int = 0) -> Encoding:
@@ -266,78 +230,16 @@ def decode_encoding(message: pb.CompressiveEncoding, depth: int = 0) -> Encoding
         UnsupportedError: An encoding that cannot be read; the message names it.
         CorruptDataError: No encoding, or parameters that make no sense.
     """
-    kind = message.WhichOneof("compression")
     if depth > _MAX_DEPTH:
         raise CorruptDataError(f"encodings nested more than {_MAX_DEPTH} deep")
-    match kind:
-        case "flat":
-            return Flat(message.flat.bits_per_value)
-        case "variable":
-            return _decode_variable(message.variable.offsets, depth)
-        case "constant":
-            return Constant(message.constant.value if message.constant.HasField("value") else None)
-        case "inline_bitpacking":
-            return InlineBitpacking(_checked(message.inline_bitpacking.uncompressed_bits_per_value))
-        case "out_of_line_bitpacking":
-            bits = _checked(message.out_of_line_bitpacking.uncompressed_bits_per_value)
-            return OutOfLineBitpacking(
-                bits, _flat_bits(message.out_of_line_bitpacking.values, range(bits + 1), "packed")
-            )
-        case "rle":
-            return _decode_rle(message.rle, depth)
-        case "range":
-            return Range(_checked(message.range.bits_per_value), message.range.start, message.range.delta)
-        case "delta":
-            deltas = decode_encoding(message.delta.deltas, depth + 1)
-            return Delta(_checked(message.delta.bits_per_value), message.delta.start, deltas)
-        case "dictionary":
-            indices, items = message.dictionary.indices, message.dictionary.items
-            count = message.dictionary.num_dictionary_items
-            return Dictionary(decode_encoding(indices, depth + 1), decode_encoding(items, depth + 1), count)
-        case "byte_stream_split":
-            return ByteStreamSplit(_flat_bits(message.byte_stream_split.values, (32, 64), "split value"))
-        case "fsst":
-            values = decode_encoding(message.fsst.values, depth + 1)
-            if not isinstance(values, (Variable, PackedVariable)):
-                raise CorruptDataError("FSST over values that are not strings")
-            return Fsst(message.fsst.symbol_table, values)
-        case "general":
-            return _decode_general(message.general, depth)
-        case "fixed_size_list":
-            fixed = message.fixed_size_list
-            if fixed.items_per_value == 0:
-                raise CorruptDataError("fixed-size list of no items")
-            return FixedSizeList(fixed.items_per_value, fixed.has_validity, decode_encoding(fixed.values, depth + 1))
-        case "packed_struct":
-            return _decode_packed(message.packed_struct)
-        case "variable_packed_struct":
-            fields = message.variable_packed_struct.fields
-            return VariablePackedStruct(tuple(_decode_packed_field(one, depth) for one in fields))
-        case _:
-            raise CorruptDataError("a page layout lacks an encoding or has one that is unknown")
-
-
-def _decode_variable(offsets: pb.CompressiveEncoding, depth: int) -> Variable | PackedVariable:
-    encoding = decode_encoding(offsets, depth + 1)
-    if isinstance(encoding, Flat):
-        return Variable(_flat_bits(offsets, (32, 64), "offset"))
-    bits = value_bits(encoding)
-    if bits not in (32, 64):
-        raise CorruptDataError(f"offsets of {bits} bits")
-    return PackedVariable(bits, encoding)
-
-
-def _decode_rle(message: pb.Rle, depth: int) -> Rle | BlockRle:
-    values, lengths = decode_encoding(message.values, depth + 1), decode_encoding(message.run_lengths, depth + 1)
-    if isinstance(values, Flat) and isinstance(lengths, Flat):
-        if lengths.bits not in (8, 16, 32):
-            raise CorruptDataError(f"run lengths of {lengths.bits} bits")
-        return Rle(_flat_bits(message.values, _BITPACKED, "run value"), lengths.bits)
-    return BlockRle(values, lengths)
+    name = message.WhichOneof("compression")
+    if name not in MESSAGES:
+        raise CorruptDataError("a page layout lacks an encoding or has one that is unknown")
+    return MESSAGES[name].decode(getattr(message, name), depth)
 
 
 def value_bits(encoding: Encoding) -> int:
-    """Bits of a value of a sequence of integers, 0 if that is not what the encoding is for."""
+    """Return the bits of a value of a sequence of integers, 0 if that is not what the encoding is for."""
     match encoding:
         case Flat() | InlineBitpacking() | OutOfLineBitpacking() | Rle() | Range() | Delta():
             return encoding.bits
@@ -349,32 +251,6 @@ def value_bits(encoding: Encoding) -> int:
             return value_bits(encoding.items)
         case _:
             return 0
-
-
-def _decode_packed(message: pb.PackedStruct) -> PackedStruct:
-    bits = tuple(message.bits_per_value)
-    if not bits or any(one == 0 or one % 8 for one in bits):
-        raise UnsupportedError("packed structs with fields that are not whole bytes are not supported")
-    return PackedStruct(bits, Flat(_flat_bits(message.values, (sum(bits),), "packed struct")))
-
-
-def _decode_packed_field(message: pb.VariablePackedStruct.FieldEncoding, depth: int) -> PackedField:
-    values = decode_encoding(message.value, depth + 1)
-    if message.WhichOneof("layout") == "bits_per_value":
-        if message.bits_per_value == 0 or message.bits_per_value % 8:
-            raise CorruptDataError(f"a packed struct has a field of {message.bits_per_value} bits")
-        return PackedField(values, message.bits_per_value, None)
-    if message.bits_per_length not in (32, 64):
-        raise CorruptDataError(f"a packed struct has lengths of {message.bits_per_length} bits")
-    return PackedField(values, None, message.bits_per_length)
-
-
-def _decode_general(message: pb.General, depth: int) -> General:
-    scheme = int(message.compression.scheme)
-    if scheme not in (Compression.LZ4, Compression.ZSTD):
-        raise UnsupportedError(f"compression scheme {scheme} is not supported")
-    level = message.compression.level if message.compression.HasField("level") else None
-    return General(Compression(scheme), decode_encoding(message.values, depth + 1), level)
 
 
 def _flat_bits(message: pb.CompressiveEncoding, allowed: Container[int], what: str) -> int:
@@ -390,3 +266,157 @@ def _checked(bits: int) -> int:
     if bits not in _BITPACKED:
         raise CorruptDataError(f"bit-packing of values of {bits} bits")
     return bits
+
+
+def _decode_constant(message: pb.Constant, _: int) -> Constant:
+    return Constant(message.value if message.HasField("value") else None)
+
+
+def _decode_variable(message: pb.Variable, depth: int) -> Variable | PackedVariable:
+    encoding = decode_encoding(message.offsets, depth + 1)
+    if isinstance(encoding, Flat):
+        return Variable(_flat_bits(message.offsets, (32, 64), "offset"))
+    bits = value_bits(encoding)
+    if bits not in (32, 64):
+        raise CorruptDataError(f"offsets of {bits} bits")
+    return PackedVariable(bits, encoding)
+
+
+def _decode_out_of_line(message: pb.OutOfLineBitpacking, _: int) -> OutOfLineBitpacking:
+    bits = _checked(message.uncompressed_bits_per_value)
+    return OutOfLineBitpacking(bits, _flat_bits(message.values, range(bits + 1), "packed"))
+
+
+def _encode_out_of_line(encoding: OutOfLineBitpacking) -> pb.OutOfLineBitpacking:
+    values = encode_encoding(Flat(encoding.packed_bits))
+    return pb.OutOfLineBitpacking(uncompressed_bits_per_value=encoding.bits, values=values)
+
+
+def _decode_rle(message: pb.Rle, depth: int) -> Rle | BlockRle:
+    values, lengths = decode_encoding(message.values, depth + 1), decode_encoding(message.run_lengths, depth + 1)
+    if isinstance(values, Flat) and isinstance(lengths, Flat):
+        if lengths.bits not in (8, 16, 32):
+            raise CorruptDataError(f"run lengths of {lengths.bits} bits")
+        return Rle(_flat_bits(message.values, _BITPACKED, "run value"), lengths.bits)
+    return BlockRle(values, lengths)
+
+
+def _encode_rle(encoding: Rle) -> pb.Rle:
+    lengths = encode_encoding(Flat(encoding.length_bits))
+    return pb.Rle(values=encode_encoding(Flat(encoding.bits)), run_lengths=lengths)
+
+
+def _decode_range(message: pb.Range, _: int) -> Range:
+    return Range(_checked(message.bits_per_value), message.start, message.delta)
+
+
+def _decode_delta(message: pb.Delta, depth: int) -> Delta:
+    deltas = decode_encoding(message.deltas, depth + 1)
+    return Delta(_checked(message.bits_per_value), message.start, deltas)
+
+
+def _decode_dictionary(message: pb.Dictionary, depth: int) -> Dictionary:
+    indices, items = decode_encoding(message.indices, depth + 1), decode_encoding(message.items, depth + 1)
+    return Dictionary(indices, items, message.num_dictionary_items)
+
+
+def _decode_fsst(message: pb.Fsst, depth: int) -> Fsst:
+    values = decode_encoding(message.values, depth + 1)
+    if not isinstance(values, (Variable, PackedVariable)):
+        raise CorruptDataError("FSST over values that are not strings")
+    return Fsst(message.symbol_table, values)
+
+
+def _decode_general(message: pb.General, depth: int) -> General:
+    scheme = int(message.compression.scheme)
+    if scheme not in (Compression.LZ4, Compression.ZSTD):
+        raise UnsupportedError(f"compression scheme {scheme} is not supported")
+    level = message.compression.level if message.compression.HasField("level") else None
+    return General(Compression(scheme), decode_encoding(message.values, depth + 1), level)
+
+
+def _encode_general(encoding: General) -> pb.General:
+    scheme = pb.BufferCompression(scheme=_SCHEMES[encoding.compression], level=encoding.level)
+    return pb.General(compression=scheme, values=encode_encoding(encoding.values))
+
+
+def _decode_lists(message: pb.FixedSizeList, depth: int) -> FixedSizeList:
+    if message.items_per_value == 0:
+        raise CorruptDataError("fixed-size list of no items")
+    return FixedSizeList(message.items_per_value, message.has_validity, decode_encoding(message.values, depth + 1))
+
+
+def _encode_lists(encoding: FixedSizeList) -> pb.FixedSizeList:
+    values = encode_encoding(encoding.values)
+    return pb.FixedSizeList(items_per_value=encoding.dimension, has_validity=encoding.has_validity, values=values)
+
+
+def _decode_packed(message: pb.PackedStruct, _: int) -> PackedStruct:
+    bits = tuple(message.bits_per_value)
+    if not bits or any(width == 0 or width % 8 for width in bits):
+        raise UnsupportedError("packed structs with fields that are not whole bytes are not supported")
+    return PackedStruct(bits, Flat(_flat_bits(message.values, (sum(bits),), "packed struct")))
+
+
+def _decode_packed_field(message: pb.VariablePackedStruct.FieldEncoding, depth: int) -> PackedField:
+    values = decode_encoding(message.value, depth + 1)
+    if message.WhichOneof("layout") == "bits_per_value":
+        if message.bits_per_value == 0 or message.bits_per_value % 8:
+            raise CorruptDataError(f"a packed struct has a field of {message.bits_per_value} bits")
+        return PackedField(values, message.bits_per_value, None)
+    if message.bits_per_length not in (32, 64):
+        raise CorruptDataError(f"a packed struct has lengths of {message.bits_per_length} bits")
+    return PackedField(values, None, message.bits_per_length)
+
+
+def _encode_packed_field(field: PackedField) -> pb.VariablePackedStruct.FieldEncoding:
+    value = encode_encoding(field.values)
+    if field.bits_per_value is not None:
+        return pb.VariablePackedStruct.FieldEncoding(value=value, bits_per_value=field.bits_per_value)
+    return pb.VariablePackedStruct.FieldEncoding(value=value, bits_per_length=field.bits_per_length)
+
+
+def _not_written(encoding: Encoding) -> Any:
+    raise UnsupportedError(f"encoding {type(encoding).__name__} of file version 2.3 cannot be written")
+
+
+MESSAGES: dict[str, Message[Any]] = {
+    "flat": Message(Flat, lambda found, _: Flat(found.bits_per_value), lambda own: pb.Flat(bits_per_value=own.bits)),
+    "variable": Message(
+        Variable, _decode_variable, lambda own: pb.Variable(offsets=encode_encoding(Flat(own.offset_bits)))
+    ),
+    "constant": Message(Constant, _decode_constant, lambda own: pb.Constant(value=own.value)),
+    "inline_bitpacking": Message(
+        InlineBitpacking,
+        lambda found, _: InlineBitpacking(_checked(found.uncompressed_bits_per_value)),
+        lambda own: pb.InlineBitpacking(uncompressed_bits_per_value=own.bits),
+    ),
+    "out_of_line_bitpacking": Message(OutOfLineBitpacking, _decode_out_of_line, _encode_out_of_line),
+    "rle": Message(Rle, _decode_rle, _encode_rle),
+    "range": Message(Range, _decode_range, _not_written),
+    "delta": Message(Delta, _decode_delta, _not_written),
+    "dictionary": Message(Dictionary, _decode_dictionary, _not_written),
+    "byte_stream_split": Message(
+        ByteStreamSplit,
+        lambda found, _: ByteStreamSplit(_flat_bits(found.values, (32, 64), "split value")),
+        lambda own: pb.ByteStreamSplit(values=encode_encoding(Flat(own.bits))),
+    ),
+    "fsst": Message(
+        Fsst,
+        _decode_fsst,
+        lambda own: pb.Fsst(symbol_table=own.symbol_table, values=encode_encoding(own.values)),
+    ),
+    "general": Message(General, _decode_general, _encode_general),
+    "fixed_size_list": Message(FixedSizeList, _decode_lists, _encode_lists),
+    "packed_struct": Message(
+        PackedStruct,
+        _decode_packed,
+        lambda own: pb.PackedStruct(bits_per_value=own.bits, values=encode_encoding(own.values)),
+    ),
+    "variable_packed_struct": Message(
+        VariablePackedStruct,
+        lambda found, depth: VariablePackedStruct(tuple(_decode_packed_field(one, depth) for one in found.fields)),
+        lambda own: pb.VariablePackedStruct(fields=map(_encode_packed_field, own.fields)),
+    ),
+}
+"""Each encoding by the name of its field in the message."""

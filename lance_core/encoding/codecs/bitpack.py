@@ -9,14 +9,17 @@ Source: messages ``InlineBitpacking`` and ``OutOfLineBitpacking``.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lance_core.encoding.codecs import fastlanes
-from lance_core.encoding.codecs.fastlanes import BLOCK
-from lance_core.encoding.codecs.flat import from_bytes, word_dtype
+from lance_core.encoding.codecs.codec import Codec, Scalar
+from lance_core.encoding.codecs.fastlanes import BLOCK, row_start
+from lance_core.encoding.codecs.flat import WORD_BITS, from_bytes, word_dtype
 from lance_core.encoding.kernels import (
     Scratch,
     aranges,
@@ -30,6 +33,7 @@ from lance_core.encoding.kernels import (
 )
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError
+from lance_core.format.encodings import InlineBitpacking, OutOfLineBitpacking
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -47,6 +51,7 @@ _LEAST_RUN = 16
 _FEW_SHORT = 64
 """Up to so many blocks that are not full, which end pages, what lies between them is copied piece by piece."""
 
+_WORD_CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
 _UNPACKED = Scratch()
 
 
@@ -79,12 +84,13 @@ def compact(blocks: npt.NDArray[Any], counts: Int64s) -> npt.NDArray[Any]:
     )
 
 
-def decode_inline(bits: int, chunks: Chunks) -> FixedValues:
-    """All values of all chunks, each of which has its own width.
+def decode_inline(encoding: InlineBitpacking, chunks: Chunks) -> FixedValues:
+    """Decode all values of all chunks, each of which has its own width.
 
     Raises:
-        CorruptDataError: More than 1024 values, a width above ``bits``, a chunk too short for its width.
+        CorruptDataError: More than 1024 values, a width above that of the values, a chunk too short for its width.
     """
+    bits = encoding.bits
     widths = _read_widths(bits, chunks)
     words, firsts = _words(chunks.buffers[0], chunks.starts[0], chunks.sizes[0], word_dtype(bits))
     firsts = firsts + 1
@@ -92,15 +98,48 @@ def decode_inline(bits: int, chunks: Chunks) -> FixedValues:
     return FixedValues(compact(_unpack_widths(words, firsts, widths), chunks.counts) if runs is None else runs)
 
 
-def decode_inline_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
-    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
-
-    Raises:
-        CorruptDataError: As ``decode_inline``.
-    """
-    widths, dtype = _read_widths(bits, chunks), word_dtype(bits)
+def decode_inline_at(encoding: InlineBitpacking, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
+    """Decode value ``index[i]`` of chunk ``chunk_of[i]``; errors as in `decode_inline`."""
+    widths, dtype = _read_widths(encoding.bits, chunks), word_dtype(encoding.bits)
     starts = chunks.starts[0][chunk_of] + dtype.itemsize
     return FixedValues(fastlanes.unpack_points(chunks.buffers[0], starts, widths[chunk_of], index, dtype))
+
+
+@cache
+def _rows_of_values(bits: int) -> list[int]:
+    """The row that holds each value of a block, for words of so many bits."""
+    rows = [0] * BLOCK
+    for row in range(bits):
+        rows[row_start(row) : row_start(row) + BLOCK // bits] = [row] * (BLOCK // bits)
+    return rows
+
+
+def decode_inline_one(encoding: InlineBitpacking) -> Scalar | None:
+    """Make the reader of single values; None for values that are no words."""
+    bits = encoding.bits
+    if bits not in WORD_BITS:
+        return None
+    word = Struct(_WORD_CODES[bits])
+    word_bytes, row_bytes, rows, lanes = bits // 8, BLOCK // 8, _rows_of_values(bits), BLOCK // bits - 1
+    zero = bytes(word_bytes)
+
+    def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
+        if size < word_bytes or count > BLOCK:
+            raise CorruptDataError(f"bit-packed chunk of {count} values in {size} bytes")
+        (width,) = word.unpack_from(memory, start)
+        if width > bits or size < word_bytes + width * row_bytes:
+            raise CorruptDataError(f"bit-packed chunk of width {width} in {size} bytes, for values of {bits} bits")
+        if not width:
+            return zero
+        number, shift = divmod(rows[index] * width, bits)
+        at = start + word_bytes + number * row_bytes + (index & lanes) * word_bytes
+        (value,) = word.unpack_from(memory, at)
+        value >>= shift
+        if shift + width > bits:
+            value |= word.unpack_from(memory, at + row_bytes)[0] << bits - shift
+        return word.pack(value & (1 << width) - 1)
+
+    return Scalar(read, ("words", word_bytes))
 
 
 def _read_widths(bits: int, chunks: Chunks) -> Int64s:
@@ -158,28 +197,78 @@ def _unpack_widths(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> n
     return out
 
 
-def decode_out_of_line(bits: int, width: int, chunks: Chunks) -> FixedValues:
-    """All values of all sequences of packed blocks.
+def decode_out_of_line(encoding: OutOfLineBitpacking, chunks: Chunks) -> FixedValues:
+    """Decode all values of all sequences of packed blocks.
 
     Raises:
-        CorruptDataError: A width above ``bits``, or a sequence whose size fits neither a raw nor a packed tail.
+        CorruptDataError: A width above that of the values, or a sequence whose size fits neither a raw nor a packed
+            tail.
     """
-    dtype = word_dtype(bits)
-    if not 0 <= width <= bits:
-        raise CorruptDataError(f"bit-packed width {width} for values of {bits} bits")
-    counts, sizes = chunks.counts, chunks.sizes[0]
+    dtype, width, counts = word_dtype(encoding.bits), encoding.packed_bits, chunks.counts
+    is_raw = _has_raw_tail(encoding, chunks)
     if width == 0:
         return FixedValues(np.zeros(_checked_total(counts), dtype))
-    block_bytes = width * (BLOCK // 8)
-    whole, tails = counts // BLOCK, counts % BLOCK
-    is_raw = sizes == whole * block_bytes + tails * dtype.itemsize
-    is_packed = sizes == -(-counts // BLOCK) * block_bytes
-    if not (is_raw | is_packed).all():
-        at = int(np.flatnonzero(~(is_raw | is_packed))[0])
-        raise CorruptDataError(f"{int(sizes[at])} bytes cannot hold {int(counts[at])} values packed to {width} bits")
     if len(counts) <= _FEW_SEQUENCES and int(counts.sum()) <= _FEW_VALUES:
         return FixedValues(_unpack_few(chunks, dtype, width, is_raw.tolist()))
-    return FixedValues(_unpack_sequences(chunks, dtype, width, is_raw & (tails > 0)))
+    return FixedValues(_unpack_sequences(chunks, dtype, width, is_raw & (counts % BLOCK > 0)))
+
+
+def _has_raw_tail(encoding: OutOfLineBitpacking, chunks: Chunks) -> npt.NDArray[np.bool_]:
+    """Tell sequences with values behind the last whole block that are not packed, by their sizes."""
+    dtype, width = word_dtype(encoding.bits), encoding.packed_bits
+    if not 0 <= width <= encoding.bits:
+        raise CorruptDataError(f"bit-packed width {width} for values of {encoding.bits} bits")
+    counts, sizes = chunks.counts, chunks.sizes[0]
+    block_bytes = width * (BLOCK // 8)
+    is_raw = sizes == counts // BLOCK * block_bytes + counts % BLOCK * dtype.itemsize
+    is_right = is_raw | (sizes == -(-counts // BLOCK) * block_bytes)
+    if width and not is_right.all():
+        at = int(np.flatnonzero(~is_right)[0])
+        raise CorruptDataError(f"{int(sizes[at])} bytes cannot hold {int(counts[at])} values packed to {width} bits")
+    return is_raw
+
+
+def decode_out_of_line_at(
+    encoding: OutOfLineBitpacking, chunks: Chunks, chunk_of: Int64s, index: Int64s
+) -> FixedValues:
+    """Decode value ``index[i]`` of sequence ``chunk_of[i]``; errors as in `decode_out_of_line`."""
+    dtype, width, memory = word_dtype(encoding.bits), encoding.packed_bits, chunks.buffers[0]
+    is_raw = _has_raw_tail(encoding, chunks)
+    if width == 0:
+        return FixedValues(np.zeros(len(index), dtype))
+    block = index // BLOCK
+    starts = chunks.starts[0][chunk_of] + block * (width * (BLOCK // 8))
+    in_tail = is_raw[chunk_of] & (block == (chunks.counts // BLOCK)[chunk_of])
+    if not in_tail.any():
+        return FixedValues(fastlanes.unpack_points(memory, starts, width, index % BLOCK, dtype))
+    values = np.empty(len(index), dtype)
+    values[in_tail] = gather_words(memory, (starts + index % BLOCK * dtype.itemsize)[in_tail], dtype)
+    packed = ~in_tail
+    if packed.any():
+        values[packed] = fastlanes.unpack_points(memory, starts[packed], width, index[packed] % BLOCK, dtype)
+    return FixedValues(values)
+
+
+def decode_out_of_line_one(encoding: OutOfLineBitpacking) -> Scalar | None:
+    """Make the reader of single values; None for values that are no words, or all 0."""
+    bits, width = encoding.bits, encoding.packed_bits
+    if bits not in WORD_BITS or not 0 < width <= bits:
+        return None
+    block_size, word_bytes = width * (BLOCK // 8), bits // 8
+
+    def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
+        whole, tail = divmod(count, BLOCK)
+        block, place = divmod(index, BLOCK)
+        if size == whole * block_size + tail * word_bytes:
+            if block == whole:  # the tail is not packed
+                at = start + whole * block_size + place * word_bytes
+                return bytes(memory[at : at + word_bytes])
+        elif size != (whole + (tail > 0)) * block_size:
+            raise CorruptDataError(f"{size} bytes cannot hold {count} values packed to {width} bits")
+        value = fastlanes.unpack_one(memory, start + block * block_size, width, place, bits)
+        return value.to_bytes(word_bytes, "little")
+
+    return Scalar(read, ("words", word_bytes))
 
 
 def most_values(bits: int, width: int, size: int) -> int:
@@ -337,3 +426,14 @@ def _blocks_at(data: npt.NDArray[Any], sources: Int64s, ends: Int64s) -> npt.NDA
     short = np.flatnonzero(used < BLOCK)
     blocks[short] *= np.arange(BLOCK) < used[short, None]
     return blocks
+
+
+INLINE_BITPACKING = Codec(
+    serves=InlineBitpacking, decode=decode_inline, decode_at=decode_inline_at, decode_one=decode_inline_one
+)
+OUT_OF_LINE_BITPACKING = Codec(
+    serves=OutOfLineBitpacking,
+    decode=decode_out_of_line,
+    decode_at=decode_out_of_line_at,
+    decode_one=decode_out_of_line_one,
+)

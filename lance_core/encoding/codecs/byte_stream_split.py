@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lance_core.encoding.codecs.codec import Codec
 from lance_core.encoding.codecs.flat import from_bytes, to_bytes, word_dtype
 from lance_core.encoding.kernels import check_sizes, empty, gather, one_buffer, starts_of
+from lance_core.format.encodings import ByteStreamSplit
 
 if TYPE_CHECKING:
     from lance_core.encoding.values import Bytes, Chunks, FixedValues, Int64s
 
 
-def decode_chunks(bits: int, chunks: Chunks) -> FixedValues:
-    """All values of all chunks: chunks of one count are transposed together.
+def decode(encoding: ByteStreamSplit, chunks: Chunks) -> FixedValues:
+    """Decode all values of all chunks.
 
     Raises:
         CorruptDataError: A chunk is too short for its count.
     """
-    width = word_dtype(bits).itemsize
+    # A chunk is a matrix of planes x values, and its values are the transposed one. Chunks of one count that follow
+    # each other are one matrix with another axis, so that numpy transposes all of them at once.
+    width = word_dtype(encoding.bits).itemsize
     needed = chunks.counts * width
     check_sizes(chunks.sizes[0], needed, "ByteStreamSplit")
     data = gather(chunks.buffers[0], chunks.starts[0], needed)
@@ -34,11 +38,11 @@ def decode_chunks(bits: int, chunks: Chunks) -> FixedValues:
         count = int(chunks.counts[first])
         planes = data[part].reshape(end - first, width, count)
         out[part].reshape(end - first, count, width)[...] = planes.transpose(0, 2, 1)
-    return from_bytes(out, bits)
+    return from_bytes(out, encoding.bits)
 
 
 def encode_chunks(values: FixedValues, counts: Int64s) -> Chunks:
-    """Planes of bytes of each chunk.
+    """Encode planes of bytes of each chunk.
 
     Args:
         values: Words of 32 or 64 bits.
@@ -54,3 +58,6 @@ def encode_chunks(values: FixedValues, counts: Int64s) -> Chunks:
         out[: done * width].reshape(whole, width, -1)[...] = data[:done].reshape(shape).transpose(0, 2, 1)
     out[done * width :].reshape(width, -1)[...] = data[done:].T
     return one_buffer(out, starts_of(counts * width), counts)
+
+
+BYTE_STREAM_SPLIT = Codec(serves=ByteStreamSplit, decode=decode)

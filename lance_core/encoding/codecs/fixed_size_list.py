@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.codecs import flat
+from lance_core.encoding.codecs.codec import Codec, Scalar
 from lance_core.encoding.kernels import MAX_VALUE_BITS, check_sizes, gather
 from lance_core.encoding.values import Chunks, FixedListValues, FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
@@ -69,19 +70,21 @@ def _check_width(levels: list[_Level], bits: int) -> None:
         raise CorruptDataError(f"fixed-size list of {items} items of {bits} bits")
 
 
-def num_buffers(encoding: FixedSizeList) -> int:
-    """Value buffers per chunk: one for each bitmap and one for the data."""
+def _num_buffers(encoding: FixedSizeList) -> int:
+    """Return the value buffers of a chunk: one for each bitmap and one for the data."""
     levels, _ = _levels(encoding)
     return 1 + sum(level.has_validity for level in levels)
 
 
-def decode_chunks(encoding: FixedSizeList, chunks: Chunks) -> FixedListValues:
-    """All values of all chunks.
+def decode(encoding: FixedSizeList, chunks: Chunks) -> FixedListValues:
+    """Decode all values of all chunks.
 
     Raises:
         CorruptDataError: A buffer is too short for its count.
     """
     levels, bits = _levels(encoding)
+    if len(chunks.buffers) == 1 and any(level.has_validity for level in levels):
+        return _decode_block(encoding, chunks)
     validities: list[npt.NDArray[np.bool_] | None] = []
     position = 0
     for level in levels:
@@ -91,11 +94,19 @@ def decode_chunks(encoding: FixedSizeList, chunks: Chunks) -> FixedListValues:
     data = Chunks(
         buffers=chunks.buffers[position:], starts=chunks.starts[position:], sizes=chunks.sizes[position:], counts=counts
     )
-    return _nest(levels, flat.decode_chunks(bits, data), validities)
+    return _nest(levels, flat.decode(Flat(bits), data), validities)
 
 
-def decode_points(encoding: FixedSizeList, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedListValues | None:
-    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``; None for items of less than a byte or with nulls.
+def _decode_block(encoding: FixedSizeList, blocks: Chunks) -> FixedListValues:
+    """Decode a block of lists with validity: the rows of a full-zip page."""
+    start, size, count = int(blocks.starts[0, 0]), int(blocks.sizes[0, 0]), int(blocks.counts[0])
+    if len(blocks.counts) != 1 or count == 0 or size % count:
+        raise CorruptDataError(f"a block of {size} bytes for {count} fixed-size lists")
+    return decode_rows(encoding, blocks.buffers[0][start : start + size].reshape(count, -1), None)
+
+
+def decode_at(encoding: FixedSizeList, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedListValues | None:
+    """Decode value ``index[i]`` of chunk ``chunk_of[i]``; None for items of less than a byte or with nulls.
 
     Raises:
         CorruptDataError: A buffer is too short for its count.
@@ -103,8 +114,17 @@ def decode_points(encoding: FixedSizeList, chunks: Chunks, chunk_of: Int64s, ind
     levels, bits = _levels(encoding)
     if bits == 1 or any(level.has_validity for level in levels):
         return None
-    rows = flat.decode_points(levels[-1].items * bits, chunks, chunk_of, index)
+    rows = flat.decode_at(Flat(levels[-1].items * bits), chunks, chunk_of, index)
     return _nest(levels, flat.from_bytes(flat.to_bytes(rows.data), bits), [None] * len(levels))
+
+
+def decode_one(encoding: FixedSizeList) -> Scalar | None:
+    """Make the reader of single values; None for lists of lists, of bits, or of items that may be null."""
+    items = encoding.values
+    if encoding.has_validity or not isinstance(items, Flat) or items.bits <= 0 or items.bits % 8:
+        return None
+    width = encoding.dimension * items.bits // 8
+    return Scalar(flat.read_width(width), ("lists", width))
 
 
 def _bits(chunks: Chunks, position: int, items: int) -> npt.NDArray[np.bool_]:
@@ -124,7 +144,7 @@ def _nest(levels: list[_Level], items: Values, validities: list[npt.NDArray[np.b
     return values
 
 
-def decode_fixed_zip(encoding: FixedSizeList, rows: Bytes, kind: pa.DataType | None = None) -> FixedListValues:
+def decode_rows(encoding: FixedSizeList, rows: Bytes, kind: pa.DataType | None) -> FixedListValues:
     """Decode full-zip rows.
 
     Args:
@@ -243,3 +263,13 @@ def encode_chunks(values: FixedListValues, counts: Int64s) -> Chunks:
         sizes=np.concatenate([part.sizes for part in parts]),
         counts=counts,
     )
+
+
+FIXED_SIZE_LIST = Codec(
+    serves=FixedSizeList,
+    decode=decode,
+    decode_at=decode_at,
+    decode_one=decode_one,
+    num_buffers=_num_buffers,
+    decode_rows=decode_rows,
+)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from lance_core.encoding.codecs.codec import Codec, Scalar
 from lance_core.encoding.kernels import (
     MAX_VALUE_BITS,
     aranges,
@@ -20,10 +22,12 @@ from lance_core.encoding.kernels import (
 )
 from lance_core.encoding.values import FixedValues
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.encodings import Flat
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from lance_core.encoding.codecs.codec import Read
     from lance_core.encoding.values import Bytes, Chunks, Int64s
 
 WORD_BITS = (8, 16, 32, 64)
@@ -72,13 +76,14 @@ def bits_of(values: FixedValues) -> int:
     return values.data.dtype.itemsize * 8 * (values.data.shape[1] if values.data.ndim > 1 else 1)
 
 
-def decode_chunks(bits: int, chunks: Chunks) -> FixedValues:
-    """All values of all chunks.
+def decode(encoding: Flat, chunks: Chunks) -> FixedValues:
+    """Decode all values of all chunks.
 
     Raises:
         CorruptDataError: A chunk is too short for its count.
         UnsupportedError: A width that is neither 1 nor whole bytes.
     """
+    bits = encoding.bits
     check_bits(bits)
     needed = (chunks.counts * bits + 7) // 8
     check_sizes(chunks.sizes[0], needed, "Flat")
@@ -106,13 +111,14 @@ def unpack_bits(data: Bytes, counts: Int64s) -> npt.NDArray[np.bool_]:
     return flags[keep]
 
 
-def decode_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
-    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
+def decode_at(encoding: Flat, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
+    """Decode value ``index[i]`` of chunk ``chunk_of[i]``.
 
     Raises:
         CorruptDataError: A chunk is too short for its count.
         UnsupportedError: A width that is neither 1 nor whole bytes.
     """
+    bits = encoding.bits
     check_bits(bits)
     check_sizes(chunks.sizes[0], (chunks.counts * bits + 7) // 8, "Flat")
     starts = chunks.starts[0][chunk_of]
@@ -131,3 +137,41 @@ def encode_chunks(values: FixedValues, counts: Int64s) -> Chunks:
     bits = bits_of(values)
     data = np.packbits(values.data.view(np.uint8), bitorder="little") if bits == 1 else to_bytes(values.data)
     return one_buffer(data, starts_of((counts * bits + 7) // 8), counts)
+
+
+def decode_one(encoding: Flat) -> Scalar | None:
+    """Make the reader of single values; None for widths that are neither 1 nor whole bytes."""
+    if encoding.bits == 1:
+        return Scalar(_read_bit, ("bits", 1))
+    if encoding.bits <= 0 or encoding.bits % 8:
+        return None
+    return Scalar(read_width(encoding.bits // 8), ("words", encoding.bits // 8))
+
+
+def _read_bit(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
+    if size * 8 < count:
+        raise CorruptDataError(f"Flat: a chunk has {size} bytes for {count} bits")
+    return b"\1" if memory[start + index // 8] >> index % 8 & 1 else b"\0"
+
+
+def read_width(width: int) -> Read:
+    """Make the reader of single values of so many bytes."""
+
+    def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
+        if size < count * width:
+            raise CorruptDataError(f"Flat: a chunk has {size} bytes where {count * width} are needed")
+        at = start + index * width
+        return bytes(memory[at : at + width])
+
+    return read
+
+
+def decode_rows(encoding: Flat, rows: Bytes, kind: pa.DataType | None) -> FixedValues:
+    """Decode full-zip rows; booleans take a byte each there."""
+    if encoding.bits % 8 or encoding.bits // 8 != rows.shape[1]:
+        raise CorruptDataError(f"full-zip value of {rows.shape[1]} bytes where {encoding.bits} bits are needed")
+    values = from_bytes(np.ascontiguousarray(rows).reshape(-1), encoding.bits)
+    return FixedValues(values.data != 0) if kind == pa.bool_() else values
+
+
+FLAT = Codec(serves=Flat, decode=decode, decode_at=decode_at, decode_one=decode_one, decode_rows=decode_rows)

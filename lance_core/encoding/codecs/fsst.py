@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.codecs import symbol_table
+from lance_core.encoding.codecs import symbol_table, variable
+from lance_core.encoding.codecs.codec import Codec, not_in_blocks, num_buffers
 from lance_core.encoding.codecs.symbol_table import LITERAL, parse_table
-from lance_core.encoding.kernels import empty, starts_of, take_inside, view_buffer
+from lance_core.encoding.kernels import chunk_counts, empty, fitting_count, starts_of, take_inside, view_buffer
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
+from lance_core.format.encodings import Fsst, PackedVariable, Variable
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from lance_core.encoding.values import Bytes, Int64s
+    from lance_core.encoding.values import Bytes, Chunks, Int64s, Values
+    from lance_core.format.encodings import Encoding
 
 _ESCAPE = 255
 _PAIRS_PAY_AT = 1 << 17
@@ -33,6 +36,7 @@ _TABLES_KEPT = 64
 """Single values need little else than the table of their page, which costs more than they do; each takes some 30 KB."""
 _TEXTS_AT_ONCE = 1 << 16
 """Values that are encoded at once: bounds the memory that it takes."""
+_CHUNK_BYTES, _PLAIN_CHUNK_BYTES = 1 << 13, 1 << 14
 
 
 def encode(values: VariableValues) -> tuple[bytes | None, VariableValues]:
@@ -256,3 +260,55 @@ def _all_pairs(words: pa.Array) -> pa.Array:
     singles = take_inside(words, order)
     offsets = np.frombuffer(singles.buffers()[1], np.int32)[: len(order) + 1 : 2].copy()
     return pa.Array.from_buffers(pa.binary(), 1 << 16, [None, pa.py_buffer(offsets), singles.buffers()[2]])
+
+
+def _offsets_of(encoding: Fsst) -> Variable:
+    """Return the encoding of the codes; `_unwrap` has seen to it that offsets are plain."""
+    return Variable(encoding.values.offset_bits)
+
+
+def _unwrap(encoding: Fsst, chunks: Chunks) -> tuple[Encoding, Chunks] | None:
+    """Unpack the offsets of the codes."""
+    if not isinstance(encoding.values, PackedVariable):
+        return None
+    plain, chunks = variable.unpack_offsets(encoding.values, chunks)
+    return Fsst(encoding.symbol_table, plain), chunks
+
+
+def _decode(encoding: Fsst, chunks: Chunks) -> VariableValues:
+    return decode(encoding.symbol_table, variable.decode(_offsets_of(encoding), chunks))
+
+
+def _decode_at(encoding: Fsst, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> VariableValues:
+    return decode(encoding.symbol_table, variable.decode_at(_offsets_of(encoding), chunks, chunk_of, index))
+
+
+def _decode_some(encoding: Fsst, chunks: Chunks, positions: Int64s) -> VariableValues | None:
+    codes = variable.decode_some(_offsets_of(encoding), chunks, positions)
+    return None if codes is None else decode(encoding.symbol_table, codes)
+
+
+def encode_chunks(values: Values, chunk_bytes: int | None, max_values: int) -> tuple[Encoding, Chunks] | None:
+    """Encode strings as chunks; see `Codec.encode`. Strings that do not get smaller stay as they are."""
+    if not isinstance(values, VariableValues):
+        return None
+    table, codes = encode(values)
+    target = chunk_bytes or (_PLAIN_CHUNK_BYTES if table is None else _CHUNK_BYTES)
+    count = fitting_count(variable.mean_bytes(codes), target, most=max_values)
+    plain = Variable(values.offsets.dtype.itemsize * 8)
+    chunks = variable.encode_chunks(codes, chunk_counts(len(codes), count))
+    return plain if table is None else Fsst(table, plain), chunks
+
+
+FSST = Codec(
+    serves=Fsst,
+    decode=_decode,
+    decode_at=_decode_at,
+    encode=encode_chunks,
+    name="fsst",
+    num_buffers=lambda encoding: num_buffers(encoding.values),
+    unwrap=_unwrap,
+    decode_some=_decode_some,
+    decode_blocks=not_in_blocks,
+    decode_strings=lambda encoding, values: decode(encoding.symbol_table, values),
+)

@@ -11,11 +11,13 @@ Source: message ``General``.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.codecs.codec import Codec, Scalar, codec_of, decode_strings, num_buffers
 from lance_core.encoding.codecs.zstd import ZSTD
 from lance_core.encoding.kernels import (
     MAX_OUTPUT_BYTES,
@@ -31,14 +33,15 @@ from lance_core.encoding.kernels import (
 from lance_core.encoding.thread_pool import run_parts
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Compression
+from lance_core.format.encodings import Compression, General
 from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.codecs.zstd import Compress
-    from lance_core.encoding.values import Bytes, Chunks, Int64s
+    from lance_core.encoding.values import Bytes, Chunks, Int64s, LeafValues
+    from lance_core.format.encodings import Encoding
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_RESERVED_BIT = 0x10
@@ -328,3 +331,28 @@ def sampled_ratio(compression: Compression, chunks: Chunks, samples: int) -> flo
     frames = _frames(chunks.buffers[0], starts, sizes, compress)
     after = len(frames) * np.dtype(_HEADS[compression]).itemsize + sum(map(len, frames))
     return after / max(1, int(sizes.sum()))
+
+
+def _unwrap(encoding: General, chunks: Chunks) -> tuple[Encoding, Chunks]:
+    return encoding.values, decompress_chunks(encoding.compression, chunks)
+
+
+def _decode_one(encoding: General) -> Scalar | None:
+    make = codec_of(encoding.values).decode_one
+    scalar = None if make is None else make(encoding.values)
+    if scalar is None or scalar.open is not None:
+        return None
+    return scalar._replace(open=partial(decompress_one, encoding.compression))
+
+
+def _decode_strings(encoding: General, values: VariableValues) -> LeafValues:
+    return decode_strings(encoding.values, decompress_values(encoding.compression, values))
+
+
+GENERAL = Codec(
+    serves=General,
+    decode_one=_decode_one,
+    num_buffers=lambda encoding: max(1, num_buffers(encoding.values)),
+    unwrap=_unwrap,
+    decode_strings=_decode_strings,
+)

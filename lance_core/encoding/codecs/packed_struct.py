@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.encoding.codecs import flat
+from lance_core.encoding.codecs.codec import Codec, decode_rows, decode_strings
 from lance_core.encoding.kernels import gather, gather_windows, gather_words, join_ranges, starts_of
 from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import FixedSizeList, Flat, PackedField, PackedStruct, Variable, VariablePackedStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -55,11 +56,6 @@ def encode_fixed(values: StructValues) -> tuple[tuple[int, ...], FixedValues] | 
     if len(columns) != len(values.children):
         return None
     return tuple(column.shape[1] * 8 for column in columns), FixedValues(np.hstack(columns))
-
-
-def packed_encoding(bits: tuple[int, ...]) -> PackedStruct:
-    """The encoding of `encode_fixed`'s rows."""
-    return PackedStruct(bits, Flat(sum(bits)))
 
 
 def split_rows(rows: FixedValues, widths: Sequence[int]) -> list[FixedValues]:
@@ -120,19 +116,12 @@ def _fixed_encoding(values: Values) -> Encoding:
     return Flat(flat.bits_of(values))
 
 
-def decode_variable(
-    encoding: VariablePackedStruct,
-    rows: VariableValues,
-    decode_strings: Callable[[Encoding, VariableValues], VariableValues],
-    decode_fixed: Callable[[Encoding, Bytes], Values],
-) -> StructValues:
-    """The fields of rows; those of empty rows (null structs) are zero and empty.
+def decode_variable(encoding: VariablePackedStruct, rows: VariableValues) -> StructValues:
+    """Decode the fields of rows; those of empty rows (null structs) are zero and empty.
 
     Args:
         encoding: How the rows are encoded.
         rows: The bytes of each row.
-        decode_strings: Decodes bytes of values of variable width.
-        decode_fixed: Decodes rows of bytes.
 
     Raises:
         CorruptDataError: Rows that do not hold their fields.
@@ -147,7 +136,7 @@ def decode_variable(
         if one.bits_per_value is not None:
             data = np.zeros((len(has_row), width), np.uint8)
             data[has_row] = gather_windows(rows.data, at, width)
-            children.append(decode_fixed(one.values, data))
+            children.append(decode_rows(one.values, data))
             at = at + width
             continue
         lengths = gather_words(rows.data, at, f"<u{width}")
@@ -155,7 +144,10 @@ def decode_variable(
             raise CorruptDataError("a field of a packed struct is longer than its page")
         at, sizes = at + width, lengths.astype(np.int64)
         _check_ends(at + sizes, ends)
-        children.append(decode_strings(one.values, _strings(rows.data, at, sizes, has_row)))
+        strings = decode_strings(one.values, _strings(rows.data, at, sizes, has_row))
+        if not isinstance(strings, VariableValues):
+            raise UnsupportedError("a packed struct inside of another")
+        children.append(strings)
         at = at + sizes
     if (at != ends).any():
         raise CorruptDataError("a packed struct has bytes behind its last field")
@@ -171,3 +163,7 @@ def _strings(data: Bytes, at: Int64s, sizes: Int64s, has_row: npt.NDArray[np.boo
 def _check_ends(reached: Int64s, ends: Int64s) -> None:
     if (reached > ends).any():
         raise CorruptDataError("a field of a packed struct reaches beyond its row")
+
+
+PACKED_STRUCT = Codec(serves=PackedStruct, unwrap=lambda encoding, chunks: (encoding.values, chunks))
+VARIABLE_PACKED_STRUCT = Codec(serves=VariablePackedStruct, decode_strings=decode_variable)

@@ -6,11 +6,16 @@ u64 bytes of run values, run values, run lengths. Source: message ``Rle``.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.encoding.codecs.flat import from_bytes, word_dtype
+from lance_core.encoding.codecs.bitpack import most_values
+from lance_core.encoding.codecs.codec import Codec, block_by_block, decode_integers, num_buffers, one_block
+from lance_core.encoding.codecs.flat import WORD_BITS, from_bytes, word_dtype
+from lance_core.encoding.codecs.general import decompress_chunks
+from lance_core.encoding.codecs.sequences import read_words
 from lance_core.encoding.kernels import (
     add_up,
     check_sizes,
@@ -25,13 +30,15 @@ from lance_core.encoding.kernels import (
     view_buffer,
 )
 from lance_core.encoding.values import Chunks, FixedValues
-from lance_core.errors import CorruptDataError
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.encodings import BlockRle, Constant, Flat, General, OutOfLineBitpacking, Range, Rle, value_bits
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s
+    from lance_core.format.encodings import Encoding
 
 _HEADER = 8
 _MAX_RUN = 255
@@ -40,21 +47,19 @@ _SHORT_RUN = 6
 _FEW_VALUES = 1 << 14
 
 
-def decode_chunks(bits: int, chunks: Chunks, length_bits: int = 8) -> FixedValues:
-    """All values of all chunks: one repeat over all runs.
+def decode(encoding: Rle, chunks: Chunks) -> FixedValues:
+    """Decode all values of all chunks, or of all blocks: one repeat over all runs.
 
     Raises:
         CorruptDataError: Runs that do not add up to the chunk's count, or a length without value.
     """
-    return FixedValues(_expand(*_read_runs(bits, chunks, length_bits)))
+    return FixedValues(_expand(*_read_runs(encoding, chunks)))
 
 
 def _expand(runs: npt.NDArray[Any], lengths: Bytes | Int64s, ends: Int64s) -> npt.NDArray[Any]:
-    """Each value as often as its run is long.
-
-    numpy repeats one run after the other; where they are short, to number them by adding up a mark at the first value
-    of each takes two thirds of the time.
-    """
+    """Repeat each value as often as its run is long."""
+    # numpy repeats one run after the other. Short runs are numbered instead: the sum of the marks up to a value, one at
+    # the first value of each run but the first, is the number of its run. That takes two thirds of the time.
     total = int(ends[-1]) if len(ends) else 0
     if total < _FEW_VALUES or len(runs) * _SHORT_RUN < total or not lengths.all():
         return np.repeat(runs, lengths)
@@ -67,18 +72,17 @@ def _expand(runs: npt.NDArray[Any], lengths: Bytes | Int64s, ends: Int64s) -> np
     return values[: total * runs.dtype.itemsize].view(runs.dtype)
 
 
-def decode_points(bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s, length_bits: int = 8) -> FixedValues:
-    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
-
-    Raises:
-        CorruptDataError: As ``decode_chunks``.
-    """
-    runs, _, ends = _read_runs(bits, chunks, length_bits)
+def decode_at(encoding: Rle, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
+    """Decode value ``index[i]`` of chunk ``chunk_of[i]``; errors as in `decode`."""
+    runs, _, ends = _read_runs(encoding, chunks)
     return FixedValues(runs[np.searchsorted(ends, starts_of(chunks.counts)[chunk_of] + index, side="right")])
 
 
-def _read_runs(bits: int, chunks: Chunks, length_bits: int) -> tuple[npt.NDArray[Any], Bytes | Int64s, Int64s]:
+def _read_runs(encoding: Rle, chunks: Chunks) -> tuple[npt.NDArray[Any], Bytes | Int64s, Int64s]:
     """Run values of all chunks, the lengths of the runs, and where each ends, counted in values of all chunks."""
+    if len(chunks.buffers) == 1:
+        chunks = split_blocks(chunks)
+    bits, length_bits = encoding.bits, encoding.length_bits
     width, length_width = word_dtype(bits).itemsize, length_bits // 8
     value_sizes, length_sizes = chunks.sizes
     num_runs = length_sizes if length_width == 1 else length_sizes // length_width
@@ -95,7 +99,7 @@ def _read_runs(bits: int, chunks: Chunks, length_bits: int) -> tuple[npt.NDArray
 
 
 def split_blocks(blocks: Chunks) -> Chunks:
-    """Block form to the two buffers of chunks.
+    """Turn blocks into chunks of two buffers.
 
     Raises:
         CorruptDataError: A block is shorter than it says.
@@ -176,3 +180,103 @@ def encode_blocks(runs: Runs, counts: Int64s) -> Chunks:
         (runs.lengths, runs.bounds),
     )
     return one_buffer(memory, bounds, counts)
+
+
+def _decode_runs(
+    encoding: BlockRle, first: Bytes, second: Bytes, count: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Decode values and lengths of the runs that stand for so many integers, from the block of each."""
+    values, first = _decompress(encoding.values, first)
+    lengths, second = _decompress(encoding.lengths, second)
+    runs = _count_runs(BlockRle(values, lengths), first, second, count)
+    return decode_integers(values, first, runs), decode_integers(lengths, second, runs)
+
+
+def _decompress(encoding: Encoding, data: Bytes) -> tuple[Encoding, Bytes]:
+    """Return the block below compression, and how it is encoded."""
+    while isinstance(encoding, General):
+        plain = decompress_chunks(encoding.compression, one_block(data, 0))
+        start, size = int(plain.starts[0, 0]), int(plain.sizes[0, 0])
+        encoding, data = encoding.values, plain.buffers[0][start : start + size]
+    return encoding, data
+
+
+def _count_runs(encoding: BlockRle, values: Bytes, lengths: Bytes, count: int) -> int:
+    """Return the number of runs that stand for so many integers.
+
+    Args:
+        encoding: How the runs are encoded.
+        values: Block of the run values.
+        lengths: Block of the run lengths.
+        count: How many integers the runs stand for.
+
+    Raises:
+        CorruptDataError: Run lengths without bytes do not add up to the count.
+        UnsupportedError: Nothing tells the number.
+    """
+    for one, block in ((encoding.values, values), (encoding.lengths, lengths)):
+        if isinstance(one, Flat) and one.bits in WORD_BITS:
+            return len(block) // (one.bits // 8)
+    match encoding.lengths:
+        case Constant(bytes() as value):
+            start, step = int.from_bytes(value, "little"), 0
+        case Range(_, start, step):
+            pass
+        case OutOfLineBitpacking(bits, width) as packed if width:
+            # Padding is part of the last block, so that lengths count up to where they reach the number of integers.
+            ends = np.cumsum(decode_integers(packed, lengths, most_values(bits, width, len(lengths))), dtype=np.uint64)
+            return int(np.searchsorted(ends, np.uint64(count))) + 1 if count else 0
+        case _:
+            raise UnsupportedError("runs whose number neither values nor lengths tell are not supported")
+    found = bisect_left(range(count), count, key=lambda runs: _total(start, step, runs))
+    if _total(start, step, found) != count:
+        raise CorruptDataError(f"run lengths of a block do not add up to {count} integers")
+    return found
+
+
+def _total(start: int, step: int, count: int) -> int:
+    """Return the sum of ``count`` integers at equal distances."""
+    return count * start + step * (count * (count - 1) // 2)
+
+
+def _decode_block(encoding: BlockRle, data: Bytes, count: int) -> npt.NDArray[Any]:
+    """Decode a block: u64 bytes of the run values, run values, run lengths; nothing if neither has any."""
+    first = second = data[:0]
+    if num_buffers(encoding):
+        (size,) = read_words(data, 1)
+        if 8 + size > len(data):
+            raise CorruptDataError("run values reach beyond the end of their block")
+        first, second = data[8 : 8 + size], data[8 + size :]
+    values, lengths = _decode_runs(encoding, first, second, count)
+    if (len(lengths) and int(lengths.max()) > count) or int(lengths.sum(dtype=np.uint64)) != count:
+        raise CorruptDataError("run lengths of a block do not add up to its number of integers")
+    return np.repeat(values, lengths.astype(np.int64))
+
+
+def _unpack_runs(encoding: BlockRle, chunks: Chunks) -> tuple[Rle, Chunks]:
+    """Turn runs that are encoded themselves into plain ones."""
+    bits = value_bits(encoding.values)
+    nothing = np.empty(0, np.uint8)
+    parts: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
+    for chunk, count in enumerate(chunks.counts.tolist()):
+        bounds = zip(chunks.buffers, chunks.starts[:, chunk].tolist(), chunks.sizes[:, chunk].tolist(), strict=True)
+        blocks = [memory[start : start + size] for memory, start, size in bounds]
+        first = blocks.pop(0) if num_buffers(encoding.values) else nothing
+        second = blocks.pop(0) if num_buffers(encoding.lengths) else nothing
+        values, lengths = _decode_runs(encoding, first, second, count)
+        if values.dtype.itemsize * 8 != bits or (len(lengths) and int(lengths.max()) > count):
+            raise CorruptDataError(f"runs of a chunk do not fit its {count} values of {bits} bits")
+        parts.append((values, lengths.astype(np.uint32)))
+    sizes = np.array([[part.nbytes for part in pair] for pair in parts], np.int64).reshape(-1, 2).T
+    buffers = tuple([np.concatenate(part).view(np.uint8) for part in zip(*parts, strict=True)]) or (nothing, nothing)
+    starts = np.stack([starts_of(row)[:-1] for row in sizes])
+    return Rle(bits, 32), Chunks(buffers=buffers, starts=starts, sizes=sizes, counts=chunks.counts)
+
+
+RLE = Codec(serves=Rle, decode=decode, decode_at=decode_at, num_buffers=lambda _: 2)
+BLOCK_RLE = Codec(
+    serves=BlockRle,
+    num_buffers=lambda encoding: num_buffers(encoding.values) + num_buffers(encoding.lengths),
+    unwrap=_unpack_runs,
+    decode_blocks=block_by_block(_decode_block),
+)

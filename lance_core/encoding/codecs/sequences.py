@@ -1,4 +1,4 @@
-"""Integers in blocks of file version 2.3: constants, ranges, differences, dictionaries, and runs of any of them.
+"""Integers in blocks of file version 2.3: constants, ranges, differences, and dictionaries.
 
 | encoding   | block                                                                                      |
 |------------|--------------------------------------------------------------------------------------------|
@@ -6,41 +6,24 @@
 | Range      | nothing                                                                                    |
 | Delta      | the block of the differences                                                               |
 | Dictionary | u64 bytes of the indices, u64 bytes of the items, indices, items; nothing if neither has any |
-| BlockRle   | u64 bytes of the run values, run values, run lengths; nothing if neither has any           |
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lance_core.encoding.codecs.codec import Codec, block_by_block, decode_integers, num_buffers
 from lance_core.encoding.codecs.flat import WORD_BITS, word_dtype
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import BlockRle, Constant, Delta, Dictionary, Flat, Range
+from lance_core.format.encodings import Constant, Delta, Dictionary, Range
 from lance_core.limits import check_limit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes
-    from lance_core.format.encodings import Encoding
-
-
-def has_bytes(encoding: Encoding) -> bool:
-    """True if a block of this encoding has a buffer."""
-    match encoding:
-        case Constant() | Range():
-            return False
-        case Delta():
-            return has_bytes(encoding.deltas)
-        case Dictionary():
-            return has_bytes(encoding.indices) or has_bytes(encoding.items)
-        case BlockRle():
-            return has_bytes(encoding.values) or has_bytes(encoding.lengths)
-        case _:
-            return True
 
 
 def _check_count(count: int) -> None:
@@ -48,9 +31,10 @@ def _check_count(count: int) -> None:
     check_limit("max_decompressed_bytes", 8 * count, "bytes of integers")
 
 
-def repeat(value: bytes | None, count: int) -> npt.NDArray[Any]:
-    """The little-endian value ``count`` times; there need not be one for none."""
+def _repeat(encoding: Constant, _: Bytes, count: int) -> npt.NDArray[Any]:
+    """Repeat the little-endian value; there need not be one for no integers."""
     _check_count(count)
+    value = encoding.value
     if value is None:
         if count:
             raise CorruptDataError(f"{count} integers that are null")
@@ -60,8 +44,8 @@ def repeat(value: bytes | None, count: int) -> npt.NDArray[Any]:
     return np.full(count, int.from_bytes(value, "little"), word_dtype(len(value) * 8))
 
 
-def spread(encoding: Range, count: int) -> npt.NDArray[Any]:
-    """``count`` integers at equal distances."""
+def _spread(encoding: Range, _: Bytes, count: int) -> npt.NDArray[Any]:
+    """Make integers at equal distances."""
     _check_count(count)
     if count and encoding.start + encoding.delta * (count - 1) >= 1 << encoding.bits:
         raise CorruptDataError(f"a range of {count} integers does not fit into {encoding.bits} bits")
@@ -69,8 +53,9 @@ def spread(encoding: Range, count: int) -> npt.NDArray[Any]:
     return steps.astype(word_dtype(encoding.bits))
 
 
-def add_up(encoding: Delta, deltas: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    """The integers that these differences are between."""
+def _add_up(encoding: Delta, data: Bytes, count: int) -> npt.NDArray[Any]:
+    """Add up the differences."""
+    deltas = decode_integers(encoding.deltas, data, max(count - 1, 0))
     if count == 0:
         return np.empty(0, word_dtype(encoding.bits))
     if encoding.start >= 1 << encoding.bits or (len(deltas) and int(deltas.max()) >= 1 << encoding.bits):
@@ -81,75 +66,38 @@ def add_up(encoding: Delta, deltas: npt.NDArray[Any], count: int) -> npt.NDArray
     return np.cumsum(out, dtype=out.dtype)
 
 
-def split_dictionary(encoding: Dictionary, data: Bytes) -> tuple[Bytes, Bytes]:
-    """Blocks of the indices and of the items."""
-    if not has_bytes(encoding):
-        return data[:0], data[:0]
-    head = 16
-    sizes = _words(data, 2)
-    if head + sum(sizes) > len(data):
-        raise CorruptDataError("a dictionary of integers reaches beyond the end of its block")
-    return data[head : head + sizes[0]], data[head + sizes[0] : head + sum(sizes)]
-
-
-def look_up(items: npt.NDArray[Any], indices: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The items at these places."""
+def _look_up(encoding: Dictionary, data: Bytes, count: int) -> npt.NDArray[Any]:
+    """Look up the items; the block holds the sizes of indices and items, and these."""
+    first = second = data[:0]
+    if num_buffers(encoding):
+        head = 16
+        sizes = read_words(data, 2)
+        if head + sum(sizes) > len(data):
+            raise CorruptDataError("a dictionary of integers reaches beyond the end of its block")
+        first, second = data[head : head + sizes[0]], data[head + sizes[0] : head + sum(sizes)]
+    items = decode_integers(encoding.items, second, encoding.num_items)
+    indices = decode_integers(encoding.indices, first, count)
     if len(indices) and int(indices.max()) >= len(items):
         raise CorruptDataError(f"an index points beyond {len(items)} integers")
     return items[indices]
 
 
-def split_runs(encoding: BlockRle, data: Bytes) -> tuple[Bytes, Bytes]:
-    """Blocks of the run values and of the run lengths."""
-    if not has_bytes(encoding):
-        return data[:0], data[:0]
-    (size,) = _words(data, 1)
-    if 8 + size > len(data):
-        raise CorruptDataError("run values reach beyond the end of their block")
-    return data[8 : 8 + size], data[8 + size :]
-
-
-def num_runs(encoding: BlockRle, values: Bytes, lengths: Bytes, count: int) -> int | None:
-    """Return the number of runs as far as sizes and run lengths without bytes tell it, else None.
-
-    Args:
-        encoding: How the runs are encoded.
-        values: Block of the run values.
-        lengths: Block of the run lengths.
-        count: How many integers the runs stand for.
-
-    Raises:
-        CorruptDataError: Run lengths without bytes do not add up to the count.
-    """
-    for one, block in ((encoding.values, values), (encoding.lengths, lengths)):
-        if isinstance(one, Flat) and one.bits in WORD_BITS:
-            return len(block) // (one.bits // 8)
-    match encoding.lengths:
-        case Constant(bytes() as value):
-            start, step = int.from_bytes(value, "little"), 0
-        case Range(_, start, step):
-            pass
-        case _:
-            return None
-    found = bisect_left(range(count), count, key=lambda runs: _total(start, step, runs))
-    if _total(start, step, found) != count:
-        raise CorruptDataError(f"run lengths of a block do not add up to {count} integers")
-    return found
-
-
-def _total(start: int, step: int, count: int) -> int:
-    """Return the sum of ``count`` integers at equal distances."""
-    return count * start + step * (count * (count - 1) // 2)
-
-
-def expand(values: npt.NDArray[Any], lengths: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    """Each value as often as its run is long."""
-    if (len(lengths) and int(lengths.max()) > count) or int(lengths.sum(dtype=np.uint64)) != count:
-        raise CorruptDataError("run lengths of a block do not add up to its number of integers")
-    return np.repeat(values, lengths.astype(np.int64))
-
-
-def _words(data: Bytes, count: int) -> list[int]:
+def read_words(data: Bytes, count: int) -> list[int]:
+    """Read the sizes that a block begins with, u64 each."""
     if len(data) < 8 * count:
         raise CorruptDataError(f"a block of {len(data)} bytes has no room for its sizes")
     return np.ascontiguousarray(data[: 8 * count]).view("<u8").tolist()
+
+
+CONSTANT = Codec(serves=Constant, num_buffers=lambda _: 0, decode_blocks=block_by_block(_repeat))
+RANGE = Codec(serves=Range, num_buffers=lambda _: 0, decode_blocks=block_by_block(_spread))
+DELTA = Codec(
+    serves=Delta,
+    num_buffers=lambda encoding: min(1, num_buffers(encoding.deltas)),
+    decode_blocks=block_by_block(_add_up),
+)
+DICTIONARY = Codec(
+    serves=Dictionary,
+    num_buffers=lambda encoding: min(1, num_buffers(encoding.indices) + num_buffers(encoding.items)),
+    decode_blocks=block_by_block(_look_up),
+)

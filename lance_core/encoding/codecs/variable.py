@@ -8,11 +8,13 @@ the same in u64. Source: message ``Variable``.
 from __future__ import annotations
 
 from itertools import pairwise
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding.codecs.codec import Codec, Scalar, decode_integers, not_in_blocks, num_buffers
 from lance_core.encoding.codecs.flat import from_bytes
 from lance_core.encoding.kernels import (
     check_sizes,
@@ -27,10 +29,9 @@ from lance_core.encoding.kernels import (
 )
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.encodings import PackedVariable, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Chunks, Int64s
@@ -53,12 +54,13 @@ def offset_width(offset_bits: int) -> int:
     return offset_bits // 8
 
 
-def decode_chunks(offset_bits: int, chunks: Chunks) -> VariableValues:
-    """All values of all chunks. Offsets come back as int32 if they fit and were so, else as int64.
+def decode(encoding: Variable, chunks: Chunks) -> VariableValues:
+    """Decode all values of all chunks. Offsets come back as int32 if they fit and were so, else as int64.
 
     Raises:
         CorruptDataError: Offsets that go back or leave their chunk.
     """
+    offset_bits = encoding.offset_bits
     raw, begins, ends = _read_offsets(offset_bits, chunks)
     if len(chunks.counts) == 0:
         return VariableValues(np.zeros(1, np.int32), chunks.buffers[0][:0])
@@ -73,11 +75,11 @@ def decode_chunks(offset_bits: int, chunks: Chunks) -> VariableValues:
     return VariableValues(out, data)
 
 
-def decode_some(offset_bits: int, chunks: Chunks, positions: Int64s) -> VariableValues | None:
-    """Many of the values of all chunks, without laying the others end to end first.
+def decode_some(encoding: Variable, chunks: Chunks, positions: Int64s) -> VariableValues | None:
+    """Decode many of the values of all chunks, without laying the others end to end first.
 
     Args:
-        offset_bits: Of an offset.
+        encoding: Tells the width of an offset.
         chunks: The chunks.
         positions: Shape (n,), at least one, ascending: among the values of all chunks, and known to be there.
 
@@ -87,6 +89,7 @@ def decode_some(offset_bits: int, chunks: Chunks, positions: Int64s) -> Variable
     Raises:
         CorruptDataError: Offsets that go back or leave their chunk.
     """
+    offset_bits = encoding.offset_bits
     memory, starts, counts = chunks.buffers[0], chunks.starts[0], chunks.counts
     dtype, kind = (np.int64, pa.large_binary()) if offset_bits == 64 else (np.int32, pa.binary())
     if len(memory) > np.iinfo(dtype).max or (starts[1:] < starts[:-1] + chunks.sizes[0][:-1]).any():
@@ -118,13 +121,13 @@ def _read_offsets(offset_bits: int, chunks: Chunks) -> tuple[npt.NDArray[Any], I
     return raw, begins, ends
 
 
-def decode_points(offset_bits: int, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> VariableValues:
-    """Single values: value ``index[i]`` of chunk ``chunk_of[i]``.
+def decode_at(encoding: Variable, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> VariableValues:
+    """Decode value ``index[i]`` of chunk ``chunk_of[i]``.
 
     Raises:
         CorruptDataError: Offsets that go back or leave their chunk.
     """
-    width = offset_width(offset_bits)
+    width = offset_width(encoding.offset_bits)
     needed = (chunks.counts + 1) * width
     check_sizes(chunks.sizes[0], needed, "Variable")
     starts = chunks.starts[0][chunk_of]
@@ -164,38 +167,61 @@ def _shift_offsets(
         at += wanted.size
 
 
-def with_offsets(offset_bits: int, offsets: Sequence[npt.NDArray[Any]], chunks: Chunks) -> Chunks:
-    """Chunks whose offsets stood apart from their bytes, as those that have them in front.
-
-    Args:
-        offset_bits: Of an offset in what comes out.
-        offsets: For each chunk its offsets into its bytes, one more than it has values.
-        chunks: The chunks; their last buffer holds the bytes.
+def unpack_offsets(encoding: PackedVariable, chunks: Chunks) -> tuple[Variable, Chunks]:
+    """Put offsets that are encoded themselves, apart from the bytes, as plain ones in front of the bytes.
 
     Raises:
         CorruptDataError: Offsets go back, do not begin with 0 or leave the bytes of their chunk.
     """
-    width = offset_width(offset_bits)
+    width = offset_width(encoding.offset_bits)
     parts: list[Bytes] = []
     sizes: list[int] = []
-    ranges = zip(chunks.starts[-1].tolist(), chunks.sizes[-1].tolist(), strict=True)
-    for (start, size), own in zip(ranges, offsets, strict=True):
+    has_bytes = num_buffers(encoding.offsets) > 0
+    for chunk, count in enumerate(chunks.counts.tolist()):
+        start, size = int(chunks.starts[0, chunk]), int(chunks.sizes[0, chunk])
+        block = chunks.buffers[0][start : start + size if has_bytes else start]
+        own = decode_integers(encoding.offsets, block, count + 1)
+        start, size = int(chunks.starts[-1, chunk]), int(chunks.sizes[-1, chunk])
         if own[0] != 0 or (own[1:] < own[:-1]).any() or int(own[-1]) > size:
             raise CorruptDataError("Variable: packed offsets of a chunk point outside of its bytes")
         head = (own + own.dtype.type(len(own) * width)).astype(f"<u{width}").view(np.uint8)
         parts += [head, chunks.buffers[-1][start : start + size]]
         sizes.append(len(head) + size)
     memory = np.concatenate(parts) if parts else np.empty(0, np.uint8)
-    return one_buffer(memory, starts_of(np.array(sizes, np.int64)), chunks.counts)
+    plain = one_buffer(memory, starts_of(np.array(sizes, np.int64)), chunks.counts)
+    return Variable(encoding.offset_bits), plain
 
 
-def decode_block(offset_bits: int, data: Bytes, count: int) -> VariableValues:
-    """Values of a block with header.
+def decode_one(encoding: Variable) -> Scalar | None:
+    """Make the reader of single values; None for offsets of another width than 32 and 64 bits."""
+    if encoding.offset_bits not in (32, 64):
+        return None
+    pair = Struct("<2I" if encoding.offset_bits == 32 else "<2Q")
+    width = encoding.offset_bits // 8
+
+    def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
+        needed = (count + 1) * width
+        if size < needed:
+            raise CorruptDataError(f"Variable: a chunk has {size} bytes where {needed} are needed")
+        begin, end = pair.unpack_from(memory, start + index * width)
+        if not needed <= begin <= end <= size:
+            raise CorruptDataError("Variable: offsets of a chunk point outside of its bytes")
+        return bytes(memory[start + begin : start + end])
+
+    return Scalar(read, ("strings", 0))
+
+
+def decode_block(encoding: Variable, blocks: Chunks) -> VariableValues:
+    """Decode a block with header.
 
     Raises:
         CorruptDataError: Header or offsets do not fit the block.
-        UnsupportedError: The header of very old writers.
+        UnsupportedError: The header of very old writers, or more than one block.
     """
+    if len(blocks.counts) != 1:
+        raise UnsupportedError("strings in blocks that are decoded together")
+    offset_bits, count = encoding.offset_bits, int(blocks.counts[0])
+    data = blocks.buffers[0][int(blocks.starts[0, 0]) :][: int(blocks.sizes[0, 0])]
     width = offset_width(offset_bits)
     start = (count + 3) * width
     if len(data) < start:
@@ -215,7 +241,7 @@ def decode_block(offset_bits: int, data: Bytes, count: int) -> VariableValues:
 
 
 def encode_chunks(values: VariableValues, counts: Int64s) -> Chunks:
-    """Offsets and bytes of each chunk, padded to whole offsets as pylance does.
+    """Encode offsets and bytes of each chunk, padded to whole offsets as pylance does.
 
     Args:
         values: The values; int64 offsets are written as 64 bits, int32 as 32.
@@ -244,10 +270,32 @@ def encode_chunks(values: VariableValues, counts: Int64s) -> Chunks:
     return one_buffer(memory, ends, counts)
 
 
+def mean_bytes(values: VariableValues) -> float:
+    """Return the mean bytes of a value and its offset."""
+    return int(values.offsets[-1] - values.offsets[0]) / max(1, len(values)) + values.offsets.dtype.itemsize
+
+
 def encode_block(values: VariableValues) -> Bytes:
-    """The block form: header, offsets from 0, bytes."""
+    """Encode a block: header, offsets from 0, bytes."""
     begin, end = int(values.offsets[0]), int(values.offsets[-1])
     offsets = values.offsets - begin
     width = offsets.dtype.itemsize
     head = np.array([width * 8, (len(offsets) + 2) * width], offsets.dtype)
     return np.concatenate((head.view(np.uint8), offsets.view(np.uint8), values.data[begin:end]))
+
+
+VARIABLE = Codec(
+    serves=Variable,
+    decode=decode,
+    decode_at=decode_at,
+    decode_one=decode_one,
+    decode_some=decode_some,
+    decode_blocks=decode_block,
+    decode_strings=lambda _, values: values,
+)
+PACKED_VARIABLE = Codec(
+    serves=PackedVariable,
+    num_buffers=lambda encoding: 1 + num_buffers(encoding.offsets),
+    unwrap=unpack_offsets,
+    decode_blocks=not_in_blocks,
+)

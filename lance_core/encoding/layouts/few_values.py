@@ -15,16 +15,12 @@ from lance_core.encoding.arrow_values import offset_dtype
 from lance_core.encoding.leaves import is_list_field
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.format.encodings import FixedSizeList, Flat, InlineBitpacking, Variable
 
 if TYPE_CHECKING:
+    from lance_core.encoding.codecs.codec import Shape
     from lance_core.encoding.layouts.few_levels import FewSlots
     from lance_core.encoding.values import Values
-    from lance_core.format.encodings import Encoding
     from lance_core.format.schema import Field
-
-Shape: TypeAlias = tuple[str, int]
-"""What the bytes of a value are ("bits", "words", "lists" or "strings"), and how many there are; 0 if that varies."""
 
 Make: TypeAlias = Callable[[Sequence[bytes], "Sequence[bool] | None"], pa.Array]
 """From values, and for each whether it is valid (None if all are), an Arrow array."""
@@ -48,21 +44,6 @@ class Leaf(NamedTuple):
 
 Nest: TypeAlias = Callable[[Sequence[Leaf]], pa.Array]
 """Puts the leaves of a top-level field together."""
-
-
-def shape_of(encoding: Encoding) -> Shape | None:
-    """What values in an encoding are; None if they are not read one by one."""
-    match encoding:
-        case Flat(1):
-            return _BITS
-        case Flat(bits) | InlineBitpacking(bits):
-            return ("words", bits // 8)
-        case FixedSizeList(dimension, False, Flat(bits)):
-            return ("lists", dimension * bits // 8)
-        case Variable():
-            return _STRINGS
-        case _:
-            return None
 
 
 def shape_of_items(items: Values) -> Shape | None:

@@ -139,7 +139,7 @@ def decode_even(layout: FullZipLayout, memory: Bytes, num_rows: int, kind: pa.Da
         layout: Layout of the page.
         memory: Exactly the rows, one after the other.
         num_rows: Number of rows.
-        kind: Arrow type of the leaf; see `registry.decode_fixed_zip`.
+        kind: Arrow type of the leaf; see `registry.decode_rows`.
     """
     width, skip = stride(layout), control_bytes(layout)
     if len(memory) != width * num_rows:
@@ -149,7 +149,7 @@ def decode_even(layout: FullZipLayout, memory: Bytes, num_rows: int, kind: pa.Da
     if skip:
         control = np.ascontiguousarray(rows[:, :skip]).view(f"<u{skip}").reshape(-1)
         definition = (control & np.uint32((1 << layout.bits_def) - 1)).astype(np.uint16)
-    values = registry.decode_fixed_zip(layout.values, rows[:, skip:], kind)
+    values = registry.decode_rows(layout.values, rows[:, skip:], kind)
     return Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=num_rows)
 
 
@@ -163,7 +163,7 @@ def decode_rows(
         memory: Holds the rows.
         starts: Where each row starts in memory.
         ends: Where each row ends.
-        kind: Arrow type of the leaf; see `registry.decode_fixed_zip`.
+        kind: Arrow type of the leaf; see `registry.decode_rows`.
 
     Raises:
         CorruptDataError: Entries that do not fit their rows.
@@ -189,10 +189,10 @@ def decode_rows(
     if layout.bits_per_value is not None:
         width = layout.bits_per_value // 8
         rows = gather(memory, payloads, sizes).reshape(len(payloads), width)
-        values = registry.decode_fixed_zip(layout.values, rows, kind)
+        values = registry.decode_rows(layout.values, rows, kind)
     else:
         raw = VariableValues(starts_of(sizes), gather(memory, payloads, sizes))
-        values = registry.decode_variable_zip(layout.values, raw)
+        values = registry.decode_strings(layout.values, raw)
     return Decoded(levels=levels, values=values, num_slots=len(payloads))
 
 

@@ -16,7 +16,6 @@ from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.kernels import aranges, starts_of
 from lance_core.encoding.layouts.level_marks import above, count_blocks, marks_of
-from lance_core.encoding.layouts.level_points import decode_level_points
 from lance_core.encoding.layouts.mini_block import read_headers
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def
 from lance_core.encoding.values import Chunks
@@ -211,7 +210,7 @@ def _repetition(layout: MiniBlockLayout, rep: Chunks, chunk_of: Int64s, index: I
     if layout.rep is None or layout.rep == _ONE_BIT:
         levels = np.zeros(len(index), np.uint16)
     else:
-        levels = decode_level_points(layout.rep, rep, chunk_of, index)
+        levels = registry.decode_levels_at(layout.rep, rep, chunk_of, index)
     levels[begins] = np.maximum(levels[begins], top)  # more where the first level was cut off
     return levels
 
@@ -221,10 +220,10 @@ def _definition(
 ) -> LevelArray:
     """The definition levels of some entries; all others are 0 if it is known which are above."""
     if is_above is None:
-        return decode_level_points(encoding, levels, chunk_of, index)
+        return registry.decode_levels_at(encoding, levels, chunk_of, index)
     definition = is_above.astype(np.uint16)
     if encoding != _ONE_BIT:
-        definition[is_above] = decode_level_points(encoding, levels, chunk_of[is_above], index[is_above])
+        definition[is_above] = registry.decode_levels_at(encoding, levels, chunk_of[is_above], index[is_above])
     return definition
 
 

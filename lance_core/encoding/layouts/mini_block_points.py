@@ -14,7 +14,6 @@ from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.kernels import gather_words, starts_of
 from lance_core.encoding.layouts.chunk_bytes import pad8
-from lance_core.encoding.layouts.level_points import decode_level_points
 from lance_core.encoding.layouts.mini_block import read_headers
 from lance_core.encoding.plans import Spots
 from lance_core.encoding.values import Chunks, FixedValues
@@ -126,7 +125,7 @@ def decode_points(
     levels, chunks = _open(memory, starts, points.chunks, layout)
     definition = None
     if levels is not None and layout.definition is not None:
-        definition = decode_level_points(layout.definition, levels, points.chunk_of, points.index)
+        definition = registry.decode_levels_at(layout.definition, levels, points.chunk_of, points.index)
     values = registry.decode_points(layout.values, chunks, points.chunk_of, points.index)
     if values is None:
         positions = starts_of(chunks.counts)[points.chunk_of] + points.index

@@ -13,21 +13,19 @@ import numpy as np
 
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.codecs.general import decompress_one
 from lance_core.encoding.layouts.chunk_levels import levels_of_chunk, one_chunk
-from lance_core.encoding.layouts.single_values import chunk_header, value_reader
+from lance_core.encoding.layouts.single_values import chunk_header
 from lance_core.encoding.repdef import max_rep, max_visible_def
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import General
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from struct import Struct
 
-    from lance_core.encoding.layouts.single_values import Read
+    from lance_core.encoding.codecs.codec import Scalar
     from lance_core.encoding.values import Values
-    from lance_core.format.encodings import Compression, Encoding
+    from lance_core.format.encodings import Encoding
     from lance_core.format.page_layout import Layers, MiniBlockLayout
 
 _MANY_KINDS = 256
@@ -76,8 +74,6 @@ class ListReader:
         new_row: The repetition level that begins a row.
         visible: The largest definition level of an entry that has a value.
         value: Reads a value.
-        encoding: Encoding of the values, uncompressed.
-        compression: What the values of each chunk are compressed by; None if they are not.
     """
 
     layout: MiniBlockLayout
@@ -86,9 +82,7 @@ class ListReader:
     rep: Encoding
     new_row: int
     visible: int
-    value: Read
-    encoding: Encoding
-    compression: Compression | None
+    value: Scalar
 
     def read(
         self, memory: memoryview, place: ListPlace, known: dict[object, Any]
@@ -145,25 +139,21 @@ class ListReader:
     def _values(self, buffer: memoryview, count: int, levels: _RowLevels) -> list[bytes]:
         if not levels.num_values:
             return []
-        if self.compression is not None:
-            buffer = decompress_one(self.compression, buffer)
         wanted = range(levels.first, levels.first + levels.num_values)
         if len(wanted) <= _FEW_VALUES:
-            return [self.value(buffer, 0, len(buffer), count, index) for index in wanted]
+            buffer = buffer if self.value.open is None else self.value.open(buffer)
+            return [self.value.read(buffer, 0, len(buffer), count, index) for index in wanted]
         places = np.arange(wanted.start, wanted.stop)
         chunk = one_chunk(buffer, count)
-        values = registry.decode_points(self.encoding, chunk, np.zeros_like(places), places)
+        values = registry.decode_points(self.layout.values, chunk, np.zeros_like(places), places)
         if values is None:
-            values = take_values(registry.decode_chunks(self.encoding, chunk), places)
+            values = take_values(registry.decode_chunks(self.layout.values, chunk), places)
         return _separate(values)
 
 
 def list_reader(layout: MiniBlockLayout) -> ListReader | None:
     """How to read single rows of a layout with lists; None if that takes more than a look at a few bytes."""
-    encoding, compression = layout.values, None
-    if isinstance(encoding, General):
-        encoding, compression = encoding.values, encoding.compression
-    value = value_reader(encoding)
+    value = registry.scalar_of(layout.values)
     if layout.rep is None or value is None or layout.num_buffers != 1:
         return None
     return ListReader(
@@ -174,8 +164,6 @@ def list_reader(layout: MiniBlockLayout) -> ListReader | None:
         new_row=max_rep(layout.layers),
         visible=max_visible_def(layout.layers),
         value=value,
-        encoding=encoding,
-        compression=compression,
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import spread_values, take_values
-from lance_core.encoding.codecs import sequences
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import full_zip
 from lance_core.encoding.layouts.page import Decoded
@@ -74,7 +73,7 @@ class SparseRows:
 
 def value_buffers(layout: SparseLayout) -> range:
     """The buffers of the page of values, behind that of the indices and in front of those of the layers."""
-    first = int(layout.indices is not None and sequences.has_bytes(layout.indices))
+    first = int(layout.indices is not None and registry.has_bytes(layout.indices))
     if isinstance(layout.values, MiniBlockLayout):
         return range(first, first + 2 + (layout.values.dictionary is not None))
     return range(first, first + 1 + full_zip.has_index(layout.values))
@@ -150,7 +149,7 @@ def decode_page(layout: SparseLayout, buffers: Sequence[Bytes], num_rows: int) -
         valid = _valid_slots(levels, num_slots)
         num_valid = int(np.count_nonzero(valid))
         if layout.indices is not None:
-            data = buffers[0] if sequences.has_bytes(layout.indices) else np.empty(0, np.uint8)
+            data = buffers[0] if registry.has_bytes(layout.indices) else np.empty(0, np.uint8)
             indices = registry.decode_integers(layout.indices, data, num_slots).copy()  # it may be the file's memory
         elif num_values != num_valid:
             raise CorruptDataError(f"a page has {num_values} values for {num_valid} valid slots")
@@ -216,7 +215,7 @@ def decode_levels(layers: Sequence[SparseLayer], buffers: Sequence[Bytes], num_r
 
 
 def _integers(encoding: Encoding, rest: Iterator[Bytes], count: int) -> Int64s:
-    data = next(rest, None) if sequences.has_bytes(encoding) else np.empty(0, np.uint8)
+    data = next(rest, None) if registry.has_bytes(encoding) else np.empty(0, np.uint8)
     if data is None:
         raise CorruptDataError("a page has fewer buffers than its sparse layers")
     found = registry.decode_integers(encoding, data, count)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from lance_core.encoding import registry
 from lance_core.encoding.layouts import full_zip
 from lance_core.encoding.layouts.few_levels import few_layers
-from lance_core.encoding.layouts.few_values import shape_of, shape_of_items
+from lance_core.encoding.layouts.few_values import shape_of_items
 from lance_core.encoding.layouts.single_lists import ListPlace, ListReader, list_reader
 from lance_core.encoding.layouts.single_values import SingleReader, look_up, single_reader
 from lance_core.encoding.leaves import is_list_field
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from lance_core.encoding.codecs.codec import Shape
     from lance_core.encoding.layouts.few_levels import FewLayers
-    from lance_core.encoding.layouts.few_values import Shape
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.values import Int64s, Values
     from lance_core.file.read.plan import Column
@@ -216,7 +217,8 @@ def open_page(column: Column, number: int, shape: Shape) -> SinglePage | None:
         case MiniBlockLayout():
             return _open_chunks(column, number, layout, shape)
         case FullZipLayout():
-            if full_zip.has_index(layout) or full_zip.control_bytes(layout) or shape_of(layout.values) != shape:
+            value = registry.scalar_of(layout.values)
+            if full_zip.has_index(layout) or full_zip.control_bytes(layout) or value is None or value.shape != shape:
                 return None
             page, width = column.pages[number], full_zip.stride(layout)
             if width != shape[1] or width * page.num_rows > page.buffers[0][1]:
@@ -242,7 +244,7 @@ def _open_chunks(column: Column, number: int, layout: MiniBlockLayout, shape: Sh
     reader, index = reader_of(column, layout), column.indexes[number]
     if reader is None:
         return None
-    found = shape_of(reader.encoding) if index.dictionary is None else shape_of_items(index.dictionary)
+    found = reader.value.shape if index.dictionary is None else shape_of_items(index.dictionary)
     if found != shape:
         return None
     layers, has_definition, table = few_layers(layout.layers), layout.definition is not None, index.table

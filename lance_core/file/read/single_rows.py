@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.encoding.codecs.codec import Shape
     from lance_core.encoding.layouts.few_levels import FewLayers, FewSlots
-    from lance_core.encoding.layouts.few_values import Make, Nest, Shape
+    from lance_core.encoding.layouts.few_values import Make, Nest
     from lance_core.encoding.plans import Found, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.plan import Column

@@ -15,14 +15,18 @@ from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.encodings import (
     ByteStreamSplit,
     Compression,
+    Delta,
     FixedSizeList,
     Flat,
     Fsst,
     General,
     InlineBitpacking,
     OutOfLineBitpacking,
+    PackedVariable,
+    Range,
     Rle,
     Variable,
+    VariablePackedStruct,
 )
 
 few = settings(derandomize=True, deadline=None, max_examples=60)
@@ -320,23 +324,23 @@ def test_full_zip_strings(strings, items):
 
 def test_full_zip_fixed_width():
     rows = np.arange(24, dtype=np.uint8).reshape(3, 8)
-    assert registry.decode_fixed_zip(Flat(64), rows).data.tobytes() == rows.tobytes()
-    assert registry.decode_fixed_zip(Flat(16), rows[:, 3:5]).data.tolist() == [0x0403, 0x0C0B, 0x1413]
-    flags = registry.decode_fixed_zip(Flat(8), rows[:, :1] % 16, pa.bool_())
+    assert registry.decode_rows(Flat(64), rows).data.tobytes() == rows.tobytes()
+    assert registry.decode_rows(Flat(16), rows[:, 3:5]).data.tolist() == [0x0403, 0x0C0B, 0x1413]
+    flags = registry.decode_rows(Flat(8), rows[:, :1] % 16, pa.bool_())
     assert flags.data.tolist() == [False, True, False]
     with pytest.raises(CorruptDataError):
-        registry.decode_fixed_zip(Flat(32), rows)
+        registry.decode_rows(Flat(32), rows)
 
 
 def test_full_zip_lists():
     rows = np.array([[0b101, 1, 0, 2, 0, 3, 0], [0b010, 4, 0, 5, 0, 6, 0]], np.uint8)
-    got = registry.decode_fixed_zip(FixedSizeList(3, has_validity=True, values=Flat(16)), rows)
+    got = registry.decode_rows(FixedSizeList(3, has_validity=True, values=Flat(16)), rows)
     assert got.items.data.tolist() == [1, 2, 3, 4, 5, 6]
     assert got.validity.tolist() == [True, False, True, False, True, False]
-    flags = registry.decode_fixed_zip(FixedSizeList(8, has_validity=False, values=Flat(1)), rows[:, :1])
+    flags = registry.decode_rows(FixedSizeList(8, has_validity=False, values=Flat(1)), rows[:, :1])
     assert flags.items.data.tolist() == [True, False, True] + [False] * 6 + [True] + [False] * 6
     with pytest.raises(CorruptDataError):
-        registry.decode_fixed_zip(FixedSizeList(3, has_validity=True, values=Flat(32)), rows)
+        registry.decode_rows(FixedSizeList(3, has_validity=True, values=Flat(32)), rows)
 
 
 def test_blocks(items):
@@ -381,26 +385,28 @@ def test_runs_of_packed_blocks_are_unpacked_to_where_they_belong(as_page, chunks
         parts.append(values)
     expected = np.concatenate(parts)
     page = as_page(chunks_of(pieces, counts))
-    assert np.array_equal(bitpack.decode_inline(bits, page).data, expected)
+    assert np.array_equal(bitpack.decode_inline(InlineBitpacking(bits), page).data, expected)
     copies = []
     compact = bitpack.compact
     monkeypatch.setattr(bitpack, "compact", lambda *given: copies.append(1) or compact(*given))
-    bitpack.decode_inline(bits, page)
+    bitpack.decode_inline(InlineBitpacking(bits), page)
     assert not copies
     monkeypatch.setattr(bitpack, "_LEAST_RUN", 1000)
-    assert np.array_equal(bitpack.decode_inline(bits, page).data, expected)
+    assert np.array_equal(bitpack.decode_inline(InlineBitpacking(bits), page).data, expected)
     assert copies
 
 
-@pytest.mark.parametrize("encoding", [ByteStreamSplit(32), Fsst(b"", Variable(32))])
+@pytest.mark.parametrize(
+    "encoding", [PackedVariable(32, Range(32, 0, 1)), Fsst(b"", Variable(32)), VariablePackedStruct(())]
+)
 def test_blocks_that_cannot_be_read_are_named(encoding):
     with pytest.raises(UnsupportedError, match=type(encoding).__name__):
         registry.decode_block(encoding, np.zeros(8, np.uint8), 1)
 
 
 def test_encodings_that_cannot_be_in_chunks_are_named(chunks_of):
-    with pytest.raises(UnsupportedError, match="OutOfLineBitpacking"):
-        registry.decode_chunks(OutOfLineBitpacking(16, 1), chunks_of([b""], [0]))
+    with pytest.raises(UnsupportedError, match="Delta"):
+        registry.decode_chunks(Delta(16, 1, Flat(16)), chunks_of([b""], [0]))
     with pytest.raises(UnsupportedError, match="3 bits"):
         registry.decode_chunks(Flat(3), chunks_of([b""], [0]))
     with pytest.raises(UnsupportedError, match="Variable"):

@@ -15,7 +15,7 @@ VECTORS = FixedListValues(2, FixedValues(np.arange(6, dtype=np.uint8)), None)
 
 
 def _decode(encoding, rows):
-    return packed_struct.decode_variable(encoding, rows, registry.decode_strings, registry.decode_fixed_zip)
+    return registry.decode_strings(encoding, rows)
 
 
 def test_fixed_fields_stand_side_by_side():

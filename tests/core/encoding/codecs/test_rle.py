@@ -4,6 +4,7 @@ import numpy as np
 
 from lance_core.encoding.codecs import rle
 from lance_core.encoding.values import Chunks
+from lance_core.format.encodings import Rle
 
 
 def chunks_of(values, lengths, per_chunk):
@@ -25,10 +26,10 @@ def test_lengths_of_many_short_runs_are_not_widened():
     values, lengths = rng.integers(0, 9, 64_000).astype("<u8"), rng.integers(1, 4, 64_000).astype(np.uint8)
     chunks = chunks_of(values, lengths, 500)
     expected = np.repeat(values, lengths)
-    rle.decode_chunks(64, chunks)  # modules that are loaded when first needed
+    rle.decode(Rle(64), chunks)  # modules that are loaded when first needed
     tracemalloc.start()
     try:
-        decoded = rle.decode_chunks(64, chunks)
+        decoded = rle.decode(Rle(64), chunks)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -9,6 +9,7 @@ import pytest
 from lance_core.encoding.codecs import variable
 from lance_core.encoding.values import Chunks, VariableValues
 from lance_core.errors import CorruptDataError
+from lance_core.format.encodings import Variable
 
 DIVISIONS = {
     "even": [8] * 12,
@@ -51,11 +52,11 @@ def as_list(values: VariableValues):
 @pytest.mark.parametrize("gap", [0, 3])
 def test_chunks_of_any_number_of_values(bits, division, gap):
     values, chunks = divided(bits, DIVISIONS[division], gap)
-    found = variable.decode_chunks(bits, chunks)
+    found = variable.decode(Variable(bits), chunks)
     assert as_list(found) == values
     assert found.offsets.dtype.itemsize * 8 == bits
     for positions in (np.arange(len(values)), np.arange(0, len(values), 3), np.array([len(values) - 1])):
-        some = variable.decode_some(bits, chunks, positions)
+        some = variable.decode_some(Variable(bits), chunks, positions)
         assert as_list(some) == [values[at] for at in positions.tolist()]
         assert some.offsets.dtype == found.offsets.dtype
 
@@ -63,8 +64,8 @@ def test_chunks_of_any_number_of_values(bits, division, gap):
 def test_chunks_in_another_order_are_left_to_others():
     values, chunks = divided(32, DIVISIONS["even"])
     turned = replace(chunks, starts=chunks.starts[:, ::-1], sizes=chunks.sizes[:, ::-1])
-    assert variable.decode_some(32, turned, np.array([0])) is None
-    found = as_list(variable.decode_chunks(32, turned))
+    assert variable.decode_some(Variable(32), turned, np.array([0])) is None
+    found = as_list(variable.decode(Variable(32), turned))
     assert found[:8] == values[-8:]
     assert sorted(found) == sorted(values)
 
@@ -79,6 +80,6 @@ def test_no_offset_may_go_back(bits, division):
     memory[inside : inside + bits // 8] = 0xFF
     damaged = replace(chunks, buffers=(memory,))
     with pytest.raises(CorruptDataError, match="offsets go back"):
-        variable.decode_chunks(bits, damaged)
+        variable.decode(Variable(bits), damaged)
     with pytest.raises(CorruptDataError, match="offsets go back"):
-        variable.decode_some(bits, damaged, np.array([0]))
+        variable.decode_some(Variable(bits), damaged, np.array([0]))

@@ -5,7 +5,7 @@ import pytest
 
 from lance_core.encoding import registry
 from lance_core.encoding.choose_levels import encode_level_chunks
-from lance_core.encoding.layouts.level_points import decode_level_points
+from lance_core.encoding.registry import decode_levels_at
 from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
@@ -14,7 +14,7 @@ from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
 def points(encoding, chunks, positions):
     bounds = np.append(0, np.cumsum(chunks.counts))
     chunk_of = np.searchsorted(bounds, positions, side="right") - 1
-    return decode_level_points(encoding, chunks, chunk_of, positions - bounds[chunk_of])
+    return decode_levels_at(encoding, chunks, chunk_of, positions - bounds[chunk_of])
 
 
 def test_single_levels_of_runs():
