@@ -26,7 +26,6 @@ from lance_core.encoding.codecs import (
 )
 from lance_core.encoding.codecs.codec import (
     CODECS,
-    codec_of,
     decode_block,
     decode_blocks_of,
     decode_integers,
@@ -85,7 +84,8 @@ def codec_named(name: str) -> Codec[Encoding] | None:
 
 def num_buffers(encoding: Encoding) -> int:
     """Return the value buffers of each mini-block chunk; there is always one."""
-    return max(1, codec.num_buffers(encoding))
+    count = CODECS[type(encoding)].num_buffers
+    return 1 if count is None else max(1, count(encoding))
 
 
 def has_bytes(encoding: Encoding) -> bool:
@@ -105,10 +105,7 @@ def decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
         UnsupportedError: An encoding that cannot be read here.
     """
     check_chunks(chunks, num_buffers(encoding))
-    return _decode(*unwrap(encoding, chunks))
-
-
-def _decode(codec: Codec[Encoding], encoding: Encoding, chunks: Chunks) -> Values:
+    codec, encoding, chunks = unwrap(encoding, chunks)
     if codec.decode is None:
         raise unsupported(encoding, "a mini-block chunk")
     return codec.decode(encoding, chunks)
@@ -127,9 +124,9 @@ def decode_some(encoding: Encoding, chunks: Chunks, positions: Int64s) -> Values
         UnsupportedError: An encoding that cannot be read here.
     """
     check_chunks(chunks, num_buffers(encoding))
-    codec, encoding, chunks = unwrap(encoding, chunks)
-    some = None if codec.decode_some is None else codec.decode_some(encoding, chunks, positions)
-    return take_values(_decode(codec, encoding, chunks), positions) if some is None else some
+    codec, inner, plain = unwrap(encoding, chunks)
+    some = None if codec.decode_some is None else codec.decode_some(inner, plain, positions)
+    return take_values(decode_chunks(inner, plain), positions) if some is None else some
 
 
 def decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> Values | None:
@@ -157,7 +154,7 @@ def decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: I
 
 def scalar_of(encoding: Encoding) -> Scalar | None:
     """Return what reads single values of chunks; None if that takes more than a look at a few bytes."""
-    make = codec_of(encoding).decode_one
+    make = CODECS[type(encoding)].decode_one
     return None if make is None else make(encoding)
 
 
@@ -169,7 +166,7 @@ def decode_blocks(encoding: Encoding, blocks: Sequence[Bytes], counts: Sequence[
         blocks: Exactly the blocks.
         counts: Number of values of each.
     """
-    codec = codec_of(encoding)
+    codec = CODECS[type(encoding)]
     unwraps = None if codec.decode_blocks is not None else codec.unwrap
     if unwraps is None or len(blocks) == 1 or sum(map(len, blocks)) > _SMALL_BYTES:
         return [decode_block(encoding, block, count) for block, count in zip(blocks, counts, strict=True)]
@@ -220,7 +217,7 @@ def decode_levels_at(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index
         UnsupportedError: An encoding that cannot be read here.
     """
     check_chunks(chunks, 1)
-    codec = codec_of(encoding)
+    codec = CODECS[type(encoding)]
     picked = None if codec.decode_at is None else codec.decode_at(encoding, chunks, chunk_of, index)
     if picked is None:
         return decode_level_chunks(encoding, chunks)[starts_of(chunks.counts)[chunk_of] + index]

@@ -88,20 +88,15 @@ class Codec(Generic[_E]):
     decode_strings: Callable[[_E, VariableValues], LeafValues] | None = None
 
 
-CODECS: dict[type[Encoding], Codec[Any]] = {}
+class Codecs(dict[type[Encoding], Codec[Any]]):
+    """Codecs by the class of their encoding; others raise UnsupportedError."""
+
+    def __missing__(self, kind: type[Encoding]) -> Codec[Any]:
+        raise UnsupportedError(f"{kind.__name__} encoding")
+
+
+CODECS = Codecs()
 """The codec of each encoding."""
-
-
-def codec_of(encoding: Encoding) -> Codec[Any]:
-    """Return the codec of an encoding.
-
-    Raises:
-        UnsupportedError: There is none.
-    """
-    codec = CODECS.get(type(encoding))
-    if codec is None:
-        raise UnsupportedError(f"{type(encoding).__name__} encoding")
-    return codec
 
 
 def unsupported(encoding: Encoding, where: str) -> UnsupportedError:
@@ -116,7 +111,7 @@ def not_in_blocks(encoding: Encoding, blocks: Chunks) -> Values:  # noqa: ARG001
 
 def num_buffers(encoding: Encoding) -> int:
     """Return the buffers that hold values in this encoding: 0 for those without bytes."""
-    count = codec_of(encoding).num_buffers
+    count = CODECS[type(encoding)].num_buffers
     return 1 if count is None else count(encoding)
 
 
@@ -126,19 +121,19 @@ def unwrap(encoding: Encoding, chunks: Chunks) -> tuple[Codec[Any], Encoding, Ch
     Returns:
         The codec that decodes what is inside, its encoding, and its chunks.
     """
-    codec = codec_of(encoding)
+    codec = CODECS[type(encoding)]
     while codec.unwrap is not None:
         inside = codec.unwrap(encoding, chunks)
         if inside is None:
             break
         encoding, chunks = inside
-        codec = codec_of(encoding)
+        codec = CODECS[type(encoding)]
     return codec, encoding, chunks
 
 
 def decode_blocks_of(encoding: Encoding, blocks: Chunks) -> Values:
     """Decode blocks (levels, dictionaries) that are known to lie inside of their memory, end to end."""
-    codec = codec_of(encoding)
+    codec = CODECS[type(encoding)]
     if codec.decode_blocks is None:
         if codec.unwrap is not None:
             inside = codec.unwrap(encoding, blocks)
@@ -224,7 +219,7 @@ def decode_rows(encoding: Encoding, rows: Bytes, kind: pa.DataType | None = None
         CorruptDataError: Rows have another width than the encoding.
         UnsupportedError: An encoding that cannot be read here.
     """
-    codec = codec_of(encoding)
+    codec = CODECS[type(encoding)]
     if codec.decode_rows is None:
         raise unsupported(encoding, "full-zip values of fixed width")
     return codec.decode_rows(encoding, rows, kind)
@@ -241,7 +236,7 @@ def decode_strings(encoding: Encoding, values: VariableValues) -> LeafValues:
         CorruptDataError: Bytes that the encoding cannot have made.
         UnsupportedError: An encoding that cannot be read here.
     """
-    codec = codec_of(encoding)
+    codec = CODECS[type(encoding)]
     if codec.decode_strings is None:
         raise unsupported(encoding, "full-zip values of variable width")
     return codec.decode_strings(encoding, values)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.codecs.codec import Codec, Scalar, codec_of, decode_strings, num_buffers
+from lance_core.encoding.codecs.codec import CODECS, Codec, Scalar, decode_strings, num_buffers
 from lance_core.encoding.codecs.zstd import ZSTD
 from lance_core.encoding.kernels import (
     MAX_OUTPUT_BYTES,
@@ -338,7 +338,7 @@ def _unwrap(encoding: General, chunks: Chunks) -> tuple[Encoding, Chunks]:
 
 
 def _decode_one(encoding: General) -> Scalar | None:
-    make = codec_of(encoding.values).decode_one
+    make = CODECS[type(encoding.values)].decode_one
     scalar = None if make is None else make(encoding.values)
     if scalar is None or scalar.open is not None:
         return None
