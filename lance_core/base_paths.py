@@ -60,8 +60,8 @@ def _from_public(base: DatasetBasePath) -> BasePath:
         raise InvalidInputError(f"base path ids are from 1 to {(1 << 32) - 1}, not {base.id}")
     if base.name == "":
         raise InvalidInputError("the name of a base path must not be empty")
-    place = parse_address(base.path)
-    if place.service not in WRITABLE:
-        raise UnsupportedError(f"base path {base.path!r}: data cannot be written to {place.service}:// addresses")
+    parsed = parse_address(base.path)
+    if parsed.service not in WRITABLE:
+        raise UnsupportedError(f"base path {base.path!r}: data cannot be written to {parsed.service}:// addresses")
     # A relative address would mean something else to each reader.
-    return BasePath(id=base.id or 0, path=place.text, name=base.name, is_dataset_root=base.is_dataset_root)
+    return BasePath(id=base.id or 0, path=parsed.text, name=base.name, is_dataset_root=base.is_dataset_root)

@@ -226,9 +226,9 @@ class BlobFile(io.BufferedIOBase):
         if not start <= self._at or self._at + wanted > start + len(data):
             start, data = self._at, self._fetch(self._at, min(left, max(wanted, self._buffer_size)))
             self._ahead = (start, data) if len(data) <= max(self._buffer_size, 0) else (0, b"")
-        found = data[self._at - start : self._at - start + wanted]
-        self._at += len(found)
-        return found
+        data_part = data[self._at - start : self._at - start + wanted]
+        self._at += len(data_part)
+        return data_part
 
     def read1(self, size: int = -1, /) -> bytes:
         """As `read`, but at most 8 KiB if no size is given."""

@@ -74,12 +74,12 @@ class DatasetDelta:
         if self.begin_version > self.end_version:
             raise InvalidInputError(f"version {self.begin_version} does not come before {self.end_version}")
         begin, end = self._version(self.begin_version), self._version(self.end_version)
-        for one in (begin, end):
-            if not one.manifest.uses_stable_row_ids:
+        for bounds in (begin, end):
+            if not bounds.manifest.uses_stable_row_ids:
                 raise InvalidInputError(
-                    f"version {one.version} has no stable row ids, by which deleted rows are known; create the dataset "
-                    "with enable_stable_row_ids",
-                    path=one.store.uri,
+                    f"cannot find deleted rows: version {bounds.version} has no stable row ids; create the dataset "
+                    "with enable_stable_row_ids=True",
+                    path=bounds.store.uri,
                 )
         ids = pa.array(deleted_row_ids(begin, end))
         schema = pa.schema([pa.field(ROW_ID, pa.uint64())])

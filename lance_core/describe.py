@@ -56,16 +56,16 @@ def describe(
 def _describe_file(store: Store, name: str, *, measure: bool) -> str:
     source = store.reader(name)
     reader = DataFileReader(source, path=name)
-    outline = reader.outline()
-    in_globals = sum(size for _, size in outline.global_buffers)
+    layout = reader.outline()
+    in_globals = sum(size for _, size in layout.global_buffers)
     head = (
-        f"{name}: Lance file {reader.version}, {reader.num_rows:,} rows, {len(outline.columns)} columns, "
-        f"{source.size:,} bytes ({outline.num_data_bytes:,} of pages, {outline.num_metadata_bytes:,} of metadata, "
-        f"{in_globals:,} of {len(outline.global_buffers)} global buffers), "
+        f"{name}: Lance file {reader.version}, {reader.num_rows:,} rows, {len(layout.columns)} columns, "
+        f"{source.size:,} bytes ({layout.num_data_bytes:,} of pages, {layout.num_metadata_bytes:,} of metadata, "
+        f"{in_globals:,} of {len(layout.global_buffers)} global buffers), "
         f"{'with' if has_checksums(source) else 'without'} checksums"
     )
     sizes = _arrow_bytes([reader]) if measure else {}
-    return "\n".join([head, *_metadata(reader.schema.metadata), "", *_column_table([outline], sizes)])
+    return "\n".join([head, *_metadata(reader.schema.metadata), "", *_column_table([layout], sizes)])
 
 
 def _describe_table(dataset: LanceDataset, *, measure: bool) -> str:
@@ -77,15 +77,15 @@ def _describe_table(dataset: LanceDataset, *, measure: bool) -> str:
         f"{dataset.uri}: Lance table, version {dataset.version} of {manifest.timestamp:%Y-%m-%d %H:%M:%S} UTC, "
         f"{numbers['num_rows']:,} rows"
     )
-    sums = (
+    summary = (
         f"files of version {dataset.data_storage_version}{ids}: {numbers['num_data_files']:,} in "
         f"{numbers['num_fragments']:,} fragments, {numbers['num_bytes']:,} bytes; "
         f"{numbers['num_deleted_rows']:,} rows deleted in {numbers['num_deletion_files']:,} deletion files"
     )
     config = [f"config {key} = {value}" for key, value in sorted(manifest.config.items())]
-    paths = [data_file_path(file) for one in dataset.get_fragments()[:MAX_FILES] for file in one.data_files()]
+    paths = [data_file_path(file) for fragment in dataset.get_fragments()[:MAX_FILES] for file in fragment.data_files()]
     readers = [DataFileReader(snapshot.store.reader(path), path=path) for path in paths[:MAX_FILES]]
-    lines = [head, sums, *_metadata(manifest.schema.metadata), *config, "", *_fragment_table(dataset), ""]
+    lines = [head, summary, *_metadata(manifest.schema.metadata), *config, "", *_fragment_table(dataset), ""]
     if len(readers) < numbers["num_data_files"]:
         lines.append(f"columns of the first {len(readers)} data files:")
     sizes = _arrow_bytes(readers) if measure else {}
@@ -95,10 +95,10 @@ def _describe_table(dataset: LanceDataset, *, measure: bool) -> str:
 def _fragment_table(dataset: LanceDataset) -> list[str]:
     rows: list[tuple[str, ...]] = [("fragment", "rows", "deleted", "files", "bytes")]
     fragments = dataset.get_fragments()
-    for one in fragments[:MAX_FRAGMENTS]:
-        size = sum(file.file_size_bytes or 0 for file in one.data_files())
-        counts = (one.physical_rows, one.num_deletions, len(one.data_files()), size)
-        rows.append((str(one.fragment_id), *(f"{count:,}" for count in counts)))
+    for fragment in fragments[:MAX_FRAGMENTS]:
+        size = sum(file.file_size_bytes or 0 for file in fragment.data_files())
+        counts = (fragment.physical_rows, fragment.num_deletions, len(fragment.data_files()), size)
+        rows.append((str(fragment.fragment_id), *(f"{count:,}" for count in counts)))
     more = [f"... and {len(fragments) - MAX_FRAGMENTS:,} more"] if len(fragments) > MAX_FRAGMENTS else []
     return [*_aligned(rows, left=()), *more]
 
@@ -121,8 +121,8 @@ def _arrow_bytes(readers: Iterable[DataFileReader]) -> Counter[str]:
 def _column_table(outlines: Sequence[FileOutline], arrow_bytes: Mapping[str, int]) -> list[str]:
     """One line for each column, summed over files; nested columns share the ratio of their top-level field."""
     merged: dict[str, list[ColumnOutline]] = {}
-    for outline in outlines:
-        for column in outline.columns:
+    for layout in outlines:
+        for column in layout.columns:
             merged.setdefault(column.path, []).append(column)
     stored: Counter[str] = Counter()
     for path, columns in merged.items():

@@ -39,11 +39,11 @@ def frozen(cls: Any = None, /, *, kw_only: bool = False, slots: bool = True) -> 
     def make(cls: type) -> Any:
         made: Any = dataclass(init=False, slots=slots, kw_only=kw_only, repr=False, eq=False)(cls)
         made.__dataclass_params__.frozen = True
-        compared = _getter([one.name for one in fields(made) if one.compare])
-        shown = tuple([one.name for one in fields(made) if one.repr])
-        own = {"_compared": staticmethod(compared), "_shown": shown, "__init__": _late_init(made)}
+        compared = _getter([field.name for field in fields(made) if field.compare])
+        shown = tuple([field.name for field in fields(made) if field.repr])
+        members = {"_compared": staticmethod(compared), "_shown": shown, "__init__": _late_init(made)}
         made.__signature__ = _SIGNATURE
-        for name, member in {**_METHODS, **(_PICKLED if slots else {}), **own}.items():
+        for name, member in {**_METHODS, **(_PICKLED if slots else {}), **members}.items():
             if cls.__dict__.get(name) is None:  # a class with an __eq__ of its own has None for __hash__
                 setattr(made, name, member)
         return made
@@ -65,15 +65,15 @@ def _compiled_init(made: Any) -> Callable[..., None]:
     names: dict[str, Any] = {"_set": object.__setattr__, "_unset": MISSING}
     body: list[str] = []
     parameters: dict[bool, list[str]] = {False: [], True: []}
-    for one in fields(made):
-        default, value = "", one.name
-        if one.default is not MISSING:
-            default, names[f"_of_{one.name}"] = f"=_of_{one.name}", one.default
-        elif one.default_factory is not MISSING:
-            default, names[f"_of_{one.name}"] = "=_unset", one.default_factory
-            value = f"_of_{one.name}() if {one.name} is _unset else {one.name}"
-        parameters[bool(one.kw_only)].append(one.name + default)
-        body.append(f"_set(self, {one.name!r}, {value})")
+    for field_ in fields(made):
+        default, value = "", field_.name
+        if field_.default is not MISSING:
+            default, names[f"_of_{field_.name}"] = f"=_of_{field_.name}", field_.default
+        elif field_.default_factory is not MISSING:
+            default, names[f"_of_{field_.name}"] = "=_unset", field_.default_factory
+            value = f"_of_{field_.name}() if {field_.name} is _unset else {field_.name}"
+        parameters[bool(field_.kw_only)].append(field_.name + default)
+        body.append(f"_set(self, {field_.name!r}, {value})")
     if hasattr(made, "__post_init__"):
         body.append("self.__post_init__()")
     named = ["*", *parameters[True]] if parameters[True] else []
@@ -82,14 +82,14 @@ def _compiled_init(made: Any) -> Callable[..., None]:
     exec(f"def __init__({head}) -> None:{lines}", names)  # noqa: S102 names of fields are names; dataclasses do so
     compiled = names["__init__"]
     compiled.__qualname__ = f"{made.__qualname__}.__init__"
-    compiled.__annotations__ = {one.name: one.type for one in fields(made)}
+    compiled.__annotations__ = {field.name: field.type for field in fields(made)}
     return compiled
 
 
 class _SignatureOfInit:
     """What `inspect.signature` and interactive help ask a class for."""
 
-    def __get__(self, _one: object, made: Any) -> Signature:
+    def __get__(self, _instance: object, made: Any) -> Signature:
         from inspect import signature  # noqa: PLC0415 rarely asked for
 
         whole = signature(_compiled_init(made))
@@ -103,7 +103,7 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     if not names:
         return lambda _: ()
     get = attrgetter(*names)
-    return get if len(names) > 1 else lambda one: (get(one),)
+    return get if len(names) > 1 else lambda value: (get(value),)
 
 
 def _repr(self: Any) -> str:
@@ -124,12 +124,12 @@ def _refuse(_self: Any, name: str, *_value: Any) -> None:
 
 
 def _state(self: Any) -> list[Any]:
-    return [getattr(self, one.name) for one in fields(self)]
+    return [getattr(self, field.name) for field in fields(self)]
 
 
 def _restore(self: Any, state: list[Any]) -> None:
-    for one, value in zip(fields(self), state, strict=True):
-        object.__setattr__(self, one.name, value)
+    for field_, value in zip(fields(self), state, strict=True):
+        object.__setattr__(self, field_.name, value)
 
 
 _METHODS = {"__repr__": _repr, "__eq__": _eq, "__hash__": _hash, "__setattr__": _refuse, "__delattr__": _refuse}

@@ -91,27 +91,27 @@ def statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
         NotFoundError: There is no such index.
     """
     manifest = snapshot.manifest
-    found = next((one for one in describe(manifest) if one.name == name), None)
-    if found is None:
+    match = next((index for index in describe(manifest) if index.name == name), None)
+    if match is None:
         raise NotFoundError(f"there is no index {name!r}", path=snapshot.store.uri)
-    covered = {one for segment in found.segments for one in segment.fragment_ids}
+    covered = {number for segment in match.segments for number in segment.fragment_ids}
     num_rows = dict(zip(manifest.fragments.ids.tolist(), manifest.fragments.num_rows.tolist(), strict=True))
     live = covered & num_rows.keys()
-    stamps = [one.created_at for one in found.segments if one.created_at is not None]
+    stamps = [segment.created_at for segment in match.segments if segment.created_at is not None]
     details = [_zone_numbers(snapshot, index) for index in manifest.indices if index.name == name]
     return {
-        "index_type": found.index_type,
+        "index_type": match.index_type,
         "name": name,
-        "num_indices": len(found.segments),
-        "num_segments": len(found.segments),
+        "num_indices": len(match.segments),
+        "num_segments": len(match.segments),
         "indices": details,
         "segments": details,
         "num_indexed_fragments": len(live),
-        "num_indexed_rows": sum(num_rows[one] for one in live),
+        "num_indexed_rows": sum(num_rows[number] for number in live),
         "num_unindexed_fragments": len(num_rows) - len(live),
-        "num_unindexed_rows": sum(num_rows.values()) - sum(num_rows[one] for one in live),
+        "num_unindexed_rows": sum(num_rows.values()) - sum(num_rows[number] for number in live),
         "num_indexed_rows_per_delta": [
-            sum(num_rows.get(one, 0) for one in segment.fragment_ids) for segment in found.segments
+            sum(num_rows.get(number, 0) for number in segment.fragment_ids) for segment in match.segments
         ],
         "updated_at_timestamp_ms": round(max(stamps).timestamp() * 1000) if stamps else None,
     }
@@ -119,7 +119,7 @@ def statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
 
 def _describe(manifest: Manifest, name: str, entries: list[IndexMetadata]) -> IndexDescription:
     segments = [_segment(index) for index in entries]
-    covered = np.array(sorted({one for segment in segments for one in segment.fragment_ids}), np.int64)
+    covered = np.array(sorted({number for segment in segments for number in segment.fragment_ids}), np.int64)
     is_covered = np.isin(manifest.fragments.ids.astype(np.int64), covered)
     sizes = [segment.size_bytes for segment in segments]
     first = index_fields(entries[0])
@@ -128,7 +128,7 @@ def _describe(manifest: Manifest, name: str, entries: list[IndexMetadata]) -> In
         index_type=index_kind(entries[0]),
         type_url=first.details[0] if first.details else "",
         fields=list(first.fields),
-        field_names=[path_of(manifest.schema, one) for one in first.fields],
+        field_names=[path_of(manifest.schema, field_id) for field_id in first.fields],
         num_rows_indexed=int(manifest.fragments.num_rows[is_covered].sum()),
         segments=segments,
         total_size_bytes=None if None in sizes else sum(size for size in sizes if size is not None),

@@ -56,16 +56,16 @@ def limits() -> Limits:
     Raises:
         InvalidInputError: It says something that is no number.
     """
-    found: dict[str, int] = {}
-    for one in fields(Limits):
-        name = _PREFIX + one.name.upper()
+    limits_given: dict[str, int] = {}
+    for limit in fields(Limits):
+        name = _PREFIX + limit.name.upper()
         text = os.environ.get(name)
         if text is None:
             continue
         if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text)):
             raise InvalidInputError(f"{name} is a number above 0, not {text!r}")
-        found[one.name] = int(text)
-    return Limits(**found)
+        limits_given[limit.name] = int(text)
+    return Limits(**limits_given)
 
 
 def check_limit(name: str, value: int, what: str, *, path: str | None = None) -> None:

@@ -127,7 +127,7 @@ class MergeInsertBuilder:
         try:
             chosen = WriteMode(mode)
         except ValueError:
-            names = ", ".join(one.value for one in WriteMode)
+            names = ", ".join(mode.value for mode in WriteMode)
             raise InvalidInputError(f"the write mode is {names}, not {mode!r}") from None
         return self._with(write_mode=chosen)
 

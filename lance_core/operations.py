@@ -305,8 +305,8 @@ def _rewrite(operation: LanceOperation.Rewrite) -> inner.Rewrite:
     if operation.rewritten_indices:
         raise UnsupportedError("Rewrite with rewritten_indices: lance_core does not write indices")
     groups = [
-        inner.RewriteGroup(old_fragments=_inner(one.old_fragments), new_fragments=_inner(one.new_fragments))
-        for one in operation.groups
+        inner.RewriteGroup(old_fragments=_inner(group.old_fragments), new_fragments=_inner(group.new_fragments))
+        for group in operation.groups
     ]
     return inner.Rewrite(groups=tuple(groups))
 
@@ -364,11 +364,11 @@ _TO_INNER: dict[type, Callable[[Any], inner.Operation]] = {
     ),
     LanceOperation.UpdateConfig: _update_config,
     LanceOperation.DataReplacement: lambda op: inner.DataReplacement(
-        replacements=tuple((one.fragment_id, one.new_file) for one in op.replacements)
+        replacements=tuple((replacement.fragment_id, replacement.new_file) for replacement in op.replacements)
     ),
     LanceOperation.CreateIndex: lambda op: inner.CreateIndex(
-        new_indices=tuple(from_public_index(one) for one in op.new_indices),
-        removed_indices=tuple(from_public_index(one) for one in op.removed_indices),
+        new_indices=tuple(from_public_index(index) for index in op.new_indices),
+        removed_indices=tuple(from_public_index(index) for index in op.removed_indices),
     ),
     LanceOperation.ReserveFragments: lambda op: inner.ReserveFragments(num_fragments=op.num_fragments),
     LanceOperation.UpdateBases: lambda op: inner.UpdateBases(new_bases=_bases(op.new_bases)),
@@ -385,8 +385,11 @@ _FROM_INNER: dict[type, Callable[[Any], LanceOperation.BaseOperation]] = {
         LanceSchema(op.schema), _public(op.fragments), _public_bases(op.initial_bases) or None
     ),
     inner.Rewrite: lambda op: LanceOperation.Rewrite(
-        [LanceOperation.RewriteGroup(_public(one.old_fragments), _public(one.new_fragments)) for one in op.groups],
-        [_rewritten(one) for one in op.rewritten_indices],
+        [
+            LanceOperation.RewriteGroup(_public(group.old_fragments), _public(group.new_fragments))
+            for group in op.groups
+        ],
+        [_rewritten(index) for index in op.rewritten_indices],
     ),
     inner.Merge: lambda op: LanceOperation.Merge(
         _public(op.fragments), LanceSchema(op.schema), op.preserves_nullability
@@ -398,7 +401,7 @@ _FROM_INNER: dict[type, Callable[[Any], LanceOperation.BaseOperation]] = {
         [LanceOperation.DataReplacementGroup(fragment_id, file) for fragment_id, file in op.replacements]
     ),
     inner.CreateIndex: lambda op: LanceOperation.CreateIndex(
-        [to_public_index(one) for one in op.new_indices], [to_public_index(one) for one in op.removed_indices]
+        [to_public_index(index) for index in op.new_indices], [to_public_index(index) for index in op.removed_indices]
     ),
     inner.ReserveFragments: lambda op: LanceOperation.ReserveFragments(op.num_fragments),
     inner.UpdateBases: lambda op: LanceOperation.UpdateBases(_public_bases(op.new_bases)),

@@ -93,7 +93,7 @@ class CompactionTask:
     def json(self) -> str:
         """The task as JSON."""
         options = {**asdict(self.options), "excluded_fragment_ids": sorted(self.options.excluded_fragment_ids)}
-        fragments = [one.to_json() for one in self.fragments]
+        fragments = [fragment.to_json() for fragment in self.fragments]
         return json.dumps({"read_version": self.read_version, "fragments": fragments, "options": options})
 
     @staticmethod
@@ -109,7 +109,7 @@ class CompactionTask:
             options["excluded_fragment_ids"] = frozenset(options["excluded_fragment_ids"])
             return CompactionTask(
                 read_version=data["read_version"],
-                fragments=tuple(FragmentMetadata.from_json(one) for one in data["fragments"]),
+                fragments=tuple(FragmentMetadata.from_json(text) for text in data["fragments"]),
                 options=CompactionOptions(**options),
             )
 
@@ -169,7 +169,7 @@ class RewriteResult:
 
     def json(self) -> str:
         """The result as JSON."""
-        lists = {name: [one.to_json() for one in getattr(self, name)] for name in _FRAGMENT_LISTS}
+        lists = {name: [result.to_json() for result in getattr(self, name)] for name in _FRAGMENT_LISTS}
         return json.dumps({"read_version": self.read_version, **lists})
 
     @staticmethod
@@ -181,7 +181,7 @@ class RewriteResult:
         """
         with _reading_json("RewriteResult"):
             data = json.loads(text)
-            lists = {name: tuple(FragmentMetadata.from_json(one) for one in data[name]) for name in _FRAGMENT_LISTS}
+            lists = {name: tuple(FragmentMetadata.from_json(text) for text in data[name]) for name in _FRAGMENT_LISTS}
             return RewriteResult(read_version=data["read_version"], **lists)
 
 
@@ -236,8 +236,8 @@ class Compaction:
         if dataset.version != plan.read_version:
             dataset = dataset.checkout_version(plan.read_version)
         tasks = [
-            RewriteTask(read_version=one.read_version, fragments=tuple(map(from_metadata, one.fragments)))
-            for one in plan.tasks
+            RewriteTask(read_version=task.read_version, fragments=tuple(map(from_metadata, task.fragments)))
+            for task in plan.tasks
         ]
         threads = _threads(num_threads)
         return tuple(map(_public, execute_tasks(dataset.snapshot, tasks, plan.tasks[0].options, num_threads=threads)))
@@ -271,12 +271,12 @@ class Compaction:
         del options
         if not rewrites:
             return CompactionMetrics()
-        versions = {one.read_version for one in rewrites}
+        versions = {rewrite.read_version for rewrite in rewrites}
         if len(versions) > 1:
             raise InvalidInputError(f"results of one version are committed together, these are for {sorted(versions)}")
         version = versions.pop()
         read = dataset.snapshot if dataset.version == version else dataset.checkout_version(version).snapshot
-        results = [_inner(one) for one in rewrites]
+        results = [_inner(rewrite) for rewrite in rewrites]
         dataset.snapshot, metrics = commit_results(read, results, properties=transaction_properties)
         _warn_of_lost_coverage(metrics)
         return metrics
@@ -306,7 +306,7 @@ class Compaction:
 
         def make_inner(snapshot: Snapshot) -> list[InnerResult]:
             dataset.snapshot = snapshot
-            return [_inner(one) for one in make(dataset)]
+            return [_inner(result) for result in make(dataset)]
 
         dataset.snapshot, metrics = rewrite(
             dataset.snapshot, make_inner, conflict_retries=conflict_retries, properties=transaction_properties
@@ -454,12 +454,12 @@ def _warn_of_lost_coverage(metrics: CompactionMetrics) -> None:
 
 
 def _options(dataset: LanceDataset, given: Mapping[str, Any]) -> CompactionOptions:
-    known = set(CompactionOptions.__dataclass_fields__)
-    unknown = sorted(set(given) - set(CompactionArguments.__annotations__) - known)
+    names = set(CompactionOptions.__dataclass_fields__)
+    unknown = sorted(set(given) - set(CompactionArguments.__annotations__) - names)
     if unknown:
         raise InvalidInputError(f"compaction has no option {', '.join(unknown)}")
     refuse_given("compact_files", **{name: given[name] for name in _REFUSED if name in given})
-    chosen = {name: value for name, value in given.items() if name in known}
+    chosen = {name: value for name, value in given.items() if name in names}
     if chosen.get("excluded_fragment_ids") is not None:
         chosen["excluded_fragment_ids"] = frozenset(chosen["excluded_fragment_ids"])
     return make_options(chosen, dataset.config())

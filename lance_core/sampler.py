@@ -214,8 +214,8 @@ def maybe_sample(  # noqa: PLR0917 positional as in pylance
         return
     choose = np.random.default_rng()
     if filt is not None:
-        places = np.sort(choose.choice(total, n, replace=False))
-        offset_rows = table.to_table(columns=["_rowoffset"], filter=filt).column(0).to_numpy()[places]
+        positions = np.sort(choose.choice(total, n, replace=False))
+        offset_rows = table.to_table(columns=["_rowoffset"], filter=filt).column(0).to_numpy()[positions]
     else:
         length = -(-n // max_takes)
         length = length if -(-n // length) <= total // length else 1

@@ -190,21 +190,21 @@ class LanceScanner:
 
     def head(self, num_rows: int) -> pa.Table:
         """The first rows of the result."""
-        found: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         for batch in self.to_batches():
-            found.append(batch.slice(0, num_rows))
-            num_rows -= found[-1].num_rows
+            batches.append(batch.slice(0, num_rows))
+            num_rows -= batches[-1].num_rows
             if num_rows <= 0:
                 break
-        return pa.Table.from_batches(found, schema=self.schema)
+        return pa.Table.from_batches(batches, schema=self.schema)
 
     def count_rows(self) -> int:
         """How many rows the result has; values are read only if there is a filter."""
         query = self._query
         if query.include_deleted_rows:
-            return sum(one.num_rows for one in self.to_batches())
+            return sum(batch.num_rows for batch in self.to_batches())
         if query.plan.predicate is None:
-            count = sum(one.num_rows for one in self._fragments)
+            count = sum(fragment.num_rows for fragment in self._fragments)
         else:
             count = count_all_matching(self._files, self._fragments, query.plan)
         count = max(0, count - query.offset)
@@ -220,7 +220,7 @@ class LanceScanner:
         if count_rows:
             done = f"counted {self.count_rows()} rows"
         else:
-            sizes = [(one.num_rows, one.nbytes) for one in self.to_batches()]
+            sizes = [(batch.num_rows, batch.nbytes) for batch in self.to_batches()]
             rows, num_bytes = (sum(column) for column in zip((0, 0), *sizes, strict=True))
             done = f"output_rows={rows}, output_batches={len(sizes)}, output_bytes={num_bytes}"
         return f"{self.explain_plan(verbose=True)}\n  {done}, elapsed={(perf_counter() - began) * 1000:.1f} ms"
@@ -239,10 +239,16 @@ class LanceScanner:
             lines.append(f"  then, where it matches: {list(plan.rest.names)}")
         else:
             lines.append(f"  columns: {list(plan.projection.names)}")
-        computed = [one for one in query.outputs or () if one.expression is not None] if verbose else []
-        lines += [f"  computed: {one.name} = {one.expression.text}" for one in computed if one.expression is not None]
+        computed = [output for output in query.outputs or () if output.expression is not None] if verbose else []
+        lines += [
+            f"  computed: {output.name} = {output.expression.text}"
+            for output in computed
+            if output.expression is not None
+        ]
         if query.order:
-            keys = ", ".join(f"{one.column_name} {'asc' if one.ascending else 'desc'}" for one in query.order)
+            keys = ", ".join(
+                f"{ordering.column_name} {'asc' if ordering.ascending else 'desc'}" for ordering in query.order
+            )
             lines.append(f"  order by: {keys}" + ("" if query.limit is None else ", keeping the first rows only"))
         if query.limit is not None or query.offset:
             lines.append(f"  limit: {query.limit}, offset: {query.offset}")
@@ -363,13 +369,13 @@ def blob_handling_of(blob_mode: str) -> str | None:
 def _orderings(order_by: Iterable[ColumnOrdering | str] | None) -> list[ColumnOrdering]:
     if isinstance(order_by, str):
         raise InvalidInputError("order_by is a list of columns")
-    return [_ordering(one) for one in order_by or ()]
+    return [_ordering(ordering) for ordering in order_by or ()]
 
 
-def _ordering(one: ColumnOrdering | str) -> ColumnOrdering:
-    if isinstance(one, str):
-        return ColumnOrdering(one)
-    return ColumnOrdering(one.column_name, one.ascending, one.nulls_first)
+def _ordering(ordering: ColumnOrdering | str) -> ColumnOrdering:
+    if isinstance(ordering, str):
+        return ColumnOrdering(ordering)
+    return ColumnOrdering(ordering.column_name, ordering.ascending, ordering.nulls_first)
 
 
 class ScannerBuilder:

@@ -104,42 +104,45 @@ class LanceSchema:
 
     def field_case_insensitive(self, name: str) -> LanceField | None:
         """As `field`; if there is none, one whose name differs in upper and lower case only."""
-        steps = _steps(name)
-        return self._find(steps, str) or self._find([step.lower() for step in steps], str.lower)
+        names = _steps(name)
+        return self._find(names, str) or self._find([step.lower() for step in names], str.lower)
 
     def unenforced_primary_key(self) -> list[LanceField]:
         """The fields of the declared primary key, in its order."""
-        found = [field for field in self.inner.walk() if field.unenforced_primary_key]
-        return [LanceField(one) for one in sorted(found, key=lambda one: (one.unenforced_primary_key_position, one.id))]
+        key_fields = [field for field in self.inner.walk() if field.unenforced_primary_key]
+        return [
+            LanceField(part)
+            for part in sorted(key_fields, key=lambda field: (field.unenforced_primary_key_position, field.id))
+        ]
 
     def unenforced_clustering_key(self) -> list[LanceField]:
         """The fields of the declared clustering key, in its order."""
-        found = [field for field in self.inner.walk() if field.unenforced_clustering_key]
-        order = sorted(found, key=lambda one: (one.unenforced_clustering_key_position, one.id))
-        return [LanceField(one) for one in order]
+        key_fields = [field for field in self.inner.walk() if field.unenforced_clustering_key]
+        order = sorted(key_fields, key=lambda field: (field.unenforced_clustering_key_position, field.id))
+        return [LanceField(field) for field in order]
 
-    def _find(self, steps: Sequence[str], spelled: Callable[[str], str]) -> LanceField | None:
-        fields, found = self.inner.fields, None
-        for step in steps:
-            found = next((field for field in fields if spelled(field.name) == step), None)
-            if found is None:
+    def _find(self, names: Sequence[str], spelled: Callable[[str], str]) -> LanceField | None:
+        fields, match = self.inner.fields, None
+        for step in names:
+            match = next((field for field in fields if spelled(field.name) == step), None)
+            if match is None:
                 return None
-            fields = found.children
-        return None if found is None else LanceField(found)
+            fields = match.children
+        return None if match is None else LanceField(match)
 
 
 def _steps(path: str) -> list[str]:
     """The names in a dotted path."""
-    steps = [""]
+    path_names = [""]
     is_quoted = False
     for character in path:
         if character == "`":
             is_quoted = not is_quoted
         elif character == "." and not is_quoted:
-            steps.append("")
+            path_names.append("")
         else:
-            steps[-1] += character
-    return steps
+            path_names[-1] += character
+    return path_names
 
 
 def to_inner(schema: LanceSchema | Schema | pa.Schema) -> Schema:
@@ -170,13 +173,13 @@ def projected(table: Schema, schema: pa.Schema) -> Schema:
 
 def _projected(fields: Sequence[Field], wanted: Field, parent: str) -> Field:
     path = f"{parent}{wanted.name}"
-    found = next((field for field in fields if field.name == wanted.name), None)
-    if found is None:
+    match = next((field for field in fields if field.name == wanted.name), None)
+    if match is None:
         raise InvalidInputError(f"there is no field {path!r} in the table")
-    if found.logical_type != wanted.logical_type:
-        raise InvalidInputError(f"field {path!r} is {found.logical_type}, not {wanted.logical_type}")
-    children = tuple(_projected(found.children, child, f"{path}.") for child in wanted.children)
-    return replace(found, nullable=wanted.nullable, metadata=wanted.metadata, children=children)
+    if match.logical_type != wanted.logical_type:
+        raise InvalidInputError(f"field {path!r} is {match.logical_type}, not {wanted.logical_type}")
+    children = tuple(_projected(match.children, child, f"{path}.") for child in wanted.children)
+    return replace(match, nullable=wanted.nullable, metadata=wanted.metadata, children=children)
 
 
 # ------------------------------------------------------------------------------------------------------ as JSON
@@ -188,8 +191,8 @@ def schema_to_json(schema: pa.Schema) -> dict[str, Any]:
     Raises:
         UnsupportedError: A type that Lance cannot hold, or a map.
     """
-    found: dict[str, Any] = {"fields": [_field_to_json(field) for field in schema]}
-    return found | _metadata_to_json(schema.metadata)
+    json_schema: dict[str, Any] = {"fields": [_field_to_json(field) for field in schema]}
+    return json_schema | _metadata_to_json(schema.metadata)
 
 
 def json_to_schema(schema_json: Mapping[str, Any]) -> pa.Schema:
@@ -213,14 +216,14 @@ def _field_to_json(field: pa.Field) -> dict[str, Any]:
     kind = field.type
     if pa.types.is_map(kind):
         raise UnsupportedError(f"field {field.name!r}: maps have no JSON form, neither in pylance")
-    found: dict[str, Any] = {"name": field.name, "type": {"type": _json_name(kind, field.name)}}
+    json_field: dict[str, Any] = {"name": field.name, "type": {"type": _json_name(kind, field.name)}}
     if pa.types.is_nested(kind):
         children = [kind.value_field] if hasattr(kind, "value_field") else [kind.field(i) for i in range(len(kind))]
-        found["type"]["fields"] = [_field_to_json(child) for child in children]
+        json_field["type"]["fields"] = [_field_to_json(child) for child in children]
     if pa.types.is_fixed_size_list(kind) or pa.types.is_fixed_size_binary(kind):
         size = kind.list_size if pa.types.is_fixed_size_list(kind) else kind.byte_width
-        found["type"]["length"] = size
-    return found | {"nullable": field.nullable} | _metadata_to_json(field.metadata)
+        json_field["type"]["length"] = size
+    return json_field | {"nullable": field.nullable} | _metadata_to_json(field.metadata)
 
 
 def _json_name(kind: pa.DataType, name: str) -> str:

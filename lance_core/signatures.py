@@ -29,8 +29,8 @@ def with_options(options: type, *, defaults_of: Callable[..., Any] | None = None
 
     def decorate(function: _Function) -> _Function:
         whole = signature(function)
-        known = {} if defaults_of is None else signature(defaults_of).parameters
-        defaults = {name: one.default for name, one in known.items()}
+        passed_on = {} if defaults_of is None else signature(defaults_of).parameters
+        defaults = {name: parameter.default for name, parameter in passed_on.items()}
         shown = _expanded(whole.parameters.values(), options.__annotations__, defaults)
         vars(function)["__signature__"] = whole.replace(parameters=list(shown))
         return function

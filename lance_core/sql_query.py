@@ -104,7 +104,7 @@ class SqlQuery:
 
     def to_batch_records(self) -> list[pa.RecordBatch]:
         """The answer, in memory."""
-        return [one for one in self._batches() if one.num_rows]
+        return [batch for batch in self._batches() if batch.num_rows]
 
     def to_stream_reader(self) -> pa.RecordBatchReader:
         """The answer as a stream; whatever needs neither order nor groups is read as it is asked for."""
@@ -117,13 +117,13 @@ class SqlQuery:
 def _without_star(columns: Iterable[Column], names: Sequence[str]) -> Iterator[Column]:
     """All columns in place of ``*``, and others by the names they have in the table."""
     by_small = {name.lower(): name for name in reversed(names)}
-    for one in columns:
-        if one.text is None:
+    for column in columns:
+        if column.text is None:
             yield from (Column(name=name, text=f"`{name}`") for name in names)
-        elif one.text == one.name and one.name not in names:
-            yield replace(one, name=by_small.get(one.name.lower(), one.name))
+        elif column.text == column.name and column.name not in names:
+            yield replace(column, name=by_small.get(column.name.lower(), column.name))
         else:
-            yield one
+            yield column
 
 
 def _text_of(column: Column) -> str:
@@ -149,8 +149,8 @@ class _Plain:
 
 
 def _plain(dataset: LanceDataset, select: Select, options: Mapping[str, Any]) -> SqlQuery:
-    columns = {f"_c{place}": _text_of(one) for place, one in enumerate(select.columns)}
-    columns.update({f"_o{place}": one.text for place, one in enumerate(select.order)})
+    columns = {f"_c{position}": _text_of(column) for position, column in enumerate(select.columns)}
+    columns.update({f"_o{position}": ordering.text for position, ordering in enumerate(select.order)})
     is_direct = not select.order and not select.is_distinct
     scanner = dataset.scanner(
         columns=columns,
@@ -159,9 +159,11 @@ def _plain(dataset: LanceDataset, select: Select, options: Mapping[str, Any]) ->
         offset=select.offset if is_direct else None,
         **options,
     )
-    for place in range(len(select.order)):
-        check_sortable(scanner.schema.field(f"_o{place}").type, select.order[place].text)
-    fields = [scanner.schema.field(f"_c{place}").with_name(one.name) for place, one in enumerate(select.columns)]
+    for position in range(len(select.order)):
+        check_sortable(scanner.schema.field(f"_o{position}").type, select.order[position].text)
+    fields = [
+        scanner.schema.field(f"_c{position}").with_name(column.name) for position, column in enumerate(select.columns)
+    ]
     return SqlQuery(scanner=scanner, select=select, finish=_Plain(), schema=pa.schema(fields))
 
 
@@ -183,8 +185,8 @@ def _answer(
 def _sorted(batches: Iterable[pa.RecordBatch], schema: pa.Schema, select: Select) -> pa.Table:
     """The rows in the order asked for; with a limit only as many are kept in memory as may be in the answer."""
     orderings = [
-        ColumnOrdering(f"_o{place}", ascending=one.ascending, nulls_first=one.nulls_first)
-        for place, one in enumerate(select.order)
+        ColumnOrdering(f"_o{position}", ascending=ordering.ascending, nulls_first=ordering.nulls_first)
+        for position, ordering in enumerate(select.order)
     ]
     if not orderings:
         return pa.Table.from_batches(batches, schema=schema)
@@ -196,10 +198,10 @@ def _sorted(batches: Iterable[pa.RecordBatch], schema: pa.Schema, select: Select
 
 
 def _check_order(select: Select) -> None:
-    known = {one.text for one in select.columns}
-    for one in select.order if select.is_distinct else ():
-        if one.text not in known:
-            raise InvalidInputError(f"ORDER BY {one.text} of a SELECT DISTINCT without it")
+    texts = {column.text for column in select.columns}
+    for ordering in select.order if select.is_distinct else ():
+        if ordering.text not in texts:
+            raise InvalidInputError(f"ORDER BY {ordering.text} of a SELECT DISTINCT without it")
 
 
 # --------------------------------------------------------------------------------------------------------- with groups
@@ -215,31 +217,36 @@ class _Grouped:
         groups = self._aggregated(scanner, select)
         if select.having is not None:
             groups = groups.filter(make_expression(select.having, self.groups).evaluate(groups))
-        columns = [make_expression(one.text or "", self.groups).evaluate(groups) for one in select.columns]
-        columns += [make_expression(one.text, self.groups).evaluate(groups) for one in select.order]
-        names = [*(f"_c{place}" for place in range(len(schema))), *(f"_o{place}" for place in range(len(select.order)))]
+        columns = [make_expression(column.text or "", self.groups).evaluate(groups) for column in select.columns]
+        columns += [make_expression(ordering.text, self.groups).evaluate(groups) for ordering in select.order]
+        names = [
+            *(f"_c{position}" for position in range(len(schema))),
+            *(f"_o{position}" for position in range(len(select.order))),
+        ]
         made = pa.RecordBatch.from_arrays(columns, names=names)
         yield from _answer([made], made.schema, select, schema)
 
     def _aggregated(self, scanner: LanceScanner, select: Select) -> pa.RecordBatch:
-        keys = [f"_key{place}" for place in range(len(select.keys))]
+        keys = [f"_key{position}" for position in range(len(select.keys))]
         if not keys and not scanner.schema.names:
             counts = [pa.array([scanner.count_rows()], pa.int64())] * len(select.aggregates)
             return pa.RecordBatch.from_arrays(counts, schema=self.groups)
         table = _with_order_keys(scanner.to_table(), select.aggregates)
         try:
-            found = table.group_by(keys, use_threads=False).aggregate(
-                [_task(*one) for one in enumerate(select.aggregates)]
+            groups = table.group_by(keys, use_threads=False).aggregate(
+                [_task(*aggregate) for aggregate in enumerate(select.aggregates)]
             )
         except (pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
             raise UnsupportedError(f"groups or aggregates of such columns: {error}") from error
-        columns = [found.column(name) for name in keys]
+        columns = [groups.column(name) for name in keys]
         columns += [
-            _as_float(found.column(_result(place, one)), self.groups.field(f"_value{place}").type, one)
-            for place, one in enumerate(select.aggregates)
+            _as_float(
+                groups.column(_result(position, aggregate)), self.groups.field(f"_value{position}").type, aggregate
+            )
+            for position, aggregate in enumerate(select.aggregates)
         ]
-        cast = [one.combine_chunks().cast(field.type) for one, field in zip(columns, self.groups, strict=True)]
-        return pa.RecordBatch.from_arrays([_whole(one) for one in cast], schema=self.groups)
+        cast = [column.combine_chunks().cast(field.type) for column, field in zip(columns, self.groups, strict=True)]
+        return pa.RecordBatch.from_arrays([_whole(column) for column in cast], schema=self.groups)
 
 
 def _with_order_keys(table: pa.Table, aggregates: Sequence[Aggregate]) -> pa.Table:
@@ -247,9 +254,9 @@ def _with_order_keys(table: pa.Table, aggregates: Sequence[Aggregate]) -> pa.Tab
 
     pylance's answers for groups depend on the order of rows if there is NaN; those without groups are in this order.
     """
-    for place, one in enumerate(aggregates):
-        name = f"_a{place}"
-        if _kernel(one) in {"min", "max"} and pa.types.is_floating(table.schema.field(name).type):
+    for position, aggregate in enumerate(aggregates):
+        name = f"_a{position}"
+        if _kernel(aggregate) in {"min", "max"} and pa.types.is_floating(table.schema.field(name).type):
             keys = order_keys(table.column(name))
             table = table.set_column(table.schema.get_field_index(name), name, keys)
     return table
@@ -271,7 +278,7 @@ def _kernel(aggregate: Aggregate) -> str:
     return "count_distinct" if aggregate.is_distinct else AGGREGATES[aggregate.name]
 
 
-def _task(place: int, aggregate: Aggregate) -> tuple[Any, str, Any]:
+def _task(position: int, aggregate: Aggregate) -> tuple[Any, str, Any]:
     """What `pyarrow.TableGroupBy.aggregate` is asked for."""
     kernel = _kernel(aggregate)
     if kernel == "count_all":
@@ -281,33 +288,41 @@ def _task(place: int, aggregate: Aggregate) -> tuple[Any, str, Any]:
         options = pc.VarianceOptions(ddof=0 if aggregate.name.endswith("_pop") else 1)
     elif kernel in {"count", "count_distinct"}:
         options = pc.CountOptions(mode="only_valid")
-    return (f"_a{place}", kernel, options)
+    return (f"_a{position}", kernel, options)
 
 
-def _result(place: int, aggregate: Aggregate) -> str:
+def _result(position: int, aggregate: Aggregate) -> str:
     """How pyarrow calls the result."""
     kernel = _kernel(aggregate)
-    return kernel if kernel == "count_all" else f"_a{place}_{kernel}"
+    return kernel if kernel == "count_all" else f"_a{position}_{kernel}"
 
 
 def _grouped(dataset: LanceDataset, select: Select, options: Mapping[str, Any]) -> SqlQuery:
-    columns = {f"_key{place}": text for place, text in enumerate(select.keys)}
-    columns.update({f"_a{place}": one.text for place, one in enumerate(select.aggregates) if one.text is not None})
+    columns = {f"_key{position}": text for position, text in enumerate(select.keys)}
+    columns.update(
+        {
+            f"_a{position}": aggregate.text
+            for position, aggregate in enumerate(select.aggregates)
+            if aggregate.text is not None
+        }
+    )
     scanner = dataset.scanner(columns=columns, filter=select.where, **options)
-    fields = [scanner.schema.field(f"_key{place}") for place in range(len(select.keys))]
-    for place, one in enumerate(select.aggregates):
-        kind = None if one.text is None else scanner.schema.field(f"_a{place}").type
-        fields.append(pa.field(f"_value{place}", _type_of(one, kind), nullable=AGGREGATES[one.name] != "count"))
+    fields = [scanner.schema.field(f"_key{position}") for position in range(len(select.keys))]
+    for position, aggregate in enumerate(select.aggregates):
+        kind = None if aggregate.text is None else scanner.schema.field(f"_a{position}").type
+        fields.append(
+            pa.field(f"_value{position}", _type_of(aggregate, kind), nullable=AGGREGATES[aggregate.name] != "count")
+        )
     groups = pa.schema(fields)
-    made = [make_expression(one.text or "", groups) for one in select.columns]
-    for one in select.order:
-        check_sortable(make_expression(one.text, groups).type, one.text)
+    made = [make_expression(column.text or "", groups) for column in select.columns]
+    for ordering in select.order:
+        check_sortable(make_expression(ordering.text, groups).type, ordering.text)
     if select.having is not None and not pa.types.is_boolean(make_expression(select.having, groups).type):
         raise InvalidInputError(f"HAVING {select.having} is not a condition")
     schema = pa.schema(
         [
-            pa.field(one.name, value.type, nullable=value.nullable)
-            for one, value in zip(select.columns, made, strict=True)
+            pa.field(column.name, value.type, nullable=value.nullable)
+            for column, value in zip(select.columns, made, strict=True)
         ]
     )
     return SqlQuery(scanner=scanner, select=select, finish=_Grouped(groups), schema=schema)

@@ -44,7 +44,7 @@ class LanceStats:
             CorruptDataError: A damaged file.
             UnsupportedError: Files of version 0.1, which do not tell.
         """
-        files, found = OpenFiles(self._snapshot.store), Counter[int]()
+        files, sizes = OpenFiles(self._snapshot.store), Counter[int]()
         for fragment in self._snapshot.manifest.fragments:
             for file in fragment.files:
                 if not file.file_major_version:
@@ -52,9 +52,9 @@ class LanceStats:
                 columns = files.open(file, num_rows=fragment.physical_rows).outline().columns
                 for number, column in zip(file.fields, file.column_indices, strict=True):
                     if column >= 0:
-                        found[number] += columns[column].num_bytes
-        ids = [one.id for one in self._snapshot.manifest.schema.walk()]
-        return DataStatistics([FieldStatistics(number, found[number]) for number in ids])
+                        sizes[number] += columns[column].num_bytes
+        ids = [field.id for field in self._snapshot.manifest.schema.walk()]
+        return DataStatistics([FieldStatistics(number, sizes[number]) for number in ids])
 
     def index_stats(self, index_name: str) -> dict[str, Any]:
         """Numbers about one index; see `lance_core.indices.statistics`.

@@ -238,12 +238,12 @@ def late_names(module: str, names: Mapping[str, str] | None = None) -> Callable[
         module: Name of the module.
         names: Name to the module that has it, or to ``module:name`` if it has another name there.
     """
-    known = dict(names or {})
+    modules = dict(names or {})
 
     def find(name: str) -> Any:
-        if name in known:
-            place, _, other = known[name].partition(":")
-            return getattr(import_module(place), other or name)
+        if name in modules:
+            module_name, _, other = modules[name].partition(":")
+            return getattr(import_module(module_name), other or name)
         path = f"{module}.{name}"
         if module == "lance_core" and name in _MODULES:
             raise RefusedModuleError(f"module {path} is not supported: {_MODULES[name]}")

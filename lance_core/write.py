@@ -264,8 +264,8 @@ def _open_for_writing(
     if branch is not None:
         snapshot = open_version(store, (branch, None))
         return snapshot.store, snapshot
-    found = find_snapshot(store)
-    return (store, None) if found is None else (found.store, found)
+    newest_snapshot = find_snapshot(store)
+    return (store, None) if newest_snapshot is None else (newest_snapshot.store, newest_snapshot)
 
 
 def write_fragments(
@@ -337,11 +337,11 @@ def write_fragments(
     address, options = place_of(dataset_uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
     base_store_params = allowing_bases(base_params_of(dataset_uri, base_store_params), new_bases)
-    store, found = _open_for_writing(address, options, None, base_store_params)
-    existing = found if mode == "append" else None
-    if found is not None and new_bases:
-        _check_existing(found, mode="append", initial_bases=initial_bases)
-    target = target_store(store, found, new_bases, target_bases, all_bases=bool(target_all_bases))
+    store, snapshot = _open_for_writing(address, options, None, base_store_params)
+    existing = snapshot if mode == "append" else None
+    if snapshot is not None and new_bases:
+        _check_existing(snapshot, mode="append", initial_bases=initial_bases)
+    target = target_store(store, snapshot, new_bases, target_bases, all_bases=bool(target_all_bases))
     with naming(store):
         version = file_version(data_storage_version, existing)
     staged, table = stage_data(
@@ -353,7 +353,7 @@ def write_fragments(
         limits=file_limits(
             max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group
         ),
-        external_blobs=_external_blobs(found, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
+        external_blobs=_external_blobs(snapshot, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
         progress=staging_progress(progress),
     )
     fragments = [to_metadata(fragment) for fragment in target.fragments(staged)]
@@ -362,7 +362,7 @@ def write_fragments(
     from lance_core.operations import LanceOperation, Transaction  # noqa: PLC0415 twenty classes that few need
 
     overwrite = LanceOperation.Overwrite(LanceSchema(table), fragments, initial_bases)
-    return Transaction(found.version if found else 0, LanceOperation.Append(fragments) if existing else overwrite)
+    return Transaction(snapshot.version if snapshot else 0, LanceOperation.Append(fragments) if existing else overwrite)
 
 
 def _refuse(

@@ -146,7 +146,7 @@ def recorded_event(context: dg.InputContext, *, branch: str | None) -> dg.EventL
     if context.has_asset_partitions:
         wanted["asset_partitions"] = list(context.asset_partition_keys)
     observations = instance.fetch_observations(dg.AssetRecordsFilter(**wanted), limit=_OBSERVATIONS).records
-    on_branch = next((one for one in observations if _observed_branch(one) == branch), None)
+    on_branch = next((observation for observation in observations if _observed_branch(observation) == branch), None)
     if branch is not None and on_branch is not None:
         return on_branch
     if not context.has_asset_partitions:
@@ -154,10 +154,10 @@ def recorded_event(context: dg.InputContext, *, branch: str | None) -> dg.EventL
         info = None if finder is None else finder(context.asset_key)
         if info is not None:
             wanted["storage_ids"] = [info.storage_id]
-            observations = [one for one in observations if one.storage_id == info.storage_id]
-    found = list(instance.fetch_materializations(dg.AssetRecordsFilter(**wanted), limit=1).records)
-    found += [one for one in observations if _observed_branch(one) is None][:1]
-    return max(found, key=lambda record: record.storage_id, default=None)
+            observations = [observation for observation in observations if observation.storage_id == info.storage_id]
+    matches = list(instance.fetch_materializations(dg.AssetRecordsFilter(**wanted), limit=1).records)
+    matches += [observation for observation in observations if _observed_branch(observation) is None][:1]
+    return max(matches, key=lambda record: record.storage_id, default=None)
 
 
 def _observed_branch(record: dg.EventLogRecord) -> str | None:

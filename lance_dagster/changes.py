@@ -81,13 +81,15 @@ def changes_since(
         limit: Most versions to look at.
         only_newest: The last change only, however many versions there are.
     """
-    numbers = [one["version"] for one in dataset.version_refs() if one["version"] <= dataset.version]
+    numbers = [
+        version_ref["version"] for version_ref in dataset.version_refs() if version_ref["version"] <= dataset.version
+    ]
     if seen is not None and _is_another_table(dataset, seen):
         seen = None
     if only_newest:
         return _newest(dataset, numbers)
     last = seen or Seen(version=0)
-    found: list[Change] = []
+    changes: list[Change] = []
     for version in [number for number in numbers if number > last.version][:limit]:
         lost = version - last.version - 1
         try:
@@ -95,9 +97,9 @@ def changes_since(
         except VersionNotFoundError:
             continue  # cleaned up a moment ago: the next one stands for it
         if is_change or lost:
-            found.append(change)
+            changes.append(change)
         last = Seen(version=version, identity=change.identity)
-    return found, last
+    return changes, last
 
 
 def _newest(dataset: lance_core.LanceDataset, numbers: list[int]) -> tuple[list[Change], Seen]:

@@ -80,20 +80,20 @@ def frame_lineage(
     analyzed: Any = plan.queryExecution().analyzed()
     text = analyzed.toJSON()
     sources = column_sources(json.loads(text), expands=_expands(analyzed) if '.Expand"' in text else None)
-    known = inputs or {}
-    assets = {id_: known.get(uri) or tables.asset_key(uri) for id_, uri in _scanned(analyzed).items()}
-    found = {
+    snapshots = inputs or {}
+    assets = {id_: snapshots.get(uri) or tables.asset_key(uri) for id_, uri in _scanned(analyzed).items()}
+    result = {
         name: sorted(
             {
                 dg.TableColumnDep(asset_key=key, column_name=column)
                 for id_, column in made_from
                 if (key := assets.get(id_)) is not None
             },
-            key=lambda one: (one.asset_key, one.column_name),
+            key=lambda column: (column.asset_key, column.column_name),
         )
         for name, made_from in zip(frame.columns, sources, strict=True)
     }
-    deps = {name: made_from for name, made_from in found.items() if made_from}
+    deps = {name: made_from for name, made_from in result.items() if made_from}
     return dg.TableColumnLineage(deps) if deps else None
 
 
@@ -134,7 +134,7 @@ def _scanned(analyzed: Any) -> dict[int, str]:
 
 def _expands(analyzed: Any) -> dict[int, Sequence[Sequence[Sequence[Json]]]]:
     """Projections of all ``Expand`` nodes by the exprId of their last column; the plan's JSON leaves them out."""
-    found: dict[int, Sequence[Sequence[Sequence[Json]]]] = {}
+    expands: dict[int, Sequence[Sequence[Sequence[Json]]]] = {}
     stack = [analyzed, *_each(analyzed.subqueriesAll())]
     while stack:
         node = stack.pop()
@@ -143,8 +143,8 @@ def _expands(analyzed: Any) -> dict[int, Sequence[Sequence[Sequence[Json]]]]:
             rows = node.projections()
             if 0 < rows.size() * node.output().size() <= _MAX_EXPANDED:
                 last = node.output().last().exprId().id()
-                found[last] = [[json.loads(one.toJSON()) for one in _each(row)] for row in _each(rows)]
-    return found
+                expands[last] = [[json.loads(node.toJSON()) for node in _each(row)] for row in _each(rows)]
+    return expands
 
 
 def _each(sequence: Any) -> Iterator[Any]:

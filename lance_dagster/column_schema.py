@@ -24,10 +24,10 @@ def table_schema(schema: pa.Schema, *, declared: dg.TableSchema | None = None) -
         schema: The table's columns.
         declared: What the asset's definition says: its texts, tags and constraints are kept.
     """
-    known = {} if declared is None else {column.name: column for column in declared.columns}
+    declared_columns = {} if declared is None else {column.name: column for column in declared.columns}
     constraints = None if declared is None else declared.constraints
     return dg.TableSchema(
-        columns=[_column(column, known.get(column.name)) for column in schema], constraints=constraints
+        columns=[_column(column, declared_columns.get(column.name)) for column in schema], constraints=constraints
     )
 
 
@@ -104,8 +104,8 @@ def _list(kind: str, item: pa.Field, size: str | None) -> pa.DataType:
 
 
 def _field(text: str) -> pa.Field:
-    name, found, type_ = text.partition(": ")
-    if not found:
+    name, text_, type_ = text.partition(": ")
+    if not text_:
         msg = f"{text!r} is no field of an Arrow type; it reads 'name: type'."
         raise InvalidInputError(msg)
     return pa.field(name, arrow_type(type_.removesuffix(_NOT_NULL)), not type_.endswith(_NOT_NULL))

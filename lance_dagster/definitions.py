@@ -94,7 +94,7 @@ def check_definitions(definitions: dg.Definitions) -> dg.Definitions:
 
 def _check_places(definitions: dg.Definitions) -> None:
     """Refuse two assets that write one table: each run of one would replace what the other stored."""
-    found: dict[str, tuple[str, str]] = {}
+    writers: dict[str, tuple[str, str]] = {}
     for asset in definitions.assets or ():
         if not isinstance(asset, dg.AssetsDefinition) or not asset.is_executable:
             continue
@@ -104,11 +104,11 @@ def _check_places(definitions: dg.Definitions) -> None:
                 continue
             metadata = asset.metadata_by_key.get(key, {})
             uri = str(find_setting("uri", metadata) or manager.tables.uri(key)).rstrip("/")
-            place = f"{uri}@{own_branch(metadata, manager.branch) or MAIN}"
-            name, other = found.setdefault(place.lower(), (key.to_user_string(), place))
+            target = f"{uri}@{own_branch(metadata, manager.branch) or MAIN}"
+            name, other = writers.setdefault(target.lower(), (key.to_user_string(), target))
             if name == key.to_user_string():
                 continue
-            what = "both write the table" if other == place else "write tables whose names differ in case only,"
+            what = "both write the table" if other == target else "write tables whose names differ in case only,"
             msg = (
                 f"The assets {name!r} and {key.to_user_string()!r} {what} {uri!r}. Rename one of them, or choose "
                 "another place by the metadata 'lance/uri'."

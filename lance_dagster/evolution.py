@@ -59,10 +59,10 @@ def plan_change(frame: pa.Schema, table: pa.Schema, *, mode: SchemaRule, is_merg
     if mode == "overwrite":
         retyped = tuple((c.name, frame.field(c.name).type) for c in common if frame.field(c.name).type != c.type)
         types = dict(retyped)
-        kept = [c.with_type(types.get(c.name, c.type)) for c in common]
+        remaining = [c.with_type(types.get(c.name, c.type)) for c in common]
         added = tuple(_nullable(column) for column in extra)
         dropped = tuple(column.name for column in missing)
-        return SchemaChange(target=pa.schema([*kept, *added]), added=added, dropped=dropped, retyped=retyped)
+        return SchemaChange(target=pa.schema([*remaining, *added]), added=added, dropped=dropped, retyped=retyped)
     needed = missing if mode == "strict" else [column for column in missing if not column.nullable]
     if needed or (extra and mode == "strict"):
         names = [column.name for column in needed], [column.name for column in extra if mode == "strict"]
@@ -73,8 +73,8 @@ def plan_change(frame: pa.Schema, table: pa.Schema, *, mode: SchemaRule, is_merg
         raise InvalidInputError(msg)
     _check_types(frame, common)
     added = tuple(_nullable(column) for column in extra)
-    kept = common if is_merge else list(table)
-    return SchemaChange(target=pa.schema([*kept, *added], metadata=table.metadata), added=added)
+    remaining = common if is_merge else list(table)
+    return SchemaChange(target=pa.schema([*remaining, *added], metadata=table.metadata), added=added)
 
 
 def _nullable(column: pa.Field) -> pa.Field:
@@ -115,7 +115,7 @@ def _kind(kind: pa.DataType) -> object:
     if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
         return ("list", _kind(kind.value_type))
     if is_.is_struct(kind):
-        return ("struct", frozenset((one.name, _kind(one.type)) for one in kind))
+        return ("struct", frozenset((field.name, _kind(field.type)) for field in kind))
     if is_.is_map(kind):
         return ("map", _kind(kind.key_type), _kind(kind.item_type))
     for name in ("date", "time", "duration"):

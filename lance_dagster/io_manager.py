@@ -257,8 +257,8 @@ class LanceIOManager(dg.ConfigurableIOManager):
         existing = self.tables.find(uri)
         if existing is None:
             return None
-        own = existing if obj.branch is None else self.tables.open(uri, version=obj.version, branch=obj.branch)
-        return obj if own.uri == obj.uri else None
+        registered = existing if obj.branch is None else self.tables.open(uri, version=obj.version, branch=obj.branch)
+        return obj if registered.uri == obj.uri else None
 
     def _tag(self, identity: CommitIdentity) -> str:
         return tag_name(

@@ -50,16 +50,16 @@ def storage_metadata(asset_key: dg.AssetKey, uri: str) -> dict[str, Any]:
 
 def table_numbers(dataset: lance_core.LanceDataset) -> dict[str, int | float]:
     """Numbers of one version, by metadata key (``lance/...``); nothing but the manifest is read."""
-    found = dataset.table_statistics()
-    physical_rows = found["num_rows"] + found["num_deleted_rows"]
+    numbers = dataset.table_statistics()
+    physical_rows = numbers["num_rows"] + numbers["num_deleted_rows"]
     return {
-        "lance/fragments": found["num_fragments"],
-        "lance/small_fragments": found["num_small_fragments"],
-        "lance/data_files": found["num_data_files"],
-        "lance/deletion_files": found["num_deletion_files"],
-        "lance/deleted_rows": found["num_deleted_rows"],
-        "lance/deleted_fraction": round(found["num_deleted_rows"] / physical_rows, 6) if physical_rows else 0.0,
-        "lance/table_bytes": found["num_bytes"],
+        "lance/fragments": numbers["num_fragments"],
+        "lance/small_fragments": numbers["num_small_fragments"],
+        "lance/data_files": numbers["num_data_files"],
+        "lance/deletion_files": numbers["num_deletion_files"],
+        "lance/deleted_rows": numbers["num_deleted_rows"],
+        "lance/deleted_fraction": round(numbers["num_deleted_rows"] / physical_rows, 6) if physical_rows else 0.0,
+        "lance/table_bytes": numbers["num_bytes"],
     }
 
 

@@ -88,8 +88,8 @@ class ColumnTest:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         if self.values:
-            found = pc.index_in(column, value_set=pa.array(self.values, self.type))
-            return _numpy(pc.fill_null(found, -1)).astype(np.int64)
+            indices = pc.index_in(column, value_set=pa.array(self.values, self.type))
+            return _numpy(pc.fill_null(indices, -1)).astype(np.int64)
         bounds = _numpy(_integers(pa.array([bound for range_ in self.ranges for bound in range_], self.type)))
         position = np.searchsorted(bounds, _numpy(pc.fill_null(_integers(column), bounds[0] - 1)), side="right")
         # Odd positions are inside of a range: after its start, not after its end.
@@ -140,7 +140,7 @@ def typed(selection: PartitionSelection, schema: pa.Schema) -> Predicate:
 
 def partition_terms(selection: PartitionSelection, schema: pa.Schema) -> dict[str, str]:
     """What ``count_by_key`` wants to be read: name -> SQL text, one for each dimension."""
-    return {f"p{i}": _test(one, schema, None).term() for i, one in enumerate(selection.dimensions)}
+    return {f"p{i}": _test(dimension, schema, None).term() for i, dimension in enumerate(selection.dimensions)}
 
 
 def count_by_key(selection: PartitionSelection, schema: pa.Schema, values: pa.Table) -> Mapping[str, int]:
@@ -154,13 +154,13 @@ def count_by_key(selection: PartitionSelection, schema: pa.Schema, values: pa.Ta
     if not selection.keys:
         return {}
     code = np.zeros(values.num_rows, np.int64)
-    known = np.ones(values.num_rows, bool)
+    is_counted = np.ones(values.num_rows, bool)
     for i, dimension in enumerate(selection.dimensions):
         windows = dimension.windows() and [dimension.window_of(key) for key in dimension.keys]
         codes = _test(dimension, schema, windows).codes(values.column(i))
-        known &= codes >= 0
+        is_counted &= codes >= 0
         code = code * len(dimension.keys) + codes
-    counts = np.bincount(code[known], minlength=1)
+    counts = np.bincount(code[is_counted], minlength=1)
     positions = [{key: i for i, key in enumerate(dimension.keys)} for dimension in selection.dimensions]
     result: dict[str, int] = {}
     for key, parts in zip(selection.keys, selection.parts, strict=True):

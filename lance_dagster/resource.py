@@ -145,15 +145,15 @@ class LanceResource(dg.ConfigurableResource):
         dataset = self.dataset(asset_key)
         return [
             {
-                "version": one["version"],
-                "timestamp": one["timestamp"].astimezone(UTC),
+                "version": version["version"],
+                "timestamp": version["timestamp"].astimezone(UTC),
                 "operation": None if made is None else type(made.operation).__name__,
                 "rows": at.count_rows(),
                 "properties": {} if made is None else dict(made.transaction_properties or {}),
             }
             for number in _newest(dataset, limit)
             for at in [dataset.checkout_version(number)]
-            for one, made in [(at.get_version(), at.read_transaction(number))]
+            for version, made in [(at.get_version(), at.read_transaction(number))]
         ]
 
     def tags(self, asset_key: dg.AssetKey | Sequence[str] | str) -> Mapping[str, int]:
@@ -223,11 +223,11 @@ def _published(
     partitions = (
         list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
     )
-    return [dg.AssetMaterialization(key, partition=one, metadata=metadata, tags=tags) for one in partitions]
+    return [dg.AssetMaterialization(key, partition=key_, metadata=metadata, tags=tags) for key_ in partitions]
 
 
 def _newest(dataset: lance_core.LanceDataset, limit: int) -> list[int]:
-    return [one["version"] for one in reversed(dataset.version_refs()[-limit:])]
+    return [ref["version"] for ref in reversed(dataset.version_refs()[-limit:])]
 
 
 def _key(asset_key: dg.AssetKey | Sequence[str] | str) -> dg.AssetKey:

@@ -80,16 +80,16 @@ def build_table_sensor(
         except DatasetNotFoundError:
             return dg.SkipReason(f"There is no table {key.to_user_string()} yet.")
         seen = Seen.of(context.cursor)
-        found, seen = changes_since(dataset, seen, limit=max_versions, only_newest=start == "newest" and seen is None)
-        found = [change for change in found if not _made_here(context.instance, change)]
-        if not found:
+        changes, seen = changes_since(dataset, seen, limit=max_versions, only_newest=start == "newest" and seen is None)
+        changes = [change for change in changes if not _made_here(context.instance, change)]
+        if not changes:
             return dg.SensorResult(skip_reason=f"Nothing changed up to version {seen.version}.", cursor=str(seen))
         told = set[str]() if event is None else _reported(context.instance, key, event, limit=4 * max_versions)
         return dg.SensorResult(
-            run_requests=[] if target is None else [_run(key, change) for change in found],
+            run_requests=[] if target is None else [_run(key, change) for change in changes],
             asset_events=[
                 _event(key, event, dataset, change)
-                for change in found
+                for change in changes
                 if event is not None and change.identity not in told
             ],
             cursor=str(seen),
@@ -111,7 +111,7 @@ def _reported(instance: dg.DagsterInstance, key: dg.AssetKey, event: Report, *, 
         record.asset_materialization if event == "materialization" else record.asset_observation
         for record in fetch(key, limit=limit).records
     ]
-    return {str(one.metadata[_TRANSACTION].value) for one in events if one and _TRANSACTION in one.metadata}
+    return {str(event.metadata[_TRANSACTION].value) for event in events if event and _TRANSACTION in event.metadata}
 
 
 def _run(key: dg.AssetKey, change: Change) -> dg.RunRequest:

@@ -107,13 +107,13 @@ def check_keys(place: Place, given: Mapping[str, Any]) -> list[str]:
     Raises:
         InvalidInputError: An unknown ``lance/`` key.
     """
-    found: list[str] = []
+    problems: list[str] = []
     for key, value in given.items():
         if key.startswith(PREFIX):
             _check_prefixed(place, key)
         elif (meant := _meant(place, key, plain_value(value))) is not None:
-            found.append(f"The {place.title} {key!r} has no effect. Did you mean {meant!r}?")
-    return found
+            problems.append(f"The {place.title} {key!r} has no effect. Did you mean {meant!r}?")
+    return problems
 
 
 def check_asset(definition: dg.AssetsDefinition | dg.AssetSpec) -> None:
@@ -253,8 +253,8 @@ def _check_prefixed(place: Place, key: str) -> None:
         raise InvalidInputError(f"The {place.title} {key!r} has no effect. {place.elsewhere}")
     close = _closest(name, place.settings, cutoff=0.6)
     hint = "" if close is None else f" Did you mean {PREFIX + close!r}?"
-    known = ", ".join(f"'{PREFIX}{setting}'" for setting in sorted(place.settings))
-    raise InvalidInputError(f"Unknown {place.title} {key!r}.{hint} The prefix {PREFIX!r} is for: {known}.")
+    names = ", ".join(f"'{PREFIX}{setting}'" for setting in sorted(place.settings))
+    raise InvalidInputError(f"Unknown {place.title} {key!r}.{hint} The prefix {PREFIX!r} is for: {names}.")
 
 
 def _meant(place: Place, key: str, value: Any) -> str | None:
@@ -277,7 +277,11 @@ def _meant(place: Place, key: str, value: Any) -> str | None:
 def _closest(name: str, candidates: Iterable[str], *, cutoff: float) -> str | None:
     """The candidate that a name is a misspelling of: typing errors spare the first letter and most of the length."""
     name = name.lower()
-    alike = [one for one in candidates if one[:1] == name[:1] and abs(len(one) - len(name)) <= _MAX_LENGTH_DIFFERENCE]
+    alike = [
+        candidate
+        for candidate in candidates
+        if candidate[:1] == name[:1] and abs(len(candidate) - len(name)) <= _MAX_LENGTH_DIFFERENCE
+    ]
     return next(iter(get_close_matches(name, alike, n=1, cutoff=cutoff)), None)
 
 

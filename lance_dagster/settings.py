@@ -177,7 +177,7 @@ def _names(name: str, value: Any, *, is_comma_text: bool = True) -> tuple[str, .
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         msg = f"The metadata {name!r} is a list of names; found {value!r}."
         raise InvalidInputError(msg)
-    names = tuple(str(one) for one in value)
+    names = tuple(str(item) for item in value)
     if "" in names or len(set(names)) < len(names):
         msg = f"The metadata {name!r} names a column twice, or an empty one: {list(names)}. Name each column once."
         raise InvalidInputError(msg)

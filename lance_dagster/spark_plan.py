@@ -91,14 +91,14 @@ class _Walk:
         for deps in columns:
             seen, todo = set(deps), list(deps)
             while todo:
-                one = todo.pop()
-                if len(one) == 3:  # a reference
-                    kind, id_, position = one
+                current = todo.pop()
+                if len(current) == 3:  # a reference
+                    kind, id_, position = current
                     columns_there = self.definitions.get((kind, id_), [])
                     more = columns_there[position] - seen if position < len(columns_there) else _NONE
                     seen |= more
                     todo.extend(more)
-            resolved.append(frozenset(one for one in seen if len(one) == 2))
+            resolved.append(frozenset(node for node in seen if len(node) == 2))
         return resolved
 
     def _node(self, node: _Node, children: list[_Output], outer: _Env) -> _Output:
@@ -113,9 +113,9 @@ class _Walk:
             case "Union" | "Intersect":
                 return _by_position(children[0].ids, children)
             case "UnionLoop":
-                found = _by_position([one["id"] for one in json["outputAttrIds"]], children)
-                self.definitions["loop", json["id"]] = found.columns()
-                return found
+                outputs = _by_position([attribute["id"] for attribute in json["outputAttrIds"]], children)
+                self.definitions["loop", json["id"]] = outputs.columns()
+                return outputs
             case "Except":
                 return children[0]
             case "WithCTE":
@@ -126,14 +126,14 @@ class _Walk:
             case "Join" | "AsOfJoin":
                 return self._join(json, children)
             case "LateralJoin":
-                plans = [value for one in json["right"] for value in _plans(one)]
+                plans = [value for node in json["right"] for value in _plans(node)]
                 return _beside([*children, *(self.output(plan, env) for plan in plans)])
             case "Generate":
                 made = self._expression(json["generator"], env)
                 unrequired: set[int] = set(json.get("unrequiredChildIndex") or ())
-                kept = [id_ for i, id_ in enumerate(children[0].ids) if i not in unrequired]
-                new = dict.fromkeys((_id(one) for one in json["generatorOutput"]), made)
-                return _Output(ids=(*kept, *new), deps=below | new)
+                passed = [id_ for i, id_ in enumerate(children[0].ids) if i not in unrequired]
+                new = dict.fromkeys((_id(attribute) for attribute in json["generatorOutput"]), made)
+                return _Output(ids=(*passed, *new), deps=below | new)
             case _:
                 return self._any_node(json, children, env)
 
@@ -149,9 +149,10 @@ class _Walk:
         return _beside(children)
 
     def _named(self, expressions: Sequence[Sequence[Json]], env: _Env) -> _Output:
-        ids = tuple(_id(one) for one in expressions)
+        ids = tuple(_id(expression) for expression in expressions)
         return _Output(
-            ids=ids, deps={id_: self._expression(one, env) for id_, one in zip(ids, expressions, strict=True)}
+            ids=ids,
+            deps={id_: self._expression(expression, env) for id_, expression in zip(ids, expressions, strict=True)},
         )
 
     def _expression(self, expression: Sequence[Json], env: _Env) -> _Deps:
@@ -172,7 +173,7 @@ class _Walk:
 
     def _declared(self, json: Json, children: list[_Output], env: _Env) -> _Output:
         """A node that says which columns it has: those from below are known, new ones come from all that it reads."""
-        ids = tuple(_id(one) for one in json["output"])
+        ids = tuple(_id(attribute) for attribute in json["output"])
         projections = self.expands.get(ids[-1]) if ids else None
         if projections:
             made = [
@@ -181,7 +182,7 @@ class _Walk:
             ]
             return _Output(ids=ids, deps=dict(zip(ids, made, strict=True)))
         read = frozenset[Source | _Reference]().union(
-            *(self._expression(one, env) for name, value in json.items() if name != "output" for one in _lists(value))
+            *(self._expression(node, env) for name, value in json.items() if name != "output" for node in _lists(value))
         )
         new = read or frozenset[Source | _Reference]().union(*(deps for child in children for deps in child.columns()))
         return _Output(ids=ids, deps={id_: env.get(id_, new) for id_ in ids})
@@ -196,12 +197,13 @@ class _Walk:
 def _leaf(json: Json) -> _Output:
     """Columns that are read, or defined in another place."""
     output = json.get("output") or ()
-    ids = tuple(_id(one) for one in output)
+    ids = tuple(_id(attribute) for attribute in output)
     for kind, key in (("cte", "cteId"), ("loop", "loopId")):
         if key in json:
             return _Output(ids=ids, deps={id_: frozenset({(kind, json[key], i)}) for i, id_ in enumerate(ids)})
     return _Output(
-        ids=ids, deps={id_: frozenset({(ids[0], one[0]["name"])}) for id_, one in zip(ids, output, strict=True)}
+        ids=ids,
+        deps={id_: frozenset({(ids[0], attribute[0]["name"])}) for id_, attribute in zip(ids, output, strict=True)},
     )
 
 
@@ -228,8 +230,8 @@ def _lists(value: Any) -> Iterator[Sequence[Json]]:
         if isinstance(value[0], dict) and "class" in value[0]:
             yield value
         else:
-            for one in value:
-                yield from _lists(one)
+            for node in value:
+                yield from _lists(node)
 
 
 def _plans(expression: Json) -> Iterator[Sequence[Json]]:

@@ -160,11 +160,11 @@ def _keys(unique: Sequence[str] | Sequence[Sequence[str]]) -> tuple[tuple[str, .
     if isinstance(unique, str):
         msg = f"`unique` is a list of columns or of such lists; found {unique!r}."
         raise InvalidInputError(msg)
-    single = tuple(one for one in unique if isinstance(one, str))
-    several = tuple(tuple(one) for one in unique if not isinstance(one, str))
-    if single and several:
+    single = tuple(name for name in unique if isinstance(name, str))
+    tuples = tuple(tuple(names) for names in unique if not isinstance(names, str))
+    if single and tuples:
         raise InvalidInputError("`unique` is a list of columns, or a list of lists of columns, not both.")
-    return (single,) if single else several
+    return (single,) if single else tuples
 
 
 def _row_count(dataset: lance_core.LanceDataset, low: int | None, high: int | None) -> Found:
@@ -177,11 +177,11 @@ def _column_schema(dataset: lance_core.LanceDataset, columns: Mapping[str, str])
     return _compared(columns, {column.name: str(column.type) for column in dataset.schema})
 
 
-def _compared(wanted: Mapping[str, str], found: Mapping[str, str]) -> Found:
-    missing = sorted(wanted.keys() - found.keys())
-    extra = sorted(found.keys() - wanted.keys())
+def _compared(wanted: Mapping[str, str], names: Mapping[str, str]) -> Found:
+    missing = sorted(wanted.keys() - names.keys())
+    extra = sorted(names.keys() - wanted.keys())
     others = sorted(
-        f"{name}: {found[name]} instead of {kind}" for name, kind in wanted.items() if found.get(name, kind) != kind
+        f"{name}: {names[name]} instead of {kind}" for name, kind in wanted.items() if names.get(name, kind) != kind
     )
     return not (missing or extra or others), {"missing": missing, "extra": extra, "other_types": others}
 

@@ -66,8 +66,8 @@ def _check(template: str) -> None:
         raise InvalidInputError(f"The tag template {template!r} cannot be read: {error}") from error
     unknown = sorted(fields - set(TEMPLATE_FIELDS))
     if unknown:
-        known = ", ".join(f"{{{name}}}" for name in TEMPLATE_FIELDS)
-        raise InvalidInputError(f"The tag template {template!r} names {unknown}; there are {known}.")
+        allowed = ", ".join(f"{{{name}}}" for name in TEMPLATE_FIELDS)
+        raise InvalidInputError(f"The tag template {template!r} names {unknown}; there are {allowed}.")
 
 
 def check_free(dataset: lance_core.LanceDataset, template: str, name: str) -> None:

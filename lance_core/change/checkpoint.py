@@ -47,13 +47,13 @@ class Checkpoint:
         try:
             with closing(self._connect()) as connection, connection:
                 connection.executescript(_TABLES)
-                known = connection.execute("SELECT identity FROM job").fetchone()
-                if known is None:
+                row = connection.execute("SELECT identity FROM job").fetchone()
+                if row is None:
                     connection.execute("INSERT INTO job VALUES (?)", (identity,))
         except (sqlite3.Error, OSError) as error:
             raise InvalidInputError(f"{path} is no checkpoint file of ours: {error}") from error
-        if known is not None and known[0] != identity:
-            raise InvalidInputError(f"checkpoint {path} is about other work ({known[0]}); remove it to begin anew")
+        if row is not None and row[0] != identity:
+            raise InvalidInputError(f"checkpoint {path} is about other work ({row[0]}); remove it to begin anew")
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path)
@@ -62,9 +62,9 @@ class Checkpoint:
         """Data files of finished fragments that are still there."""
         with closing(self._connect()) as connection:
             rows = connection.execute("SELECT fragment, file FROM files").fetchall()
-        found = {fragment: _file_from_json(text) for fragment, text in rows}
-        names = set(store.names("data")) if found else set[str]()
-        return {number: file for number, file in found.items() if data_file_path(file).rpartition("/")[2] in names}
+        stored = {fragment: _file_from_json(text) for fragment, text in rows}
+        names = set(store.names("data")) if stored else set[str]()
+        return {number: file for number, file in stored.items() if data_file_path(file).rpartition("/")[2] in names}
 
     def save_file(self, fragment_id: int, file: DataFile) -> None:
         """A fragment is finished; the results of its batches are no longer needed."""
@@ -85,9 +85,9 @@ class Checkpoint:
             with closing(self._connect()) as connection, connection:
                 row = connection.execute("SELECT result FROM batches WHERE number = ?", (number,)).fetchone()
                 if row is not None:
-                    known = pa.ipc.open_stream(row[0]).read_next_batch()
-                    if known.num_rows == batch.num_rows:
-                        return known
+                    stored = pa.ipc.open_stream(row[0]).read_next_batch()
+                    if stored.num_rows == batch.num_rows:
+                        return stored
                 made = transform.apply(batch)
                 connection.execute("INSERT OR REPLACE INTO batches VALUES (?, ?)", (number, _to_bytes(made)))
             return made

@@ -187,9 +187,9 @@ class _Filler:
         self.last = batch.slice(batch.num_rows - 1)
         if end - start == len(offsets):
             return batch
-        places = np.arange(start, end)
-        nearest = np.searchsorted(offsets, places)
-        return self._take(batch, nearest, is_filled=offsets[nearest] != places)
+        positions = np.arange(start, end)
+        nearest = np.searchsorted(offsets, positions)
+        return self._take(batch, nearest, is_filled=offsets[nearest] != positions)
 
     def fill_to(self, end: int) -> pa.RecordBatch | None:
         """Rows for all places that are left."""
@@ -206,22 +206,24 @@ class _Filler:
     ) -> pa.RecordBatch:
         with_nulls, plain = pa.array(index, mask=is_filled), pa.array(index)
         # structs always get a neighbour's value: files of version 2.0 cannot hold null structs
-        is_nullable = {one.name: self._is_nullable(one) and one.logical_type != "struct" for one in self.fields.fields}
+        is_nullable = {
+            field.name: self._is_nullable(field) and field.logical_type != "struct" for field in self.fields.fields
+        }
         columns = [batch.column(name).take(with_nulls if is_nullable[name] else plain) for name in batch.schema.names]
         return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
-    def _is_nullable(self, one: Field) -> bool:
-        return one.nullable and self.may_be_null
+    def _is_nullable(self, field: Field) -> bool:
+        return field.nullable and self.may_be_null
 
     def _nulls(self, count: int) -> pa.RecordBatch:
         """For a fragment of which no row is left."""
-        for one in self.fields.fields:
-            if not self._is_nullable(one):
+        for column in self.fields.fields:
+            if not self._is_nullable(column):
                 raise UnsupportedError(
-                    f"column {one.name!r} of a fragment whose rows are all deleted; compact the table first"
+                    f"column {column.name!r} of a fragment whose rows are all deleted; compact the table first"
                 )
         schema = self.fields.to_arrow()
-        return pa.RecordBatch.from_arrays([pa.nulls(count, one.type) for one in schema], schema=schema)
+        return pa.RecordBatch.from_arrays([pa.nulls(count, column.type) for column in schema], schema=schema)
 
 
 def check_drops_columns(data_storage_version: str) -> None:
@@ -245,8 +247,8 @@ def with_file(fragment: Fragment, file: DataFile, live: frozenset[int]) -> Fragm
         file: The new file.
         live: Ids of all fields of the new schema.
     """
-    kept = (one for one in fragment.files if any(number in live or number < -2 for number in one.fields))
-    return replace(fragment, files=(*kept, file))
+    live_files = (file for file in fragment.files if any(number in live or number < -2 for number in file.fields))
+    return replace(fragment, files=(*live_files, file))
 
 
 def data_file_of(snapshot: Snapshot, name: str) -> tuple[DataFile, int]:
@@ -267,7 +269,7 @@ def data_file_of(snapshot: Snapshot, name: str) -> tuple[DataFile, int]:
     source = snapshot.store.reader(path)
     reader = DataFileReader(source, path=f"{snapshot.store.uri}/{path}")
     ids = dict(_paired(reader.schema.fields, snapshot.manifest.schema.fields, path))
-    columns = sorted((column, ids[own]) for own, column in reader.column_numbers.items())
+    columns = sorted((column, ids[field_index]) for field_index, column in reader.column_numbers.items())
     version = resolve_version(reader.version)
     file = DataFile(
         path=name,
@@ -280,15 +282,15 @@ def data_file_of(snapshot: Snapshot, name: str) -> tuple[DataFile, int]:
     return file, reader.num_rows
 
 
-def _paired(own: Sequence[Field], known: Sequence[Field], path: str) -> Iterator[tuple[int, int]]:
+def _paired(fields: Sequence[Field], table_fields: Sequence[Field], path: str) -> Iterator[tuple[int, int]]:
     """For each field of a file, its id there and in the table."""
-    by_name = {one.name: one for one in known}
-    for one in own:
-        other = by_name.get(one.name)
-        if other is None or other.logical_type != one.logical_type:
+    by_name = {field.name: field for field in table_fields}
+    for file_field in fields:
+        other = by_name.get(file_field.name)
+        if other is None or other.logical_type != file_field.logical_type:
             kind = "no such column" if other is None else other.logical_type
             raise InvalidInputError(
-                f"column {one.name!r} of the file is {one.logical_type}; the table has {kind}", path=path
+                f"column {file_field.name!r} of the file is {file_field.logical_type}; the table has {kind}", path=path
             )
-        yield one.id, other.id
-        yield from _paired(one.children, other.children, path)
+        yield file_field.id, other.id
+        yield from _paired(file_field.children, other.children, path)

@@ -46,7 +46,7 @@ class ColumnsWork:
             ids=self.ids,
         )
         writer.write_all(list(snapshot.manifest.fragments))
-        self.num_rows = sum(one.num_rows for one in snapshot.manifest.fragments)
+        self.num_rows = sum(fragment.num_rows for fragment in snapshot.manifest.fragments)
         return DataReplacement(replacements=tuple(writer.staged.items()))
 
     def forget(self) -> None:

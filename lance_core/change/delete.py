@@ -107,25 +107,25 @@ class Marker:
         with naming(self.store):
             plan = with_row_starts(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest)
             plan = with_zone_maps(plan, snapshot.manifest, files)
-        known, self._marks = self._marks, {}
+        previous, self._marks = self._marks, {}
         try:
             left: list[Fragment] = []
             for fragment in snapshot.manifest.fragments:
-                mark = known.get(fragment.id)
+                mark = previous.get(fragment.id)
                 if mark is not None and mark.before == fragment:
-                    self._marks[fragment.id] = known.pop(fragment.id)
+                    self._marks[fragment.id] = previous.pop(fragment.id)
                 else:
                     left.append(fragment)
                     self._marks[fragment.id] = _Mark(before=fragment, after=fragment, num_rows=0)
             for reader, offsets in matching_by_fragment(files, left, plan):
                 self._marks[reader.fragment.id] = self._mark(reader, offsets, snapshot.version)
         finally:
-            _remove_deletion_files(self.store, known.values())
-        marks = [mark for one in snapshot.manifest.fragments if (mark := self._marks[one.id]).num_rows]
+            _remove_deletion_files(self.store, previous.values())
+        changed = [mark for fragment in snapshot.manifest.fragments if (mark := self._marks[fragment.id]).num_rows]
         return MarkedRows(
-            updated_fragments=tuple(mark.after for mark in marks if mark.after is not None),
-            removed_fragment_ids=tuple(mark.before.id for mark in marks if mark.after is None),
-            num_rows=sum(mark.num_rows for mark in marks),
+            updated_fragments=tuple(mark.after for mark in changed if mark.after is not None),
+            removed_fragment_ids=tuple(mark.before.id for mark in changed if mark.after is None),
+            num_rows=sum(mark.num_rows for mark in changed),
         )
 
     def forget(self) -> None:
@@ -133,14 +133,14 @@ class Marker:
         _remove_deletion_files(self.store, self._marks.values())
         self._marks = {}
 
-    def _mark(self, reader: FragmentReader, found: npt.NDArray[np.int64], version: int) -> _Mark:
+    def _mark(self, reader: FragmentReader, offsets: npt.NDArray[np.int64], version: int) -> _Mark:
         fragment = reader.fragment
-        if len(found) == fragment.num_rows:
-            return _Mark(before=fragment, after=None, num_rows=len(found))
-        rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(found)
+        if len(offsets) == fragment.num_rows:
+            return _Mark(before=fragment, after=None, num_rows=len(offsets))
+        rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(offsets)
         new_id = partial(self.ids.deletion_file, fragment.id)
         file, _ = write_deletions(self.store, fragment.id, rows, read_version=version, new_id=new_id)
-        return _Mark(before=fragment, after=replace(fragment, deletion_file=file), num_rows=len(found))
+        return _Mark(before=fragment, after=replace(fragment, deletion_file=file), num_rows=len(offsets))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -228,6 +228,8 @@ def replace_rows(
     return commit_work(snapshot, work, options), work.num_rows
 
 
-def _remove_deletion_files(store: Store, marks: Iterable[_Mark]) -> None:
-    written = [mark.after for mark in marks if mark.num_rows and mark.after is not None]
-    store.delete([deletion_file_path(one.id, one.deletion_file) for one in written if one.deletion_file is not None])
+def _remove_deletion_files(store: Store, files: Iterable[_Mark]) -> None:
+    written = [mark.after for mark in files if mark.num_rows and mark.after is not None]
+    store.delete(
+        [deletion_file_path(mark.id, mark.deletion_file) for mark in written if mark.deletion_file is not None]
+    )

@@ -65,7 +65,7 @@ def changed_rows(
         for batch in pick_rows(reader, table, offsets, batch_size=step):
             here = offsets[start : start + batch.num_rows]
             start += batch.num_rows
-            extra = [pa.array(one[here]) for one in (ids, created, updated)]
+            extra = [pa.array(column[here]) for column in (ids, created, updated)]
             yield pa.RecordBatch.from_arrays([*batch.columns, *extra], schema=schema)
 
 

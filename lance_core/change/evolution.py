@@ -75,19 +75,19 @@ def with_null_fields(schema: Schema, columns: pa.Schema, first_id: int, *, allow
         InvalidInputError: A field that is not nullable, or is there already.
         UnsupportedError: A type that Lance cannot hold, or new fields in a struct where files cannot lack them.
     """
-    known = {one.name: one for one in schema.fields}
-    fresh = [one for one in columns if one.name not in known]
+    by_name = {field.name: field for field in schema.fields}
+    fresh = [column for column in columns if column.name not in by_name]
     added = new_fields(schema, pa.schema(fresh), first_id) if fresh else Schema(())
     _check_nullable(added.fields)
     next_id = max(added.max_id, first_id - 1) + 1
     for arrow in columns:
-        old = known.get(arrow.name)
+        old = by_name.get(arrow.name)
         if old is None:
             continue
-        known[arrow.name], next_id = _with_fields_inside(old, arrow.type, next_id, arrow.name)
+        by_name[arrow.name], next_id = _with_fields_inside(old, arrow.type, next_id, arrow.name)
         if not allows_children:
             raise UnsupportedError(f"new fields inside of column {arrow.name!r}: that needs files of version 2.2")
-    return replace(schema, fields=(*(known[one.name] for one in schema.fields), *added.fields))
+    return replace(schema, fields=(*(by_name[field.name] for field in schema.fields), *added.fields))
 
 
 def _with_fields_inside(parent: Field, kind: pa.DataType, next_id: int, path: str) -> tuple[Field, int]:
@@ -106,23 +106,23 @@ def _with_fields_inside(parent: Field, kind: pa.DataType, next_id: int, path: st
 
 
 def _with_children(parent: Field, kind: pa.StructType, next_id: int, path: str) -> tuple[Field, int]:
-    children = {one.name: one for one in parent.children}
+    children = {child.name: child for child in parent.children}
     for new in kind:
         inner = f"{path}.{new.name}"
         old = children.get(new.name)
         if old is None:
             made = Schema.from_arrow(pa.schema([new]), next_id).fields[0]
             _check_nullable([made], f"{path}.")
-            children[new.name], next_id = made, max(one.id for one in made.walk()) + 1
+            children[new.name], next_id = made, max(field.id for field in made.walk()) + 1
         else:
             children[new.name], next_id = _with_fields_inside(old, new.type, next_id, inner)
     return replace(parent, children=tuple(children.values())), next_id
 
 
 def _check_nullable(fields: Iterable[Field], prefix: str = "") -> None:
-    for one in fields:
-        if not one.nullable:
-            raise InvalidInputError(f"'{prefix}{one.name}' would be null in all rows, but is not nullable")
+    for field in fields:
+        if not field.nullable:
+            raise InvalidInputError(f"'{prefix}{field.name}' would be null in all rows, but is not nullable")
 
 
 @frozen(kw_only=True)
@@ -168,24 +168,24 @@ def find_path(schema: Schema, path: str) -> tuple[Field, ...]:
     """
     fields, rest, chain = schema.fields, path, list[Field]()
     while True:
-        found = next((one for one in fields if rest == one.name or rest.startswith(f"{one.name}.")), None)
-        if found is None:
-            known = ", ".join(one.name for one in fields)
-            raise InvalidInputError(f"no column {path!r}; there are {known}")
-        chain.append(found)
-        if rest == found.name:
+        match = next((field for field in fields if rest == field.name or rest.startswith(f"{field.name}.")), None)
+        if match is None:
+            names = ", ".join(field.name for field in fields)
+            raise InvalidInputError(f"no column {path!r}; there are {names}")
+        chain.append(match)
+        if rest == match.name:
             return tuple(chain)
-        fields, rest = found.children, rest[len(found.name) + 1 :]
+        fields, rest = match.children, rest[len(match.name) + 1 :]
 
 
 def changed_fields(schema: Schema, change: Callable[[Field], Field | None]) -> Schema:
     """The schema with each field replaced by what ``change`` makes of it, children first; None drops it."""
 
-    def walk(one: Field) -> Field | None:
-        children = tuple(kept for child in one.children if (kept := walk(child)) is not None)
-        return change(one if children == one.children else replace(one, children=children))
+    def walk(field: Field) -> Field | None:
+        children = tuple(walked for child in field.children if (walked := walk(child)) is not None)
+        return change(field if children == field.children else replace(field, children=children))
 
-    return replace(schema, fields=tuple(kept for one in schema.fields if (kept := walk(one)) is not None))
+    return replace(schema, fields=tuple(changed for field in schema.fields if (changed := walk(field)) is not None))
 
 
 # ------------------------------------------------------------------------------------------------------- altering
@@ -206,104 +206,109 @@ def altered(schema: Schema, alterations: Sequence[Mapping[str, Any]], first_id: 
     changes: dict[int, Mapping[str, Any]] = {}
     new_ids: dict[int, int] = {}
     tightened: list[str] = []
-    for one in alterations:
-        _check_alteration(one)
-        *above, last = find_path(schema, one["path"])
+    for alteration in alterations:
+        _check_alteration(alteration)
+        *above, last = find_path(schema, alteration["path"])
         if last.id in changes:
-            raise InvalidInputError(f"{one['path']!r} is altered twice")
-        changes[last.id] = one
-        if one.get("nullable") is False and last.nullable:
+            raise InvalidInputError(f"{alteration['path']!r} is altered twice")
+        changes[last.id] = alteration
+        if alteration.get("nullable") is False and last.nullable:
             if any(parent.logical_type != "struct" for parent in above):
-                raise UnsupportedError(f"{one['path']!r} is inside of a list or map and has to stay nullable")
-            tightened.append(one["path"])
-        target = one.get("data_type")
+                raise UnsupportedError(f"{alteration['path']!r} is inside of a list or map and has to stay nullable")
+            tightened.append(alteration["path"])
+        target = alteration.get("data_type")
         if target is not None and not target.equals(last.to_arrow().type):
             whole = next((parent for parent in above if not _can_be_split(parent)), None)
             if whole is not None:
                 raise UnsupportedError(
-                    f"a cast of {one['path']!r}, which is inside of {whole.name!r}, a {whole.logical_type}; "
+                    f"a cast of {alteration['path']!r}, which is inside of {whole.name!r}, a {whole.logical_type}; "
                     f"write {above[0].name!r} anew as a whole"
                 )
             if any(inner.extension_name for inner in last.walk()):
-                raise UnsupportedError(f"a cast of {one['path']!r}, which has an extension type")
-            check_castable(one["path"], last.to_arrow().type, target)
+                raise UnsupportedError(f"a cast of {alteration['path']!r}, which has an extension type")
+            check_castable(alteration["path"], last.to_arrow().type, target)
             new_ids[last.id] = first_id
-            first_id += sum(1 for _ in _made(last, one, 0).walk())
-    after = changed_fields(schema, lambda one: _altered_field(one, changes, new_ids))
+            first_id += sum(1 for _ in _made(last, alteration, 0).walk())
+    after = changed_fields(schema, lambda alteration: _altered_field(alteration, changes, new_ids))
     _check_siblings(after.fields, "")
     casts = [_cast_of(schema, old, changes[old]["data_type"], _lonely(after, new)) for old, new in new_ids.items()]
     return Altered(schema=after, casts=tuple(casts), tightened=tuple(tightened))
 
 
 def _cast_of(schema: Schema, field_id: int, target: pa.DataType, field: Field) -> Cast:
-    names = tuple(one.name for one in _steps_to(schema, field_id))
+    names = tuple(step.name for step in _steps_to(schema, field_id))
     return Cast(path=".".join(names), names=names, target=target, field=field)
 
 
 def _steps_to(schema: Schema, field_id: int) -> tuple[Field, ...]:
     """The fields from the top-level column to the one with an id."""
 
-    def walk(one: Field) -> tuple[Field, ...]:
-        if one.id == field_id:
-            return (one,)
-        below = next((steps for child in one.children if (steps := walk(child))), ())
-        return (one, *below) if below else ()
+    def walk(field: Field) -> tuple[Field, ...]:
+        if field.id == field_id:
+            return (field,)
+        below = next((path for child in field.children if (path := walk(child))), ())
+        return (field, *below) if below else ()
 
-    return next(steps for one in schema.fields if (steps := walk(one)))
+    return next(walked for field in schema.fields if (walked := walk(field)))
 
 
-def _check_alteration(one: Mapping[str, Any]) -> None:
-    unknown = [key for key in one if key not in _ALTERATION_KEYS]
-    if unknown or "path" not in one:
+def _check_alteration(changes: Mapping[str, Any]) -> None:
+    unknown = [key for key in changes if key not in _ALTERATION_KEYS]
+    if unknown or "path" not in changes:
         raise InvalidInputError(
-            f"an alteration is a dict with path and any of name, nullable, data_type, not {dict(one)}"
+            f"an alteration is a dict with path and any of name, nullable, data_type, not {dict(changes)}"
         )
-    name = one.get("name")
+    name = changes.get("name")
     if name is not None and _name_problem(name):
         raise InvalidInputError(_name_problem(name))
 
 
-def _altered_field(one: Field, changes: Mapping[int, Mapping[str, Any]], new_ids: Mapping[int, int]) -> Field:
-    change = changes.get(one.id)
+def _altered_field(field: Field, changes: Mapping[int, Mapping[str, Any]], new_ids: Mapping[int, int]) -> Field:
+    change = changes.get(field.id)
     if change is None:
-        return one
+        return field
     after = replace(
-        one,
-        name=change.get("name") or one.name,
-        nullable=one.nullable if change.get("nullable") is None else bool(change["nullable"]),
+        field,
+        name=change.get("name") or field.name,
+        nullable=field.nullable if change.get("nullable") is None else bool(change["nullable"]),
     )
-    return _made(after, change, new_ids[one.id]) if one.id in new_ids else after
+    return _made(after, change, new_ids[field.id]) if field.id in new_ids else after
 
 
-def _made(one: Field, change: Mapping[str, Any], new_id: int) -> Field:
+def _made(original: Field, change: Mapping[str, Any], new_id: int) -> Field:
     """The field in its new type, with new ids for it and all below it."""
-    arrow = pa.field(one.name, change["data_type"], nullable=one.nullable)
+    arrow = pa.field(original.name, change["data_type"], nullable=original.nullable)
     made = Schema.from_arrow(pa.schema([arrow]), new_id).fields[0]
     # all but the type and what follows from it stays as it is
     return replace(
-        one, id=made.id, logical_type=made.logical_type, children=made.children, encoding=made.encoding, dictionary=None
+        original,
+        id=made.id,
+        logical_type=made.logical_type,
+        children=made.children,
+        encoding=made.encoding,
+        dictionary=None,
     )
 
 
 def _lonely(schema: Schema, field_id: int) -> Field:
     """The field with an id, at the bottom of structs and lists that hold nothing else."""
 
-    def keep(one: Field) -> Field | None:
-        if one.id == field_id:
-            return one
-        children = tuple(kept for child in one.children if (kept := keep(child)) is not None)
-        return replace(one, children=children) if children else None
+    def keep(field: Field) -> Field | None:
+        if field.id == field_id:
+            return field
+        children = tuple(child_kept for child in field.children if (child_kept := keep(child)) is not None)
+        return replace(field, children=children) if children else None
 
-    return next(kept for one in schema.fields if (kept := keep(one)) is not None)
+    return next(pruned for field in schema.fields if (pruned := keep(field)) is not None)
 
 
 def _check_siblings(fields: Sequence[Field], path: str) -> None:
-    names = [one.name for one in fields]
+    names = [field.name for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidInputError(f"there would be two columns named {', '.join(path + name for name in twice)}")
-    for one in fields:
-        _check_siblings(one.children, f"{path}{one.name}.")
+    for field in fields:
+        _check_siblings(field.children, f"{path}{field.name}.")
 
 
 def without_columns(schema: Schema, paths: Sequence[str], first_id: int, *, version: str) -> Altered:
@@ -326,14 +331,14 @@ def without_columns(schema: Schema, paths: Sequence[str], first_id: int, *, vers
     doomed: set[int] = set()
     for path in paths:
         *above, last = find_path(schema, path)
-        if any(one.is_blob for one in above):
+        if any(field.is_blob for field in above):
             raise InvalidInputError(f"{path!r} is a part of a blob and cannot be dropped alone; drop the whole column")
         doomed.add(last.id)
-    before = {one.id: one for one in schema.walk()}
+    before = {field.id: field for field in schema.walk()}
 
-    def keep(one: Field) -> Field | None:
-        is_emptied = bool(before[one.id].children) and not one.children
-        return None if one.id in doomed or is_emptied else one
+    def keep(field: Field) -> Field | None:
+        is_emptied = bool(before[field.id].children) and not field.children
+        return None if field.id in doomed or is_emptied else field
 
     left = changed_fields(schema, keep)
     if not left.fields:
@@ -341,51 +346,53 @@ def without_columns(schema: Schema, paths: Sequence[str], first_id: int, *, vers
     _check_maps(left)
     if version == "0.1":  # its files have a column for each field, and no packed structs
         return Altered(schema=left, casts=(), tightened=())
-    changed = [one for one in left.walk() if one.is_packed and len(one.children) < len(before[one.id].children)]
-    return _rewritten(left, [_rewritable(_steps_to(left, one.id), version) for one in changed], first_id)
+    changed = [
+        field for field in left.walk() if field.is_packed and len(field.children) < len(before[field.id].children)
+    ]
+    return _rewritten(left, [_rewritable(_steps_to(left, field.id), version) for field in changed], first_id)
 
 
 def _check_maps(schema: Schema) -> None:
-    for one in schema.walk():
-        if one.logical_type == "map" and len(one.children[0].children) < _MAP_FIELDS:
-            raise InvalidInputError(f"map {one.name!r} would lose its keys or its values; drop the whole column")
+    for field in schema.walk():
+        if field.logical_type == "map" and len(field.children[0].children) < _MAP_FIELDS:
+            raise InvalidInputError(f"map {field.name!r} would lose its keys or its values; drop the whole column")
 
 
-def _rewritable(steps: Sequence[Field], version: str) -> Field:
+def _rewritable(path: Sequence[Field], version: str) -> Field:
     """The innermost field around the last one that can be written anew alone."""
     if version == "2.0":  # structs and lists have columns of their own, which two files cannot both hold
-        return steps[0]
-    return next((one for one in steps[:-1] if not _can_be_split(one)), steps[-1])
+        return path[0]
+    return next((step for step in path[:-1] if not _can_be_split(step)), path[-1])
 
 
-def _can_be_split(one: Field) -> bool:
+def _can_be_split(parent: Field) -> bool:
     """Return whether the fields inside of a field may lie in different files of a fragment.
 
     pylance 14.0.2 reads this for structs and lists, not for large lists, fixed-size lists and maps.
     """
-    return one.logical_type in ("struct", *_SPLIT_LISTS) and not one.is_leaf
+    return parent.logical_type in ("struct", *_SPLIT_LISTS) and not parent.is_leaf
 
 
 def _rewritten(left: Schema, fields: Sequence[Field], first_id: int) -> Altered:
     """The schema with new ids for some fields and all below them, which are to be written anew as they are there."""
     made: dict[int, Field] = {}
-    for one in fields:
-        if one.id not in made:
-            made[one.id] = _with_ids(one, first_id)
-            first_id += sum(1 for _ in one.walk())
-    after = changed_fields(left, lambda one: made.get(one.id, one))
+    for field in fields:
+        if field.id not in made:
+            made[field.id] = _with_ids(field, first_id)
+            first_id += sum(1 for _ in field.walk())
+    after = changed_fields(left, lambda field: made.get(field.id, field))
     casts = [_cast_of(left, old, new.to_arrow().type, _lonely(after, new.id)) for old, new in made.items()]
     return Altered(schema=after, casts=tuple(casts), tightened=())
 
 
-def _with_ids(one: Field, first_id: int) -> Field:
+def _with_ids(column: Field, first_id: int) -> Field:
     """The field with new ids for it and all below it."""
     children: list[Field] = []
     next_id = first_id + 1
-    for child in one.children:
+    for child in column.children:
         children.append(_with_ids(child, next_id))
         next_id += sum(1 for _ in child.walk())
-    return replace(one, id=first_id, children=tuple(children))
+    return replace(column, id=first_id, children=tuple(children))
 
 
 def check_castable(path: str, source: pa.DataType, target: pa.DataType) -> None:

@@ -20,7 +20,7 @@ def takes_blobs(given: pa.DataType) -> bool:
     """True for types that can become blobs: bytes, and the structs that `lance_core.blob_array` makes."""
     if given in _BYTES:
         return True
-    return pa.types.is_struct(given) and tuple(one.name for one in given) in (_NAMES[:2], _NAMES)
+    return pa.types.is_struct(given) and tuple(name.name for name in given) in (_NAMES[:2], _NAMES)
 
 
 def fit_blobs(array: pa.Array, field: Field, path: str) -> pa.StructArray:
@@ -39,10 +39,13 @@ def fit_blobs(array: pa.Array, field: Field, path: str) -> pa.StructArray:
         given = {"data": array.cast(pa.large_binary())}
     else:
         given = {name: array.field(index) for index, name in enumerate(_NAMES[: array.type.num_fields])}
-    wanted = [one.name for one in kind]
+    wanted = [field.name for field in kind]
     for name, values in given.items():
         if name not in wanted and values.null_count < len(values):
             raise InvalidInputError(f"{path!r}: this table's blobs have no {name}; they are external as a whole or not")
-    columns = [given[one.name].cast(one.type) if one.name in given else pa.nulls(len(array), one.type) for one in kind]
+    columns = [
+        given[field.name].cast(field.type) if field.name in given else pa.nulls(len(array), field.type)
+        for field in kind
+    ]
     bitmap = None if is_null is None else pack_bits(~is_null)
     return pa.Array.from_buffers(kind, len(array), [bitmap], children=columns)

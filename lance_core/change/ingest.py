@@ -130,10 +130,10 @@ def _from_hugging_face(data: Any, schema: pa.Schema | None) -> RecordStream:
     if not hasattr(data, "with_format") or hasattr(data, "keys"):
         raise InvalidInputError(f"a {type(data).__name__} has several splits; give one, such as data['train']")
     tables = data.with_format("arrow").iter(batch_size=_ROWS_AT_ONCE)
-    known = None if data.features is None else data.features.arrow_schema
-    if known is None:
+    declared = None if data.features is None else data.features.arrow_schema
+    if declared is None:
         return _from_iterable(tables, schema)
-    return RecordStream(schema=known, batches=_check_batches(tables))
+    return RecordStream(schema=declared, batches=_check_batches(tables))
 
 
 def _from_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RecordStream:
@@ -141,8 +141,8 @@ def _from_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RecordStrea
     first = next(batches, None)
     if first is None and schema is None:
         raise InvalidInputError("an empty iterable does not tell its schema; give schema=")
-    known = schema if first is None else first.schema
-    return RecordStream(schema=known, batches=chain(() if first is None else (first,), batches))
+    stream_schema = schema if first is None else first.schema
+    return RecordStream(schema=stream_schema, batches=chain(() if first is None else (first,), batches))
 
 
 def _check_batches(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
@@ -211,10 +211,10 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
     """
     if source.equals(table.to_arrow()):
         return table
-    names, known = Counter(source.names), set(table.names)
+    names, table_names = Counter(source.names), set(table.names)
     duplicates = {name for name, count in names.items() if count > 1}
     problems = [f"column {name!r} occurs twice" for name in sorted(duplicates)]
-    problems += [f"column {name!r} is not in the table" for name in source.names if name not in known]
+    problems += [f"column {name!r} is not in the table" for name in source.names if name not in table_names]
     for field in table.fields:
         if field.name in names and field.name not in duplicates:
             problems += _differences(source.field(field.name).type, field, field.name)
@@ -283,10 +283,10 @@ def _is_same_list(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _struct_differences(given: pa.StructType, field: Field, path: str) -> list[str]:
-    names = [one.name for one in given]
-    known = {child.name: child for child in field.children}
-    problems = [f"field '{path}.{name}' is not in the table" for name in names if name not in known]
-    for name, child in known.items():
+    names = [field.name for field in given]
+    children = {child.name: child for child in field.children}
+    problems = [f"field '{path}.{name}' is not in the table" for name in names if name not in children]
+    for name, child in children.items():
         if name in names:
             problems += _differences(given.field(name).type, child, f"{path}.{name}")
         elif not child.nullable:
@@ -305,7 +305,7 @@ def fit_batch(batch: pa.RecordBatch, fields: Schema) -> pa.RecordBatch:
         InvalidInputError: Null in a field that is not nullable.
     """
     target = fields.to_arrow()
-    if not fields.special_fields and batch.schema.equals(target) and all(one.nullable for one in fields.fields):
+    if not fields.special_fields and batch.schema.equals(target) and all(field.nullable for field in fields.fields):
         return batch
     columns = [fit_array(batch.column(field.name), field, field.name) for field in fields.fields]
     return pa.RecordBatch.from_arrays(columns, schema=target)
@@ -317,9 +317,9 @@ def with_missing(batch: pa.RecordBatch, table: Schema) -> pa.RecordBatch:
     Raises:
         InvalidInputError: A column of a type for which such files have no nulls is missing.
     """
-    known = set(batch.schema.names)
+    names = set(batch.schema.names)
     for field in table.fields:
-        if field.name in known:
+        if field.name in names:
             continue
         arrow = field.to_arrow()
         if arrow.type not in (*_TEXTS, *_BYTES, pa.null()):
@@ -373,7 +373,7 @@ def _restored(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def _fit_struct(array: pa.StructArray, field: Field, path: str) -> pa.Array:
     if not field.children:
         return array  # without columns Arrow would not know how long it is
-    given = {one.name: index for index, one in enumerate(array.type)}
+    given = {field.name: index for index, field in enumerate(array.type)}
     valid = array.is_valid()
     columns = []
     for child in field.children:

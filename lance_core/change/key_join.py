@@ -66,9 +66,9 @@ class KeyJoin:
         self._steps: list[Places] = []
         codes: Places | None = None
         for column in columns:
-            known, found = _known(_comparable(column))
-            self._sets.append(known)
-            codes = self._combine(codes, found)
+            numbers, positions = _known(_comparable(column))
+            self._sets.append(numbers)
+            codes = self._combine(codes, positions)
         codes = np.empty(0, np.int64) if codes is None else codes
         order = np.argsort(codes, kind="stable")
         self._rows = order[np.searchsorted(codes[order], 0) :]
@@ -84,9 +84,9 @@ class KeyJoin:
             InvalidInputError: Keys of another type.
         """
         codes: Places | None = None
-        for number, (column, known) in enumerate(zip(columns, self._sets, strict=True)):
-            found = known.find(_comparable(column))
-            codes = found if codes is None else self._step(codes, found, number - 1)
+        for number, (column, key_set) in enumerate(zip(columns, self._sets, strict=True)):
+            positions = key_set.find(_comparable(column))
+            codes = positions if codes is None else self._step(codes, positions, number - 1)
         codes = np.empty(0, np.int64) if codes is None else codes
         target = np.flatnonzero(codes >= 0)
         hits = codes[target]
@@ -102,20 +102,20 @@ class KeyJoin:
         """One row of the source for each key that several of its rows have, ascending; null is no key."""
         return np.sort(self._rows[self._starts[self._counts > 1]])
 
-    def _combine(self, codes: Places | None, found: Places) -> Places:
+    def _combine(self, codes: Places | None, left: Places) -> Places:
         """Codes of the key so far together with the next column: dense again, so that they never overflow."""
         if codes is None:
-            return found
+            return left
         width = len(self._sets[-1])
-        both = np.where((codes >= 0) & (found >= 0), codes * width + found, -1)
+        both = np.where((codes >= 0) & (left >= 0), codes * width + left, -1)
         self._steps.append(distinct(both[both >= 0]))
-        return self._step(codes, found, len(self._steps) - 1)
+        return self._step(codes, left, len(self._steps) - 1)
 
-    def _step(self, codes: Places, found: Places, number: int) -> Places:
-        known, width = self._steps[number], len(self._sets[number + 1])
-        both = np.where((codes >= 0) & (found >= 0), codes * width + found, -1)
-        places = np.minimum(np.searchsorted(known, both), max(len(known) - 1, 0))
-        return np.where(known[places] == both, places, -1) if len(known) else np.full(len(both), -1)
+    def _step(self, codes: Places, left: Places, number: int) -> Places:
+        keys, width = self._steps[number], len(self._sets[number + 1])
+        both = np.where((codes >= 0) & (left >= 0), codes * width + left, -1)
+        positions = np.minimum(np.searchsorted(keys, both), max(len(keys) - 1, 0))
+        return np.where(keys[positions] == both, positions, -1) if len(keys) else np.full(len(both), -1)
 
 
 def _comparable(column: pa.ChunkedArray | pa.Array) -> Any:
@@ -155,9 +155,9 @@ class _Values:
         return _filled(functions.index_in(column, value_set=self.values))
 
 
-def _filled(places: pa.ChunkedArray | pa.Array) -> Places:
+def _filled(array: pa.ChunkedArray | pa.Array) -> Places:
     """Places as numbers, -1 where there is none."""
-    return places.fill_null(-1).to_numpy().astype(np.int64)
+    return array.fill_null(-1).to_numpy().astype(np.int64)
 
 
 @frozen
@@ -195,7 +195,7 @@ def _known(column: pa.ChunkedArray) -> tuple[_Numbers | _Values, Places]:
     chunks = column.dictionary_encode().chunks  # with one dictionary for all
     if not chunks:
         return _Values(pa.array([], kind)), np.empty(0, np.int64)
-    return _Values(chunks[-1].dictionary), np.concatenate([_filled(one.indices) for one in chunks])
+    return _Values(chunks[-1].dictionary), np.concatenate([_filled(chunk.indices) for chunk in chunks])
 
 
 def _is_word(kind: pa.DataType) -> bool:
@@ -205,7 +205,10 @@ def _is_word(kind: pa.DataType) -> bool:
 def _numbers_of(column: pa.ChunkedArray | pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
     """Words as numbers, equal where the words are; and which are null."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    words = [words_of(chunk) for chunk in chunks]
-    numbers = [one.view(one.dtype.str.replace("u", "i")).astype(np.int64, copy=False) for one in words]
+    all_words = [words_of(chunk) for chunk in chunks]
+    numbers = [
+        chunk_words.view(chunk_words.dtype.str.replace("u", "i")).astype(np.int64, copy=False)
+        for chunk_words in all_words
+    ]
     is_null = np.asarray(column.is_null()) if column.null_count else None
     return numbers[0] if len(numbers) == 1 else np.concatenate([np.empty(0, np.int64), *numbers]), is_null

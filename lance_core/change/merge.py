@@ -90,9 +90,9 @@ class MergeWork:
         with naming(snapshot.store):
             matcher = self._matcher_for(snapshot)
             files = OpenFiles(snapshot.store)
-            found = matcher.look(files, snapshot.manifest.fragments)  # type: ignore[arg-type] a sequence
-            touched = [one for one in found if one.touches]
-            inserted = _only_in_source(matcher, found) if self.options.inserts else np.empty(0, np.int64)
+            matches = matcher.look(files, snapshot.manifest.fragments)  # type: ignore[arg-type] a sequence
+            touched = [match for match in matches if match.touches]
+            inserted = _only_in_source(matcher, matches) if self.options.inserts else np.empty(0, np.int64)
             if self._staged is None or not self._staged.is_for(touched, inserted):
                 self.forget()
                 matcher.check_inserted(inserted)
@@ -185,19 +185,19 @@ class _Staged:
         self.departure.remove_files(self.store)
 
 
-def _is_same(one: Found, other: Found) -> bool:
-    return one is other
+def _is_same(match: Found, other: Found) -> bool:
+    return match is other
 
 
-def _only_in_source(matcher: Matcher, found: list[Found]) -> Places:
+def _only_in_source(matcher: Matcher, matches: list[Found]) -> Places:
     is_new = np.ones(matcher.source.num_rows, np.bool_)
-    for one in found:
-        is_new[one.hits] = False
+    for match in matches:
+        is_new[match.hits] = False
     return np.flatnonzero(is_new)
 
 
 def _stats(options: MergeOptions, touched: list[Found], inserted: Places) -> MergeStats:
-    matched, others = sum(len(one.pairs) for one in touched), sum(len(one.others) for one in touched)
+    matched, others = sum(len(match.pairs) for match in touched), sum(len(match.others) for match in touched)
     deletes = options.matched is WhenMatched.DELETE
     return MergeStats(
         num_inserted_rows=len(inserted),
@@ -208,21 +208,21 @@ def _stats(options: MergeOptions, touched: list[Found], inserted: Places) -> Mer
 
 def _new_rows(rewriter: Rewriter, touched: list[Found], inserted: Places, moved: MovedRows) -> Iterator[pa.RecordBatch]:
     """Updated rows, then inserted ones; ``moved`` learns which rows leave their fragments."""
-    for found in touched:
-        reader = FragmentReader(rewriter.files, found.fragment)
-        moved.delete(reader, found.others)
+    for matches in touched:
+        reader = FragmentReader(rewriter.files, matches.fragment)
+        moved.delete(reader, matches.others)
         if rewriter.plan.options.matched is WhenMatched.DELETE:
-            moved.delete(reader, found.pairs.target)
-        elif len(found.pairs):
-            yield from rewriter.updated_rows(found, moved)
+            moved.delete(reader, matches.pairs.target)
+        elif len(matches.pairs):
+            yield from rewriter.updated_rows(matches, moved)
     yield from rewriter.inserted_rows(inserted)
 
 
 def _stage_columns(snapshot: Snapshot, rewriter: Rewriter, touched: list[Found]) -> _Staged:
     updated: list[Fragment] = []
     try:
-        for found in touched:
-            updated.append(rewriter.with_new_columns(found))  # noqa: PERF401 what is there is removed on an error
+        for matches in touched:
+            updated.append(rewriter.with_new_columns(matches))  # noqa: PERF401 what is there is removed on an error
     except BaseException:
         remove_staged(snapshot.store, _new_files_only(updated))
         raise
@@ -230,9 +230,9 @@ def _stage_columns(snapshot: Snapshot, rewriter: Rewriter, touched: list[Found])
     is_stable = snapshot.manifest.uses_stable_row_ids
     operation = Update(
         updated_fragments=tuple(updated),
-        fields_modified=tuple(one.id for one in fields.walk()) if updated else (),
+        fields_modified=tuple(field.id for field in fields.walk()) if updated else (),
         update_mode=UpdateMode.REWRITE_COLUMNS,
-        updated_fragment_offsets={one.fragment.id: encode_bitmap(one.pairs.target.tolist()) for one in touched}
+        updated_fragment_offsets={match.fragment.id: encode_bitmap(match.pairs.target.tolist()) for match in touched}
         if is_stable
         else {},
     )
@@ -248,4 +248,4 @@ def _stage_columns(snapshot: Snapshot, rewriter: Rewriter, touched: list[Found])
 
 def _new_files_only(fragments: Sequence[Fragment]) -> list[Fragment]:
     """The fragments with the file that was written last, so that only that is removed."""
-    return [replace(one, files=one.files[-1:]) for one in fragments]
+    return [replace(fragment, files=fragment.files[-1:]) for fragment in fragments]

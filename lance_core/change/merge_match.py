@@ -76,12 +76,12 @@ class Matcher:
         Raises:
             InvalidInputError: Rows that must not match, or that more than one source row would change.
         """
-        known, self._known = self._known, {}
+        previous, self._known = self._known, {}
         for fragment in fragments:
-            found = known.get(fragment.id)
-            if found is None or found.fragment != fragment:
-                found = self._look(FragmentReader(files, fragment))
-            self._known[fragment.id] = found
+            matched = previous.get(fragment.id)
+            if matched is None or matched.fragment != fragment:
+                matched = self._look(FragmentReader(files, fragment))
+            self._known[fragment.id] = matched
         return list(self._known.values())
 
     def _look(self, reader: FragmentReader) -> Found:
@@ -185,11 +185,11 @@ class Matcher:
         assert plan.condition is not None  # noqa: S101 for the type checker: callers have one
         source = self.source.select(plan.condition_source).take(pa.array(pairs.source))
         sides = [_struct(source, len(pairs))]
-        offsets, places = np.unique(pairs.target, return_inverse=True)
+        offsets, positions = np.unique(pairs.target, return_inverse=True)
         if plan.condition_target.fields:
             batches = list(pick_rows(reader, plan.condition_target, offsets, batch_size=max(len(offsets), 1)))
             target = pa.Table.from_batches(batches, schema=plan.condition_target.to_arrow())
-            sides.append(_struct(target.take(pa.array(places)), len(pairs)))
+            sides.append(_struct(target.take(pa.array(positions)), len(pairs)))
         else:
             sides.append(pa.nulls(len(pairs)))
         return plan.condition.mask(pa.RecordBatch.from_arrays(sides, names=[SOURCE, TARGET])).to_numpy(
@@ -204,8 +204,8 @@ class Matcher:
                 "give one row for each key. Nothing was written"
             )
 
-    def _key(self, place: int) -> str:
-        row = self.source.select(self.plan.on.names).slice(place, 1).to_pylist()[0]
+    def _key(self, number: int) -> str:
+        row = self.source.select(self.plan.on.names).slice(number, 1).to_pylist()[0]
         return ", ".join(f"{name} = {value!r}" for name, value in row.items())
 
 

@@ -118,7 +118,7 @@ def plan_merge(options: MergeOptions, table: Schema, source: pa.Schema) -> Merge
     """
     check_does_something(options)
     on = find_keys(options.on, table)
-    given = Schema(tuple(one for one in table.fields if one.name in source.names), table.metadata)
+    given = Schema(tuple(field for field in table.fields if field.name in source.names), table.metadata)
     fields = fit_schema(source, table if options.inserts else given)
     absent = [name for name in on if name not in fields.names]
     if absent:
@@ -129,7 +129,7 @@ def plan_merge(options: MergeOptions, table: Schema, source: pa.Schema) -> Merge
         table=table,
         fields=fields,
         on=table.select(on),
-        rest=Schema(tuple(one for one in table.fields if _is_kept(one, source))),
+        rest=Schema(tuple(field for field in table.fields if _is_kept(field, source))),
         condition=condition,
         condition_target=target,
         condition_source=names,
@@ -156,8 +156,8 @@ def find_keys(on: Sequence[str] | None, table: Schema) -> list[str]:
         UnsupportedError: A column that cannot be a key.
     """
     if not on:
-        keys = [one for one in table.fields if one.unenforced_primary_key]
-        on = [one.name for one in sorted(keys, key=lambda one: one.unenforced_primary_key_position)]
+        keys = [field for field in table.fields if field.unenforced_primary_key]
+        on = [key_field.name for key_field in sorted(keys, key=lambda field: field.unenforced_primary_key_position)]
     if not on:
         raise InvalidInputError("name the columns to merge on, or declare a primary key in the schema")
     names = list(dict.fromkeys(_spelled(name, table) for name in on))
@@ -171,7 +171,7 @@ def find_keys(on: Sequence[str] | None, table: Schema) -> list[str]:
 def _spelled(name: str, table: Schema) -> str:
     if name in table.names:
         return name
-    folded = [one for one in table.names if one.lower() == name.lower()]
+    folded = [other for other in table.names if other.lower() == name.lower()]
     if len(folded) != 1:
         raise InvalidInputError(f"there is no column {name!r} to merge on; the table has {', '.join(table.names)}")
     return folded[0]
@@ -191,8 +191,8 @@ def is_partial(kind: pa.DataType, field: Field) -> bool:
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     if pa.types.is_struct(kind):
-        known = {one.name: one.type for one in kind}
-        return any(child.name not in known or is_partial(known[child.name], child) for child in field.children)
+        types = {field.name: field.type for field in kind}
+        return any(child.name not in types or is_partial(types[child.name], child) for child in field.children)
     if pa.types.is_nested(kind) and len(field.children) == 1 and is_partial(kind.field(0).type, field.children[0]):
         raise UnsupportedError(f"an update of parts of the values of {field.name!r}; give whole values")
     return False
@@ -207,7 +207,11 @@ def _plan_condition(
     schema = pa.schema([pa.field(name, pa.struct(columns), nullable=False) for name, columns in sides.items()])
     predicate = make_predicate(options.condition, schema)
     wanted = {
-        side: [one.name for one in columns if any(_reads(path, f"{side}.{one.name}") for path in predicate.columns)]
+        side: [
+            column.name
+            for column in columns
+            if any(_reads(path, f"{side}.{column.name}") for path in predicate.columns)
+        ]
         for side, columns in sides.items()
     }
     whole = [side for side in sides if side in predicate.columns]
@@ -231,7 +235,7 @@ def _check_rewrites_columns(plan: MergePlan, source: pa.Schema) -> None:
         reason = "the source has all columns of the table"
     elif set(plan.fields.names) <= set(plan.on.names):
         reason = "the source has no column besides the key"
-    elif any(_is_kept(one, source) for one in plan.fields.fields):
+    elif any(_is_kept(field, source) for field in plan.fields.fields):
         reason = "the source has parts of a struct only"
     if reason is not None:
         raise InvalidInputError(f"write mode rewrite_columns does not fit this merge: {reason}; use rewrite_rows")

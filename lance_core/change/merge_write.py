@@ -57,16 +57,16 @@ class Rewriter:
 
     # ------------------------------------------------------------------------------------------------- whole rows
 
-    def updated_rows(self, found: Found, moved: MovedRows) -> Iterator[pa.RecordBatch]:
+    def updated_rows(self, match: Found, moved: MovedRows) -> Iterator[pa.RecordBatch]:
         """The updated rows of a fragment; ``moved`` learns where they were."""
-        reader = FragmentReader(self.files, found.fragment)
-        offsets, places = found.pairs.target, found.pairs.source
+        reader = FragmentReader(self.files, match.fragment)
+        offsets, positions = match.pairs.target, match.pairs.source
         step = default_batch_size(self.plan.table.to_arrow())
         start = 0
-        for count, kept in self._kept_rows(reader, offsets, step):
+        for count, unchanged in self._kept_rows(reader, offsets, step):
             end = start + count
             moved.move(reader, offsets[start:end])
-            yield from self._joined(self._taken(places[start:end]), kept)
+            yield from self._joined(self._taken(positions[start:end]), unchanged)
             start = end
 
     def _kept_rows(
@@ -80,51 +80,53 @@ class Rewriter:
         for start in range(0, len(offsets), step):
             yield min(step, len(offsets) - start), {}
 
-    def inserted_rows(self, places: Places) -> Iterator[pa.RecordBatch]:
+    def inserted_rows(self, positions: Places) -> Iterator[pa.RecordBatch]:
         """Rows that only the source has; what it does not bring is null."""
         step = default_batch_size(self.plan.table.to_arrow())
-        for start in range(0, len(places), step):
-            here = places[start : start + step]
+        for start in range(0, len(positions), step):
+            here = positions[start : start + step]
             taken = self._taken(here)
             columns = [
-                taken[one.name] if one.name in taken else pa.nulls(len(here), one.to_arrow().type)
-                for one in self.plan.table.fields
+                taken[field.name] if field.name in taken else pa.nulls(len(here), field.to_arrow().type)
+                for field in self.plan.table.fields
             ]
             yield from pa.Table.from_arrays(columns, schema=self.plan.table.to_arrow()).to_batches()
 
-    def _taken(self, places: Places) -> dict[str, pa.ChunkedArray]:
-        table = self.source.take(pa.array(places))
+    def _taken(self, positions: Places) -> dict[str, pa.ChunkedArray]:
+        table = self.source.take(pa.array(positions))
         return dict(zip(table.column_names, table.columns, strict=True))
 
-    def _joined(self, taken: Mapping[str, pa.ChunkedArray], kept: Mapping[str, pa.Array]) -> Iterator[pa.RecordBatch]:
+    def _joined(
+        self, taken: Mapping[str, pa.ChunkedArray], unchanged: Mapping[str, pa.Array]
+    ) -> Iterator[pa.RecordBatch]:
         columns: list[pa.ChunkedArray | pa.Array] = []
-        for one in self.plan.table.fields:
-            if one.name in taken and one.name in kept:
-                given = self.given.field(one.name).type
-                new = pa.concat_arrays(taken[one.name].chunks)
-                columns.append(_overlaid(new, kept[one.name], given, one))
+        for field in self.plan.table.fields:
+            if field.name in taken and field.name in unchanged:
+                given = self.given.field(field.name).type
+                new = pa.concat_arrays(taken[field.name].chunks)
+                columns.append(_overlaid(new, unchanged[field.name], given, field))
             else:
-                columns.append(taken[one.name] if one.name in taken else kept[one.name])
+                columns.append(taken[field.name] if field.name in taken else unchanged[field.name])
         yield from pa.Table.from_arrays(columns, schema=self.plan.table.to_arrow()).to_batches()
 
     # ---------------------------------------------------------------------------------------------- single columns
 
-    def with_new_columns(self, found: Found) -> Fragment:
+    def with_new_columns(self, match: Found) -> Fragment:
         """The fragment with the source's columns in a new file; rows without partner keep their values."""
-        fragment = found.fragment
+        fragment = match.fragment
         fields = self.rewritten_fields()
         reader = FragmentReader(self.files, fragment)
         staged = stage_fragments(
             self.files.store,
             fields,
-            self._patched(reader, fields, found),
+            self._patched(reader, fields, match),
             limits=_ONE_FILE,
             data_storage_version=self.data_storage_version,
             new_uuid=lambda: uuid.uuid4().bytes,
         )
         if len(staged) != 1 or staged[0].physical_rows != fragment.physical_rows:
             raise CorruptDataError(f"fragment {fragment.id} has other rows than the manifest says")
-        gone = {one.id for one in fields.walk()}
+        gone = {field.id for field in fields.walk()}
         old = tuple(_without_fields(file, gone) for file in fragment.files)
         changed = replace(fragment, files=(*old, *staged[0].files))
         if isinstance(fragment.last_updated_at_version_sequence, RowLineageColumn):
@@ -136,14 +138,16 @@ class Rewriter:
     def rewritten_fields(self) -> Schema:
         """The fields that get new values."""
         keys = self.plan.on.names
-        return Schema(tuple(one for one in self.plan.fields.fields if one.name not in keys), self.plan.fields.metadata)
+        return Schema(
+            tuple(field for field in self.plan.fields.fields if field.name not in keys), self.plan.fields.metadata
+        )
 
-    def _patched(self, reader: FragmentReader, fields: Schema, found: Found) -> Iterator[pa.RecordBatch]:
-        offsets, places = found.pairs.target, found.pairs.source
+    def _patched(self, reader: FragmentReader, fields: Schema, match: Found) -> Iterator[pa.RecordBatch]:
+        offsets, positions = match.pairs.target, match.pairs.source
         arrow, step = fields.to_arrow(), default_batch_size(fields.to_arrow())
         for rows in reader.scan(fields, start=0, end=reader.fragment.physical_rows, batch_size=step):
             first, last = np.searchsorted(offsets, (rows.start, rows.start + rows.num_rows))
-            new = self.source.select(fields.names).take(pa.array(places[first:last]))
+            new = self.source.select(fields.names).take(pa.array(positions[first:last]))
             order = np.arange(rows.num_rows)
             order[offsets[first:last] - rows.start] = rows.num_rows + np.arange(last - first)
             columns = [
@@ -164,12 +168,12 @@ def _overlaid(new: pa.Array, old: pa.Array, given: pa.DataType, field: Field) ->
         given = given.storage_type
     if not pa.types.is_struct(given):
         return new
-    known = {one.name: one.type for one in given}
-    kept = dict(zip((one.name for one in old.type), old.flatten(), strict=True))  # null where the struct is
+    types = {field.name: field.type for field in given}
+    children = dict(zip((child.name for child in old.type), old.flatten(), strict=True))  # null where the struct is
     columns = [
-        _overlaid(new.field(child.name), kept[child.name], known[child.name], child)
-        if child.name in known
-        else kept[child.name]
+        _overlaid(new.field(child.name), children[child.name], types[child.name], child)
+        if child.name in types
+        else children[child.name]
         for child in field.children
     ]
     mask = new.is_null() if new.null_count else None
@@ -178,4 +182,4 @@ def _overlaid(new: pa.Array, old: pa.Array, given: pa.DataType, field: Field) ->
 
 def _without_fields(file: DataFile, gone: set[int]) -> DataFile:
     """The file with tombstones in place of some fields."""
-    return replace(file, fields=tuple(TOMBSTONE_FIELD_ID if one in gone else one for one in file.fields))
+    return replace(file, fields=tuple(TOMBSTONE_FIELD_ID if field in gone else field for field in file.fields))

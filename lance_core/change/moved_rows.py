@@ -42,7 +42,7 @@ class Departure:
 
     def remove_files(self, store: Store) -> None:
         """Remove the deletion files."""
-        files = [(one.id, one.deletion_file) for one in self.updated_fragments]
+        files = [(fragment.id, fragment.deletion_file) for fragment in self.updated_fragments]
         store.delete([deletion_file_path(fragment_id, file) for fragment_id, file in files if file is not None])
 
 

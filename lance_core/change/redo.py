@@ -147,12 +147,14 @@ def _remove_merged_deletions(read: Snapshot, operation: Operation, done: Snapsho
     """Remove our deletion files in whose place the commit has put others, merged with those of other commits."""
     if done.version == read.version + 1 or not isinstance(operation, Delete | Update):
         return
-    ours = {one.id: one.deletion_file for one in operation.updated_fragments}
+    ours = {fragment.id: fragment.deletion_file for fragment in operation.updated_fragments}
     for fragment in (*read.manifest.fragments.select(ours), *done.manifest.fragments.select(ours)):
         if ours.get(fragment.id) == fragment.deletion_file:
             ours.pop(fragment.id, None)
     with suppress(Exception):
-        read.store.delete([deletion_file_path(one, file) for one, file in ours.items() if file is not None])
+        read.store.delete(
+            [deletion_file_path(fragment_id, file) for fragment_id, file in ours.items() if file is not None]
+        )
 
 
 def _prepared(snapshot: Snapshot, work: Work, options: CommitOptions) -> Transaction:

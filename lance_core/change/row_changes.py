@@ -65,10 +65,14 @@ def compare_rows(begin: Snapshot, end: Snapshot) -> list[ChangedRows]:
         end: The newer one.
     """
     is_stable = begin.manifest.uses_stable_row_ids and end.manifest.uses_stable_row_ids
-    older = {one.id: one for one in begin.manifest.fragments}
-    newer = {one.id: one for one in end.manifest.fragments}
-    before = _Rows([one for one in older.values() if newer.get(one.id) != one], begin, is_stable=is_stable)
-    after = _Rows([one for one in newer.values() if older.get(one.id) != one], end, is_stable=is_stable)
+    older = {fragment.id: fragment for fragment in begin.manifest.fragments}
+    newer = {fragment.id: fragment for fragment in end.manifest.fragments}
+    before = _Rows(
+        [fragment for fragment in older.values() if newer.get(fragment.id) != fragment], begin, is_stable=is_stable
+    )
+    after = _Rows(
+        [fragment for fragment in newer.values() if older.get(fragment.id) != fragment], end, is_stable=is_stable
+    )
     _, mine, theirs = np.intersect1d(before.ids, after.ids, assume_unique=True, return_indices=True)
     changed = before.versions[mine] != after.versions[theirs]
     return [
@@ -81,7 +85,7 @@ def compare_rows(begin: Snapshot, end: Snapshot) -> list[ChangedRows]:
 
 def all_rows(fragments: Iterable[Fragment], change: ChangeType) -> list[ChangedRows]:
     """The same happened to all rows of some fragments."""
-    return [ChangedRows(change=change, fragment=one) for one in fragments if one.num_rows]
+    return [ChangedRows(change=change, fragment=owner) for owner in fragments if owner.num_rows]
 
 
 class _Rows:
@@ -95,7 +99,7 @@ class _Rows:
     def __init__(self, fragments: Sequence[Fragment], snapshot: Snapshot, *, is_stable: bool) -> None:
         files = OpenFiles(snapshot.store)
         self._fragments = fragments
-        parts = [_left(FragmentReader(files, one), is_stable=is_stable) for one in fragments]
+        parts = [_left(FragmentReader(files, fragment), is_stable=is_stable) for fragment in fragments]
         self._offsets = _joined([part[0] for part in parts], np.int64)
         self.ids = _joined([part[1] for part in parts], np.uint64)
         self.versions = _joined([part[2] for part in parts], np.uint64)
@@ -104,11 +108,11 @@ class _Rows:
     def pick(self, rows: Int64s, change: ChangeType) -> list[ChangedRows]:
         """Some of the rows, by fragment; ``rows`` ascend."""
         cuts = np.searchsorted(rows, self._ends)
-        found: list[ChangedRows] = []
-        for fragment, one in zip(self._fragments, np.split(rows, cuts), strict=False):
-            if len(one):
-                found.append(ChangedRows(change=change, fragment=fragment, offsets=self._offsets[one]))
-        return found
+        changes: list[ChangedRows] = []
+        for fragment, fragment_rows in zip(self._fragments, np.split(rows, cuts), strict=False):
+            if len(fragment_rows):
+                changes.append(ChangedRows(change=change, fragment=fragment, offsets=self._offsets[fragment_rows]))
+        return changes
 
 
 def _left(reader: FragmentReader, *, is_stable: bool) -> tuple[Int64s, UInt64s, UInt64s]:

@@ -54,7 +54,7 @@ class RowIndex:
         if not self.manifest.uses_stable_row_ids:
             return ids, self._is_live(ids)
         unique, inverse = np.unique(ids, return_inverse=True)
-        found = np.zeros(len(unique), np.bool_)
+        is_there = np.zeros(len(unique), np.bool_)
         addresses = np.zeros(len(unique), np.uint64)
         bounds = self._fragment_bounds()
         firsts = np.searchsorted(unique, bounds[:, 0], side="left")
@@ -62,10 +62,10 @@ class RowIndex:
         for number in np.flatnonzero(lasts > firsts).tolist():
             wanted = slice(int(firsts[number]), int(lasts[number]))
             reader = FragmentReader(self._files, self.manifest.fragments[number])
-            places, offsets = _live_places(reader, unique[wanted])
-            addresses[wanted][places] = offsets.astype(np.uint64) | np.uint64(reader.fragment.id) << _ADDRESS_SHIFT
-            found[wanted][places] = True
-        return addresses[inverse], found[inverse]
+            positions, offsets = _live_places(reader, unique[wanted])
+            addresses[wanted][positions] = offsets.astype(np.uint64) | np.uint64(reader.fragment.id) << _ADDRESS_SHIFT
+            is_there[wanted][positions] = True
+        return addresses[inverse], is_there[inverse]
 
     def _fragment_bounds(self) -> UInt64s:
         """Lowest and highest row id of each fragment, shape (fragments, 2)."""
@@ -98,10 +98,10 @@ def _bounds(fragment: Fragment) -> tuple[int, int]:
 def _live_places(reader: FragmentReader, wanted: UInt64s) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Places in ``wanted`` (ascending, unique) of the ids that live rows have, and the offsets of these rows."""
     ids = reader.stable_row_ids
-    places = np.minimum(np.searchsorted(wanted, ids), len(wanted) - 1)
-    hit = wanted[places] == ids
+    positions = np.minimum(np.searchsorted(wanted, ids), len(wanted) - 1)
+    hit = wanted[positions] == ids
     live = reader.live_mask(0, len(ids))
     if live is not None:
         hit &= live
     offsets = np.flatnonzero(hit)
-    return places[offsets], offsets
+    return positions[offsets], offsets

@@ -241,7 +241,7 @@ class FileStaging:
         if writer is None:
             self._name = data_file_name(self.new_uuid())
             path = f"data/{self._name}"
-            places = StagedBlobs(self.store, path, self.external_blobs)
+            blobs = StagedBlobs(self.store, path, self.external_blobs)
             if self.progress is not None:
                 self.progress.begin(Fragment(id=len(self.fragments), files=(), physical_rows=0))
             sink = self.store.writer(path)
@@ -250,7 +250,7 @@ class FileStaging:
                     sink,
                     self.fields,
                     version=self.version,
-                    blob_places=places,
+                    blob_places=blobs,
                     page_bytes=self.page_bytes,
                     groups=self.groups,
                 )

@@ -157,8 +157,8 @@ def _find(bases: Sequence[BasePath], name: str) -> int:
     for base in bases:
         if name in {base.name, base.path}:
             return base.id
-    known = ", ".join(base.name or base.path for base in bases) or "none"
-    raise InvalidInputError(f"there is no base path {name!r}; there are: {known}")
+    names = ", ".join(base.name or base.path for base in bases) or "none"
+    raise InvalidInputError(f"there is no base path {name!r}; there are: {names}")
 
 
 def _stem(name: str) -> str:

@@ -45,11 +45,11 @@ def from_sql(expressions: Mapping[str, str], schema: pa.Schema, batch_size: int 
         if not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance] callers are not checked
             raise InvalidInputError(f"column {name!r}: an expression is SQL text, not {type(sql).__name__}")
     made = {name: make_expression(sql, schema) for name, sql in expressions.items()}
-    fields = [pa.field(name, one.type, nullable=one.nullable) for name, one in made.items()]
-    tops = [_top(column, schema) for one in made.values() for column in one.columns]
+    fields = [pa.field(name, field.type, nullable=field.nullable) for name, field in made.items()]
+    tops = [_top(column, schema) for name in made.values() for column in name.columns]
 
     def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [one.evaluate(batch) for one in made.values()]
+        columns = [expression.evaluate(batch) for expression in made.values()]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
     columns = tuple(dict.fromkeys(tops))
@@ -84,9 +84,9 @@ def as_batch(data: Any, schema: pa.Schema | None) -> pa.RecordBatch:
     stream = read_input(data, None)
     if schema is not None:
         if sorted(stream.schema.names) == sorted(schema.names):  # columns go by name
-            batches = (one.select(schema.names) for one in stream.batches)
-            known = pa.schema([stream.schema.field(name) for name in schema.names])
-            stream = RecordStream(schema=known, batches=batches)
+            batches = (batch.select(schema.names) for batch in stream.batches)
+            stream_fields = pa.schema([stream.schema.field(name) for name in schema.names])
+            stream = RecordStream(schema=stream_fields, batches=batches)
         stream = read_input(pa.RecordBatchReader.from_batches(stream.schema, stream.batches), schema)
     batches = list(stream.batches)
     if len(batches) == 1:
@@ -112,7 +112,7 @@ class RowStream:
         Raises:
             InvalidInputError: There are not so many.
         """
-        have = sum(one.num_rows for one in self._pending)
+        have = sum(batch.num_rows for batch in self._pending)
         while have < num_rows:
             batch = next(self.stream.batches, None)
             if batch is None:
@@ -130,7 +130,7 @@ class RowStream:
         Raises:
             InvalidInputError: There are more rows than were taken.
         """
-        if any(one.num_rows for one in self._pending) or any(one.num_rows for one in self.stream.batches):
+        if any(batch.num_rows for batch in self._pending) or any(batch.num_rows for batch in self.stream.batches):
             raise InvalidInputError("the data has more rows than the table; nothing was committed")
 
 
@@ -155,7 +155,7 @@ def from_cast(casts: Sequence[Cast], schema: pa.Schema) -> Transform:
         columns = [_nested(batch.column(cast.names[0]), cast, arrow, 1) for cast, arrow in pairs]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    return Transform(columns=tuple(one.names[0] for one in casts), schema=schema, apply=apply)
+    return Transform(columns=tuple(cast.names[0] for cast in casts), schema=schema, apply=apply)
 
 
 def _cast(values: pa.Array, cast: Cast) -> pa.Array:
@@ -221,23 +221,23 @@ class Lookup:
             raise InvalidInputError(f"the keys of the table are {keys.type}, those of the data {self.key_type}")
         pairs = self._keys.match([keys])
         rows, first = np.unique(pairs.target, return_index=True)
-        places, is_missing = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
-        places[rows], is_missing[rows] = pairs.source[first], False
-        return pa.array(places, mask=is_missing)
+        positions, is_missing = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
+        positions[rows], is_missing[rows] = pairs.source[first], False
+        return pa.array(positions, mask=is_missing)
 
 
 def _combined(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    array = column.combine_chunks()
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def from_lookup(lookup: Lookup, left_on: str) -> Transform:
     """Columns of a table that is joined by a key; null where it has no such row."""
-    schema = pa.schema([one.with_nullable(True) for one in lookup.values.schema])  # noqa: FBT003 pyarrow's argument
+    schema = pa.schema([column.with_nullable(True) for column in lookup.values.schema])  # noqa: FBT003 pyarrow's argument
 
     def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
-        places = lookup.find(batch.column(left_on))
-        columns = [_combined(lookup.values.column(name).take(places)) for name in schema.names]
+        positions = lookup.find(batch.column(left_on))
+        columns = [_combined(lookup.values.column(name).take(positions)) for name in schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return Transform(columns=(left_on,), schema=schema, apply=apply)
@@ -257,14 +257,14 @@ def from_update(
     names = schema.names
 
     def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
-        places = lookup.find(batch.column(left_on))
-        is_found = pc.is_valid(places)
-        addresses = np.asarray(batch.column(ROW_ADDRESS))[np.asarray(is_found)]
+        positions = lookup.find(batch.column(left_on))
+        is_there = pc.is_valid(positions)
+        addresses = np.asarray(batch.column(ROW_ADDRESS))[np.asarray(is_there)]
         note((addresses & _OFFSET_MASK).astype(np.int64))
         columns: list[pa.Array] = []
         for name in names:
-            new = _fitted(_combined(lookup.values.column(name).take(places)), schema.field(name))
-            columns.append(_chosen(is_found, new, batch.column(name)))
+            new = _fitted(_combined(lookup.values.column(name).take(positions)), schema.field(name))
+            columns.append(_chosen(is_there, new, batch.column(name)))
         return pa.RecordBatch.from_arrays(columns, names=names)
 
     return Transform(columns=tuple(dict.fromkeys((left_on, *names, ROW_ADDRESS))), schema=schema, apply=apply)

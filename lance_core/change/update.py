@@ -58,7 +58,7 @@ class UpdatePlan:
     @property
     def fields(self) -> tuple[int, ...]:
         """Ids of the fields that get new values."""
-        return tuple(one.id for place in self.values for one in self.table.fields[place].walk())
+        return tuple(field.id for number in self.values for field in self.table.fields[number].walk())
 
 
 def plan_update(updates: Mapping[str, str], condition: str | ArrowExpression | None, table: Schema) -> UpdatePlan:
@@ -80,8 +80,8 @@ def plan_update(updates: Mapping[str, str], condition: str | ArrowExpression | N
     for name, text in updates.items():
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] users err
             raise InvalidInputError(f"the new value of {name!r} is SQL text, not {type(text).__name__}")
-        place = _place(name, table)
-        values[place] = assigned(make_expression(text, schema), schema.field(place))
+        number = _place(name, table)
+        values[number] = assigned(make_expression(text, schema), schema.field(number))
     scan = plan_scan(
         table,
         columns=None,
@@ -171,6 +171,6 @@ def _new_rows(snapshot: Snapshot, plan: UpdatePlan, moved: MovedRows) -> Iterato
             addresses = batch.column(batch.num_columns - 1).to_numpy()
             moved.move(reader, (addresses & _OFFSET_MASK).astype(np.int64))
             columns = list(batch.columns[:-1])
-            for place, value in plan.values.items():
-                columns[place] = value.evaluate(batch)
+            for number, value in plan.values.items():
+                columns[number] = value.evaluate(batch)
             yield pa.RecordBatch.from_arrays(columns, names=schema.names)

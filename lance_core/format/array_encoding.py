@@ -188,13 +188,13 @@ def _encode(encoding: ArrayEncoding) -> pb.ArrayEncoding:
             return pb.ArrayEncoding(binary=strings)
         case Dictionary():
             indices, items = _encode(encoding.indices), _encode(encoding.items)
-            words = pb.Dictionary(indices=indices, items=items, num_dictionary_items=encoding.num_items)
-            return pb.ArrayEncoding(dictionary=words)
+            encoded = pb.Dictionary(indices=indices, items=items, num_dictionary_items=encoding.num_items)
+            return pb.ArrayEncoding(dictionary=encoded)
         case Fsst():
             return pb.ArrayEncoding(fsst=pb.Fsst(binary=_encode(encoding.values), symbol_table=encoding.symbol_table))
         case PackedStruct():
             buffer = pb.Buffer(buffer_index=encoding.buffer)
-            packed = pb.PackedStruct(inner=[_encode(one) for one in encoding.inner], buffer=buffer)
+            packed = pb.PackedStruct(inner=[_encode(child) for child in encoding.inner], buffer=buffer)
             return pb.ArrayEncoding(packed_struct=packed)
         case _:
             raise UnsupportedError(f"pages of {type(encoding).__name__} are not written")
@@ -253,9 +253,11 @@ def _decode(message: pb.ArrayEncoding, depth: int) -> ArrayEncoding:
         case "binary":
             return _decode_binary(message.binary)
         case "dictionary":
-            words = message.dictionary
+            dictionary = message.dictionary
             return Dictionary(
-                _decode(words.indices, depth + 1), _decode(words.items, depth + 1), words.num_dictionary_items
+                _decode(dictionary.indices, depth + 1),
+                _decode(dictionary.items, depth + 1),
+                dictionary.num_dictionary_items,
             )
         case "fsst":
             if message.fsst.binary.WhichOneof("array_encoding") != "binary":

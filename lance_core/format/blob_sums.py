@@ -40,9 +40,9 @@ _MAX_BLOCK_SIZE = 1 << 26
 
 def encode_blob_sums(files: Sequence[RunningSums]) -> bytes:
     """The buffer, from the checksums of each blob file; their blocks are `BLOB_BLOCK_SIZE`."""
-    sums = [np.array(one.all(), "<u4").tobytes() for one in files]
-    sizes = np.array([one.size for one in files], "<u8").tobytes()
-    return b"".join([*sums, sizes, _TRAILER.pack(BLOB_BLOCK_SIZE, len(files), _MAGIC)])
+    sum_bytes = [np.array(file.all(), "<u4").tobytes() for file in files]
+    sizes = np.array([file.size for file in files], "<u8").tobytes()
+    return b"".join([*sum_bytes, sizes, _TRAILER.pack(BLOB_BLOCK_SIZE, len(files), _MAGIC)])
 
 
 @frozen
@@ -109,5 +109,5 @@ def decode_blob_sums(data: bytes) -> BlobSums | None:
     blocks = -(-sizes // width)
     if (sizes < 0).any() or sums_end != 4 * sum(blocks.tolist()):
         raise CorruptDataError("the checksums of blob files do not fit their sizes")
-    sums = np.frombuffer(data, "<u4", sums_end // 4)
-    return BlobSums(width, sizes, sums, np.cumsum(blocks) - blocks)
+    values = np.frombuffer(data, "<u4", sums_end // 4)
+    return BlobSums(width, sizes, values, np.cumsum(blocks) - blocks)

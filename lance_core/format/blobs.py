@@ -97,7 +97,7 @@ def is_described(field: Field) -> bool:
 
 def has_blobs(schema: Schema) -> bool:
     """True if there are blobs anywhere in a schema."""
-    return any(one.is_blob for top in schema.special_fields for one in top.walk())
+    return any(field.is_blob for top in schema.special_fields for field in top.walk())
 
 
 def view_schema(schema: Schema, view: BlobView) -> Schema:
@@ -105,7 +105,7 @@ def view_schema(schema: Schema, view: BlobView) -> Schema:
     if not has_blobs(schema):
         return schema
     change = {BlobView.DESCRIPTIONS: described, BlobView.BYTES: _as_bytes, BlobView.VALUES: lambda field: field}[view]
-    return Schema(tuple(_map_blobs(one, change) for one in schema.fields), schema.metadata)
+    return Schema(tuple(_map_blobs(field, change) for field in schema.fields), schema.metadata)
 
 
 def file_schema(schema: Schema) -> Schema:
@@ -113,7 +113,8 @@ def file_schema(schema: Schema) -> Schema:
     if not has_blobs(schema):
         return schema
     fields = [
-        _map_blobs(one, lambda field: described(field) if field.extension_name else field) for one in schema.fields
+        _map_blobs(column, lambda field: described(field) if field.extension_name else field)
+        for column in schema.fields
     ]
     return Schema(tuple(fields), schema.metadata)
 
@@ -157,7 +158,7 @@ def blobs_for_version(schema: Schema, file_version: str) -> Schema:
     """The schema of a new table: since file version 2.2 its blobs are of version 2, as in pylance 14.0.2."""
     if not has_blobs(schema) or file_version in ("2.0", "2.1"):
         return schema
-    changed = Schema(tuple(_map_blobs(one, _second_version) for one in schema.fields), schema.metadata)
+    changed = Schema(tuple(_map_blobs(field, _second_version) for field in schema.fields), schema.metadata)
     return Schema.from_arrow(changed.to_arrow())
 
 

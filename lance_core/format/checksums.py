@@ -59,10 +59,10 @@ _MAX_BLOCK_SIZE = 1 << 26
 def _fastest() -> Callable[..., int]:
     """The same function ten times as fast where isal is there."""
     try:
-        found: Callable[..., int] = importlib.import_module("isal.isal_zlib").crc32
+        crc32: Callable[..., int] = importlib.import_module("isal.isal_zlib").crc32
     except ImportError:
         return zlib.crc32
-    return found
+    return crc32
 
 
 crc32 = _fastest()
@@ -130,19 +130,19 @@ class RunningSums:
         self._block_size = self._room = 2 * self._block_size
 
 
-def join_sums(sums: npt.NDArray[np.uint32], block_size: int) -> npt.NDArray[np.uint32]:
+def join_sums(checksums: npt.NDArray[np.uint32], block_size: int) -> npt.NDArray[np.uint32]:
     """Checksums of runs of blocks, from those of the blocks.
 
     Args:
-        sums: Shape (runs, n), where n is a power of two; all blocks are whole.
+        checksums: Shape (runs, n), where n is a power of two; all blocks are whole.
         block_size: Bytes in a block.
 
     Returns:
         Shape (runs,).
     """
-    for table in _shifts(block_size, sums.shape[1].bit_length() - 1):
-        sums = _shifted(np.ascontiguousarray(sums[:, ::2]), table) ^ sums[:, 1::2]
-    return sums[:, 0]
+    for table in _shifts(block_size, checksums.shape[1].bit_length() - 1):
+        checksums = _shifted(np.ascontiguousarray(checksums[:, ::2]), table) ^ checksums[:, 1::2]
+    return checksums[:, 0]
 
 
 @lru_cache(maxsize=4)
@@ -163,8 +163,8 @@ def _shifts(block_size: int, count: int) -> list[npt.NDArray[np.uint32]]:
     return tables
 
 
-def _shifted(sums: npt.NDArray[np.uint32], table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    octets = sums.astype("<u4", copy=False).view(np.uint8).reshape(*sums.shape, 4)
+def _shifted(checksums: npt.NDArray[np.uint32], table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    octets = checksums.astype("<u4", copy=False).view(np.uint8).reshape(*checksums.shape, 4)
     return np.bitwise_xor.reduce(table[np.arange(4), octets], axis=-1)
 
 
@@ -188,8 +188,8 @@ def encode_sums(before: RunningSums, tail: bytes) -> bytes:
     return b"".join([first, second, struct.pack("<II", crc32(first), crc32(end, crc32(second))), end])
 
 
-def _words(sums: list[int]) -> bytes:
-    return struct.pack(f"<{len(sums)}I", *sums)
+def _words(checksums: list[int]) -> bytes:
+    return struct.pack(f"<{len(checksums)}I", *checksums)
 
 
 @frozen(kw_only=True)
@@ -245,12 +245,12 @@ def find_sums(tail: memoryview, size: int) -> tuple[int, int] | None:
     return (start, end) if _TRAILER.size <= length and end <= size - FOOTER_SIZE - _ENTRY.size else None
 
 
-def decode_trailer(data: memoryview, place: tuple[int, int], size: int) -> SumsBuffer | None:
+def decode_trailer(data: memoryview, position: tuple[int, int], size: int) -> SumsBuffer | None:
     """What the end of the buffer says; None if it is another buffer.
 
     Args:
         data: Its last bytes, as many as `TRAILER_SIZE`, or more.
-        place: Position of the buffer and behind it.
+        position: Start and end of the buffer in the file.
         size: Bytes in the file.
 
     Raises:
@@ -259,7 +259,7 @@ def decode_trailer(data: memoryview, place: tuple[int, int], size: int) -> SumsB
     first_sum, _, block_size, num_tail_blocks, magic = _TRAILER.unpack_from(data, len(data) - _TRAILER.size)
     if magic != MAGIC:
         return None
-    start, end = place
+    start, end = position
     is_size = SMALLEST_BLOCK <= block_size <= _MAX_BLOCK_SIZE
     num_blocks = _count(start, block_size) if is_size else 0
     expected = (num_blocks + num_tail_blocks) * 4 + _TRAILER.size
@@ -292,19 +292,19 @@ def encode_place(start: int, size: int, footer_size: int) -> bytes:
 TRAILER_SIZE = _TRAILER.size
 
 
-def decode_tail_sums(data: memoryview, place: SumsBuffer) -> npt.NDArray[np.uint32]:
+def decode_tail_sums(data: memoryview, location: SumsBuffer) -> npt.NDArray[np.uint32]:
     """Checksums of the blocks behind the buffer.
 
     Args:
         data: End of the buffer: ``4 * num_tail_blocks`` and ``TRAILER_SIZE`` bytes.
-        place: What the trailer says.
+        location: The parsed trailer.
 
     Raises:
         CorruptDataError: They are damaged themselves.
     """
-    second, trailer = data[: 4 * place.num_tail_blocks], data[-_TRAILER.size :]
+    second, trailer = data[: 4 * location.num_tail_blocks], data[-_TRAILER.size :]
     if crc32(trailer[8:], crc32(second)) != struct.unpack_from("<I", trailer, 4)[0]:
-        raise CorruptDataError("the checksums of the file are damaged", offset=place.start)
+        raise CorruptDataError("the checksums of the file are damaged", offset=location.start)
     return np.frombuffer(second, "<u4")
 
 

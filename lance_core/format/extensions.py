@@ -60,8 +60,8 @@ def extension_metadata(kind: pa.BaseExtensionType) -> dict[str, bytes]:
 
 def names_extensions(schema: pa.Schema) -> bool:
     """True if a field anywhere in a schema names an extension type; all fields are asked when it is first seen."""
-    for known, answer in list(_seen):
-        if known.equals(schema, check_metadata=True):
+    for seen, answer in list(_seen):
+        if seen.equals(schema, check_metadata=True):
             return answer
     answer = any(map(_names_extension, schema))
     _seen.appendleft((schema, answer))

@@ -62,8 +62,8 @@ def resolve_version(name: str | None) -> FileVersion:
     """
     canonical = DEFAULT_VERSION if name is None else _ALIASES.get(name, name)
     if canonical not in _BY_NAME:
-        known = ", ".join([*_BY_NAME, *_ALIASES])
-        raise InvalidInputError(f"there is no data file version {name!r}; known: {known}")
+        names = ", ".join([*_BY_NAME, *_ALIASES])
+        raise InvalidInputError(f"there is no data file version {name!r}; known: {names}")
     return _BY_NAME[canonical]
 
 
@@ -88,7 +88,7 @@ def decode_footer_version(major: int, minor: int) -> FileVersion:
     elif (major, minor) == (0, 3):
         version = _BY_NAME["2.0"]
     else:
-        version = next((one for one in _VERSIONS[1:] if (one.major, one.minor) == (major, minor)), None)
+        version = next((version for version in _VERSIONS[1:] if (version.major, version.minor) == (major, minor)), None)
     newest = _VERSIONS[-1]
     if (major, minor) > (newest.major, newest.minor):
         raise UnsupportedError(

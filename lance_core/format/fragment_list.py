@@ -196,13 +196,15 @@ class FragmentList:
         rows.
         """
         if self._incomplete is None:
-            found = [
+            is_incomplete = [
                 (piece[PHYSICAL_ROWS] == 0)
                 | (piece[HAS_DELETIONS] > (piece[NUM_DELETED_ROWS] > 0))
                 | (piece[LINEAGE] > HAS_EXTERNAL_SEQUENCE)  # both bits
                 for piece in self._pieces()
             ]
-            self._incomplete = np.flatnonzero(found[0] if len(found) == 1 else np.concatenate(found))
+            self._incomplete = np.flatnonzero(
+                is_incomplete[0] if len(is_incomplete) == 1 else np.concatenate(is_incomplete)
+            )
         return self._incomplete
 
     def check(self, *, uses_stable_row_ids: bool) -> None:
@@ -236,9 +238,9 @@ class FragmentList:
             rows, deleted = piece[PHYSICAL_ROWS], piece[NUM_DELETED_ROWS]
             is_wrong = deleted > rows
             if is_wrong.any():
-                place = int(is_wrong.argmax())
+                index = int(is_wrong.argmax())
                 raise CorruptDataError(
-                    f"fragment {piece[ID][place]} has {rows[place]} rows, of which {deleted[place]} are deleted"
+                    f"fragment {piece[ID][index]} has {rows[index]} rows, of which {deleted[index]} are deleted"
                 )
         self._checked_for = uses_stable_row_ids
 
@@ -246,15 +248,15 @@ class FragmentList:
         """Number of data files, and their bytes as far as writers recorded them; nothing is decoded one by one."""
         few = self._few()
         if few is not None:
-            sizes = [file.file_size_bytes for one in few for file in one.files]
+            sizes = [file.file_size_bytes for record in few for file in record.files]
             return len(sizes), sum(sizes)
         data, count, size = self._bytes(), 0, 0
         for _, numbers, lengths, positions in wire.walk_fields(data, self._contents(), self._bounds[1:]):
             is_file = numbers == _FILES
             files = positions[is_file]
-            found = wire.scan_fields(data, files, files + lengths[is_file], numbers=(_SIZE,))
+            file_sizes = wire.scan_fields(data, files, files + lengths[is_file], numbers=(_SIZE,))
             count += len(files)
-            size += int(found[_SIZE][0].sum())
+            size += int(file_sizes[_SIZE][0].sum())
         return count, size
 
     def find(self, fragment_id: int) -> Fragment | None:
@@ -284,7 +286,7 @@ class FragmentList:
             The new list, ascending by id.
         """
         ids, changed = self.ids, updated or {}
-        new: dict[int, Fragment | None] = {place: changed[int(ids[place])] for place in self._positions(changed)}
+        new: dict[int, Fragment | None] = {index: changed[int(ids[index])] for index in self._positions(changed)}
         new |= dict.fromkeys(self._positions(removed))
         joining = list(added)
         if not new and not joining:
@@ -303,11 +305,11 @@ class FragmentList:
         """
         if not joining:
             return self.ascending()
-        frames, bounds = wire.frame([encode_fragment(one) for one in joining], FRAGMENTS_FIELD)
-        numbers = np.array([fragment_numbers.of_fragment(one) for one in joining], np.int64).T
+        frames, bounds = wire.frame([encode_fragment(fragment) for fragment in joining], FRAGMENTS_FIELD)
+        numbers = np.array([fragment_numbers.of_fragment(fragment) for fragment in joining], np.int64).T
         ends = np.concatenate((self._bounds, bounds[1:] + self._bounds[-1]))
         parts = [part for part in (*self._parts, frames) if len(part)]
-        before, new = self.highest_id, [one.id for one in joining]
+        before, new = self.highest_id, [fragment.id for fragment in joining]
         longer = FragmentList.framed(
             parts,
             ends,
@@ -319,33 +321,33 @@ class FragmentList:
 
     def _spliced(self, new: Mapping[int, Fragment | None], joining: list[Fragment]) -> FragmentList:
         """A list with new content at some places, where None drops what is there, and more at the end."""
-        places = sorted(new)
-        coming = [one for place in places if (one := new[place]) is not None]
-        frames, bounds = wire.frame([encode_fragment(one) for one in (*coming, *joining)], FRAGMENTS_FIELD)
+        indices = sorted(new)
+        coming = [replacement for index in indices if (replacement := new[index]) is not None]
+        frames, bounds = wire.frame([encode_fragment(fragment) for fragment in (*coming, *joining)], FRAGMENTS_FIELD)
         parts: list[bytes | memoryview] = []
-        before = kept = 0  # places of the old list that are done; coming fragments that are
-        for place in places:
-            parts += self._slice(before, place)
-            if new[place] is not None:
-                parts.append(frames[int(bounds[kept]) : int(bounds[kept + 1])])
-                kept += 1
-            before = place + 1
-        parts += [*self._slice(before, len(self)), frames[int(bounds[kept]) :]]
+        before = after = 0  # places of the old list that are done; coming fragments that are
+        for index in indices:
+            parts += self._slice(before, index)
+            if new[index] is not None:
+                parts.append(frames[int(bounds[after]) : int(bounds[after + 1])])
+                after += 1
+            before = index + 1
+        parts += [*self._slice(before, len(self)), frames[int(bounds[after]) :]]
         ends, numbers = self._bounds, self._scanned()
         theirs = (
-            np.array([fragment_numbers.of_fragment(one) for one in (*coming, *joining)], np.int64)
+            np.array([fragment_numbers.of_fragment(fragment) for fragment in (*coming, *joining)], np.int64)
             .reshape(-1, len(numbers))
             .T
         )
-        if places:
-            stays = [place for place in places if new[place] is not None]
-            dropped = [place for place in places if new[place] is None]
+        if indices:
+            stays = [index for index in indices if new[index] is not None]
+            dropped = [index for index in indices if new[index] is None]
             sizes, numbers = np.diff(ends), numbers.copy()
-            sizes[stays], numbers[:, stays] = np.diff(bounds)[:kept], theirs[:, :kept]
+            sizes[stays], numbers[:, stays] = np.diff(bounds)[:after], theirs[:, :after]
             ends = np.append(0, np.cumsum(np.delete(sizes, dropped)))
             numbers = np.delete(numbers, dropped, axis=1)
-        ends = np.append(ends, bounds[kept + 1 :] + (ends[-1] - bounds[kept]))
-        return FragmentList.framed([part for part in parts if len(part)], ends, numbers=(numbers, theirs[:, kept:]))
+        ends = np.append(ends, bounds[after + 1 :] + (ends[-1] - bounds[after]))
+        return FragmentList.framed([part for part in parts if len(part)], ends, numbers=(numbers, theirs[:, after:]))
 
     def _slice(self, first: int, behind: int) -> list[bytes | memoryview]:
         """The frames of some places."""
@@ -383,8 +385,8 @@ class FragmentList:
         return np.flatnonzero(np.isin(self.ids, wanted)).tolist()
 
     def _record(self, index: int) -> bytes:
-        place = range(len(self))[index]
-        start, end = int(self._bounds[place]), int(self._bounds[place + 1])
+        number = range(len(self))[index]
+        start, end = int(self._bounds[number]), int(self._bounds[number + 1])
         return self._bytes()[start + wire.header_size(self._bytes(), start) : end].tobytes()
 
     def _view(self) -> memoryview:
@@ -417,7 +419,7 @@ class FragmentList:
             if few is None:
                 self._numbers = (fragment_numbers.scan(self._bytes(), self._bounds),)
             else:
-                numbers = [fragment_numbers.of_message(one) for one in few]
+                numbers = [fragment_numbers.of_message(record) for record in few]
                 self._numbers = (np.array(numbers, np.uint64).view(np.int64).reshape(len(few), NUM_ROWS_OF_SCAN).T,)
         return self._numbers
 
@@ -427,6 +429,6 @@ class FragmentList:
             return None
         try:
             records = table_pb2.Manifest.FromString(bytes(self._view())).fragments
-            return [table_pb2.DataFragment.FromString(one) for one in records]
+            return [table_pb2.DataFragment.FromString(record) for record in records]
         except DecodeError:
             return None

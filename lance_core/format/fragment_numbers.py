@@ -48,7 +48,7 @@ def of_fragment(fragment: Fragment) -> tuple[int, int, int, int, int]:
     """The numbers of a decoded fragment, in the order of the rows of `scan`."""
     lineage = 0
     if fragment.row_id_sequence is not None:
-        is_external = any(isinstance(one, ExternalFile) for one in lineage_sequences(fragment))
+        is_external = any(isinstance(sequence, ExternalFile) for sequence in lineage_sequences(fragment))
         lineage = HAS_ROW_IDS | (HAS_EXTERNAL_SEQUENCE if is_external else 0)
     is_deleted = int(fragment.deletion_file is not None)
     return fragment.id, fragment.physical_rows, fragment.num_deleted_rows, is_deleted, lineage
@@ -59,7 +59,7 @@ def of_message(pb: table_pb2.DataFragment) -> tuple[int, int, int, bool, int]:
     is_deleted, ids = pb.HasField("deletion_file"), pb.WhichOneof(_SEQUENCES[0])
     lineage = 0
     if ids is not None:
-        is_external = any((pb.WhichOneof(one) or "").startswith("external_") for one in _SEQUENCES)
+        is_external = any((pb.WhichOneof(name) or "").startswith("external_") for name in _SEQUENCES)
         lineage = HAS_ROW_IDS | (HAS_EXTERNAL_SEQUENCE if is_external else 0)
     return pb.id, pb.physical_rows, pb.deletion_file.num_deleted_rows if is_deleted else 0, is_deleted, lineage
 
@@ -87,9 +87,9 @@ def scan(data: wire.Bytes, bounds: wire.Ints) -> npt.NDArray[np.int64]:
             some = slice(start, min(start + _BLOCK, behind))
             frames = data[bounds[some.start] : bounds[some.stop]].reshape(some.stop - some.start, -1)
             rest[some] = ~_scan_alike(frames, shape, numbers[:, some])
-    places = np.flatnonzero(rest)
-    for start in range(0, len(places), _BLOCK):
-        _walk(data, bounds, places[start : start + _BLOCK], numbers)
+    rows_left = np.flatnonzero(rest)
+    for start in range(0, len(rows_left), _BLOCK):
+        _walk(data, bounds, rows_left[start : start + _BLOCK], numbers)
     return numbers
 
 
@@ -122,7 +122,7 @@ def _shape(frame: bytes) -> _Shape | None:
     position = _behind_varint(frame, 1)
     if position is None or len(frame) < _WORD_SIZE:
         return None
-    words = [_word(frame, 0, (1 << 8 * position) - 1)]
+    fixed = [_word(frame, 0, (1 << 8 * position) - 1)]
     while position < len(frame):
         start, key = position, frame[position]
         position = _behind_varint(frame, start + 1)
@@ -130,15 +130,15 @@ def _shape(frame: bytes) -> _Shape | None:
             return None
         is_number, size = key & 7 == _VARINT, position - start
         lineage |= int(_LINEAGE_BITS[key >> 3])
-        if position > words[-1][0] + _WORD_SIZE:
-            words.append((min(start, len(frame) - _WORD_SIZE), 0, 0))
-        first, mask, _ = words[-1]
-        words[-1] = _word(frame, first, mask | _looked_at(size, is_number=is_number) << 8 * (start - first))
+        if position > fixed[-1][0] + _WORD_SIZE:
+            fixed.append((min(start, len(frame) - _WORD_SIZE), 0, 0))
+        first, mask, _ = fixed[-1]
+        fixed[-1] = _word(frame, first, mask | _looked_at(size, is_number=is_number) << 8 * (start - first))
         if is_number and (row := _ROWS.get(key >> 3)) is not None:
-            numbers[row] = (row, len(words) - 1, 8 * (start + 1 - first), size - 1)
+            numbers[row] = (row, len(fixed) - 1, 8 * (start + 1 - first), size - 1)
         elif not is_number:
             position += _varint(frame[start + 1 : position])
-    return _Shape(words, [*numbers.values()], lineage) if position == len(frame) else None
+    return _Shape(fixed, [*numbers.values()], lineage) if position == len(frame) else None
 
 
 def _word(frame: bytes, first: int, mask: int) -> tuple[int, int, int]:
@@ -159,7 +159,7 @@ def _behind_varint(frame: bytes, position: int) -> int | None:
 
 
 def _varint(data: bytes) -> int:
-    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data))
+    return sum((byte & 0x7F) << 7 * position for position, byte in enumerate(data))
 
 
 def _scan_alike(frames: wire.Bytes, shape: _Shape, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -173,15 +173,15 @@ def _scan_alike(frames: wire.Bytes, shape: _Shape, numbers: npt.NDArray[np.int64
     Returns:
         Which records these are.
     """
-    words = [frames[:, start : start + _WORD_SIZE].view("<u8")[:, 0].copy() for start, _, _ in shape.words]
+    values = [frames[:, start : start + _WORD_SIZE].view("<u8")[:, 0].copy() for start, _, _ in shape.words]
     alike = np.ones(len(frames), bool)
-    for word, (_, mask, expected) in zip(words, shape.words, strict=True):
+    for word, (_, mask, expected) in zip(values, shape.words, strict=True):
         alike &= word & np.uint64(mask) == np.uint64(expected)
     for row, index, bit, size in shape.numbers:
-        word = words[index] >> np.uint64(bit)
+        word = values[index] >> np.uint64(bit)
         value = word & np.uint64(0x7F)
-        for place in range(1, size):
-            value |= word >> np.uint64(place) & np.uint64(0x7F << 7 * place)
+        for shift in range(1, size):
+            value |= word >> np.uint64(shift) & np.uint64(0x7F << 7 * shift)
         numbers[row] = value.view(np.int64)
     numbers[LINEAGE] = shape.lineage
     if not alike.all():
@@ -189,20 +189,20 @@ def _scan_alike(frames: wire.Bytes, shape: _Shape, numbers: npt.NDArray[np.int64
     return alike
 
 
-def _walk(data: wire.Bytes, bounds: wire.Ints, places: wire.Ints, numbers: npt.NDArray[np.int64]) -> None:
+def _walk(data: wire.Bytes, bounds: wire.Ints, record_rows: wire.Ints, numbers: npt.NDArray[np.int64]) -> None:
     """Write the numbers of the fragments at some places, whatever they look like."""
-    starts, ends = wire.contents(data, bounds[places]), bounds[places + 1]
-    found = np.zeros((NUM_ROWS_OF_SCAN, len(places)), np.int64)
-    deletions = np.full(len(places), -1, np.int64), np.zeros(len(places), np.int64)
+    starts, ends = wire.contents(data, bounds[record_rows]), bounds[record_rows + 1]
+    numbers_found = np.zeros((NUM_ROWS_OF_SCAN, len(record_rows)), np.int64)
+    deletions = np.full(len(record_rows), -1, np.int64), np.zeros(len(record_rows), np.int64)
     for rows, keys, values, positions in wire.walk_fields(data, starts, ends):
         for key, row in _ROWS.items():
             hit = keys == key
-            found[row, rows[hit]] = values[hit]
+            numbers_found[row, rows[hit]] = values[hit]
         hit = keys == _DELETION_FILE
         deletions[0][rows[hit]], deletions[1][rows[hit]] = positions[hit], positions[hit] + values[hit]
-        found[LINEAGE, rows] |= _LINEAGE_BITS[np.minimum(keys, len(_LINEAGE_BITS) - 1)]
-    found[HAS_DELETIONS] = deletions[0] >= 0
-    if found[HAS_DELETIONS].any():
+        numbers_found[LINEAGE, rows] |= _LINEAGE_BITS[np.minimum(keys, len(_LINEAGE_BITS) - 1)]
+    numbers_found[HAS_DELETIONS] = deletions[0] >= 0
+    if numbers_found[HAS_DELETIONS].any():
         counts = wire.scan_fields(data, *deletions, numbers=(_NUM_DELETED_ROWS,))
-        found[NUM_DELETED_ROWS] = counts[_NUM_DELETED_ROWS][0]
-    numbers[:, places] = found
+        numbers_found[NUM_DELETED_ROWS] = counts[_NUM_DELETED_ROWS][0]
+    numbers[:, record_rows] = numbers_found

@@ -128,13 +128,13 @@ def decode_legacy_metadata(data: bytes) -> LegacyMetadata:
 
 def _decode_statistics(message: file_pb2.Metadata.StatisticsMetadata) -> LegacyStatistics:
     """Fields that are not described in full are left out: readers do without their statistics."""
-    found: dict[int, tuple[Field, Field, Field]] = {}
-    for one in decode_fields(message.schema, {}).fields:
-        parts = {child.name: child for child in one.children}
-        if one.name.isascii() and one.name.isdigit() and all(name in parts for name in _STATISTICS):
+    by_field: dict[int, tuple[Field, Field, Field]] = {}
+    for field in decode_fields(message.schema, {}).fields:
+        parts = {child.name: child for child in field.children}
+        if field.name.isascii() and field.name.isdigit() and all(name in parts for name in _STATISTICS):
             null_count, minimum, maximum = (parts[name] for name in _STATISTICS)
-            found[int(one.name)] = (null_count, minimum, maximum)
-    return LegacyStatistics(page_table_position=message.page_table_position, fields=found)
+            by_field[int(field.name)] = (null_count, minimum, maximum)
+    return LegacyStatistics(page_table_position=message.page_table_position, fields=by_field)
 
 
 def decode_legacy_schema(data: bytes) -> Schema:
@@ -225,7 +225,7 @@ def encode_legacy_metadata(
     if statistics is not None:
         schema, position = statistics
         message.statistics.schema.extend(encode_fields(schema))
-        message.statistics.fields.extend(one.id for one in schema.walk())
+        message.statistics.fields.extend(field.id for field in schema.walk())
         message.statistics.page_table_position = position
     return _sized(message.SerializeToString(deterministic=True))
 

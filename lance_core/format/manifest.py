@@ -118,7 +118,7 @@ class Manifest:
 
         pylance 14.0.2 appends files of version 2.2 to tables of 2.0 and 2.1, and makes their blobs version 2 by that.
         """
-        has_second_version = any(is_second_version(one) for top in self.schema.special_fields for one in top.walk())
+        has_second_version = any(is_second_version(field) for top in self.schema.special_fields for field in top.walk())
         return (
             "2.2" if has_second_version and self.data_storage_version in ("2.0", "2.1") else self.data_storage_version
         )
@@ -188,10 +188,10 @@ def encode_manifest_pieces(manifest: Manifest) -> list[bytes | memoryview]:
 
 def _sum(parts: Iterable[bytes | memoryview]) -> int:
     """Checksum of bytes end to end."""
-    found = 0
+    total = 0
     for part in parts:
-        found = crc32(part, found)
-    return found
+        total = crc32(part, total)
+    return total
 
 
 def decode_manifest_file(data: bytes, *, version: int | None = None, path: str | None = None) -> Manifest:
@@ -241,8 +241,8 @@ _MADE: list[tuple[bytes, Manifest]] = []
 
 
 def _made(data: bytes) -> Manifest | None:
-    for known, manifest in _MADE:
-        if known == data:
+    for value, manifest in _MADE:
+        if value == data:
             return manifest
     return None
 
@@ -303,9 +303,9 @@ def _check(pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version:
         raise UnsupportedError("the fragments are not in the manifest (fragment_tree)", path=path)
 
 
-def _check_version(found: int, version: int | None, path: str | None) -> None:
-    if version is not None and found != version:
-        raise CorruptDataError(f"the manifest of version {version} says it is version {found}", path=path)
+def _check_version(stored: int, version: int | None, path: str | None) -> None:
+    if version is not None and stored != version:
+        raise CorruptDataError(f"the manifest of version {version} says it is version {stored}", path=path)
 
 
 class ManifestFiles(NamedTuple):
@@ -413,7 +413,7 @@ def _decode_head(encoded: bytes) -> tuple[Field, ...] | None:
     """The fields that lie before the fragments, the same in most versions; None if there is something else."""
     pb = table_pb2.Manifest.FromString(encoded)
     check_limit("max_fields", len(pb.fields), "fields")
-    is_alone = [one.number for one, _ in pb.ListFields()] == [_FIELDS_FIELD]
+    is_alone = [descriptor.number for descriptor, _ in pb.ListFields()] == [_FIELDS_FIELD]
     return decode_fields(pb.fields, {}).fields if is_alone else None
 
 

@@ -30,10 +30,10 @@ def notation(value: object) -> str:
 
 def _arguments(value: object) -> str:
     parts: list[str] = []
-    for one in fields(value):  # type: ignore[arg-type] the caller checked
-        content = getattr(value, one.name)
+    for field in fields(value):  # type: ignore[arg-type] the caller checked
+        content = getattr(value, field.name)
         if content is True:
-            parts.append(one.name)
+            parts.append(field.name)
         elif content is not None and content is not False and content not in (0, "", ()):
-            parts.append(notation(content) if not one.kw_only else f"{one.name}={notation(content)}")
+            parts.append(notation(content) if not field.kw_only else f"{field.name}={notation(content)}")
     return f"({', '.join(parts)})" if parts else ""

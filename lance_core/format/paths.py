@@ -129,8 +129,8 @@ def parse_version(name: str) -> int:
 
 def decode_version_hint(data: bytes) -> int | None:
     """The version that a hint names; None if it is none."""
-    found = _HINT.fullmatch(data)
-    return None if found is None else int(found[1])
+    match = _HINT.fullmatch(data)
+    return None if match is None else int(match[1])
 
 
 def transaction_path(file_name: str) -> str:

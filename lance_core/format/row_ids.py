@@ -81,7 +81,9 @@ def row_id_bounds(data: bytes, *, path: str | None = None) -> tuple[int, int] | 
     Raises:
         CorruptDataError: Not a sequence of row ids.
     """
-    bounds = [one for segment in _segments(data, path) if (one := _bounds(segment, path)) is not None]
+    bounds = [
+        segment_bounds for segment in _segments(data, path) if (segment_bounds := _bounds(segment, path)) is not None
+    ]
     return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else None
 
 

@@ -195,8 +195,8 @@ class Schema:
         numbered: list[Field] = []
         next_id = first_id
         for arrow in schema:
-            one, next_id = _from_arrow(arrow, next_id)
-            numbered.append(one)
+            top, next_id = _from_arrow(arrow, next_id)
+            numbered.append(top)
         metadata = {key.decode(): bytes(value) for key, value in (schema.metadata or {}).items()}
         return cls(tuple(numbered), metadata)
 
@@ -206,21 +206,21 @@ class Schema:
 
     @cached_property
     def _arrow(self) -> pa.Schema:
-        return pa.schema([one.to_arrow() for one in self.fields], metadata=dict(self.metadata) or None)
+        return pa.schema([field.to_arrow() for field in self.fields], metadata=dict(self.metadata) or None)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the top-level fields."""
-        return tuple([one.name for one in self.fields])
+        return tuple([field.name for field in self.fields])
 
     @cached_property
     def special_fields(self) -> tuple[Field, ...]:
         """Top-level fields that are more than a simple type, which every file version has without parameters."""
         return tuple(
             [
-                one
-                for one in self.fields
-                if one.children or one.metadata or one.extension_name or one.logical_type not in _SIMPLE_TYPES
+                field
+                for field in self.fields
+                if field.children or field.metadata or field.extension_name or field.logical_type not in _SIMPLE_TYPES
             ]
         )
 
@@ -232,16 +232,16 @@ class Schema:
     @property
     def max_id(self) -> int:
         """Largest field id, -1 if there are no fields."""
-        return max((one.id for one in self.walk()), default=-1)
+        return max((field.id for field in self.walk()), default=-1)
 
     def walk(self) -> Iterator[Field]:
         """All fields, depth first."""
-        for one in self.fields:
-            yield from one.walk()
+        for top in self.fields:
+            yield from top.walk()
 
     def leaves(self) -> tuple[Field, ...]:
         """Fields that have a column in data files, depth first."""
-        return tuple(leaf for one in self.fields for leaf in one.leaves())
+        return tuple(leaf for field in self.fields for leaf in field.leaves())
 
     def select(self, names: Sequence[str]) -> Schema:
         """Keep some fields.
@@ -255,43 +255,44 @@ class Schema:
             InvalidInputError: A name that does not exist.
         """
         wanted: dict[str, Field] = {}
-        known = {one.name: one for one in reversed(self.fields)}
+        by_name = {field.name: field for field in reversed(self.fields)}
         for name in names:
-            top = known.get(name) or _descend(self.fields, name)
+            top = by_name.get(name) or _descend(self.fields, name)
             before = wanted.get(top.name)
             wanted[top.name] = top if before is None else _union(self._field(top.name), before, top)
         return Schema(tuple(wanted.values()), self.metadata)
 
     def _field(self, name: str) -> Field:
-        return next(one for one in self.fields if one.name == name)
+        return next(field for field in self.fields if field.name == name)
 
 
 def _descend(fields: Sequence[Field], path: str) -> Field:
     """The field at a dotted path, inside parents that hold nothing else."""
-    for one in fields:
-        if path == one.name:
-            return one
-        if path.startswith(one.name + ".") and one.children and not one.is_blob:
-            picked = _descend(one.children, path[len(one.name) + 1 :])
-            if one.logical_type == "map":  # a map is read with both its keys and its values
-                entries = one.children[0]
+    for candidate in fields:
+        if path == candidate.name:
+            return candidate
+        if path.startswith(candidate.name + ".") and candidate.children and not candidate.is_blob:
+            picked = _descend(candidate.children, path[len(candidate.name) + 1 :])
+            if candidate.logical_type == "map":  # a map is read with both its keys and its values
+                entries = candidate.children[0]
                 children = [
-                    next((kept for kept in picked.children if kept.id == child.id), child) for child in entries.children
+                    next((chosen for chosen in picked.children if chosen.id == child.id), child)
+                    for child in entries.children
                 ]
                 picked = replace(picked, children=tuple(children))
-            return replace(one, children=(picked,))
-    known = ", ".join(one.name for one in fields)
-    raise InvalidInputError(f"no field {path!r}; there are: {known}")
+            return replace(candidate, children=(picked,))
+    names = ", ".join(candidate.name for candidate in fields)
+    raise InvalidInputError(f"no field {path!r}; there are: {names}")
 
 
 def _union(full: Field, ours: Field, theirs: Field) -> Field:
     """What two selections of one field keep together, in the order of the full field."""
-    kept: list[Field] = []
+    fields: list[Field] = []
     for child in full.children:
-        sides = [one for side in (ours, theirs) for one in side.children if one.id == child.id]
+        sides = [match for side in (ours, theirs) for match in side.children if match.id == child.id]
         if sides:
-            kept.append(sides[0] if len(sides) == 1 else _union(child, sides[0], sides[1]))
-    return replace(full, children=tuple(kept))
+            fields.append(sides[0] if len(sides) == 1 else _union(child, sides[0], sides[1]))
+    return replace(full, children=tuple(fields))
 
 
 def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
@@ -307,8 +308,8 @@ def _from_arrow(arrow: pa.Field, next_id: int) -> tuple[Field, int]:
     own_id = next_id
     next_id += 1
     for child in _arrow_children(kind):
-        one, next_id = _from_arrow(child, next_id)
-        children.append(one)
+        child_field, next_id = _from_arrow(child, next_id)
+        children.append(child_field)
     made = Field(
         id=own_id,
         name=arrow.name,
@@ -386,7 +387,7 @@ def logical_type_of(kind: pa.DataType, name: str) -> str:
     if pa.types.is_fixed_size_list(kind):
         return f"fixed_size_list:{_fixed_item(kind.value_field, name)}:{kind.list_size}"
     if pa.types.is_dictionary(kind):
-        value, index = (logical_type_of(one, name) for one in (kind.value_type, kind.index_type))
+        value, index = (logical_type_of(kind_, name) for kind_ in (kind.value_type, kind.index_type))
         return f"dict:{value}:{index}:false"
     raise UnsupportedError(f"field {name!r}: Lance has no type for Arrow's {kind}")
 
@@ -417,35 +418,35 @@ def _plain_field(name: str, logical_type: str, nullable: bool) -> pa.Field:
     return pa.field(name, _SIMPLE_TYPES[logical_type], nullable=nullable)
 
 
-def arrow_type_of(one: Field) -> pa.DataType:
+def arrow_type_of(column: Field) -> pa.DataType:
     """The Arrow type of a field; errors as in `Field.to_arrow`."""
-    text = one.logical_type
+    text = column.logical_type
     if len(text) > MAX_TYPE_LENGTH:
-        raise CorruptDataError(f"field {one.name!r}: logical type of {len(text)} characters")
+        raise CorruptDataError(f"field {column.name!r}: logical type of {len(text)} characters")
     simple = _SIMPLE_TYPES.get(text)
     if simple is not None:
         return simple
     if text == JSON:
         return pa.string()
     if text == "struct":
-        return pa.struct([child.to_arrow() for child in one.children])
+        return pa.struct([child.to_arrow() for child in column.children])
     if text in ("list", "list.struct"):
-        return pa.list_(_only_child(one).to_arrow())
+        return pa.list_(_only_child(column).to_arrow())
     if text in ("large_list", "large_list.struct"):
-        return pa.large_list(_only_child(one).to_arrow())
+        return pa.large_list(_only_child(column).to_arrow())
     if text == "map":
-        entries = _only_child(one).children
+        entries = _only_child(column).children
         if len(entries) != 2:  # a projection may have dropped the key or the value
-            raise InvalidInputError(f"field {one.name!r}: a map is read with both its keys and its values")
+            raise InvalidInputError(f"field {column.name!r}: a map is read with both its keys and its values")
         # pylance 14.0.2 reads maps with these names, whatever they were.
-        key, value = (one.to_arrow().with_name(name) for one, name in zip(entries, ("key", "value"), strict=True))
+        key, value = (entry.to_arrow().with_name(name) for entry, name in zip(entries, ("key", "value"), strict=True))
         return pa.map_(key, value)
     if text.startswith(_STRUCT_LIST):
-        return pa.list_(_only_child(one).to_arrow(), _number(text[len(_STRUCT_LIST) :], one))
-    return _parameterised(text, one)
+        return pa.list_(_only_child(column).to_arrow(), _number(text[len(_STRUCT_LIST) :], column))
+    return _parameterised(text, column)
 
 
-def _parameterised(text: str, one: Field) -> pa.DataType:
+def _parameterised(text: str, field: Field) -> pa.DataType:
     head, _, rest = text.partition(":")
     parts = rest.split(":")
     try:
@@ -459,61 +460,63 @@ def _parameterised(text: str, one: Field) -> pa.DataType:
             return pa.binary(int(rest))
         if head == "fixed_size_list" and len(parts) >= 2:
             inner, _, size = rest.rpartition(":")
-            item = _BFLOAT16_ITEM if inner == _BFLOAT16 else _SIMPLE_TYPES.get(inner) or _parameterised(inner, one)
-            return pa.list_(item, _number(size, one))
+            item = _BFLOAT16_ITEM if inner == _BFLOAT16 else _SIMPLE_TYPES.get(inner) or _parameterised(inner, field)
+            return pa.list_(item, _number(size, field))
         if head == "dict" and len(parts) >= 3:
             value, index, _ = rest.rsplit(":", 2)
-            return pa.dictionary(_SIMPLE_TYPES[index], _SIMPLE_TYPES.get(value) or _parameterised(value, one))
+            return pa.dictionary(_SIMPLE_TYPES[index], _SIMPLE_TYPES.get(value) or _parameterised(value, field))
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise CorruptDataError(f"field {one.name!r}: logical type {text!r} makes no sense") from error
-    raise UnsupportedError(f"field {one.name!r}: logical type {text!r} is not supported")
+        raise CorruptDataError(f"field {field.name!r}: logical type {text!r} makes no sense") from error
+    raise UnsupportedError(f"field {field.name!r}: logical type {text!r} is not supported")
 
 
-def _number(text: str, one: Field) -> int:
+def _number(text: str, field: Field) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**31:
-        raise CorruptDataError(f"field {one.name!r}: bad list size in logical type {one.logical_type!r}")
+        raise CorruptDataError(f"field {field.name!r}: bad list size in logical type {field.logical_type!r}")
     return int(text)
 
 
-def _only_child(one: Field) -> Field:
-    if len(one.children) != 1:
-        raise CorruptDataError(f"field {one.name!r}: {one.logical_type} with {len(one.children)} child fields, not 1")
-    return one.children[0]
+def _only_child(field: Field) -> Field:
+    if len(field.children) != 1:
+        raise CorruptDataError(
+            f"field {field.name!r}: {field.logical_type} with {len(field.children)} child fields, not 1"
+        )
+    return field.children[0]
 
 
 def encode_fields(schema: Schema) -> list[file_pb2.Field]:
     """The messages of a schema, depth first (metadata of the schema itself is the caller's)."""
     encoded: list[file_pb2.Field] = []
 
-    def add(one: Field, parent_id: int) -> None:
+    def add(field: Field, parent_id: int) -> None:
         message = file_pb2.Field(
-            name=one.name,
-            id=one.id,
-            parent_id=parent_id if one.id != -1 else -1,  # as pylance 14.0.2 does below blobs
-            logical_type=one.logical_type,
-            nullable=one.nullable,
-            encoding=one.encoding,  # pyright: ignore[reportArgumentType] enums travel as numbers, known or not
-            extension_name=one.extension_name,
-            metadata=one.metadata,
-            unenforced_primary_key=one.unenforced_primary_key,
-            unenforced_primary_key_position=one.unenforced_primary_key_position,
-            unenforced_clustering_key=one.unenforced_clustering_key,
-            unenforced_clustering_key_position=one.unenforced_clustering_key_position,
+            name=field.name,
+            id=field.id,
+            parent_id=parent_id if field.id != -1 else -1,  # as pylance 14.0.2 does below blobs
+            logical_type=field.logical_type,
+            nullable=field.nullable,
+            encoding=field.encoding,  # pyright: ignore[reportArgumentType] enums travel as numbers, known or not
+            extension_name=field.extension_name,
+            metadata=field.metadata,
+            unenforced_primary_key=field.unenforced_primary_key,
+            unenforced_primary_key_position=field.unenforced_primary_key_position,
+            unenforced_clustering_key=field.unenforced_clustering_key,
+            unenforced_clustering_key_position=field.unenforced_clustering_key_position,
         )
-        if one.dictionary is not None:
-            message.dictionary.offset, message.dictionary.length = one.dictionary
+        if field.dictionary is not None:
+            message.dictionary.offset, message.dictionary.length = field.dictionary
         encoded.append(message)
-        for child in one.children:
-            add(child, one.id)
+        for child in field.children:
+            add(child, field.id)
 
-    for one in schema.fields:
-        known = _ENCODED.get(id(one))
-        if known is not None and known[0] is one:
-            encoded.append(known[1])
+    for top in schema.fields:
+        remembered = _ENCODED.get(id(top))
+        if remembered is not None and remembered[0] is top:
+            encoded.append(remembered[1])
             continue
-        add(one, -1)
-        if not one.children:
-            _remember(one, encoded[-1])
+        add(top, -1)
+        if not top.children:
+            _remember(top, encoded[-1])
     return encoded
 
 
@@ -521,10 +524,10 @@ _ENCODED: dict[int, tuple[Field, file_pb2.Field]] = {}
 """Messages of fields without children by the identity of the field, which lives as long as the entry."""
 
 
-def _remember(one: Field, message: file_pb2.Field) -> None:
+def _remember(field: Field, message: file_pb2.Field) -> None:
     if len(_ENCODED) >= _MANY_FIELDS:
         _ENCODED.clear()
-    _ENCODED[id(one)] = (one, message)
+    _ENCODED[id(field)] = (field, message)
 
 
 def decode_fields(messages: Iterable[file_pb2.Field], metadata: Mapping[str, bytes]) -> Schema:
@@ -537,7 +540,7 @@ def decode_fields(messages: Iterable[file_pb2.Field], metadata: Mapping[str, byt
     Raises:
         CorruptDataError: An unknown parent, an id that occurs twice, nesting beyond reason.
     """
-    encoded = tuple([one.SerializeToString() for one in messages])
+    encoded = tuple([message.SerializeToString() for message in messages])
     decode = _decode_tree if sum(map(len, encoded)) < _LARGE_SCHEMA else _decode_tree.__wrapped__
     return Schema(decode(encoded), dict(metadata))
 
@@ -545,7 +548,7 @@ def decode_fields(messages: Iterable[file_pb2.Field], metadata: Mapping[str, byt
 @lru_cache(maxsize=_MANY_SCHEMAS)
 def _decode_tree(encoded: tuple[bytes, ...]) -> tuple[Field, ...]:
     """The top-level fields; all versions and files of a table have few different schemas."""
-    listed = [file_pb2.Field.FromString(one) for one in encoded]
+    listed = [file_pb2.Field.FromString(data) for data in encoded]
     children: dict[int, list[int]] = {}
     positions: dict[int, int] = {}
     depths: list[int] = []

@@ -192,7 +192,7 @@ def _decode_rewrite(pb: transaction_pb2.Transaction.Rewrite) -> Rewrite:
             RewriteGroup(old_fragments=_fragments(pb.old_fragments), new_fragments=_fragments(pb.new_fragments))
         )
     return Rewrite(
-        groups=tuple(groups), rewritten_indices=tuple(_decode_rewritten_index(one) for one in pb.rewritten_indices)
+        groups=tuple(groups), rewritten_indices=tuple(_decode_rewritten_index(index) for index in pb.rewritten_indices)
     )
 
 
@@ -232,7 +232,9 @@ def _decode_update(pb: transaction_pb2.Transaction.Update) -> Update:
         fields_for_preserving_frag_bitmap=tuple(pb.fields_for_preserving_frag_bitmap),
         update_mode=UpdateMode(pb.update_mode),
         # Older writers listed the offsets.
-        updated_fragment_offsets={key: encode_bitmap(one.values) for key, one in pb.updated_fragment_offsets.items()}
+        updated_fragment_offsets={
+            key: encode_bitmap(bitmap.values) for key, bitmap in pb.updated_fragment_offsets.items()
+        }
         | dict(pb.updated_fragment_offset_bitmaps),
         inserted_rows=_decode_inserted_keys(pb.inserted_rows) if pb.HasField("inserted_rows") else None,
     )
@@ -374,7 +376,7 @@ def _encode_rewrite(operation: Rewrite) -> tuple[str, Any]:
             group(old_fragments=_protos(each.old_fragments), new_fragments=_protos(each.new_fragments))
             for each in operation.groups
         ],
-        rewritten_indices=[_encode_rewritten_index(one) for one in operation.rewritten_indices],
+        rewritten_indices=[_encode_rewritten_index(index) for index in operation.rewritten_indices],
     )
 
 

@@ -110,11 +110,11 @@ def find_frames(data: Bytes, start: int, number: int) -> Ints | None:
     position = first[-1]
     if position == len(data) or data[position] != key:
         return np.array(first, np.int64)
-    found, count, steps = [np.array(first, np.int64)], len(first) - 1, 0
+    frames, count, depth = [np.array(first, np.int64)], len(first) - 1, 0
     run = _FIRST_RUN
     while position < len(data) and data[position] == key:
         header = _header(data, position)
-        if header is None or steps > _PATIENCE + count // _FEWEST_A_RUN:
+        if header is None or depth > _PATIENCE + count // _FEWEST_A_RUN:
             return None
         head, size = header
         fitting = min((len(data) - position) // size, run)
@@ -125,19 +125,19 @@ def find_frames(data: Bytes, start: int, number: int) -> Ints | None:
         for column in range(head - 1):
             same &= heads[:, column] == data[position + column]
         alike = fitting if same.all() else int(same.argmin())
-        found.append(position + size * np.arange(1, alike + 1))
+        frames.append(position + size * np.arange(1, alike + 1))
         run = run * 4 if alike == run else _FIRST_RUN
         position += alike * size
-        count, steps = count + alike, steps + 1
-    return np.concatenate(found)
+        count, depth = count + alike, depth + 1
+    return np.concatenate(frames)
 
 
 def _first_frames(data: Bytes, start: int, key: int) -> list[int] | None:
     """As `find_frames`, for no more than the first few messages: arrays take longer for each step than these do."""
     view: memoryview = data.data
-    found = [start]
+    frames = [start]
     for _ in range(_FIRST_FRAMES):
-        position = found[-1]
+        position = frames[-1]
         if position + 1 >= len(view) or view[position] != key:
             break
         size = view[position + 1]
@@ -149,8 +149,8 @@ def _first_frames(data: Bytes, start: int, key: int) -> list[int] | None:
             end = position + header[1]
         if end > len(view):
             return None
-        found.append(end)
-    return found
+        frames.append(end)
+    return frames
 
 
 def _header(data: Bytes, position: int) -> tuple[int, int] | None:
@@ -173,11 +173,11 @@ def header_size(data: Bytes, position: int) -> int:
 
 def contents(data: Bytes, starts: Ints) -> Ints:
     """Where the contents of messages begin whose keys begin at ``starts``, laid down as by `frame`."""
-    found = np.empty(len(starts), np.int64)
+    lengths_ = np.empty(len(starts), np.int64)
     for first in range(0, len(starts), _BLOCK):
         lengths = starts[first : first + _BLOCK] + 1
-        _, found[first : first + _BLOCK] = _varints(_words(data, lengths), data, lengths)
-    return found
+        _, lengths_[first : first + _BLOCK] = _varints(_words(data, lengths), data, lengths)
+    return lengths_
 
 
 def scan_fields(data: Bytes, starts: Ints, ends: Ints, *, numbers: Sequence[int]) -> dict[int, tuple[Ints, Ints]]:
@@ -196,14 +196,14 @@ def scan_fields(data: Bytes, starts: Ints, ends: Ints, *, numbers: Sequence[int]
     Raises:
         CorruptDataError: A message does not end where it should.
     """
-    found = {number: (np.zeros(len(starts), np.int64), np.full(len(starts), -1, np.int64)) for number in numbers}
+    result = {number: (np.zeros(len(starts), np.int64), np.full(len(starts), -1, np.int64)) for number in numbers}
     for rows, keys, values, positions in walk_fields(data, starts, ends):
-        for number, (all_values, all_positions) in found.items():
+        for number, (all_values, all_positions) in result.items():
             hit = keys == number
             some = slice(None) if hit.all() else hit
             all_values[rows[some]] = values[some]
             all_positions[rows[some]] = positions[some]
-    return found
+    return result
 
 
 def walk_fields(data: Bytes, starts: Ints, ends: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
@@ -229,15 +229,15 @@ def walk_fields(data: Bytes, starts: Ints, ends: Ints) -> Iterator[tuple[Ints, I
 
 def _walk(data: Bytes, rows: Ints, positions: Ints, limits: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
     while len(rows):
-        words = _words(data, positions)
-        if (words & np.uint64(0x80)).any():
-            keys, positions = _varints(words, data, positions)
-            words = _words(data, positions)
+        frame_bits = _words(data, positions)
+        if (frame_bits & np.uint64(0x80)).any():
+            keys, positions = _varints(frame_bits, data, positions)
+            frame_bits = _words(data, positions)
         else:  # numbers below 16, so that what follows is in the same word
-            keys, positions = (words & np.uint64(0x7F)).astype(np.int64), positions + 1
-            words = words >> np.uint64(8) | _LAST_CONTINUES
+            keys, positions = (frame_bits & np.uint64(0x7F)).astype(np.int64), positions + 1
+            frame_bits = frame_bits >> np.uint64(8) | _LAST_CONTINUES
         wire_types = keys & 7
-        values, positions = _values(words, data, positions, wire_types)
+        values, positions = _values(frame_bits, data, positions, wire_types)
         yield rows, keys >> 3, values, positions
         sizes = np.where(wire_types == _BYTES, values, 0)
         # A size of 2^63 or more reads as negative here, and would lead back to where we have been.
@@ -249,16 +249,16 @@ def _walk(data: Bytes, rows: Ints, positions: Ints, limits: Ints) -> Iterator[tu
             rows, positions, limits = rows[unfinished], positions[unfinished], limits[unfinished]
 
 
-def _values(words: Words, data: Bytes, positions: Ints, wire_types: Ints) -> tuple[Ints, Ints]:
+def _values(frame_bits: Words, data: Bytes, positions: Ints, wire_types: Ints) -> tuple[Ints, Ints]:
     is_varint = (wire_types == _VARINT) | (wire_types == _BYTES)
     if is_varint.all():
-        return _varints(words, data, positions)
+        return _varints(frame_bits, data, positions)
     fixed = np.where(wire_types == _FIXED64, 8, np.where(wire_types == _FIXED32, 4, 0))
     if not (is_varint | (fixed > 0)).all():
         raise CorruptDataError("an encoded message has an unknown wire type")
     values = np.zeros(len(positions), np.int64)
     after = positions + fixed
-    values[is_varint], after[is_varint] = _varints(words[is_varint], data, positions[is_varint])
+    values[is_varint], after[is_varint] = _varints(frame_bits[is_varint], data, positions[is_varint])
     return values, after
 
 
@@ -271,32 +271,32 @@ def _words(data: Bytes, positions: Ints) -> Words:
     beyond = positions > last
     if not beyond.any():
         return everywhere[positions]
-    words = everywhere[np.minimum(positions, last)]
-    words[beyond] >>= (8 * (positions[beyond] - last)).astype(np.uint64)  # 64 and more leave nothing
-    return words
+    frame_bits = everywhere[np.minimum(positions, last)]
+    frame_bits[beyond] >>= (8 * (positions[beyond] - last)).astype(np.uint64)  # 64 and more leave nothing
+    return frame_bits
 
 
-def _varints(words: Words, data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
+def _varints(frame_bits: Words, data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
     """Values of varints and the positions behind them.
 
     Args:
-        words: What is at the positions; where all eight bytes have the mark of one more, there is more in ``data``.
+        frame_bits: The eight bytes at each position; if all of them have the continuation bit, ``data`` has more.
         data: All messages.
         positions: Where the varints begin.
 
     Raises:
         CorruptDataError: A varint is longer than ten bytes.
     """
-    stops = ~words & _CONTINUES
+    stops = ~frame_bits & _CONTINUES
     lowest = stops & (~stops + _ONE)
     mask = lowest | (lowest - _ONE)  # of all bits, where no byte is the last
-    words = words & mask
-    values, sizes = words & np.uint64(0x7F), np.ones(len(words), np.int64)
+    frame_bits = frame_bits & mask
+    values, sizes = frame_bits & np.uint64(0x7F), np.ones(len(frame_bits), np.int64)
     longest = int(mask.max(initial=0))
     for index in range(1, _WORD_SIZE):
         if not longest >> 8 * index:
             break
-        values |= words >> np.uint64(index) & np.uint64(0x7F << 7 * index)
+        values |= frame_bits >> np.uint64(index) & np.uint64(0x7F << 7 * index)
         sizes += mask >> np.uint64(8 * index) != 0
     signed = values.view(np.int64)
     after = positions + sizes

@@ -48,8 +48,8 @@ _COUNT = struct.Struct("<I")
 def zone_schema(kind: pa.DataType) -> pa.Schema:
     """Arrow schema of the file for a column of a type."""
     counts = [pa.field(name, pa.uint32(), nullable=False) for name in COLUMNS[2:4]]
-    places = [pa.field(name, pa.uint64(), nullable=False) for name in COLUMNS[4:]]
-    return pa.schema([pa.field("min", kind), pa.field("max", kind), *counts, *places])
+    fields = [pa.field(name, pa.uint64(), nullable=False) for name in COLUMNS[4:]]
+    return pa.schema([pa.field("min", kind), pa.field("max", kind), *counts, *fields])
 
 
 def has_zone_map(kind: pa.DataType) -> bool:
@@ -77,11 +77,11 @@ def encode_details(*, rows_per_zone: int) -> bytes:
 def encode_null_bitmap(offsets: Mapping[int, npt.NDArray[np.int64]]) -> bytes:
     """Encode the offsets of null rows, by fragment id; fragments without any are left out."""
     parts: list[bytes] = []
-    found = {fragment_id: rows for fragment_id, rows in sorted(offsets.items()) if len(rows)}
-    for fragment_id, rows in found.items():
+    rows_by_fragment = {fragment_id: rows for fragment_id, rows in sorted(offsets.items()) if len(rows)}
+    for fragment_id, rows in rows_by_fragment.items():
         bitmap = BitMap(rows.tolist()).serialize()
         parts += [_PAIR.pack(fragment_id, len(bitmap)), bitmap]
-    return b"".join([_COUNT.pack(len(found)), *parts])
+    return b"".join([_COUNT.pack(len(rows_by_fragment)), *parts])
 
 
 def _varint(value: int) -> bytes:

@@ -57,8 +57,8 @@ def make_budget(max_bytes: int, *, num_columns: int, fragments: Sequence[Fragmen
         raise InvalidInputError(f"rewriting needs at least {LEAST_MEMORY:,} bytes of memory for each task")
     share = 4 if max_bytes >= 2 * LEAST_MEMORY else 8  # what a scan holds is the same for any memory
     page_bytes = min(max(max_bytes // share // max(num_columns, 1), _LEAST_PAGE_BYTES), _MOST_PAGE_BYTES)
-    stored = sum(file.file_size_bytes for one in fragments for file in one.files)
-    row_bytes = stored / max(sum(one.physical_rows for one in fragments), 1)
+    stored = sum(file.file_size_bytes for fragment in fragments for file in fragment.files)
+    row_bytes = stored / max(sum(fragment.physical_rows for fragment in fragments), 1)
     # Half of what a batch may take: values in files are packed more closely than in memory.
     wide = int(max_bytes / 32 / row_bytes) if row_bytes else 0
     rows = batch_size if batch_size is not None or wide >= _MANY_ROWS else max(wide, 1)

@@ -113,7 +113,7 @@ def cleanup_old_versions(
     for version in find_versions(store).numbers:
         if version > survey.newest:
             with suppress(VersionNotFoundError):  # another clean-up was faster
-                survey.kept.add(_load(store, version))
+                survey.needed.add(_load(store, version))
     files = _garbage(store, survey, made, now)
     if not is_agreed and any(file.unverified for file in files):
         # Whether they are old is for the clock to say that dated them: ours may be wrong by years.
@@ -182,7 +182,7 @@ def _delete_versions(store: Store, survey: _Survey) -> list[CandidateFile]:
             else:
                 deleted[version] = survey.going[version]
     for version in survey.going.keys() - deleted.keys():
-        survey.kept.add(_load(store, version))
+        survey.needed.add(_load(store, version))
     return list(deleted.values())
 
 
@@ -218,7 +218,7 @@ class _Survey:
 
     newest: int
     newest_committed: datetime | None = None
-    kept: References
+    needed: References
     removed: References
     going: dict[int, CandidateFile] = field(default_factory=dict)
     contents: dict[int, bytes] = field(default_factory=dict)
@@ -232,8 +232,8 @@ class _Survey:
 
     def content(self, store: Store, version: int) -> bytes | None:
         """The manifest of a version that goes; None if it is gone already."""
-        kept = self.contents.pop(version, None)
-        return _get(store, self.going[version].path) if kept is None else kept
+        cached = self.contents.pop(version, None)
+        return _get(store, self.going[version].path) if cached is None else cached
 
 
 def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Collection[str] = ()) -> _Survey:
@@ -241,21 +241,21 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
     attached = sorted([name.version for name, _ in listed if name.naming is not None], reverse=True)
     if not attached:
         raise DatasetNotFoundError("there is no Lance dataset here", path=store.uri)
-    survey = _Survey(newest=attached[0], kept=References(store.uri), removed=References(store.uri))
+    survey = _Survey(newest=attached[0], needed=References(store.uri), removed=References(store.uri))
     ranks = {version: rank for rank, version in enumerate(attached)}
     protected = _protected(store, without_tags)
     tagged: dict[str, int] = {}
-    versions = _dated(store, sorted(listed, key=lambda one: one[0].version), now)
-    one = next(versions, None)
-    while one is not None:
+    versions = _dated(store, sorted(listed, key=lambda entry: entry[0].version), now)
+    current = next(versions, None)
+    while current is not None:
         following = next(versions, None)
-        version, committed = one.name.version, one.committed
+        version, committed = current.name.version, current.committed
         if version == survey.newest:
             survey.newest_committed = committed
         if version == survey.newest and committed is not None and committed - now > _CLOCK_TOLERANCE:
             text = "version %d of %s is of %s, but it is %s: a clock is wrong, and versions may stay too long"
             _LOGGER.warning(text, version, store.uri, committed, now)
-        may_go = one.name.naming is not None and rules.allow(
+        may_go = current.name.naming is not None and rules.allow(
             version,
             timestamp=committed,
             replaced=None if following is None else following.committed,
@@ -266,14 +266,14 @@ def _survey(store: Store, rules: CleanupRules, now: datetime, without_tags: Coll
             names = (name for name in protected[version] if not name.startswith(KEEPING_PREFIX))
             tagged.update(dict.fromkeys(names, version))
         if may_go and version not in protected:
-            survey.removed.add(one.manifest)
+            survey.removed.add(current.manifest)
             survey.going[version] = CandidateFile(
-                path=one.path, kind="manifest", unverified=False, size_bytes=len(one.data)
+                path=current.path, kind="manifest", unverified=False, size_bytes=len(current.data)
             )
-            survey.keep_content(version, one.data)
+            survey.keep_content(version, current.data)
         else:
-            survey.kept.add(one.manifest)
-        one = following
+            survey.needed.add(current.manifest)
+        current = following
     if tagged and rules.error_if_tagged_old_versions:
         raise InvalidInputError(
             f"tagged versions would be cleaned up: {tagged}; delete the tags, or pass "
@@ -325,12 +325,12 @@ def _manifest_files(store: Store) -> list[tuple[ManifestName, str]]:
 def _protected(store: Store, without_tags: Collection[str] = ()) -> dict[int, list[str]]:
     """Versions that must stay, with the tags that name them (none for the origin of a branch)."""
     protected: dict[int, list[str]] = {}
-    _, line = line_of(store)
+    _, own_branch = line_of(store)
     for tag in list_tags_strictly(store):
-        if tag.branch == line and tag.name not in without_tags:
+        if tag.branch == own_branch and tag.name not in without_tags:
             protected.setdefault(tag.version, []).append(tag.name)
     for branch in list_branches(store):
-        if branch.parent_branch == line:
+        if branch.parent_branch == own_branch:
             protected.setdefault(branch.parent_version, [])
     return protected
 
@@ -341,7 +341,7 @@ def _garbage(store: Store, survey: _Survey, rules: CleanupRules, now: datetime) 
             info.path,
             size=info.size,
             modified=info.modified,
-            kept=survey.kept,
+            references=survey.needed,
             removed=survey.removed,
             rules=rules,
             now=now,

@@ -205,7 +205,11 @@ class References:
         for record in records:
             fragment = decode_fragment(record)
             self._add_paths((data_file_path(file) for file in fragment.files), inside)
-            external = (one for one in lineage_sequences(fragment) if isinstance(one, ExternalFile))
+            external = (
+                lineage_sequence
+                for lineage_sequence in lineage_sequences(fragment)
+                if isinstance(lineage_sequence, ExternalFile)
+            )
             self._add_paths((external_file_path(file) for file in external), inside)
             if fragment.deletion_file is not None:
                 self._add_paths([deletion_file_path(fragment.id, fragment.deletion_file)], inside)
@@ -275,7 +279,7 @@ def classify(
     *,
     size: int,
     modified: datetime,
-    kept: References,
+    references: References,
     removed: References,
     rules: CleanupRules,
     now: datetime,
@@ -288,7 +292,7 @@ def classify(
         return CandidateFile(path=path, kind="temporary", unverified=True, size_bytes=size) if is_old else None
     kind = _KINDS.get(folder)
     # Names that no writer of data files uses may be somebody's notes.
-    if kind is None or not name.endswith(_SUFFIXES[kind]) or path in kept:
+    if kind is None or not name.endswith(_SUFFIXES[kind]) or path in references:
         return None
     is_verified = path in removed
     if not (is_verified or rules.allow_unverified(kind, now - modified)):

@@ -91,14 +91,14 @@ def _merged(
     page_bytes: int,
 ) -> bool:
     """Put the pages of some fragments together; False if they are not to be had one by one."""
-    schema, fragments = manifest.schema, [one.fragment for one in readers]
+    schema, fragments = manifest.schema, [reader.fragment for reader in readers]
     file = fragments[0].files[0]
-    found = _VERSIONS[file.file_major_version, file.file_minor_version]
-    with opened_pages(store, schema, fragments, version=found) as sources:
+    numbers = _VERSIONS[file.file_major_version, file.file_minor_version]
+    with opened_pages(store, schema, fragments, version=numbers) as sources:
         if sources is None:
             return False
-        kept = _kept(readers)
-        if kept is not None and not kept.any():
+        is_live = _kept(readers)
+        if is_live is not None and not is_live.any():
             return True
         try:
             staging.num_rows += merge_pages(
@@ -107,7 +107,7 @@ def _merged(
                 staging.page_writer(),
                 version=manifest.data_storage_version,
                 page_bytes=page_bytes,
-                kept=kept,
+                kept=is_live,
             )
         except CorruptDataError:
             for reader in readers:  # which of them it is
@@ -118,22 +118,22 @@ def _merged(
 
 def _kept(readers: Sequence[FragmentReader]) -> Mask | None:
     """False for deleted rows of all fragments, one after the other; None if there are none."""
-    masks = [one.live_mask(0, one.fragment.physical_rows) for one in readers]
+    masks = [reader.live_mask(0, reader.fragment.physical_rows) for reader in readers]
     if all(mask is None for mask in masks):
         return None
     return np.concatenate(
         [
-            np.ones(one.fragment.physical_rows, np.bool_) if mask is None else mask
-            for one, mask in zip(readers, masks, strict=True)
+            np.ones(reader.fragment.physical_rows, np.bool_) if mask is None else mask
+            for reader, mask in zip(readers, masks, strict=True)
         ]
     )
 
 
 def columns_of(file: DataFile, schema: Schema) -> list[int] | None:
     """Column of each field in a file, if all fields are single leaves; None if it does not have all of them."""
-    known = dict(zip(file.fields, file.column_indices, strict=True))
-    found = [known.get(field.id, -1) for field in schema.fields]
-    return None if min(found) < 0 else found
+    columns = dict(zip(file.fields, file.column_indices, strict=True))
+    numbers = [columns.get(field.id, -1) for field in schema.fields]
+    return None if min(numbers) < 0 else numbers
 
 
 def is_flat(field: Field) -> bool:
@@ -172,13 +172,13 @@ def _open_all(
         opened.callback(reader.close)
         path = f"{store.uri}/{data_file_path(file)}"
         try:
-            found = open_pages(reader, path=path, version=version, columns=columns_of(file, schema) or [])
+            pages = open_pages(reader, path=path, version=version, columns=columns_of(file, schema) or [])
         except LanceError as error:
             error.path = path
             raise
-        if found is None or found.num_rows != fragment.physical_rows:
+        if pages is None or pages.num_rows != fragment.physical_rows:
             return None
-        sources.append(found)
+        sources.append(pages)
     return sources
 
 
@@ -190,17 +190,17 @@ def _groups(manifest: Manifest, readers: Sequence[FragmentReader], max_bytes: in
     group: list[FragmentReader] = []
     num_bytes, version = 0, ""
     for reader in readers:
-        own = _joinable(reader.fragment, schema) if are_flat else None
-        size = reader.fragment.files[0].file_size_bytes if own else 0
-        if group and (own != version or num_bytes + size > max_bytes or len(group) == _JOINED_FILES):
+        groups = _joinable(reader.fragment, schema) if are_flat else None
+        size = reader.fragment.files[0].file_size_bytes if groups else 0
+        if group and (groups != version or num_bytes + size > max_bytes or len(group) == _JOINED_FILES):
             yield group
             group, num_bytes = [], 0
-        if own is None:
+        if groups is None:
             yield [reader]
             continue
         group.append(reader)
         num_bytes += size
-        version = own
+        version = groups
     if group:
         yield group
 

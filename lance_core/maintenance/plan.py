@@ -135,20 +135,20 @@ def plan_compaction(manifest: Manifest, options: CompactionOptions) -> tuple[Rew
     """The tasks of a compaction; none if nothing is worth it."""
     fragments = manifest.fragments
     live = fragments.num_rows.tolist()
-    cuts = [cut for one in _bins(manifest, options) for cut in _cut(one, live, options.target_rows_per_fragment)]
+    cuts = [cut for bin_ in _bins(manifest, options) for cut in _cut(bin_, live, options.target_rows_per_fragment)]
     chosen = _within_budget(manifest, cuts, live, options)
-    return tuple(_task(manifest, places) for places in chosen)
+    return tuple(_task(manifest, bin_) for bin_ in chosen)
 
 
 def plan_materialization(manifest: Manifest, *, threshold: float = 0.0) -> tuple[RewriteTask, ...]:
     """One task for each fragment whose share of deleted rows is above the threshold."""
     fragments = manifest.fragments
     heavy = fragments.num_deleted_rows > fragments.physical_rows * threshold
-    return tuple(_task(manifest, [place]) for place in heavy.nonzero()[0].tolist())
+    return tuple(_task(manifest, [index]) for index in heavy.nonzero()[0].tolist())
 
 
-def _task(manifest: Manifest, places: Sequence[int]) -> RewriteTask:
-    fragments = tuple(manifest.fragments[place] for place in places)
+def _task(manifest: Manifest, indices: Sequence[int]) -> RewriteTask:
+    fragments = tuple(manifest.fragments[index] for index in indices)
     return RewriteTask(read_version=manifest.version, fragments=fragments)
 
 
@@ -163,15 +163,15 @@ def _bins(manifest: Manifest, options: CompactionOptions) -> Iterator[list[int]]
     covering = _covering_indices(manifest)
     current: list[int] = []
     cover: frozenset[int] = frozenset()
-    for place, fragment_id in enumerate(ids):
-        fits = bool(is_candidate[place]) and fragment_id not in options.excluded_fragment_ids
+    for position, fragment_id in enumerate(ids):
+        fits = bool(is_candidate[position]) and fragment_id not in options.excluded_fragment_ids
         own_cover = covering(fragment_id)
         if current and (not fits or own_cover != cover):
             if len(current) > 1 or is_heavy[current[0]]:
                 yield current
             current = []
         if fits:
-            current.append(place)
+            current.append(position)
             cover = own_cover
     if len(current) > 1 or (current and is_heavy[current[0]]):
         yield current
@@ -182,7 +182,7 @@ def _is_of_other_version(manifest: Manifest, wanted: str | None) -> npt.NDArray[
     if wanted is None:
         return np.zeros(len(manifest.fragments), np.bool_)
     return np.array(
-        [any(file_version_of(file) != wanted for file in one.files) for one in manifest.fragments], np.bool_
+        [any(file_version_of(file) != wanted for file in fragment.files) for fragment in manifest.fragments], np.bool_
     )
 
 
@@ -191,18 +191,20 @@ def _covering_indices(manifest: Manifest) -> Callable[[int], frozenset[int]]:
     covered = [index.fragment_ids for index in manifest.indices]
     if not covered:
         return lambda _: frozenset()
-    return lambda one: frozenset(number for number, ids in enumerate(covered) if ids is None or one in ids)
+    return lambda fragment_id: frozenset(
+        number for number, ids in enumerate(covered) if ids is None or fragment_id in ids
+    )
 
 
-def _cut(places: list[int], live: Sequence[int], target: int) -> Iterator[list[int]]:
+def _cut(indices: list[int], live: Sequence[int], target: int) -> Iterator[list[int]]:
     """Take fragments until the target is reached, as long as what remains reaches it as well."""
-    remaining = sum(live[place] for place in places)
+    remaining = sum(live[index] for index in indices)
     current: list[int] = []
     rows = 0
-    for place in places:
-        current.append(place)
-        rows += live[place]
-        remaining -= live[place]
+    for index in indices:
+        current.append(index)
+        rows += live[index]
+        remaining -= live[index]
         if rows >= target and remaining >= target:
             yield current
             current, rows = [], 0
@@ -216,11 +218,11 @@ def _within_budget(
     """Tasks from the front until the next would exceed a limit."""
     limits = (options.max_source_fragments, options.max_source_rows, options.max_source_bytes)
     spent = [0, 0, 0]
-    for places in cuts:
+    for bin_ in cuts:
         size = 0
         if options.max_source_bytes is not None:
-            size = sum(file.file_size_bytes for place in places for file in manifest.fragments[place].files)
-        spent = [a + b for a, b in zip(spent, (len(places), sum(live[p] for p in places), size), strict=True)]
+            size = sum(file.file_size_bytes for index in bin_ for file in manifest.fragments[index].files)
+        spent = [a + b for a, b in zip(spent, (len(bin_), sum(live[p] for p in bin_), size), strict=True)]
         if any(limit is not None and used > limit for limit, used in zip(limits, spent, strict=True)):
             return
-        yield places
+        yield bin_

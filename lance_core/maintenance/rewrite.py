@@ -108,8 +108,8 @@ def sum_metrics(results: Sequence[RewriteResult]) -> RewriteMetrics:
     return RewriteMetrics(
         fragments_removed=len(old),
         fragments_added=len(new),
-        files_removed=sum(len(one.files) + (one.deletion_file is not None) for one in old),
-        files_added=sum(len(one.files) for one in new),
+        files_removed=sum(len(fragment.files) + (fragment.deletion_file is not None) for fragment in old),
+        files_added=sum(len(fragment.files) for fragment in new),
     )
 
 
@@ -219,7 +219,7 @@ def _changes_version(manifest: Manifest, task: RewriteTask, options: CompactionO
     wanted = options.data_storage_version
     if wanted is None:
         return False
-    versions = {file_version_of(file) for one in task.fragments for file in one.files}
+    versions = {file_version_of(file) for fragment in task.fragments for file in fragment.files}
     return versions | {manifest.data_storage_version} != {wanted}
 
 
@@ -235,7 +235,7 @@ def _check_version(manifest: Manifest, options: CompactionOptions) -> None:
 
 def _fits(task: RewriteTask, options: CompactionOptions) -> bool:
     """Whether one file takes all, as far as the sizes of the old ones tell."""
-    num_bytes = sum(file.file_size_bytes for one in task.fragments for file in one.files)
+    num_bytes = sum(file.file_size_bytes for fragment in task.fragments for file in fragment.files)
     return _num_files(task, options) == 1 and num_bytes <= options.max_bytes_per_file
 
 
@@ -274,7 +274,7 @@ def _publish(
     if versions != {read.version}:
         raise InvalidInputError(f"results for version {read.version} are committed, these are for {sorted(versions)}")
     groups = tuple(
-        RewriteGroup(old_fragments=one.original_fragments, new_fragments=one.new_fragments) for one in results
+        RewriteGroup(old_fragments=result.original_fragments, new_fragments=result.new_fragments) for result in results
     )
     transaction = Transaction(
         read_version=read.version,
@@ -393,11 +393,11 @@ def _commit_untouched(
     try:
         while True:
             newest = open_snapshot(store)
-            touched = [one for one in left if not _is_untouched(newest.manifest, one)]
+            touched = [result for result in left if not _is_untouched(newest.manifest, result)]
             if not touched and not is_first:  # it is about something else than the fragments
                 touched = left
             discard_results(store, touched)
-            left = [replace(one, read_version=newest.version) for one in left if one not in touched]
+            left = [replace(result, read_version=newest.version) for result in left if result not in touched]
             if not left:
                 return newest, RewriteMetrics()
             is_first = False
@@ -414,7 +414,7 @@ def _commit_untouched(
 
 
 def _is_untouched(manifest: Manifest, result: RewriteResult) -> bool:
-    return all(manifest.fragments.find(one.id) == one for one in result.original_fragments)
+    return all(manifest.fragments.find(fragment.id) == fragment for fragment in result.original_fragments)
 
 
 def _sum(first: RewriteMetrics, second: RewriteMetrics) -> RewriteMetrics:
@@ -444,11 +444,11 @@ def execute_tasks(
             for future in futures:
                 future.cancel()
             wait(futures)
-            done = [one for one in futures if not one.cancelled()]
-            results = [one.result() for one in done if one.exception() is None]
+            done = [future for future in futures if not future.cancelled()]
+            results = [future.result() for future in done if future.exception() is None]
             if len(results) < len(tasks):
                 discard_results(snapshot.store, results)
-    failed = next((one.exception() for one in done if one.exception() is not None), None)
+    failed = next((future.exception() for future in done if future.exception() is not None), None)
     if failed is not None:
         raise failed
     return results

@@ -35,9 +35,9 @@ def can_copy(manifest: Manifest, fragments: Sequence[Fragment], *, min_page_byte
     schema = manifest.schema
     if manifest.data_storage_version not in _VERSIONS or not schema.fields or not all(map(is_flat, schema.fields)):
         return False
-    if any(one.deletion_file is not None or len(one.files) != 1 for one in fragments):
+    if any(fragment.deletion_file is not None or len(fragment.files) != 1 for fragment in fragments):
         return False
-    files = [one.files[0] for one in fragments]
+    files = [fragment.files[0] for fragment in fragments]
     if any(file.base_id is not None or columns_of(file, schema) is None for file in files):
         return False
     num_bytes = sum(file.file_size_bytes for file in files)
@@ -89,7 +89,7 @@ def _copy_group(
         if sources is None:
             return False
         copy_pages(sources, staging.page_writer(), max_bytes=max_bytes)
-        staging.num_rows += sum(one.num_rows for one in sources)
+        staging.num_rows += sum(source.num_rows for source in sources)
     return True
 
 

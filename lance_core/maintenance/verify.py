@@ -183,7 +183,7 @@ def _check_counts(look: _Look, stored: Manifest, completed: Manifest) -> None:
     for recorded, counted in zip(stored.fragments, completed.fragments, strict=True):
         pairs = ((recorded.physical_rows, counted.physical_rows), (recorded.num_deleted_rows, counted.num_deleted_rows))
         # Writers that did not record who they are may leave counts out: readers know that.
-        if all(one == other or (not one and not stored.has_reliable_counts) for one, other in pairs):
+        if all(number == other or (not number and not stored.has_reliable_counts) for number, other in pairs):
             continue
         (rows, true_rows), (deleted, true_deleted) = pairs
         message = (
@@ -194,7 +194,7 @@ def _check_counts(look: _Look, stored: Manifest, completed: Manifest) -> None:
 
 
 def _check_schema(look: _Look, manifest: Manifest) -> None:
-    ids = [one.id for one in manifest.schema.walk()]
+    ids = [field.id for field in manifest.schema.walk()]
     if len(set(ids)) < len(ids):
         look.note("schema", "two fields have the same id", version=manifest.version)
     with look.noting("schema", version=manifest.version):
@@ -203,13 +203,13 @@ def _check_schema(look: _Look, manifest: Manifest) -> None:
 
 def _check_fragment(look: _Look, store: Store, manifest: Manifest, fragment: Fragment) -> None:
     version, where = manifest.version, fragment.id
-    stored = [one for file in fragment.files for one in file.fields if one != TOMBSTONE_FIELD_ID]
+    stored = [field_id for file in fragment.files for field_id in file.fields if field_id != TOMBSTONE_FIELD_ID]
     if not fragment.files or not fragment.physical_rows:
         look.note("fragment", "it has no data files, or no rows", version=version, fragment_id=where)
     if len(set(stored)) < len(stored):
         look.note("fragment", "two data files hold the same field", version=version, fragment_id=where)
     for top in manifest.schema.fields:
-        if not top.nullable and not {one.id for one in top.walk()} & set(stored):
+        if not top.nullable and not {field.id for field in top.walk()} & set(stored):
             message = f"field {top.name!r} must not be null, and is in none of its data files"
             look.note("fragment", message, version=version, fragment_id=where)
     expected = {data_file_path(file): file.file_size_bytes for file in fragment.files}
@@ -232,19 +232,19 @@ def _check_size(
     if path in look.missing:
         return
     with look.noting(kind, version=version, fragment_id=fragment_id, path=path):
-        found = look.sizes.get(path)
-        if found is None and path.startswith(BASE_PREFIX):  # somewhere else, and not in our listing
-            (found,) = object_sizes(store, [path])
-        if found is None:
+        actual = look.sizes.get(path)
+        if actual is None and path.startswith(BASE_PREFIX):  # somewhere else, and not in our listing
+            (actual,) = object_sizes(store, [path])
+        if actual is None:
             look.missing.add(path)
             look.note(kind, "the file is missing", version=version, fragment_id=fragment_id, path=path)
-        elif size and found != size:
-            message = f"the file has {found:,} bytes, the version says {size:,}"
+        elif size and actual != size:
+            message = f"the file has {actual:,} bytes, the version says {size:,}"
             look.note(kind, message, version=version, fragment_id=fragment_id, path=path)
 
 
 def _check_indices(look: _Look, store: Store, manifest: Manifest) -> None:
-    live = {one.id for one in manifest.schema.walk()}
+    live = {field.id for field in manifest.schema.walk()}
     for index in manifest.indices:
         with look.noting("index", version=manifest.version):
             fields = index_fields(index)
@@ -288,7 +288,7 @@ def _check_row_ids(look: _Look, manifest: Manifest, files: OpenFiles) -> None:
     """Note live rows that share an id or have one that is still free, and versions of rows that make no sense."""
     if not manifest.uses_stable_row_ids:
         return
-    known = BitMap64()
+    seen = BitMap64()
     for fragment in _fragments(manifest):
         if has_spilled_lineage(fragment) and look.report.level != "full":
             continue  # in a data file, which a quick look does not open
@@ -300,12 +300,12 @@ def _check_row_ids(look: _Look, manifest: Manifest, files: OpenFiles) -> None:
             if len(ids) and int(ids.max()) >= manifest.next_row_id:
                 message = f"a row has id {int(ids.max())}, but {manifest.next_row_id} is the next free one"
                 look.note("row_ids", message, version=manifest.version, fragment_id=fragment.id)
-            before = len(known)
-            known.update(BitMap64(ids))
-            if len(known) - before < len(ids):
-                message = f"{len(ids) - len(known) + before} rows have ids that other rows have, too"
+            before = len(seen)
+            seen.update(BitMap64(ids))
+            if len(seen) - before < len(ids):
+                message = f"{len(ids) - len(seen) + before} rows have ids that other rows have, too"
                 look.note("row_ids", message, version=manifest.version, fragment_id=fragment.id)
-            newest = max(int(one.max(initial=0)) for one in (created_versions(reader), updated_versions(reader)))
+            newest = max(int(values.max(initial=0)) for values in (created_versions(reader), updated_versions(reader)))
             if newest > manifest.version:
                 message = f"a row was created or changed in version {newest}, which does not exist yet"
                 look.note("row_ids", message, version=manifest.version, fragment_id=fragment.id)
@@ -324,13 +324,13 @@ def _check_checksums(look: _Look, manifest: Manifest, fragment: Fragment, store:
 
 
 def _check_blob_files(look: _Look, manifest: Manifest, fragment: Fragment, store: Store, data_path: str) -> None:
-    sums = blob_sums(FileBytes(store.reader(data_path), when=Checking.ALL), path=data_path)
-    if sums is None:
+    checksums = blob_sums(FileBytes(store.reader(data_path), when=Checking.ALL), path=data_path)
+    if checksums is None:
         return
-    for number in range(1, sums.num_files + 1):
+    for number in range(1, checksums.num_files + 1):
         path = blob_file_path(data_path, number)
         with look.noting("checksum", version=manifest.version, fragment_id=fragment.id, path=path):
-            CheckedBlobFile(store.reader(path), sums, number, path=path).check_all()
+            CheckedBlobFile(store.reader(path), checksums, number, path=path).check_all()
             look.report.num_checked_files += 1
 
 
@@ -353,13 +353,13 @@ def _check_values(look: _Look, manifest: Manifest, reader: FragmentReader) -> No
 def _check_tags(look: _Look, numbers: Iterable[int]) -> None:
     """Tags of this line of versions; those of other branches are judged where their versions are."""
     names: list[str] = []
-    _, line = line_of(look.store)
+    _, own_branch = line_of(look.store)
     with look.noting("ref"):
         names = ref_names(look.store, TAGS_FOLDER)
     for name in names:
         with look.noting("ref", path=f"{TAGS_FOLDER}/{name}"):
             tag = get_tag(look.store, name)
-            if tag.branch == line and tag.version not in numbers:
+            if tag.branch == own_branch and tag.version not in numbers:
                 look.note("ref", f"tag {name!r} names version {tag.version}, which does not exist")
 
 

@@ -31,12 +31,12 @@ class VerifyProblem:
 
     def __str__(self) -> str:
         """One line."""
-        places = [
+        parts = [
             f"version {self.version}" if self.version is not None else "",
             f"fragment {self.fragment_id}" if self.fragment_id is not None else "",
             self.path or "",
         ]
-        where = ", ".join(place for place in places if place)
+        where = ", ".join(part for part in parts if part)
         return f"{self.kind}: {self.message}" + (f" [{where}]" if where else "")
 
 

@@ -106,8 +106,8 @@ def read_blob_ranges(
         raise InvalidInputError(f"selector is ids, addresses or indices, not {selector!r}")
     wanted = {selector: [row for row, _, _ in requests]}
     rows = _find(dataset, blob_column, wanted.get("ids"), wanted.get("addresses"), wanted.get("indices"))
-    found = _read(rows, [(offset, size) for _, offset, size in requests])
-    return [(number, row.address, data) for number, (row, data) in enumerate(zip(rows, found, strict=True))]
+    contents = _read(rows, [(offset, size) for _, offset, size in requests])
+    return [(number, row.address, data) for number, (row, data) in enumerate(zip(rows, contents, strict=True))]
 
 
 def _find(
@@ -137,7 +137,7 @@ def _numbers(rows: Sequence[int] | pa.Array, name: str) -> npt.NDArray[np.uint64
 
 def _read(rows: Sequence[BlobRow], parts: Sequence[tuple[int, int] | None]) -> list[bytes | None]:
     """The bytes of blobs, or parts of them; one request for each object."""
-    found: list[bytes | None] = [None if row.place is None else b"" for row in rows]
+    contents: list[bytes | None] = [None if row.place is None else b"" for row in rows]
     groups: dict[int, list[tuple[int, tuple[int, int]]]] = {}
     for number, (row, part) in enumerate(zip(rows, parts, strict=True)):
         if row.place is None:
@@ -155,5 +155,5 @@ def _read(rows: Sequence[BlobRow], parts: Sequence[tuple[int, int] | None]) -> l
         assert row.place is not None  # noqa: S101 - nulls are in no group
         buffers = row.sources.reader(row.place).read_ranges([bounds for _, bounds in group])
         for (number, _), buffer in zip(group, buffers, strict=True):
-            found[number] = buffer.to_pybytes()
-    return found
+            contents[number] = buffer.to_pybytes()
+    return contents

@@ -179,11 +179,11 @@ def replace_where(
     )
     with removing_staged(snapshot.store, staged):
         dataset.snapshot, num_rows = replace_rows(snapshot, predicate, added, options)
-    return {"num_deleted_rows": num_rows, "num_inserted_rows": sum(one.physical_rows for one in added)}
+    return {"num_deleted_rows": num_rows, "num_inserted_rows": sum(fragment.physical_rows for fragment in added)}
 
 
 def _given_fragments(data: Any) -> tuple[Fragment, ...] | None:
     """The fragments, if that is what the data is."""
-    if not isinstance(data, (list, tuple)) or not all(isinstance(one, FragmentMetadata) for one in data):
+    if not isinstance(data, (list, tuple)) or not all(isinstance(item, FragmentMetadata) for item in data):
         return None
-    return tuple(from_metadata(one) for one in data)
+    return tuple(from_metadata(item) for item in data)

@@ -165,15 +165,17 @@ def commit_batch(  # noqa: PLR0917 positional as in pylance
     if not transactions:
         raise InvalidInputError("there are no transactions to commit")
     properties: dict[str, str] = {}
-    for one in transactions:
-        if not isinstance(one.operation, LanceOperation.Append):
-            raise UnsupportedError(f"only Append can be committed in a batch, not {type(one.operation).__name__}")
-        for key, value in (one.transaction_properties or {}).items():
+    for transaction in transactions:
+        if not isinstance(transaction.operation, LanceOperation.Append):
+            raise UnsupportedError(
+                f"only Append can be committed in a batch, not {type(transaction.operation).__name__}"
+            )
+        for key, value in (transaction.transaction_properties or {}).items():
             if properties.setdefault(key, value) != value:
                 raise InvalidInputError(f"two transactions of a batch set property {key!r} to different values")
-    fragments = [fragment for one in transactions for fragment in cast("Any", one.operation).fragments]
+    fragments = [fragment for transaction in transactions for fragment in cast("Any", transaction.operation).fragments]
     merged = Transaction(
-        read_version=min(one.read_version for one in transactions),
+        read_version=min(transaction.read_version for transaction in transactions),
         operation=LanceOperation.Append(fragments),
         transaction_properties=properties,
     )

@@ -160,7 +160,7 @@ def alter_columns(dataset: LanceDataset, *alterations: Mapping[str, Any]) -> Non
         for path in change.tightened:
             _check_no_nulls(dataset, path)
         if snapshot.manifest.data_storage_version == LEGACY_FILE_VERSION:
-            _check_no_empty(dataset, [one["path"] for one in alterations if one.get("nullable")])
+            _check_no_empty(dataset, [alteration["path"] for alteration in alterations if alteration.get("nullable")])
     dataset.snapshot = _change(dataset, change)
 
 
@@ -247,9 +247,9 @@ def _transform(
     reader_schema: pa.Schema | None,
     batch_size: int | None,
 ) -> tuple[Transform, RowStream | None, Any]:
-    known = make_transform(dataset, source, read_columns, batch_size)
-    if known is not None:
-        return known, None, source.checkpoint_file if isinstance(source, BatchUDF) else None
+    transform = make_transform(dataset, source, read_columns, batch_size)
+    if transform is not None:
+        return transform, None, source.checkpoint_file if isinstance(source, BatchUDF) else None
     rows = RowStream(stream=read_input(source, reader_schema))
     return from_stream(rows), rows, None
 
@@ -296,8 +296,8 @@ def _write(
             checkpoint.write_all(writer)
         with naming(snapshot.store):
             at_end()
-        live = frozenset(one.id for one in schema.walk())
-        fragments = [with_file(one, writer.staged[one.id], live) for one in snapshot.manifest.fragments]
+        live = frozenset(field.id for field in schema.walk())
+        fragments = [with_file(fragment, writer.staged[fragment.id], live) for fragment in snapshot.manifest.fragments]
         operation = Merge(fragments=tuple(fragments), schema=schema, preserves_nullability=preserves_nullability)
         made = _publish(snapshot, operation)
     except BaseException as error:
@@ -316,7 +316,7 @@ def _change(dataset: LanceDataset, change: Altered) -> Snapshot:
         return _publish(snapshot, Project(schema=change.schema, preserves_nullability=preserves_nullability))
     with naming(snapshot.store):
         _check_nested_casts(snapshot, change.casts)
-        fields = _joined_fields([one.field for one in change.casts])
+        fields = _joined_fields([cast.field for cast in change.casts])
         transform = from_cast(change.casts, fields.to_arrow())
     return _write(dataset, transform, fields, change.schema, preserves_nullability=preserves_nullability)
 
@@ -324,7 +324,7 @@ def _change(dataset: LanceDataset, change: Altered) -> Snapshot:
 def _checkpoint(path: str | Path, snapshot: Snapshot, transform: Transform) -> Checkpoint:
     from lance_core.change.checkpoint import Checkpoint  # noqa: PLC0415 SQLite is rarely needed
 
-    names = ", ".join(f"{one.name} {one.type}" for one in transform.schema)
+    names = ", ".join(f"{field.name} {field.type}" for field in transform.schema)
     work = f"{names} of version {snapshot.version} of {snapshot.store.uri}, batches of {transform.batch_size}"
     return Checkpoint(path, work)
 
@@ -339,7 +339,7 @@ def _null_columns(source: Any) -> pa.Schema | None:
         return source
     if isinstance(source, pa.Field):
         return pa.schema([source])
-    if isinstance(source, list) and source and all(isinstance(one, pa.Field) for one in source):
+    if isinstance(source, list) and source and all(isinstance(item, pa.Field) for item in source):
         return pa.schema(source)
     return None
 
@@ -372,27 +372,27 @@ def schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
 
 
 def _check_no_nulls(dataset: LanceDataset, path: str) -> None:
-    steps = find_path(dataset.snapshot.manifest.schema, path)
-    above = _quoted(steps[:-1])
-    if _has_rows(dataset, f"{_quoted(steps)} IS NULL" + (f" AND {above} IS NOT NULL" if above else "")):
+    fields = find_path(dataset.snapshot.manifest.schema, path)
+    above = _quoted(fields[:-1])
+    if _has_rows(dataset, f"{_quoted(fields)} IS NULL" + (f" AND {above} IS NOT NULL" if above else "")):
         raise InvalidInputError(f"column {path!r} has nulls, so it cannot become not nullable")
 
 
 def _check_no_empty(dataset: LanceDataset, paths: Sequence[str]) -> None:
     """In files of version 0.1 an empty string is null as soon as the column may be null."""
     for path in paths:
-        steps = find_path(dataset.snapshot.manifest.schema, path)
-        if steps[-1].nullable or steps[-1].logical_type not in _EMPTY:
+        fields = find_path(dataset.snapshot.manifest.schema, path)
+        if fields[-1].nullable or fields[-1].logical_type not in _EMPTY:
             continue
-        if _has_rows(dataset, f"{_quoted(steps)} = {_EMPTY[steps[-1].logical_type]}"):
+        if _has_rows(dataset, f"{_quoted(fields)} = {_EMPTY[fields[-1].logical_type]}"):
             raise InvalidInputError(
                 f"column {path!r} has empty values, which file version 0.1 would return as nulls if the column became "
                 "nullable; replace the table with file version 2.2"
             )
 
 
-def _quoted(steps: Sequence[Field]) -> str:
-    return ".".join(f"`{one.name}`" for one in steps)
+def _quoted(fields: Sequence[Field]) -> str:
+    return ".".join(f"`{field.name}`" for field in fields)
 
 
 def _has_rows(dataset: LanceDataset, condition: str) -> bool:
@@ -404,7 +404,7 @@ def _has_rows(dataset: LanceDataset, condition: str) -> bool:
 def _check_nested_casts(snapshot: Snapshot, casts: Sequence[Cast]) -> None:
     """Before 2.1 structs and lists have columns of their own, which two files of a fragment cannot both hold."""
     if snapshot.manifest.data_storage_version in _STRUCTS_HAVE_COLUMNS:
-        nested = [one.path for one in casts if len(one.names) > 1]
+        nested = [cast.path for cast in casts if len(cast.names) > 1]
         if nested:
             raise UnsupportedError(
                 f"{', '.join(nested)} cannot be written anew alone: that needs data files of version 2.1 or newer"
@@ -413,7 +413,7 @@ def _check_nested_casts(snapshot: Snapshot, casts: Sequence[Cast]) -> None:
 
 def _joined_fields(fields: Sequence[Any]) -> Schema:
     """New fields as one schema; those of one struct stay apart, because each column is written by itself."""
-    names = [one.name for one in fields]
+    names = [field.name for field in fields]
     if len(set(names)) < len(names):
         raise UnsupportedError("casts of several fields of one struct at a time; alter them one after another")
     return Schema(tuple(fields))

@@ -125,7 +125,7 @@ def _tracked(
     store: Store, min_version: int, progress: Callable[[int, int | None], None] | None
 ) -> Iterator[pa.RecordBatch]:
     versions = find_versions(store)
-    numbers = [one for one in versions.numbers if one >= min_version]
+    numbers = [number for number in versions.numbers if number >= min_version]
     for done, number in enumerate(numbers, 1):
         try:
             manifest = decode_version(store, number, naming=versions.naming)
@@ -133,13 +133,13 @@ def _tracked(
             continue  # cleaned up since it was listed
         rows = list(_needed(manifest, manifest_path(number, versions.naming)))
         bases = {base.id: base.path for base in manifest.base_paths}
-        places = [store.uri, *bases.values()]
-        keys = {None: 0, **{base: place for place, base in enumerate(bases, 1)}}
+        uris = [store.uri, *bases.values()]
+        keys = {None: 0, **{base: position for position, base in enumerate(bases, 1)}}
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array([number] * len(rows), pa.int64()),
                 pa.DictionaryArray.from_arrays(
-                    pa.array([keys[base] for base, _, _ in rows], pa.int32()), pa.array(places)
+                    pa.array([keys[base] for base, _, _ in rows], pa.int32()), pa.array(uris)
                 ),
                 pa.array([path for _, path, _ in rows]),
                 pa.DictionaryArray.from_arrays(
@@ -159,16 +159,16 @@ def _needed(manifest: Manifest, path: str) -> Iterator[tuple[int | None, str, st
         yield None, transaction_path(manifest.transaction_file), "transaction file"
     roots = {base.id: base.is_dataset_root for base in manifest.base_paths}
 
-    def below(base_id: int | None, own: str) -> str:
-        return own if base_id is None else path_in_base(own, is_dataset_root=roots.get(base_id, True))
+    def below(base_id: int | None, path: str) -> str:
+        return path if base_id is None else path_in_base(path, is_dataset_root=roots.get(base_id, True))
 
     for fragment in manifest.fragments:
         for file in fragment.files:
             yield file.base_id, below(file.base_id, data_file_path(replace(file, base_id=None))), "data file"
         deletion = fragment.deletion_file
         if deletion is not None:
-            own = deletion_file_path(fragment.id, replace(deletion, base_id=None))
-            yield deletion.base_id, below(deletion.base_id, own), "deletion file"
+            deletion_path = deletion_file_path(fragment.id, replace(deletion, base_id=None))
+            yield deletion.base_id, below(deletion.base_id, deletion_path), "deletion file"
     for index in manifest.indices:
         entry = index_fields(index)
         for name, _ in entry.files:
@@ -177,7 +177,7 @@ def _needed(manifest: Manifest, path: str) -> Iterator[tuple[int | None, str, st
 
 def _listed(store: Store) -> Iterator[pa.RecordBatch]:
     rows: list[tuple[object, ...]] = []
-    for info in (one for folder in _FOLDERS for one in store.list(folder)):
+    for info in (info for folder in _FOLDERS for info in store.list(folder)):
         rows.append((info.path, info.size, info.modified))
         if len(rows) == _BATCH:
             yield _batch(store.uri, rows)
@@ -187,9 +187,9 @@ def _listed(store: Store) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(uri: str, rows: list[tuple[object, ...]]) -> pa.RecordBatch:
-    places = pa.DictionaryArray.from_arrays(pa.array([0] * len(rows), pa.int32()), pa.array([uri]))
+    uris = pa.DictionaryArray.from_arrays(pa.array([0] * len(rows), pa.int32()), pa.array([uri]))
     columns = [
         pa.array(column, field.type)
         for column, field in zip(zip(*rows, strict=True), list(_ALL_FILES)[1:], strict=True)
     ]
-    return pa.RecordBatch.from_arrays([places, *columns], schema=_ALL_FILES)
+    return pa.RecordBatch.from_arrays([uris, *columns], schema=_ALL_FILES)

@@ -81,17 +81,17 @@ def take(
     Raises:
         InvalidInputError: There is no such row.
     """
-    places = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
+    offsets = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
     total = fragment.inner.num_rows
-    if len(places) and (places.min() < 0 or places.max() >= total):
-        raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
+    if len(offsets) and (offsets.min() < 0 or offsets.max() >= total):
+        raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {offsets.min()} to {offsets.max()}")
     with naming(fragment.snapshot.store):
         query = plan_query(fragment.snapshot.manifest.schema, columns=columns)
         query = replace(query, plan=with_row_starts(query.plan, fragment.snapshot.manifest))
     reader = FragmentReader(fragment.dataset.files, fragment.inner)
-    unique, order = np.unique(places, return_inverse=True)
-    found = take_offsets(reader, query.plan, reader.offsets_of_live(unique))
-    return table_with_types(taken(make_columns(found, query), numbers_array(order)))
+    unique, order = np.unique(offsets, return_inverse=True)
+    unique_rows = take_offsets(reader, query.plan, reader.offsets_of_live(unique))
+    return table_with_types(taken(make_columns(unique_rows, query), numbers_array(order)))
 
 
 def merge_columns(
@@ -163,14 +163,14 @@ def update_columns(
         if unknown or not lookup.values.schema.names:
             raise InvalidInputError(f"there are no columns {unknown} to update; the table has {', '.join(table.names)}")
         fields = table.select(lookup.values.schema.names)
-        found: list[npt.NDArray[np.int64]] = []
-        transform = from_update(lookup, left_on, fields.to_arrow(), found.append)
+        changed_offsets: list[npt.NDArray[np.int64]] = []
+        transform = from_update(lookup, left_on, fields.to_arrow(), changed_offsets.append)
         file = _write(fragment, transform, fields)
-    modified = sorted({one.id for one in fields.walk()} & set(file.fields))
+    modified = sorted({field.id for field in fields.walk()} & set(file.fields))
     changed = public(_replaced(fragment.inner, file))
     if not with_offsets:
         return changed, modified
-    offsets = np.concatenate(found) if found else np.empty(0, np.int64)
+    offsets = np.concatenate(changed_offsets) if changed_offsets else np.empty(0, np.int64)
     return changed, modified, bitmap_from_numpy(offsets).serialize()
 
 
@@ -183,7 +183,7 @@ def _with_new_columns(
     if rows is not None:
         rows.check_empty()
     schema = Schema((*manifest.schema.fields, *fields.fields), manifest.schema.metadata)
-    return public(with_file(fragment.inner, file, frozenset(one.id for one in schema.walk()))), LanceSchema(schema)
+    return public(with_file(fragment.inner, file, frozenset(field.id for field in schema.walk()))), LanceSchema(schema)
 
 
 def _write(fragment: LanceFragment, transform: Transform, fields: Schema) -> DataFile:
@@ -201,12 +201,12 @@ def _write(fragment: LanceFragment, transform: Transform, fields: Schema) -> Dat
 def _replaced(fragment: Fragment, file: DataFile) -> Fragment:
     """The fragment with a file for columns it has: those in the files before are struck out."""
     new = set(file.fields)
-    kept: list[DataFile] = []
-    for one in fragment.files:
-        fields = tuple(TOMBSTONE_FIELD_ID if number in new else number for number in one.fields)
+    remaining: list[DataFile] = []
+    for previous in fragment.files:
+        fields = tuple(TOMBSTONE_FIELD_ID if number in new else number for number in previous.fields)
         if any(number != TOMBSTONE_FIELD_ID for number in fields):
-            kept.append(replace(one, fields=fields))
-    return replace(fragment, files=(*kept, file))
+            remaining.append(replace(previous, fields=fields))
+    return replace(fragment, files=(*remaining, file))
 
 
 def public(fragment: Fragment) -> FragmentMetadata:

@@ -118,7 +118,7 @@ def create(  # noqa: PLR0917 positional as in pylance
         namespace_client=namespace_client,
         table_id=table_id,
     )
-    found = write_fragments(
+    fragments = write_fragments(
         data,
         dataset_uri,
         schema,
@@ -130,9 +130,9 @@ def create(  # noqa: PLR0917 positional as in pylance
         data_storage_version=data_storage_version,
         storage_options=storage_options,
     )
-    if not found:
+    if not fragments:
         raise InvalidInputError("a fragment needs rows; there are none in the data", path=str(dataset_uri))
-    return replace(found[0], id=fragment_id or 0)
+    return replace(fragments[0], id=fragment_id or 0)
 
 
 def create_from_file(filename: str, dataset: LanceDataset, fragment_id: int) -> FragmentMetadata:

@@ -103,8 +103,8 @@ def read_transaction(dataset: LanceDataset, version: int) -> Transaction | None:
     """The transaction that made a version; None if its writer left none."""
     from lance_core.operations import from_inner  # noqa: PLC0415 twenty classes that few need
 
-    found = load_transaction(dataset.snapshot.store, version)
-    return None if found is None else from_inner(found)
+    inner = load_transaction(dataset.snapshot.store, version)
+    return None if inner is None else from_inner(inner)
 
 
 def get_transactions(dataset: LanceDataset, recent_transactions: int = 10) -> list[Transaction | None]:

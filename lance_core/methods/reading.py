@@ -282,13 +282,13 @@ def take(
     Raises:
         InvalidInputError: There is no such row.
     """
-    places = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
+    positions = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
     if not isinstance(columns, Mapping):
-        return table_with_types(take_rows(dataset.snapshot, dataset.files, places, make_plan(dataset, columns)))
+        return table_with_types(take_rows(dataset.snapshot, dataset.files, positions, make_plan(dataset, columns)))
     with naming(dataset.snapshot.store):
         query = plan_query(dataset.snapshot.manifest.schema, columns=columns)
         query = replace(query, plan=with_row_starts(query.plan, dataset.snapshot.manifest))
-    return table_with_types(make_columns(take_rows(dataset.snapshot, dataset.files, places, query.plan), query))
+    return table_with_types(make_columns(take_rows(dataset.snapshot, dataset.files, positions, query.plan), query))
 
 
 def sample(
@@ -313,8 +313,8 @@ def sample(
     total = dataset.count_rows()
     if not 0 <= num_rows <= total:
         raise InvalidInputError(f"cannot choose {num_rows} of {total} rows")
-    places = np.random.default_rng(seed).choice(total, num_rows, replace=False, shuffle=randomize_order)
-    return take(dataset, places if randomize_order else np.sort(places), columns)
+    positions = np.random.default_rng(seed).choice(total, num_rows, replace=False, shuffle=randomize_order)
+    return take(dataset, positions if randomize_order else np.sort(positions), columns)
 
 
 def count_rows(dataset: LanceDataset, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
@@ -379,7 +379,7 @@ def get_fragments(dataset: LanceDataset, filter: None = None) -> list[LanceFragm
     if filter is not None:
         raise UnsupportedError("fragments cannot be chosen by a filter; give it to their scanner")
     ids = dataset.snapshot.manifest.fragments.ids.tolist()
-    return [LanceFragment(dataset, number, place=place) for place, number in enumerate(ids)]
+    return [LanceFragment(dataset, number, place=position) for position, number in enumerate(ids)]
 
 
 def get_fragment(dataset: LanceDataset, fragment_id: int) -> LanceFragment | None:
@@ -389,11 +389,11 @@ def get_fragment(dataset: LanceDataset, fragment_id: int) -> LanceFragment | Non
 
 
 def _chosen(dataset: LanceDataset, fragments: Sequence[LanceFragment] | None) -> Sequence[Fragment]:
-    known = dataset.snapshot.manifest.fragments
+    fragments_here = dataset.snapshot.manifest.fragments
     if fragments is None:
-        return known  # type: ignore[return-value] a sequence that decodes when asked
-    wanted = [one.fragment_id for one in fragments]
-    found = {one.id: one for one in known.select(wanted)}
-    if not found.keys() >= set(wanted):
+        return fragments_here  # type: ignore[return-value] a sequence that decodes when asked
+    wanted = [fragment.fragment_id for fragment in fragments]
+    by_id = {fragment.id: fragment for fragment in fragments_here.select(wanted)}
+    if not by_id.keys() >= set(wanted):
         raise InvalidInputError(f"version {dataset.version} does not have all of these fragments", path=dataset.uri)
-    return [found[number] for number in wanted]
+    return [by_id[number] for number in wanted]

@@ -62,8 +62,8 @@ def take_rows(
     """
     ids = np.asarray(row_ids, np.uint64) if len(row_ids) else np.empty(0, np.uint64)
     plan = make_plan(dataset, columns)
-    addresses, found = _index(dataset).addresses(ids)
-    return table_with_types(take_addresses(dataset.snapshot, dataset.files, addresses[found], plan))
+    addresses, has_row = _index(dataset).addresses(ids)
+    return table_with_types(take_addresses(dataset.snapshot, dataset.files, addresses[has_row], plan))
 
 
 def _index(dataset: LanceDataset) -> RowIndex:

@@ -31,7 +31,7 @@ def archive_lance_core(path: str | os.PathLike[str]) -> str:
     """
     target = Path(path).absolute()
     package = Path(lance_core.__file__).parent
-    sources = sorted(one for one in package.rglob("*") if one.suffix in {".py", ".typed"})
+    sources = sorted(path for path in package.rglob("*") if path.suffix in {".py", ".typed"})
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sources:
             entry = zipfile.ZipInfo(source.relative_to(package.parent).as_posix(), _EARLIEST)

@@ -40,22 +40,22 @@ _OFFSET_MASK = 0xFFFF_FFFF
 
 def blob_columns(schema: Schema) -> list[Field]:
     """The columns that are blobs or have some inside."""
-    return [one for one in schema.fields if has_blobs(Schema((one,)))]
+    return [field for field in schema.fields if has_blobs(Schema((field,)))]
 
 
 def written_schema(table: Schema, source: st.StructType) -> st.StructType:
     """Types of the values that are to become rows: those of the table, but blobs may come as bytes."""
-    given = {one.name: one.dataType for one in source}
-    kinds = {one.name: given.get(one.name, st.BinaryType()) for one in table.fields if is_second_version(one)}
-    known = spark_schema(table.to_arrow())
-    return st.StructType([st.StructField(one.name, kinds.get(one.name, one.dataType)) for one in known])
+    given = {field.name: field.dataType for field in source}
+    kinds = {field.name: given.get(field.name, st.BinaryType()) for field in table.fields if is_second_version(field)}
+    table_schema = spark_schema(table.to_arrow())
+    return st.StructType([st.StructField(field.name, kinds.get(field.name, field.dataType)) for field in table_schema])
 
 
 def fit_blob_columns(batches: Iterable[pa.RecordBatch], fields: Schema) -> Iterator[pa.RecordBatch]:
     """The same rows with their blobs as the table's fields have them."""
     blobs = blob_columns(fields)
     for batch in batches:
-        fitted = {one.name: fit_array(batch.column(one.name), one, one.name) for one in blobs}
+        fitted = {blob.name: fit_array(batch.column(blob.name), blob, blob.name) for blob in blobs}
         yield _with_columns(batch, fitted) if blobs else batch
 
 
@@ -79,7 +79,7 @@ class KeptBlobs:
         """
         snapshot = self.version.open()
         files = OpenFiles(snapshot.store)
-        readers = {one.id: FragmentReader(files, one) for one in snapshot.manifest.fragments}
+        readers = {fragment.id: FragmentReader(files, fragment) for fragment in snapshot.manifest.fragments}
         for batch in batches:
             for part in self._cut(batch, readers):
                 columns = {
@@ -125,14 +125,14 @@ def _fetch(readers: dict[int, FragmentReader], schema: Schema, addresses: Int64s
     return values if np.array_equal(order, np.arange(len(values))) else values.take(pa.array(order))
 
 
-def _overlaid(batch: pa.RecordBatch, field: Field, rows: Int64s, kept: pa.Array) -> pa.Array:
+def _overlaid(batch: pa.RecordBatch, field: Field, rows: Int64s, old: pa.Array) -> pa.Array:
     """A column with the kept values in some rows."""
     if len(rows) == batch.num_rows:
-        return kept
+        return old
     given = fit_array(batch.column(field.name), field, field.name)
     order = np.arange(batch.num_rows)
     order[rows] = batch.num_rows + np.arange(len(rows))
-    return pa.concat_arrays([given, kept]).take(pa.array(order))
+    return pa.concat_arrays([given, old]).take(pa.array(order))
 
 
 def _with_columns(batch: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.RecordBatch:

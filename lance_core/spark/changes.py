@@ -104,7 +104,7 @@ def change_schema(table: Schema, options: ReadOptions) -> st.StructType:
     Raises:
         InvalidInputError: There is no such column, or the table itself has columns of these names.
     """
-    taken = [one.name for one in _CHANGE_COLUMNS if one.name in table.names]
+    taken = [column.name for column in _CHANGE_COLUMNS if column.name in table.names]
     if taken:
         raise InvalidInputError(f"The table itself has the columns {', '.join(taken)}; rename them to read changes.")
     return st.StructType([*readable_schema(scan_plan(table, options)), *_CHANGE_COLUMNS])
@@ -130,7 +130,7 @@ class LanceChangeReader(DataSourceReader):
         begin, end = change_range(self.options)
         changes = list(find_changes(line, self._plan().projection, begin, end))
         parts = plan_partitions(
-            [_size(one) for one in changes],
+            [_size(change) for change in changes],
             split_rows=self.options.split_rows,
             split_bytes=self.options.split_bytes,
             min_partitions=self.options.min_partitions,
@@ -148,17 +148,17 @@ class LanceChangeReader(DataSourceReader):
     def _read(self, partition: ChangePartition) -> Iterator[pa.RecordBatch]:
         line, plan = partition.line.open(), self._plan()
         files: OpenFiles | None = None
-        places: tuple[BasePath, ...] = ()
+        base_paths: tuple[BasePath, ...] = ()
         for change in partition.changes:
-            if files is None or places != change.base_paths:
-                places = change.base_paths
-                files = OpenFiles(at_places(line, places, partition.branch))
+            if files is None or base_paths != change.base_paths:
+                base_paths = change.base_paths
+                files = OpenFiles(at_places(line, base_paths, partition.branch))
             reader = FragmentReader(files, change.rows.fragment)
             for batch in scan_fragment(reader, plan, start=change.start, end=change.end):
                 yield _described(_chosen(batch, change.rows.offsets), change)
 
     def _plan(self) -> ScanPlan:
-        names = [name for name in self.schema.names if name not in (one.name for one in _CHANGE_COLUMNS)]
+        names = [name for name in self.schema.names if name not in (column.name for column in _CHANGE_COLUMNS)]
         return scan_plan(self.fields, self.options, [*(name for name in names if name != ROW_ADDRESS), ROW_ADDRESS])
 
 
@@ -238,10 +238,12 @@ def find_changes(line: Store, fields: Schema, begin: int, end: int) -> Iterator[
         after = _open(line, version)
         timestamp = after.manifest.timestamp
         moment = None if timestamp is None else int(timestamp.timestamp() * 1_000_000)
-        found = list(_changes(before, after))
-        for one in {id(one): one for one in (before, after) if one is not None and found}.values():
-            check_same_columns(fields, end, one)
-        for rows in found:
+        changes = list(_changes(before, after))
+        for end_point in {
+            id(snapshot): snapshot for snapshot in (before, after) if snapshot is not None and changes
+        }.values():
+            check_same_columns(fields, end, end_point)
+        for rows in changes:
             is_older = rows.change in (ChangeType.DELETE, ChangeType.UPDATE_PREIMAGE)
             owner = before if is_older and before is not None else after
             offsets = rows.offsets

@@ -89,7 +89,7 @@ class ColumnJob:
     def finish(self, parts: Sequence[ColumnsPart]) -> None:
         """Hand over which fragment got which file."""
         store = self.place.open()
-        replacements = tuple(one for part in parts for one in part.replacements)
+        replacements = tuple(replacement for part in parts for replacement in part.replacements)
         try:
             hand_over(store, self.place.job, DataReplacement(replacements=replacements))
         except Exception:
@@ -142,10 +142,10 @@ class _Rows:
             missing -= taken[-1].num_rows
         if missing:
             raise _ambiguous()
-        found = pa.concat_batches(taken)
-        if not np.array_equal(found.column(0), np.asarray(batch.column(ROW_ADDRESS)).astype(np.int64)):
+        joined = pa.concat_batches(taken)
+        if not np.array_equal(joined.column(0), np.asarray(batch.column(ROW_ADDRESS)).astype(np.int64)):
             raise _ambiguous()
-        return found.drop_columns([ROW_ADDRESS])
+        return joined.drop_columns([ROW_ADDRESS])
 
     def _head(self) -> pa.RecordBatch | None:
         if self._pending is None:

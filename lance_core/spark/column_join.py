@@ -80,7 +80,7 @@ class ColumnJoin:
         """Join and write."""
         self.forget()
         self.attempts += 1
-        new = StructType([one for one in self.source.schema if one.name not in self.on])
+        new = StructType([field for field in self.source.schema if field.name not in self.on])
         with naming(snapshot.store):
             fields = new_fields(snapshot.manifest.schema, lance_schema(new), next_field_id(snapshot.manifest))
             version = file_version(None, snapshot)
@@ -137,9 +137,10 @@ def with_columns(snapshot: Snapshot, fields: Schema, files: Sequence[DataReplace
     """
     before = snapshot.manifest.schema
     schema = Schema((*before.fields, *fields.fields), before.metadata)
-    live = frozenset(one.id for one in schema.walk())
+    live = frozenset(field.id for field in schema.walk())
     made = {number: file for operation in files for number, file in operation.replacements}
     fragments = tuple(
-        with_file(one, made[one.id], live) if one.id in made else one for one in snapshot.manifest.fragments
+        with_file(fragment, made[fragment.id], live) if fragment.id in made else fragment
+        for fragment in snapshot.manifest.fragments
     )
     return Merge(fragments=fragments, schema=schema, preserves_nullability=True)

@@ -157,7 +157,9 @@ def _in_partitions(partitions: pa.Table) -> Any:
         asked += [pc.field(names[0]).is_null()] if partitions.column(0).null_count else []
     else:
         rows = zip(*(column.combine_chunks() for column in partitions.columns), strict=True)
-        asked = [reduce(and_, (_is_value(pc, name, one) for name, one in zip(names, row, strict=True))) for row in rows]
+        asked = [
+            reduce(and_, (_is_value(pc, name, item) for name, item in zip(names, row, strict=True))) for row in rows
+        ]
     return reduce(or_, asked) if asked else None
 
 

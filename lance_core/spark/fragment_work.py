@@ -78,13 +78,15 @@ class Part:
         """Remove what the task wrote."""
         operation = self.operation
         if isinstance(operation, Update | Delete):
-            gone = [(one.id, one.deletion_file) for one in operation.updated_fragments]
-            store.delete([deletion_file_path(one, file) for one, file in gone if file is not None])
+            gone = [(fragment.id, fragment.deletion_file) for fragment in operation.updated_fragments]
+            store.delete([deletion_file_path(fragment_id, file) for fragment_id, file in gone if file is not None])
         if isinstance(operation, Update):
             remove_staged(store, operation.new_fragments)
         if isinstance(operation, DataReplacement):
-            fragments = {one.id: one for one in self.fragments}
-            remove_staged(store, [replace(fragments[one], files=(file,)) for one, file in operation.replacements])
+            fragments = {fragment.id: fragment for fragment in self.fragments}
+            remove_staged(
+                store, [replace(fragments[fragment_id], files=(file,)) for fragment_id, file in operation.replacements]
+            )
         if isinstance(operation, CreateIndex):
             for index in operation.new_indices:
                 folder = f"{INDICES_FOLDER}/{uuid.UUID(bytes=index.uuid)}"
@@ -147,7 +149,7 @@ class SparkWork:
         """Let tasks work on all fragments that are not done yet."""
         self.attempts += 1
         rest = self._keep(snapshot)
-        groups = [(one,) for one in rest] if self.one_each else group_fragments(rest, self.num_tasks)
+        groups = [(task,) for task in rest] if self.one_each else group_fragments(rest, self.num_tasks)
         if not groups and not self.parts:
             groups = [()]  # a table without fragments still tells what is to be done
         job = _Job(id=uuid.uuid4(), version=TaskVersion.of(self.line, snapshot), make=self.plan(snapshot))
@@ -157,8 +159,8 @@ class SparkWork:
         except BaseException:
             remove_while_tasks_end(partial(self._remove_unknown, job, tasks, {}))
             raise
-        done = [one for one in answers if isinstance(one, Part)]
-        errors = [one for one in answers if isinstance(one, LanceError)]
+        done = [answer for answer in answers if isinstance(answer, Part)]
+        errors = [answer for answer in answers if isinstance(answer, LanceError)]
         if errors:
             self._remove_unknown(job, tasks, {part.task: part for part in done})
             raise errors[0]
@@ -181,22 +183,22 @@ class SparkWork:
         if self._schema != snapshot.manifest.schema:
             self.forget()
         self._schema = snapshot.manifest.schema
-        now = {one.id: one for one in snapshot.manifest.fragments}
-        store, kept = self.line.open(), list[Part]()
+        now = {fragment.id: fragment for fragment in snapshot.manifest.fragments}
+        store, valid = self.line.open(), list[Part]()
         for part in self.parts:
-            if all(now.get(one.id) == one for one in part.fragments):
-                kept.append(part)
+            if all(now.get(fragment.id) == fragment for fragment in part.fragments):
+                valid.append(part)
             else:
                 part.remove_files(store)
-        self.parts = kept
-        done = {one.id for part in kept for one in part.fragments}
-        return [one for number, one in now.items() if number not in done]
+        self.parts = valid
+        done = {fragment_id.id for part in valid for fragment_id in part.fragments}
+        return [fragment for number, fragment in now.items() if number not in done]
 
-    def _remove_unknown(self, job: _Job, tasks: Sequence[_Task], known: dict[int, Part]) -> None:
+    def _remove_unknown(self, job: _Job, tasks: Sequence[_Task], parts: dict[int, Part]) -> None:
         store = self.line.open()
         for task in tasks:
-            if task.number in known:
-                known[task.number].remove_files(store)
+            if task.number in parts:
+                parts[task.number].remove_files(store)
             else:
                 _remove_attempts(store, job, task, range(MAX_ATTEMPTS))
 
@@ -227,10 +229,10 @@ def _remove_attempts(store: Store, job: _Job, task: _Task, attempts: range) -> N
     """Remove the files of attempts whose answers never arrived."""
     names = [TaskNames(job=job.id, task=task.number, attempt=attempt) for attempt in attempts]
     remove_data_files(store, job.id, task.number, attempts)
-    ids = [one.id for one in task.fragments]
+    ids = [fragment.id for fragment in task.fragments]
     remove_deletion_files(store, names, fragment_ids=ids, read_version=job.version.manifest.version)
-    for one in names:
-        folder = f"{INDICES_FOLDER}/{uuid.UUID(bytes=next(one.data_files()))}"
+    for attempt in names:
+        folder = f"{INDICES_FOLDER}/{uuid.UUID(bytes=next(attempt.data_files()))}"
         store.delete([f"{folder}/{name}" for name in store.names(folder)])
 
 
@@ -242,11 +244,11 @@ def group_fragments(fragments: Iterable[Fragment], num_tasks: int) -> list[tuple
         num_tasks: Groups to aim at; there are more if they would be large.
     """
     every = list(fragments)
-    total = sum(one.physical_rows for one in every)
+    total = sum(fragment.physical_rows for fragment in every)
     share = max(total / max(num_tasks, -(-total // _ROWS_PER_TASK), 1), 1)
     groups: dict[int, list[Fragment]] = {}
     done = 0.0
-    for one in every:
-        groups.setdefault(int((done + one.physical_rows / 2) / share), []).append(one)
-        done += one.physical_rows
+    for fragment in every:
+        groups.setdefault(int((done + fragment.physical_rows / 2) / share), []).append(fragment)
+        done += fragment.physical_rows
     return [tuple(group) for group in groups.values()]

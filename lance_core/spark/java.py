@@ -45,9 +45,9 @@ def ensure_java() -> Path:
     if home and _is_recent(Path(home, "bin", "java")):
         return Path(home)
     on_path = shutil.which("java")
-    found = Path(on_path).resolve().parent.parent if on_path and _is_recent(Path(on_path)) else _wheel_home()
-    os.environ["JAVA_HOME"] = str(found)
-    return found
+    java_home = Path(on_path).resolve().parent.parent if on_path and _is_recent(Path(on_path)) else _wheel_home()
+    os.environ["JAVA_HOME"] = str(java_home)
+    return java_home
 
 
 def _is_recent(java: Path) -> bool:

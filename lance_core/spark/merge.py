@@ -232,38 +232,45 @@ class MergeWork:
         missing = [name for name in on if name not in source]
         if missing:
             raise InvalidInputError(f"the DataFrame has no column {', '.join(missing)}, which is part of the key")
-        takes_all = [one for one in self.clauses if one.values is None and one.action in {Action.INSERT, Action.UPDATE}]
+        takes_all = [
+            clause
+            for clause in self.clauses
+            if clause.values is None and clause.action in {Action.INSERT, Action.UPDATE}
+        ]
         if takes_all:
             self._check_source(snapshot)
         kept_columns(self.clauses, table.names, source)
         named = named_columns(self.clauses)
-        blobs = [one.name for one in blob_columns(table) if one.name in named]
+        blobs = [blob_column.name for blob_column in blob_columns(table) if blob_column.name in named]
         if blobs:
             raise UnsupportedError(f"conditions and values that read blobs of the table ({', '.join(blobs)})")
 
     def _changed_field_ids(self, table: Schema) -> tuple[int, ...]:
         names = changed_columns(self.clauses, table.names, self.source.columns)
-        return tuple(inner.id for one in table.fields if one.name in names for inner in one.walk())
+        return tuple(inner.id for field in table.fields if field.name in names for inner in field.walk())
 
     def _kept_blobs(self, snapshot: Snapshot) -> KeptBlobs | None:
         source = self.source.columns
-        found = [
-            (one, tuple(number for number, clause in enumerate(self.clauses) if keeps(clause, one.name, source)))
-            for one in blob_columns(snapshot.manifest.schema)
+        candidates = [
+            (
+                blob_column,
+                tuple(number for number, clause in enumerate(self.clauses) if keeps(clause, blob_column.name, source)),
+            )
+            for blob_column in blob_columns(snapshot.manifest.schema)
         ]
-        kept = tuple(one for one in found if one[1])
-        return KeptBlobs(columns=kept, version=TaskVersion.whole(self.change.line, snapshot)) if kept else None
+        used = tuple(column for column in candidates if column[1])
+        return KeptBlobs(columns=used, version=TaskVersion.whole(self.change.line, snapshot)) if used else None
 
     def _check_source(self, snapshot: Snapshot) -> None:
         """All columns of the source go into the table, unless clauses say what others are for."""
         table = snapshot.manifest.schema.to_arrow()
         given = self.source.schema
-        has_texts = any(one.condition is not None or one.values is not None for one in self.clauses)
-        known = StructType([one for one in given if not has_texts or one.name in table.names])
-        wanted = [one for one in table if one.name in known.names]
-        misfits = find_misfits(known, table.empty_table().select([one.name for one in wanted]).schema)
-        inserts = any(one.action is Action.INSERT and one.values is None for one in self.clauses)
-        lacking = [one.name for one in table if inserts and not one.nullable and one.name not in given.names]
+        has_texts = any(clause.condition is not None or clause.values is not None for clause in self.clauses)
+        known_columns = StructType([field for field in given if not has_texts or field.name in table.names])
+        wanted = [field for field in table if field.name in known_columns.names]
+        misfits = find_misfits(known_columns, table.empty_table().select([field.name for field in wanted]).schema)
+        inserts = any(clause.action is Action.INSERT and clause.values is None for clause in self.clauses)
+        lacking = [field.name for field in table if inserts and not field.nullable and field.name not in given.names]
         misfits += [f"column {name!r} is missing" for name in lacking]
         if misfits:
             raise InvalidInputError(f"The DataFrame does not fit the table: {'; '.join(misfits)}; nothing was written")
@@ -271,15 +278,15 @@ class MergeWork:
     def _rows(self, snapshot: Snapshot, on: Sequence[str]) -> DataFrame:
         """The rows to write or delete, with what becomes of them."""
         manifest = snapshot.manifest
-        blobs = {one.name for one in blob_columns(manifest.schema)}
+        blobs = {blob_column.name for blob_column in blob_columns(manifest.schema)}
         source = self.source.columns
         joined = self._joined(snapshot, on)
         numbered = joined.withColumn(CLAUSE, clause_number(self.clauses)).where(F.col(CLAUSE).isNotNull())
         number = F.col(CLAUSE)
         ids = [ROW_ID] if manifest.uses_stable_row_ids else []
         values = [
-            new_value(self.clauses, number, one, source, is_read=one.name not in blobs)
-            for one in written_schema(manifest.schema, self.source.schema)
+            new_value(self.clauses, number, column, source, is_read=column.name not in blobs)
+            for column in written_schema(manifest.schema, self.source.schema)
         ]
         which = [CLAUSE] if blobs else []
         action = action_of(self.clauses, number)
@@ -291,9 +298,11 @@ class MergeWork:
 
     def _joined(self, snapshot: Snapshot, on: Sequence[str]) -> DataFrame:
         manifest = snapshot.manifest
-        kept = kept_columns(self.clauses, manifest.schema.names, self.source.columns)
-        kept -= {one.name for one in blob_columns(manifest.schema)}  # those come later, and not through Spark
-        read = [name for name in manifest.schema.names if name in kept or name in on]
+        columns = kept_columns(self.clauses, manifest.schema.names, self.source.columns)
+        columns -= {
+            blob_column.name for blob_column in blob_columns(manifest.schema)
+        }  # those come later, and not through Spark
+        read = [name for name in manifest.schema.names if name in columns or name in on]
         keys = {name: f"_{number}" for number, name in enumerate(on)}
         whole = self.change.target(snapshot, read, with_row_id=manifest.uses_stable_row_ids, condition=self.within)
         ids = [ROW_ID] if manifest.uses_stable_row_ids else []

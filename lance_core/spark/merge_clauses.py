@@ -88,9 +88,9 @@ def qualified(text: str, when: When) -> Text:
     for column in list(tree.find_all(exp.Column)):
         parts = [part.name for part in column.parts]
         if parts[0].lower() in {SOURCE, TARGET} and len(parts) > 1:
-            found, name = parts[0].lower(), parts[1]
+            qualifier, name = parts[0].lower(), parts[1]
         elif side is not None:
-            found, name = side, parts[0]
+            qualifier, name = side, parts[0]
             replacement: Any = exp.Column(this=column.parts[0].copy(), table=exp.to_identifier(side))
             for part in column.parts[1:]:
                 replacement = exp.Dot(this=replacement, expression=part.copy())
@@ -98,7 +98,7 @@ def qualified(text: str, when: When) -> Text:
             column.replace(replacement)
         else:
             raise InvalidInputError(f"{text!r}: say source.{parts[0]} or target.{parts[0]}")
-        named |= {name} if found == TARGET else set()
+        named |= {name} if qualifier == TARGET else set()
     return Text(sql=tree.sql(dialect="spark"), target=frozenset(named))
 
 
@@ -159,13 +159,13 @@ def clause_number(clauses: Sequence[Clause]) -> Column:
         When.NOT_MATCHED: has_source & ~has_target,
         When.NOT_MATCHED_BY_SOURCE: ~has_source & has_target,
     }
-    found = F.lit(None).cast("int")
+    choice = F.lit(None).cast("int")
     for number, clause in reversed(list(enumerate(clauses))):
         asked = rows[clause.when]
         if clause.condition is not None:
             asked &= F.expr(f"({qualified(clause.condition, clause.when).sql})")
-        found = F.when(asked, F.lit(number)).otherwise(found)
-    return found
+        choice = F.when(asked, F.lit(number)).otherwise(choice)
+    return choice
 
 
 def is_repeated(clauses: Sequence[Clause], keys: Sequence[Column]) -> Column | None:
@@ -179,18 +179,18 @@ def is_repeated(clauses: Sequence[Clause], keys: Sequence[Column]) -> Column | N
     inserted = F.lit(False)  # noqa: FBT003 Spark's way
     for clause in inserts:
         inserted |= F.lit(True) if clause.condition is None else F.expr(qualified(clause.condition, clause.when).sql)  # noqa: FBT003
-    found = F.count(F.when(inserted, 1)).over(Window.partitionBy(*keys)) > 1
+    count = F.count(F.when(inserted, 1)).over(Window.partitionBy(*keys)) > 1
     for key in keys:
-        found &= key.isNotNull()
-    return found
+        count &= key.isNotNull()
+    return count
 
 
 def action_of(clauses: Sequence[Clause], number: Column) -> Column:
     """What becomes of the row."""
-    found = F.lit(None).cast("tinyint")
+    action = F.lit(None).cast("tinyint")
     for index, clause in enumerate(clauses):
-        found = F.when(number == index, F.lit(int(clause.action)).cast("tinyint")).otherwise(found)
-    return found
+        action = F.when(number == index, F.lit(int(clause.action)).cast("tinyint")).otherwise(action)
+    return action
 
 
 def new_value(
@@ -206,12 +206,12 @@ def new_value(
         is_read: Whether its values in the table are there; if not, rows that keep them have null.
     """
     name, kind = column.name, column.dataType
-    found = F.lit(None).cast(kind)
+    choice = F.lit(None).cast(kind)
     for index, clause in enumerate(clauses):
         value = None if not is_read and keeps(clause, name, source) else _value(clause, name, source)
         if value is not None:
-            found = F.when(number == index, value.cast(kind)).otherwise(found)
-    return found.alias(name)
+            choice = F.when(number == index, value.cast(kind)).otherwise(choice)
+    return choice.alias(name)
 
 
 def _value(clause: Clause, name: str, source: Sequence[str]) -> Column | None:

@@ -131,7 +131,7 @@ class MergeJob:
     def finish(self, parts: Sequence[MergePart]) -> None:
         """Write the deletion files and hand all of it over."""
         store = self.place.open()
-        fragments = tuple(one for part in parts for one in part.fragments)
+        fragments = tuple(fragment for part in parts for fragment in part.fragments)
         try:
             snapshot = open_version(store, self.read_version)
             departure = self._depart(snapshot, _joined(parts))
@@ -251,8 +251,8 @@ def _joined(parts: Sequence[MergePart]) -> dict[int, BitMap]:
     for part in parts:
         for number, data in part.departures.items():
             rows = BitMap.deserialize(data)
-            known = joined.setdefault(number, BitMap())
-            if rows & known:
+            matched = joined.setdefault(number, BitMap())
+            if rows & matched:
                 raise _ambiguous()
-            joined[number] = known | rows
+            joined[number] = matched | rows
     return joined

@@ -156,13 +156,13 @@ class Modification:
             **numbers: Rows.
         """
         counts: Any = numbers
-        written = [written_by(one) for one in operations]
+        written = [written_by(operation) for operation in operations]
         result = CommitResult(
             version=done.version,
-            num_rows=sum(one.num_rows for one in written),
-            num_files=sum(one.num_files for one in written),
-            num_bytes=sum(one.num_bytes for one in written),
-            num_fragments=sum(one.num_fragments for one in written),
+            num_rows=sum(result.num_rows for result in written),
+            num_files=sum(result.num_files for result in written),
+            num_bytes=sum(result.num_bytes for result in written),
+            num_fragments=sum(result.num_fragments for result in written),
             seconds=self.watch.seconds,
             attempts=attempts,
             idempotency_key=self.key,

@@ -137,8 +137,8 @@ def _deleting(predicate: str, snapshot: Snapshot, ids: NewIds) -> DividedWork:
 def _join_deletes(predicate: str, _snapshot: Snapshot, parts: Sequence[Part]) -> Operation:
     deletes = [part.operation for part in parts if isinstance(part.operation, Delete)]
     return Delete(
-        updated_fragments=tuple(one for delete in deletes for one in delete.updated_fragments),
-        deleted_fragment_ids=tuple(one for delete in deletes for one in delete.deleted_fragment_ids),
+        updated_fragments=tuple(fragment for delete in deletes for fragment in delete.updated_fragments),
+        deleted_fragment_ids=tuple(fragment_id for delete in deletes for fragment_id in delete.deleted_fragment_ids),
         predicate=predicate,
     )
 
@@ -154,12 +154,12 @@ def _updating(updates: Mapping[str, str], where: str | None, snapshot: Snapshot,
 
 
 def _join_updates(_snapshot: Snapshot, parts: Sequence[Part]) -> Operation:
-    found = [part.operation for part in parts if isinstance(part.operation, Update)]
+    operations = [part.operation for part in parts if isinstance(part.operation, Update)]
     return Update(
-        removed_fragment_ids=tuple(one for update in found for one in update.removed_fragment_ids),
-        updated_fragments=tuple(one for update in found for one in update.updated_fragments),
-        new_fragments=tuple(one for update in found for one in update.new_fragments),
-        fields_for_preserving_frag_bitmap=found[0].fields_for_preserving_frag_bitmap,
+        removed_fragment_ids=tuple(fragment_id for update in operations for fragment_id in update.removed_fragment_ids),
+        updated_fragments=tuple(fragment for update in operations for fragment in update.updated_fragments),
+        new_fragments=tuple(fragment for update in operations for fragment in update.new_fragments),
+        fields_for_preserving_frag_bitmap=operations[0].fields_for_preserving_frag_bitmap,
     )
 
 
@@ -168,8 +168,8 @@ def _indexing(column: str, name: str, replace: bool, rows_per_zone: int, _: Snap
 
 
 def _join_indices(name: str, snapshot: Snapshot, parts: Sequence[Part]) -> Operation:
-    found = [part.operation for part in parts if isinstance(part.operation, CreateIndex)]
+    operations = [part.operation for part in parts if isinstance(part.operation, CreateIndex)]
     return CreateIndex(
-        new_indices=tuple(one for index in found for one in index.new_indices),
+        new_indices=tuple(entry for index in operations for entry in index.new_indices),
         removed_indices=tuple(index for index in snapshot.manifest.indices if index.name == name),
     )

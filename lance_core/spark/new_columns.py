@@ -60,17 +60,17 @@ def with_new_columns(snapshot: Snapshot, columns: pa.Schema) -> Schema:
     """
     schema = snapshot.manifest.schema
     missing = list(_missing(columns, schema.fields))
-    structs = [repr(one.name) for one in missing if pa.types.is_struct(one.type)]
+    structs = [repr(field.name) for field in missing if pa.types.is_struct(field.type)]
     if structs and snapshot.manifest.data_storage_version == "2.0":
         raise UnsupportedError(f"new columns {', '.join(structs)}: structs that are null need files of version 2.1")
     return schema_with_nulls(snapshot, pa.schema(missing)) if missing else schema
 
 
 def _missing(columns: Iterable[pa.Field], fields: Sequence[Field], path: str = "") -> Iterator[pa.Field]:
-    known = {one.name: one for one in fields}
-    lower = {one.name.lower(): one.name for one in fields}
+    by_name = {field.name: field for field in fields}
+    lower = {field.name.lower(): field.name for field in fields}
     for column in columns:
-        old = known.get(column.name)
+        old = by_name.get(column.name)
         if old is None and column.name.lower() in lower:
             names = f"'{path}{column.name}' and '{path}{lower[column.name.lower()]}'"
             raise InvalidInputError(f"{names} differ in case only; rename the column of the DataFrame")
@@ -96,7 +96,7 @@ def add_new_columns(store: Store, columns: pa.Schema, fields: Schema) -> None:
     for attempts_left in reversed(range(_ATTEMPTS)):
         snapshot = open_snapshot(store)
         schema = with_new_columns(snapshot, columns)
-        if _identities(one for one in schema.fields if one.name in fields.names) != _identities(fields.fields):
+        if _identities(field for field in schema.fields if field.name in fields.names) != _identities(fields.fields):
             raise CommitConflictError("others changed the columns of the table meanwhile; write again", path=store.uri)
         if schema == snapshot.manifest.schema:
             return
@@ -113,5 +113,5 @@ def add_new_columns(store: Store, columns: pa.Schema, fields: Schema) -> None:
 
 def _identities(fields: Iterable[Field]) -> list[tuple[object, ...]]:
     """What of some fields must be as planned; writers differ in the rest."""
-    every = (one for field in fields for one in field.walk())
-    return [(one.id, one.name, one.logical_type, one.nullable, one.extension_name) for one in every]
+    every = (field_ for field in fields for field_ in field.walk())
+    return [(field.id, field.name, field.logical_type, field.nullable, field.extension_name) for field in every]

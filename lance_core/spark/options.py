@@ -141,10 +141,10 @@ def _strings(text: str) -> dict[str, str]:
 
 
 def _places(text: str) -> dict[str, dict[str, str]]:
-    places = json.loads(text)
-    if not isinstance(places, dict) or not all(isinstance(options, dict) for options in places.values()):
+    params = json.loads(text)
+    if not isinstance(params, dict) or not all(isinstance(options, dict) for options in params.values()):
         raise ValueError
-    return {place: _strings(json.dumps(options)) for place, options in places.items()}
+    return {address: _strings(json.dumps(options)) for address, options in params.items()}
 
 
 _SECRET = frozenset({"storage_options", "base_store_params"})
@@ -220,8 +220,8 @@ def parse_options(kind: type[Parsed], options: Mapping[str, str]) -> Parsed:
         elif given.setdefault(name, value) != value:
             raise InvalidInputError(f"The option {name} is given twice, as {given[name]!r} and {value!r}.")
     if unknown:
-        known = ", ".join(sorted(names.values()))
-        raise InvalidInputError(f"Unknown option {', '.join(sorted(unknown))}; there are {known}.")
+        names_ = ", ".join(sorted(names.values()))
+        raise InvalidInputError(f"Unknown option {', '.join(sorted(unknown))}; there are {names_}.")
     if "path" not in given:
         raise InvalidInputError(
             "There is no path. Give the address of one dataset to load(...) or save(...); a table in Spark's catalog "

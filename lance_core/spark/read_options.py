@@ -95,9 +95,9 @@ class ReadOptions:
     ignore_changes: bool = False
 
     def __post_init__(self) -> None:
-        places = [name for name in PLACES_IN_TIME if getattr(self, name) is not None]
-        if len(places) > 1:
-            raise InvalidInputError(f"Give one of the options {', '.join(places)}, not {len(places)} of them.")
+        given = [name for name in PLACES_IN_TIME if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InvalidInputError(f"Give one of the options {', '.join(given)}, not {len(given)} of them.")
         if self.tag is not None and self.branch is not None:
             raise InvalidInputError("Give either the option tag or the option branch: a tag knows its branch.")
         blob_view(self.blob_handling)

@@ -104,7 +104,7 @@ def scan_plan(table: Schema, options: ReadOptions, columns: Sequence[str] | None
     if columns is None:
         names += [ROW_ID] * (options.with_row_id and ROW_ID not in names)
         names += [ROW_ADDRESS] * (options.with_row_address and ROW_ADDRESS not in names)
-        names += [one for one in _ROW_VERSIONS if options.with_row_versions and one not in names]
+        names += [column for column in _ROW_VERSIONS if options.with_row_versions and column not in names]
     plan = plan_scan(
         table,
         columns=names,
@@ -134,8 +134,8 @@ def readable_schema(plan: ScanPlan) -> StructType:
     """
     return StructType(
         [
-            StructField(one.name, LongType()) if name in SYSTEM_COLUMNS else one
-            for name, one in zip(plan.columns, spark_schema(plan.schema), strict=True)
+            StructField(field.name, LongType()) if name in SYSTEM_COLUMNS else field
+            for name, field in zip(plan.columns, spark_schema(plan.schema), strict=True)
         ]
     )
 
@@ -160,29 +160,31 @@ def plan_ranges(snapshot: Snapshot, plan: ScanPlan, options: ReadOptions) -> lis
         plan = with_zone_maps(plan, snapshot.manifest, files)
     if options.limit is not None and plan.predicate is None:
         return _first_rows(snapshot.manifest.fragments, files, options.limit)
-    whole = (RowRange(fragment=one, start=0, end=one.physical_rows) for one in snapshot.manifest.fragments)
+    whole = (RowRange(fragment=owner, start=0, end=owner.physical_rows) for owner in snapshot.manifest.fragments)
     zone_maps = plan.zone_maps
     if zone_maps is None:
         return list(whole)
     return [
-        RowRange(fragment=one.fragment, start=start, end=end)
-        for one in whole
-        for start, end in zone_maps.narrowed(FragmentReader(files, one.fragment), [(one.start, one.end)])
+        RowRange(fragment=row_range.fragment, start=start, end=end)
+        for row_range in whole
+        for start, end in zone_maps.narrowed(
+            FragmentReader(files, row_range.fragment), [(row_range.start, row_range.end)]
+        )
     ]
 
 
 def _first_rows(fragments: Iterable[Fragment], files: OpenFiles, limit: int) -> list[RowRange]:
-    found: list[RowRange] = []
-    for one in fragments:
-        end = one.physical_rows
-        if limit < one.num_rows:
-            last = FragmentReader(files, one).offsets_of_live(np.array([limit - 1]))
+    row_ranges: list[RowRange] = []
+    for candidate in fragments:
+        end = candidate.physical_rows
+        if limit < candidate.num_rows:
+            last = FragmentReader(files, candidate).offsets_of_live(np.array([limit - 1]))
             end = int(last[0]) + 1
-        found.append(RowRange(fragment=one, start=0, end=end))
-        limit -= one.num_rows
+        row_ranges.append(RowRange(fragment=candidate, start=0, end=end))
+        limit -= candidate.num_rows
         if limit <= 0:
             break
-    return found
+    return row_ranges
 
 
 def plan_tasks(snapshot: Snapshot, ranges: Sequence[RowRange], options: ReadOptions) -> list[LancePartition]:
@@ -194,7 +196,7 @@ def plan_tasks(snapshot: Snapshot, ranges: Sequence[RowRange], options: ReadOpti
         groups = [tuple(ranges)]
     else:
         parts = plan_partitions(
-            [_size(one) for one in ranges],
+            [_size(row_range) for row_range in ranges],
             split_rows=options.split_rows,
             split_bytes=options.split_bytes,
             min_partitions=options.min_partitions,
@@ -213,14 +215,14 @@ def plan_tasks(snapshot: Snapshot, ranges: Sequence[RowRange], options: ReadOpti
     ]
 
 
-def _size(one: RowRange) -> FragmentSize:
-    num_rows, fragment = one.end - one.start, one.fragment
+def _size(row_range: RowRange) -> FragmentSize:
+    num_rows, fragment = row_range.end - row_range.start, row_range.fragment
     num_bytes = sum(file.file_size_bytes for file in fragment.files)
     return FragmentSize(num_rows=num_rows, num_bytes=num_bytes * num_rows // max(fragment.physical_rows, 1))
 
 
-def _cut(one: RowRange, piece: Piece) -> RowRange:
-    return replace(one, start=one.start + piece.start, end=one.start + piece.end)
+def _cut(row_range: RowRange, piece: Piece) -> RowRange:
+    return replace(row_range, start=row_range.start + piece.start, end=row_range.start + piece.end)
 
 
 def check_same_columns(fields: Schema, version: int, snapshot: Snapshot) -> None:
@@ -234,7 +236,7 @@ def check_same_columns(fields: Schema, version: int, snapshot: Snapshot) -> None
     Raises:
         InvalidInputError: A column is missing or another one there.
     """
-    there = {one.name: one for one in snapshot.manifest.schema.fields}
+    there = {field.name: field for field in snapshot.manifest.schema.fields}
     for mine in fields.fields:
         other = there.get(mine.name)
         if other is None and snapshot.version < version and mine.nullable:

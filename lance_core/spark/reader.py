@@ -71,31 +71,31 @@ def scan_partition(partition: LancePartition, plan: ScanPlan) -> Iterator[pa.Rec
     """Read the rows of a partition, in order."""
     files = OpenFiles(at_places(partition.line.open(), partition.base_paths, partition.branch))
     left = partition.limit
-    for one in partition.ranges:
-        reader = FragmentReader(files, one.fragment)
+    for row_range in partition.ranges:
+        reader = FragmentReader(files, row_range.fragment)
         if left is None:
-            yield from _scan_range(reader, one, plan)
+            yield from _scan_range(reader, row_range, plan)
             continue
-        for batch in scan_fragment(reader, plan, start=one.start, end=one.end):
+        for batch in scan_fragment(reader, plan, start=row_range.start, end=row_range.end):
             yield batch.slice(0, left)
             left -= batch.num_rows
             if left <= 0:
                 return
 
 
-def _scan_range(reader: FragmentReader, one: RowRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+def _scan_range(reader: FragmentReader, row_range: RowRange, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Read rows of a fragment; behind the first batch, which tells how wide rows are, several are decoded together."""
-    middle = one.end if plan.predicate is not None else min(one.start + plan.batch_size, one.end)
+    middle = row_range.end if plan.predicate is not None else min(row_range.start + plan.batch_size, row_range.end)
     num_rows = num_bytes = 0
-    for batch in scan_fragment(reader, plan, start=one.start, end=middle):
+    for batch in scan_fragment(reader, plan, start=row_range.start, end=middle):
         num_rows += batch.num_rows
         num_bytes += batch.nbytes
         yield batch
-    if middle == one.end:
+    if middle == row_range.end:
         return
-    stored = sum(file.file_size_bytes for file in one.fragment.files) / one.fragment.physical_rows
+    stored = sum(file.file_size_bytes for file in row_range.fragment.files) / row_range.fragment.physical_rows
     width = max(num_bytes / max(num_rows, 1), stored, 1)  # rows that come later may be wider than the first ones
-    several = max(1, min(_STEP_BATCHES, int(_STEP_BYTES / (width * plan.batch_size))))
-    wider = replace(plan, batch_size=several * plan.batch_size)
-    for batch in scan_fragment(reader, wider, start=middle, end=one.end):
+    num_batches = max(1, min(_STEP_BATCHES, int(_STEP_BYTES / (width * plan.batch_size))))
+    wider = replace(plan, batch_size=num_batches * plan.batch_size)
+    for batch in scan_fragment(reader, wider, start=middle, end=row_range.end):
         yield from (batch.slice(at, plan.batch_size) for at in range(0, batch.num_rows, plan.batch_size))

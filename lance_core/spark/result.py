@@ -68,7 +68,7 @@ def written_by(operation: Operation) -> Written:
         return _written([file for _, file in operation.replacements], 0, 0)
     fragments = new_fragments(operation)
     files = [file for fragment in fragments for file in fragment.files]
-    return _written(files, sum(one.physical_rows for one in fragments), len(fragments))
+    return _written(files, sum(fragment.physical_rows for fragment in fragments), len(fragments))
 
 
 def _written(files: Iterable[DataFile], num_rows: int, num_fragments: int) -> Written:

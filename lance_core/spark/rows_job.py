@@ -158,11 +158,11 @@ def join_partitions(tables: Sequence[pa.Table]) -> pa.Table | None:
     """
     if not tables:
         return None
-    found: Any = pa.concat_tables(tables)
-    found = found.group_by(found.column_names, use_threads=False).aggregate([])
-    if found.num_rows > MAX_PARTITIONS:
+    table: Any = pa.concat_tables(tables)
+    table = table.group_by(table.column_names, use_threads=False).aggregate([])
+    if table.num_rows > MAX_PARTITIONS:
         raise InvalidInputError(
-            f"the rows are in more than {MAX_PARTITIONS} partitions of {', '.join(found.column_names)}; nothing was "
+            f"the rows are in more than {MAX_PARTITIONS} partitions of {', '.join(table.column_names)}; nothing was "
             "written. Name columns with fewer values"
         )
-    return found
+    return table

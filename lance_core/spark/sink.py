@@ -108,10 +108,10 @@ class LanceWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Take over what the tasks staged, then remove what earlier attempts have left."""
-        own = _own(messages)
-        self.job.finish([message.part for message in own])
+        messages_here = _own(messages)
+        self.job.finish([message.part for message in messages_here])
         place = self.job.place
-        for message in own:
+        for message in messages_here:
             if message.attempt:
                 remove_data_files(place.open(), place.job, message.partition, range(message.attempt))
 

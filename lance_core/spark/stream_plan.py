@@ -107,15 +107,19 @@ def first_position(line: Store, options: ReadOptions) -> Position:
     newest = newest_version(line)
     if options.starting_timestamp is not None:
         moment = datetime.fromisoformat(options.starting_timestamp)
-        found = (one.version for one in load_manifests(line) if one.timestamp is not None and one.timestamp >= moment)
-        return Position(version=next(found, newest + 1))
+        matches = (
+            manifest.version
+            for manifest in load_manifests(line)
+            if manifest.timestamp is not None and manifest.timestamp >= moment
+        )
+        return Position(version=next(matches, newest + 1))
     match options.starting_version:
         case None:
             return Position(version=newest, is_snapshot=True)
         case "latest":
             return Position(version=newest + 1)
         case "earliest":
-            return Position(version=next(one.version for one in load_manifests(line)))
+            return Position(version=next(manifest.version for manifest in load_manifests(line)))
         case text:
             version = int(text) if text.isdecimal() else _tagged(line, text)
     if not 1 <= version <= newest + 1:
@@ -166,23 +170,25 @@ class StreamPlan:
         rows, num_bytes, position = 0, 0, start
         while position.version <= newest:
             _, ranges = self._ranges(position)
-            for one in ranges:
-                size = sum(file.file_size_bytes for file in one.fragment.files) / max(one.fragment.physical_rows, 1)
-                room = one.end - one.start
+            for row_range in ranges:
+                size = sum(file.file_size_bytes for file in row_range.fragment.files) / max(
+                    row_range.fragment.physical_rows, 1
+                )
+                room = row_range.end - row_range.start
                 if limits.max_rows is not None:
                     room = min(room, limits.max_rows - rows)
                 if limits.max_bytes is not None and size:
                     room = min(room, max(int((limits.max_bytes - num_bytes) / size), 0 if rows else 1))
                 rows, num_bytes = rows + room, num_bytes + int(room * size)
                 position = replace(position, row=position.row + room)
-                if room < one.end - one.start:
+                if room < row_range.end - row_range.start:
                     return position
             position = Position(version=position.version + 1)
         return position
 
     def tasks(self, start: Position, end: Position) -> list[LancePartition]:
         """The work between two positions; errors as `latest`."""
-        found: list[LancePartition] = []
+        partitions: list[LancePartition] = []
         pending: list[RowRange] = []
         last: Snapshot | None = None
         position = start
@@ -191,12 +197,12 @@ class StreamPlan:
             if position.version == end.version:
                 ranges = _first(ranges, end.row - position.row)
             if last is not None and pending and snapshot.manifest.base_paths != last.manifest.base_paths:
-                found += plan_tasks(last, pending, self.options)
+                partitions += plan_tasks(last, pending, self.options)
                 pending = []
             last = snapshot
             pending += ranges
             position = end if position.version == end.version else Position(version=position.version + 1)
-        return found if last is None or not pending else [*found, *plan_tasks(last, pending, self.options)]
+        return partitions if last is None or not pending else [*partitions, *plan_tasks(last, pending, self.options)]
 
     def _ranges(self, position: Position) -> tuple[Snapshot, list[RowRange]]:
         """A position's version, and its rows that are not read yet."""
@@ -206,10 +212,10 @@ class StreamPlan:
             check_same_columns(self.fields, self.schema_version, snapshot)
         ranges: list[RowRange] = []
         skip = position.row
-        for one in fragments:
-            if skip < one.physical_rows:
-                ranges.append(RowRange(fragment=one, start=skip, end=one.physical_rows))
-            skip = max(skip - one.physical_rows, 0)
+        for candidate in fragments:
+            if skip < candidate.physical_rows:
+                ranges.append(RowRange(fragment=candidate, start=skip, end=candidate.physical_rows))
+            skip = max(skip - candidate.physical_rows, 0)
         return snapshot, ranges
 
     def _snapshot(self, version: int) -> Snapshot:
@@ -262,10 +268,10 @@ def _last(fragments: Sequence[Fragment], count: int) -> Sequence[Fragment]:
 
 
 def _first(ranges: Sequence[RowRange], num_rows: int) -> list[RowRange]:
-    found: list[RowRange] = []
-    for one in ranges:
+    ranges_: list[RowRange] = []
+    for row_range in ranges:
         if num_rows <= 0:
             break
-        found.append(replace(one, end=min(one.end, one.start + num_rows)))
-        num_rows -= one.end - one.start
-    return found
+        ranges_.append(replace(row_range, end=min(row_range.end, row_range.start + num_rows)))
+        num_rows -= row_range.end - row_range.start
+    return ranges_

@@ -94,18 +94,18 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """Publish a micro-batch, unless a version shows that this was done."""
-        own = _own(messages)
-        if not own:
+        messages_here = _own(messages)
+        if not messages_here:
             return
-        query_id, job = own[0].query_id, own[0].job
-        inner = [message.inner for message in own]
+        query_id, job = messages_here[0].query_id, messages_here[0].job
+        inner = [message.inner for message in messages_here]
         store = self._plan.open()
         done = has_batch(store, query_id, batchId)
-        if done or (self._plan.kind == "append" and not _files(own)):
-            remove_staged(store, _files(own))
+        if done or (self._plan.kind == "append" and not _files(messages_here)):
+            remove_staged(store, _files(messages_here))
             return
         if (job.plan.fields, job.plan.data_storage_version) != (self._plan.fields, self._plan.data_storage_version):
-            remove_staged(store, _files(own))
+            remove_staged(store, _files(messages_here))
             message = f"the schema of the table changed while micro-batch {batchId} was written; start the query again"
             raise CommitConflictError(message, path=store.uri)
         plan = with_batch(self._plan, query_id, batchId)
@@ -114,10 +114,10 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """Clean up after a failed task. If all tasks finished, ``commit`` failed and has decided itself."""
         del batchId
-        own = _own(messages)
-        if own and len(own) < len(messages):
+        messages_here = _own(messages)
+        if messages_here and len(messages_here) < len(messages):
             inner = [message.inner if isinstance(message, StreamCommitMessage) else None for message in messages]
-            LanceWriter(own[0].job).abort(inner)
+            LanceWriter(messages_here[0].job).abort(inner)
 
 
 def with_batch(plan: WritePlan, query_id: str, batch_id: int) -> WritePlan:
@@ -151,4 +151,4 @@ def _own(messages: Sequence[WriterCommitMessage | None]) -> list[StreamCommitMes
 
 
 def _files(messages: Sequence[StreamCommitMessage]) -> list[Fragment]:
-    return [one for message in messages for one in message.inner.part.files]
+    return [file for message in messages for file in message.inner.part.files]

@@ -94,7 +94,7 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamPlan(
             line=open_read_line(self.options),
             fields=Schema(
-                (*plan.projection.fields, *(one for one in plan.filter_projection.fields if one not in mine))
+                (*plan.projection.fields, *(field for field in plan.filter_projection.fields if field not in mine))
             ),
             schema_version=self._schema_version,
             options=self.options,

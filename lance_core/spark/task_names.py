@@ -73,15 +73,15 @@ def remove_data_files(store: Store, job: uuid.UUID, task: int, attempts: Iterabl
         for identity in TaskNames(job=job, task=task, attempt=attempt).data_files():
             path = f"data/{data_file_name(identity)}"
             folder = blob_folder(path)
-            found = [f"{folder}/{name}" for name in store.names(folder)]
+            paths = [f"{folder}/{name}" for name in store.names(folder)]
             try:
                 store.reader(path).close()
-                found.append(path)
+                paths.append(path)
             except NotFoundError:
                 pass
-            if not found:
+            if not paths:
                 break
-            store.delete(found)
+            store.delete(paths)
 
 
 def remove_while_tasks_end(remove: Callable[[], None]) -> None:
@@ -107,11 +107,11 @@ def remove_deletion_files(
             deletion_file_path(
                 fragment_id,
                 DeletionFile(
-                    file_type=kind, read_version=read_version, id=one.deletion_file(fragment_id), num_deleted_rows=1
+                    file_type=kind, read_version=read_version, id=name.deletion_file(fragment_id), num_deleted_rows=1
                 ),
             )
             for fragment_id in fragment_ids
-            for one in names
+            for name in names
             for kind in DeletionFileType
         ]
     )

@@ -56,5 +56,5 @@ class TaskVersion:
         Args:
             fragments: These; those that came with it if None.
         """
-        known = self.manifest.fragments if fragments is None else FragmentList.of(fragments)
-        return Snapshot(store=self.line.open(), manifest=replace(self.manifest, fragments=known))
+        fragments_ = self.manifest.fragments if fragments is None else FragmentList.of(fragments)
+        return Snapshot(store=self.line.open(), manifest=replace(self.manifest, fragments=fragments_))

@@ -184,15 +184,15 @@ def _check_fields(fields: Sequence[pa.Field], path: str) -> None:
 
 
 def _lance_field(field: st.StructField) -> pa.Field:
-    own = {k: v for k, v in field.metadata.items() if isinstance(v, str) and not k.startswith(_SPARK_KEYS)}
+    texts = {k: v for k, v in field.metadata.items() if isinstance(v, str) and not k.startswith(_SPARK_KEYS)}
     size = field.metadata.get(VECTOR_SIZE_KEY)
-    own.pop(VECTOR_SIZE_KEY, None)
+    texts.pop(VECTOR_SIZE_KEY, None)
     arrow = _lance_type(field.dataType, field.name)
-    if own.get(_EXTENSION_KEY) == _UUID and (pa.types.is_string(arrow) or pa.types.is_binary(arrow)):
+    if texts.get(_EXTENSION_KEY) == _UUID and (pa.types.is_string(arrow) or pa.types.is_binary(arrow)):
         arrow = pa.binary(NUM_BYTES)
-    if own.get(BLOB_KEY) == "true" and pa.types.is_binary(arrow):
+    if texts.get(BLOB_KEY) == "true" and pa.types.is_binary(arrow):
         arrow = pa.large_binary()
-    return pa.field(field.name, arrow if size is None else _vector(arrow, field.name, size), metadata=own or None)
+    return pa.field(field.name, arrow if size is None else _vector(arrow, field.name, size), metadata=texts or None)
 
 
 def _vector(arrow: pa.DataType, column: str, size: Any) -> pa.DataType:
@@ -288,13 +288,13 @@ def check_readable(asked: st.StructType, table: st.StructType) -> None:
     existing = {field.name: field for field in table}
     misfits: list[str] = []
     for field in asked:
-        found = existing.get(field.name)
-        if found is None:
+        previous = existing.get(field.name)
+        if previous is None:
             misfits.append(f"column {field.name!r} does not exist")
-        elif field.dataType.simpleString() != found.dataType.simpleString():
-            kind, wanted = found.dataType.simpleString(), field.dataType.simpleString()
+        elif field.dataType.simpleString() != previous.dataType.simpleString():
+            kind, wanted = previous.dataType.simpleString(), field.dataType.simpleString()
             misfits.append(f"column {field.name!r} is {kind}, not {wanted}")
-        elif found.nullable and not field.nullable:
+        elif previous.nullable and not field.nullable:
             misfits.append(f"column {field.name!r} may have nulls")
     if misfits:
         raise InvalidInputError(

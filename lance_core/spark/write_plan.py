@@ -201,7 +201,7 @@ def _fields(schema: StructType, target: _Target, version: str, uri: str) -> Sche
     if table is None:
         return blobs_for_version(new_schema(lance_schema(schema)), version)
     given = set(schema.names)
-    wanted = [one for one in table.to_arrow() if one.name in given or not one.nullable]
+    wanted = [field for field in table.to_arrow() if field.name in given or not field.nullable]
     misfits = find_misfits(schema, pa.schema(wanted))
     if misfits or not given & set(table.names):
         reasons = "; ".join(misfits or ["it has no columns"])
@@ -209,14 +209,14 @@ def _fields(schema: StructType, target: _Target, version: str, uri: str) -> Sche
         if not target.takes_columns and not given <= set(table.names):
             message += ". The option mergeSchema (merge_schema=True of write_lance) lets the table have new columns"
         raise InvalidInputError(message, path=uri)
-    missing = ", ".join(repr(one.name) for one in table.fields if one.name not in given)
+    missing = ", ".join(repr(field.name) for field in table.fields if field.name not in given)
     if missing and version == LEGACY_FILE_VERSION:
         raise InvalidInputError(
             f"The DataFrame has no column {missing}, and files of version 0.1 cannot leave columns out; add it. "
             "Nothing was written",
             path=uri,
         )
-    return Schema(tuple(one for one in table.fields if one.name in given), table.metadata)
+    return Schema(tuple(field for field in table.fields if field.name in given), table.metadata)
 
 
 def _check_replaced(options: WriteOptions, fields: Schema, snapshot: Snapshot | None) -> None:

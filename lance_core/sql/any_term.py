@@ -94,19 +94,19 @@ def any_of(
         common = comparison_type(subject.type, options.type)
         subject = converted(subject, common)  # noqa: PLW2901 as it is compared
         constants = coerce(options, common)
-        place = next((n for n, one in enumerate(subjects) if _is_same(one, subject)), len(subjects))
-        if place == len(subjects):
+        number = next((n for n, subject_ in enumerate(subjects) if _is_same(subject_, subject)), len(subjects))
+        if number == len(subjects):
             subjects.append(subject)
         keys = _keys(constants, is_exact=is_exact) if _has_keys(common) else None
-        demands.append(_Demand(place, kernel, constants, keys, is_exact))
-    if not any(one.kernel == "equal" for one in demands) and not _are_intervals(demands):
+        demands.append(_Demand(number, kernel, constants, keys, is_exact))
+    if not any(demand.kernel == "equal" for demand in demands) and not _are_intervals(demands):
         return None
     joined = _Any(tuple(demands))
     return apply(joined.evaluate, subjects, "OR", _asks(subjects, demands), kind=pa.bool_())
 
 
-def _is_same(one: Term, other: Term) -> bool:
-    return one is other or (bool(one.path) and one.path == other.path and one.type.equals(other.type))
+def _is_same(term: Term, other: Term) -> bool:
+    return term is other or (bool(term.path) and term.path == other.path and term.type.equals(other.type))
 
 
 def _is_known(kind: pa.DataType) -> bool:
@@ -141,8 +141,8 @@ def _keys(values: pa.Array, *, is_exact: bool) -> Ints:
 
 def _are_intervals(demands: Sequence[_Demand]) -> bool:
     """Return whether the demands bound one value."""
-    places = {one.place for one in demands}
-    return len(places) == 1 and all(one.kernel in _RANGES and one.keys is not None for one in demands)
+    positions = {demand.place for demand in demands}
+    return len(positions) == 1 and all(demand.kernel in _RANGES and demand.keys is not None for demand in demands)
 
 
 # ---------------------------------------------------------------------------------------------------------- computing
@@ -158,13 +158,13 @@ class _Any:
         """Return the answer for each row."""
         num_rows = len(columns[0])
         pattern = np.zeros(num_rows, np.int64)
-        for place, column in enumerate(columns):
+        for position, column in enumerate(columns):
             if column.null_count:
-                pattern |= np.asarray(column.is_null()).astype(np.int64) << place
+                pattern |= np.asarray(column.is_null()).astype(np.int64) << position
         answer, is_null = np.zeros(num_rows, np.bool_), np.zeros(num_rows, np.bool_)
         for nulls in np.unique(pattern).tolist():
             rows = np.flatnonzero(pattern == nulls)
-            demands = [one for one in self.demands if not nulls >> one.place & 1]
+            demands = [demand for demand in self.demands if not nulls >> demand.place & 1]
             some = columns if len(rows) == num_rows else [column.take(pa.array(rows)) for column in columns]
             (is_null if nulls else answer)[rows] = _matches(demands, some, len(rows))
         return pa.array(answer, mask=is_null if pattern.any() else None)
@@ -176,17 +176,17 @@ def _matches(demands: Sequence[_Demand], columns: Sequence[pa.Array], num_rows: 
         return np.ones(num_rows, np.bool_)
     if _are_intervals(demands):
         return _within(demands, columns[demands[0].place])
-    equal = [one for one in demands if one.kernel == "equal"]
-    rest = [one for one in demands if one.kernel != "equal"]
-    found = np.zeros(num_rows, np.bool_)
+    equal = [demand for demand in demands if demand.kernel == "equal"]
+    rest = [demand for demand in demands if demand.kernel != "equal"]
+    answer = np.zeros(num_rows, np.bool_)
     rows, starts, ends, order = _joined(equal, columns, num_rows, len(demands[0].constants))
     if not rest:
-        found[rows[ends > starts]] = True
-        return found
+        answer[rows[ends > starts]] = True
+        return answer
     for some_rows, conditions in _pairs(rows, starts, ends, order):
-        holds = reduce(np.logical_and, (one.holds(columns[one.place], some_rows, conditions) for one in rest))
-        found[some_rows[holds]] = True
-    return found
+        holds = reduce(np.logical_and, (demand.holds(columns[demand.place], some_rows, conditions) for demand in rest))
+        answer[some_rows[holds]] = True
+    return answer
 
 
 def _within(demands: Sequence[_Demand], values: pa.Array) -> Mask:
@@ -203,18 +203,18 @@ def _intervals(demands: Sequence[_Demand]) -> tuple[Ints, Ints]:
     """Return first and last keys of the intervals that are not empty."""
     count = len(demands[0].constants)
     lows, highs, is_empty = np.full(count, _LEAST), np.full(count, _MOST), np.zeros(count, np.bool_)
-    for one in demands:
-        keys = np.zeros(0, np.int64) if one.keys is None else one.keys
-        if one.kernel.startswith("greater"):
-            is_open = one.kernel == "greater"
+    for demand in demands:
+        keys = np.zeros(0, np.int64) if demand.keys is None else demand.keys
+        if demand.kernel.startswith("greater"):
+            is_open = demand.kernel == "greater"
             is_empty |= is_open & (keys == _MOST)
             lows = np.maximum(lows, keys + (is_open & (keys < _MOST)))
         else:
-            is_open = one.kernel == "less"
+            is_open = demand.kernel == "less"
             is_empty |= is_open & (keys == _LEAST)
             highs = np.minimum(highs, keys - (is_open & (keys > _LEAST)))
-    is_kept = ~is_empty & (lows <= highs)
-    return lows[is_kept], highs[is_kept]
+    is_selected = ~is_empty & (lows <= highs)
+    return lows[is_selected], highs[is_selected]
 
 
 def _joined(
@@ -226,25 +226,25 @@ def _joined(
         Rows; for each of them where its conditions begin and end in an order of the conditions; and that order.
     """
     rows, codes, conditions = np.arange(num_rows), np.zeros(num_rows, np.int64), np.zeros(count, np.int64)
-    for one in demands:
-        known = one.constants.unique()
-        values = columns[one.place]
-        if one.keys is not None:  # as integers, so that zeros and NaN are equal as they should be
-            known, inverse = np.unique(one.keys, return_inverse=True)
-            keys = _keys(values, is_exact=one.is_exact)[rows]
-            spots = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-            is_there = known[spots] == keys
+    for demand in demands:
+        distinct = demand.constants.unique()
+        values = columns[demand.place]
+        if demand.keys is not None:  # as integers, so that zeros and NaN are equal as they should be
+            distinct, inverse = np.unique(demand.keys, return_inverse=True)
+            keys = _keys(values, is_exact=demand.is_exact)[rows]
+            positions = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
+            is_there = distinct[positions] == keys
         else:
-            inverse = np.asarray(pc.index_in(one.constants, value_set=known))
-            found = pc.index_in(values.take(pa.array(rows)), value_set=known)
-            is_there, spots = np.asarray(found.is_valid()), np.asarray(pc.fill_null(found, 0))
+            inverse = np.asarray(pc.index_in(demand.constants, value_set=distinct))
+            matches = pc.index_in(values.take(pa.array(rows)), value_set=distinct)
+            is_there, positions = np.asarray(matches.is_valid()), np.asarray(pc.fill_null(matches, 0))
         rows = rows[is_there]
         # Numbers of combinations that occur, so that products stay small.
-        both, conditions = np.unique(conditions * len(known) + inverse, return_inverse=True)
-        wanted = codes[is_there] * len(known) + spots[is_there]
-        spots = np.minimum(np.searchsorted(both, wanted), len(both) - 1)
-        is_there = both[spots] == wanted
-        rows, codes = rows[is_there], spots[is_there]
+        both, conditions = np.unique(conditions * len(distinct) + inverse, return_inverse=True)
+        wanted = codes[is_there] * len(distinct) + positions[is_there]
+        positions = np.minimum(np.searchsorted(both, wanted), len(both) - 1)
+        is_there = both[positions] == wanted
+        rows, codes = rows[is_there], positions[is_there]
     order = np.argsort(conditions, kind="stable")
     ordered = conditions[order]
     return rows, np.searchsorted(ordered, codes), np.searchsorted(ordered, codes, side="right"), order
@@ -268,11 +268,11 @@ def _pairs(rows: Ints, starts: Ints, ends: Ints, order: Ints) -> Iterator[tuple[
 def _asks(subjects: Sequence[Term], demands: Sequence[_Demand]) -> Condition:
     """Return what must hold of single columns for any condition to hold."""
     needed: list[Condition] = [UNKNOWN]
-    for one in demands:
-        path = subjects[one.place].path
-        has_nan = pa.types.is_floating(one.constants.type) and pc.any(pc.is_nan(one.constants)).as_py()
-        if one.kernel == "equal" and path and not has_nan:
-            needed.append(pruning.Membership(path, one.constants.unique()))
+    for demand in demands:
+        path = subjects[demand.place].path
+        has_nan = pa.types.is_floating(demand.constants.type) and pc.any(pc.is_nan(demand.constants)).as_py()
+        if demand.kernel == "equal" and path and not has_nan:
+            needed.append(pruning.Membership(path, demand.constants.unique()))
     path = subjects[0].path
     if path and _are_intervals(demands):
         needed.append(_spans(path, demands))
@@ -281,21 +281,21 @@ def _asks(subjects: Sequence[Term], demands: Sequence[_Demand]) -> Condition:
 
 def _spans(path: str, demands: Sequence[_Demand]) -> Condition:
     """Return groups of neighbouring intervals: between the smallest and the largest constant of each."""
-    lows = next((one for one in demands if one.kernel.startswith("greater")), None)
-    highs = next((one for one in demands if one.kernel.startswith("less")), None)
+    lows = next((demand for demand in demands if demand.kernel.startswith("greater")), None)
+    highs = next((demand for demand in demands if demand.kernel.startswith("less")), None)
     leading = lows or highs
     if leading is None or leading.keys is None:
         return UNKNOWN
     order = np.argsort(leading.keys, kind="stable")
-    groups = [one for one in np.array_split(order, _MOST_SPANS) if len(one)]
-    return reduce(pruning.Or, (_span(path, [one for one in (lows, highs) if one], group) for group in groups))
+    groups = [part for part in np.array_split(order, _MOST_SPANS) if len(part)]
+    return reduce(pruning.Or, (_span(path, [bound for bound in (lows, highs) if bound], group) for group in groups))
 
 
 def _span(path: str, demands: Sequence[_Demand], group: Ints) -> Condition:
-    found: list[Condition] = []
-    for one in demands:
-        keys = np.zeros(0, np.int64) if one.keys is None else one.keys[group]
-        is_low = one.kernel.startswith("greater")
-        place = int(group[int(keys.argmin() if is_low else keys.argmax())])
-        found.append(pruning.Comparison(path, one.kernel, one.constants[place]))
-    return reduce(pruning.And, found)
+    conditions: list[Condition] = []
+    for demand in demands:
+        keys = np.zeros(0, np.int64) if demand.keys is None else demand.keys[group]
+        is_low = demand.kernel.startswith("greater")
+        position = int(group[int(keys.argmin() if is_low else keys.argmax())])
+        conditions.append(pruning.Comparison(path, demand.kernel, demand.constants[position]))
+    return reduce(pruning.And, conditions)

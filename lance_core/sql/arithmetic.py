@@ -37,12 +37,12 @@ def integer_literal(value: int) -> pa.Scalar:
 def literal_arrays(values: Sequence[int | float | str]) -> list[pa.Array]:
     """Return literals as written in SQL as one array for each type that they have."""
     for python_type, kind in ((str, pa.string()), (int, pa.int64()), (float, pa.float64())):
-        if {type(one) for one in values} == {python_type}:
+        if {type(value) for value in values} == {python_type}:
             try:
                 return [pa.array(values, kind)]
             except OverflowError:  # of whole numbers beyond 64 bits
                 break
-    return by_type([integer_literal(one) if isinstance(one, int) else pa.scalar(one) for one in values])
+    return by_type([integer_literal(value) if isinstance(value, int) else pa.scalar(value) for value in values])
 
 
 def arithmetic(symbol: str, left: Term, right: Term, *, strict: bool) -> Term:
@@ -108,10 +108,10 @@ def _fitted(term: Term, other: Term, *, strict: bool) -> Term:
 def _fold(symbol: str, left: Term, right: Term) -> Term | None:
     """Whole numbers are added up while the text is read."""
     rule = {"+": operator.add, "-": operator.sub, "*": operator.mul}.get(symbol)
-    literals = [one.literal for one in (left, right) if one.literal is not None and one.literal.is_valid]
-    if rule is None or len(literals) < 2 or not all(pa.types.is_integer(one.type) for one in literals):
+    literals = [term.literal for term in (left, right) if term.literal is not None and term.literal.is_valid]
+    if rule is None or len(literals) < 2 or not all(pa.types.is_integer(literal.type) for literal in literals):
         return None
-    value = rule(*(one.as_py() for one in literals))
+    value = rule(*(literal.as_py() for literal in literals))
     if not -(2**63) <= value < 2**64:
         raise InvalidInputError(f"{value} does not fit into 64 bits")
     return literal_term(integer_literal(value))
@@ -125,10 +125,10 @@ def _float_remainder(a: Datum, b: Datum) -> Datum:
     """The sign is that of the dividend, as in C."""
     import numpy as np  # noqa: PLC0415 needed here only
 
-    length = max(len(one) for one in (a, b) if not isinstance(one, pa.Scalar))
-    sides = [pa.repeat(one, length) if isinstance(one, pa.Scalar) else one for one in (a, b)]
+    length = max(len(value) for value in (a, b) if not isinstance(value, pa.Scalar))
+    sides = [pa.repeat(value, length) if isinstance(value, pa.Scalar) else value for value in (a, b)]
     is_null = np.asarray(pc.or_(pc.is_null(sides[0]), pc.is_null(sides[1])))
-    dividend, divisor = (one.to_numpy(zero_copy_only=False) for one in sides)
+    dividend, divisor = (side.to_numpy(zero_copy_only=False) for side in sides)
     with np.errstate(invalid="ignore"):
         return pa.array(np.fmod(dividend, divisor), sides[0].type, mask=is_null)
 
@@ -145,7 +145,7 @@ _FLOATS = {**_INTEGERS, "/": pc.divide, "%": _float_remainder}
 
 def _half(symbol: str, left: Term, right: Term) -> Term:
     """Arrow has no kernels for 16 bits; one operation in 32 bits, rounded once, gives the same."""
-    wide = [converted(one, pa.float32()) for one in (left, right)]
+    wide = [converted(term, pa.float32()) for term in (left, right)]
     return converted(apply(_FLOATS[symbol], wide, symbol), pa.float16())
 
 
@@ -154,15 +154,15 @@ def _decimal(symbol: str, left: Term, right: Term) -> Term:
         return _whole_remainder(left, right)
     if symbol != "/":
         return apply(_INTEGERS[symbol], (left, right), symbol)
-    one, other = left.type, right.type
-    scale = one.scale + _DIVISION_DIGITS
-    precision = min(one.precision + scale - one.scale + other.scale, _MAX_DIGITS)
-    digits = max(scale + other.scale - one.scale, 0)
+    left_type, other = left.type, right.type
+    scale = left_type.scale + _DIVISION_DIGITS
+    precision = min(left_type.precision + scale - left_type.scale + other.scale, _MAX_DIGITS)
+    digits = max(scale + other.scale - left_type.scale, 0)
     target = pa.decimal128(precision, scale)
 
     def divide(a: Datum, b: Datum) -> Datum:
         # Enough digits in front, so that the quotient has what is wanted; what is more is cut off.
-        wide = pc.cast(a, pa.decimal256(min(one.precision + digits, 76), one.scale + digits))
+        wide = pc.cast(a, pa.decimal256(min(left_type.precision + digits, 76), left_type.scale + digits))
         return pc.cast(pc.divide(wide, b), options=_cutting_off(target))
 
     return apply(divide, (left, right), symbol)
@@ -171,12 +171,12 @@ def _decimal(symbol: str, left: Term, right: Term) -> Term:
 def _whole_remainder(left: Term, right: Term) -> Term:
     """Of whole decimals: signed and unsigned integers meet as such, too."""
     types = (left.type, right.type)
-    if any(one.scale != 0 or one.precision > _WHOLE_DIGITS for one in types):
+    if any(kind.scale != 0 or kind.precision > _WHOLE_DIGITS for kind in types):
         raise UnsupportedError("the remainder (%) of decimals with fractions or more than 37 digits")
-    target = pa.decimal128(min(one.precision for one in types), 0)
+    target = pa.decimal128(min(kind.precision for kind in types), 0)
 
     def remainder(a: Datum, b: Datum) -> Datum:
-        wide, divisor = (pc.cast(one, pa.decimal256(_WHOLE_DIGITS, 0)) for one in (a, b))
+        wide, divisor = (pc.cast(value, pa.decimal256(_WHOLE_DIGITS, 0)) for value in (a, b))
         whole = pc.cast(pc.divide(wide, divisor), options=_cutting_off(wide.type))
         return pc.cast(pc.subtract(wide, pc.multiply(whole, divisor)), target)
 
@@ -187,8 +187,8 @@ def _cutting_off(target: pa.DataType) -> Any:
     return pc.CastOptions(target_type=target, allow_decimal_truncate=True)
 
 
-def _is_time(one: pa.DataType) -> bool:
-    return bool(pa.types.is_date(one) or pa.types.is_timestamp(one))
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _difference(left: Term, right: Term) -> Term:

@@ -95,8 +95,8 @@ def translate(expression: Expression, schema: pa.Schema) -> tuple[tuple[str, ...
     except RecursionError as error:
         raise InvalidInputError("the filter is nested too deeply; write it with AND and OR only, or in SQL") from error
     except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
-        known = ", ".join(schema.names)
-        raise InvalidInputError(f"filter {expression} does not fit the columns {known}: {error}") from error
+        names = ", ".join(schema.names)
+        raise InvalidInputError(f"filter {expression} does not fit the columns {names}: {error}") from error
     return tuple(dict.fromkeys(translator.columns)), term
 
 
@@ -113,8 +113,10 @@ def _metadata(file: memoryview) -> list[_Entry]:
     schema = _table(message, _field(message, _table(message, 0), 2))
     pairs = _table(message, _field(message, schema, 2))
     (count,) = struct.unpack_from("<I", message, pairs)
-    tables = [_table(message, pairs + 4 + 4 * place) for place in range(count)]
-    return [(_string(message, _field(message, one, 0)), _string(message, _field(message, one, 1))) for one in tables]
+    tables = [_table(message, pairs + 4 + 4 * position) for position in range(count)]
+    return [
+        (_string(message, _field(message, table, 0)), _string(message, _field(message, table, 1))) for table in tables
+    ]
 
 
 def _table(data: memoryview, at: int) -> int:
@@ -225,15 +227,15 @@ class _Translator:
         return self._long_chain(node) if node.name in _LOGIC else None
 
     def _column(self, path: Sequence[str]) -> Term:
-        name, *steps = path
+        name, *rest = path
         kind = self._schema.field(name).type
-        for step in steps:
+        for step in rest:
             kind = kind.field(step).type
         self.columns.append(name)
 
         def read(batch: pa.RecordBatch) -> pa.Array:
             values = batch.column(name)
-            return pc.struct_field(values, steps) if steps else values
+            return pc.struct_field(values, rest) if rest else values
 
         return Term(type=kind, evaluate=read)
 
@@ -249,16 +251,16 @@ class _Translator:
         value = self.term(node.arguments[0])
         common = _float_type(value.type, options.type)
         if common is None:
-            found = self._engine_term(node)
+            answer = self._engine_term(node)
         else:
             sought = float_order.membership_bits(coerce(options, common))
-            found = apply(
+            answer = apply(
                 lambda values: pc.is_in(float_order.float_bits(values), value_set=sought),
                 (converted(value, common),),
                 node.name,
                 kind=pa.bool_(),
             )
-        return apply(partial(_with_nulls, options), (value, found), node.name, kind=pa.bool_())
+        return apply(partial(_with_nulls, options), (value, answer), node.name, kind=pa.bool_())
 
     def _long_chain(self, node: _Node) -> Term | None:
         """Return the term of a long chain of AND or OR: in groups, because Acero takes quadratic time; else None."""
@@ -278,7 +280,7 @@ class _Translator:
         """Replace the parts of a call that are computed here by columns ``"0"``, ``"1"`` and so on."""
         if node.name in _LOGIC:
             return _balanced(node.name, [self._replaced(part, inputs) for part in _parts(node)])
-        return node._replace(arguments=tuple(self._replaced(one, inputs) for one in node.arguments))
+        return node._replace(arguments=tuple(self._replaced(argument, inputs) for argument in node.arguments))
 
     def _replaced(self, node: _Node, inputs: dict[object, Term]) -> _Node:
         if node.kind == "literal":
@@ -303,50 +305,50 @@ def _parts(node: _Node) -> list[_Node]:
     """Return what a chain of AND or OR joins."""
     pending, parts = [node], list[_Node]()
     while pending:
-        one = pending.pop()
-        if one.kind == "call" and one.name == node.name:
-            pending += reversed(one.arguments)
+        part = pending.pop()
+        if part.kind == "call" and part.name == node.name:
+            pending += reversed(part.arguments)
         else:
-            parts.append(one)
+            parts.append(part)
     return parts
 
 
 def _balanced(name: str, parts: Sequence[_Node]) -> _Node:
     """Join nodes by AND or OR: neighbours in pairs, so that the tree stays low."""
-    found = list(parts)
-    while len(found) > 1:
-        pairs = [_Node("call", name, arguments=pair) for pair in zip(found[::2], found[1::2], strict=False)]
-        found = pairs + found[2 * len(pairs) :]
-    return found[0]
+    terms = list(parts)
+    while len(terms) > 1:
+        pairs = [_Node("call", name, arguments=pair) for pair in zip(terms[::2], terms[1::2], strict=False)]
+        terms = pairs + terms[2 * len(pairs) :]
+    return terms[0]
 
 
 def _float_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """Return the type in which floats are compared with something; None if neither is a float."""
     both = (left, right)
-    floats = [one for one in both if pa.types.is_floating(one)]
-    if not floats or not all(is_number(one) or pa.types.is_null(one) for one in both):
+    floats = [kind for kind in both if pa.types.is_floating(kind)]
+    if not floats or not all(is_number(kind) or pa.types.is_null(kind) for kind in both):
         return None
     has_decimal = any(map(pa.types.is_decimal, both))
-    return pa.float64() if has_decimal else max(floats, key=lambda one: one.bit_width)
+    return pa.float64() if has_decimal else max(floats, key=lambda kind: kind.bit_width)
 
 
-def _with_nulls(options: pa.Array, values: Datum, found: Datum) -> Datum:
+def _with_nulls(options: pa.Array, values: Datum, value: Datum) -> Datum:
     """Make the answer of ``IN`` null where SQL does not know it."""
     if not len(options):
-        return found
+        return value
     unknown = pa.scalar(None, pa.bool_())
     if options.null_count:
-        found = pc.if_else(found, found, unknown)
-    return pc.if_else(pc.is_null(values), unknown, found)
+        value = pc.if_else(value, value, unknown)
+    return pc.if_else(pc.is_null(values), unknown, value)
 
 
 def _run(expression: Expression, *columns: Datum) -> Datum:
     """Let Acero compute an expression over columns ``"0"``, ``"1"`` and so on."""
     from pyarrow import acero  # noqa: PLC0415 takes its time, and few conditions need it
 
-    num_rows = max((len(one) for one in columns if not isinstance(one, pa.Scalar)), default=1)
-    arrays = [pa.repeat(one, num_rows) if isinstance(one, pa.Scalar) else one for one in columns]
-    table = pa.table(arrays or [pa.nulls(1)], names=[str(place) for place in range(len(arrays) or 1)])
+    num_rows = max((len(column) for column in columns if not isinstance(column, pa.Scalar)), default=1)
+    arrays = [pa.repeat(column, num_rows) if isinstance(column, pa.Scalar) else column for column in columns]
+    table = pa.table(arrays or [pa.nulls(1)], names=[str(position) for position in range(len(arrays) or 1)])
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
     project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["answer"]))
     answer = acero.Declaration.from_sequence([source, project]).to_table(use_threads=False)

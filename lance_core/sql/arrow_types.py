@@ -28,45 +28,45 @@ _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _WIDE_INTEGER = pa.decimal128(20, 0)
 
 
-def kind_of(one: pa.DataType) -> str:
+def kind_of(data_type: pa.DataType) -> str:
     """Values of one kind can be compared."""
-    if is_number(one):
+    if is_number(data_type):
         return "number"
-    if is_text(one):
+    if is_text(data_type):
         return "text"
-    if _is.is_binary(one) or _is.is_large_binary(one) or _is.is_fixed_size_binary(one):
+    if _is.is_binary(data_type) or _is.is_large_binary(data_type) or _is.is_fixed_size_binary(data_type):
         return "binary"
-    if _is.is_date(one) or _is.is_timestamp(one):
+    if _is.is_date(data_type) or _is.is_timestamp(data_type):
         return "day or time"
-    return "boolean" if _is.is_boolean(one) else str(one)
+    return "boolean" if _is.is_boolean(data_type) else str(data_type)
 
 
-def is_number(one: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     """True for integers, floats and decimals."""
-    return bool(_is.is_integer(one) or _is.is_floating(one) or _is.is_decimal(one))
+    return bool(_is.is_integer(kind) or _is.is_floating(kind) or _is.is_decimal(kind))
 
 
-def is_text(one: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     """True for text of either offset size."""
-    return bool(_is.is_string(one) or _is.is_large_string(one))
+    return bool(_is.is_string(kind) or _is.is_large_string(kind))
 
 
-def is_any_list(one: pa.DataType) -> bool:
+def is_any_list(data_type: pa.DataType) -> bool:
     """True for lists of every kind."""
-    return bool(_is.is_list(one) or _is.is_large_list(one) or _is.is_fixed_size_list(one))
+    return bool(_is.is_list(data_type) or _is.is_large_list(data_type) or _is.is_fixed_size_list(data_type))
 
 
-def decimal_for(one: pa.DataType) -> pa.DataType:
+def decimal_for(kind: pa.DataType) -> pa.DataType:
     """The decimal type that holds an integer type."""
-    return pa.decimal128(_INTEGER_DIGITS[one.bit_width], 0) if _is.is_integer(one) else one
+    return pa.decimal128(_INTEGER_DIGITS[kind.bit_width], 0) if _is.is_integer(kind) else kind
 
 
 def arithmetic_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """What both numbers become before they are added; None if decimals keep their own types."""
     if left.equals(right) or (_is.is_integer(left) and _is.is_integer(right)):
         return left if left.equals(right) else _integer_type(left, right)
-    floats = [one for one in (left, right) if _is.is_floating(one)]
-    return max(floats, key=lambda one: one.bit_width) if floats else None
+    floats = [kind for kind in (left, right) if _is.is_floating(kind)]
+    return max(floats, key=lambda kind: kind.bit_width) if floats else None
 
 
 def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -92,7 +92,7 @@ def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 def _integer_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if _is.is_signed_integer(left) == _is.is_signed_integer(right):
-        return max(left, right, key=lambda one: one.bit_width)
+        return max(left, right, key=lambda kind: kind.bit_width)
     unsigned, signed = (right, left) if _is.is_signed_integer(left) else (left, right)
     width = max(2 * unsigned.bit_width, signed.bit_width)
     return _SIGNED[width] if width <= 64 else _WIDE_INTEGER
@@ -118,11 +118,11 @@ def _timestamp_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         raise UnsupportedError(f"comparing {left} with {right}")
     if all(map(_is.is_date, both)):
         return pa.date64()
-    units = [one.unit for one in both if _is.is_timestamp(one)]
-    zones = {one.tz if _is.is_timestamp(one) else None for one in both}
+    units = [kind.unit for kind in both if _is.is_timestamp(kind)]
+    zones = {kind.tz if _is.is_timestamp(kind) else None for kind in both}
     if len(zones) > 1 and any(zone not in (None, *UTC_NAMES) for zone in zones):
         raise UnsupportedError(f"comparing {left} with {right}")
-    zone = next((one for one in zones if one is not None), None)
+    zone = next((zone for zone in zones if zone is not None), None)
     return pa.timestamp(max(units, key=_UNITS.index), zone)
 
 
@@ -243,7 +243,7 @@ def _from_ticks(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _to_time(values: pa.Array, target: pa.DataType) -> pa.Array:
     source = values.type
-    zones = {one.tz for one in (source, target) if _is.is_timestamp(one) and one.tz not in UTC_NAMES}
+    zones = {kind.tz for kind in (source, target) if _is.is_timestamp(kind) and kind.tz not in UTC_NAMES}
     if zones - {None}:
         raise UnsupportedError(f"CAST of {source} to {target}")
     if _is.is_timestamp(source) and source.tz is not None:
@@ -256,8 +256,8 @@ def _to_time(values: pa.Array, target: pa.DataType) -> pa.Array:
 def _float_to_text(values: pa.Array, target: pa.DataType) -> pa.Array:
     """The shortest digits that give the value back; fixed notation for what is neither large nor tiny."""
     show = np.dtype(values.type.to_pandas_dtype()).type
-    found = [None if one is None else _float_text(show(one)) for one in values.to_pylist()]
-    return pa.array(found, target)
+    texts = [None if value is None else _float_text(show(value)) for value in values.to_pylist()]
+    return pa.array(texts, target)
 
 
 def _float_text(value: Any) -> str:
@@ -285,9 +285,9 @@ def _time_to_text(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _text_to_time(values: pa.Array, target: pa.DataType) -> pa.Array:
     """With an offset or without one; what is finer than the unit is cut off."""
-    distinct = {one: parse_time(one) for one in pc.unique(values).to_pylist() if one is not None}
-    found = pa.array([None if one is None else distinct[one] for one in values.to_pylist()], pa.timestamp("ns"))
-    return pc.cast(found, target, safe=False)
+    distinct = {text: parse_time(text) for text in pc.unique(values).to_pylist() if text is not None}
+    times = pa.array([None if text is None else distinct[text] for text in values.to_pylist()], pa.timestamp("ns"))
+    return pc.cast(times, target, safe=False)
 
 
 def parse_time(text: str) -> Any:
@@ -304,12 +304,12 @@ def parse_time(text: str) -> Any:
     raise pa.ArrowInvalid(f"{text!r} is no timestamp; write it as 'YYYY-MM-DD hh:mm:ss'")
 
 
-def _is_binary(one: pa.DataType) -> bool:
-    return kind_of(one) == "binary"
+def _is_binary(kind: pa.DataType) -> bool:
+    return kind_of(kind) == "binary"
 
 
-def _is_utc_date_or_time(one: pa.DataType) -> bool:
-    return bool(_is.is_date(one) or _is.is_timestamp(one))
+def _is_utc_date_or_time(kind: pa.DataType) -> bool:
+    return bool(_is.is_date(kind) or _is.is_timestamp(kind))
 
 
 def _to_list(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -325,17 +325,21 @@ _CASTS: tuple[
     (_is_binary, is_text, _plain),
     (_is_binary, _is_binary, _plain),
     (is_text, _is.is_timestamp, _text_to_time),
-    (is_text, lambda one: bool(_is.is_date(one) or _is.is_boolean(one) or is_number(one)), _plain),
+    (is_text, lambda kind: bool(_is.is_date(kind) or _is.is_boolean(kind) or is_number(kind)), _plain),
     (_is.is_integer, _is.is_integer, _plain),
     (_is.is_integer, _is.is_floating, _loose),
     (_is.is_integer, _is.is_decimal, _integer_to_decimal),
-    (lambda one: bool(_is.is_integer(one) or _is.is_boolean(one)), is_text, _plain),
+    (lambda kind: bool(_is.is_integer(kind) or _is.is_boolean(kind)), is_text, _plain),
     (_is.is_integer, _is_utc_date_or_time, _from_ticks),
     (_is.is_floating, _is.is_integer, _float_to_integer),
     (_is.is_floating, _is.is_floating, _loose),
     (_is.is_floating, _is.is_decimal, _float_to_decimal),
     (_is.is_floating, is_text, _float_to_text),
-    (lambda one: bool(_is.is_integer(one) or _is.is_float32(one) or _is.is_float64(one)), _is.is_boolean, _to_boolean),
+    (
+        lambda kind: bool(_is.is_integer(kind) or _is.is_float32(kind) or _is.is_float64(kind)),
+        _is.is_boolean,
+        _to_boolean,
+    ),
     (_is.is_decimal, _is.is_integer, _decimal_to_integer),
     (_is.is_decimal, _is.is_floating, _loose),
     (_is.is_decimal, _is.is_decimal, _decimal_to_decimal),

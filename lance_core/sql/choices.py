@@ -24,24 +24,24 @@ def common(terms: Sequence[Term], what: str) -> list[Term]:
     Raises:
         InvalidInputError: Different kinds of values.
     """
-    kinds = [one.type for one in terms if not pa.types.is_null(one.type)]
+    kinds = [term.type for term in terms if not pa.types.is_null(term.type)]
     if not kinds:
         return list(terms)
-    for one in kinds[1:]:
-        if kind_of(one) != kind_of(kinds[0]):
-            raise InvalidInputError(f"{what} of {kinds[0]} and {one}")
+    for kind in kinds[1:]:
+        if kind_of(kind) != kind_of(kinds[0]):
+            raise InvalidInputError(f"{what} of {kinds[0]} and {kind}")
     target = reduce(lambda a, b: a if a.equals(b) else comparison_type(a, b), kinds)
-    return [converted(one, target) for one in terms]
+    return [converted(term, target) for term in terms]
 
 
 def _coalesce(terms: Sequence[Term]) -> Term:
     same = common(terms, "COALESCE")
-    found = apply(pc.coalesce, same, "COALESCE")
-    return Term(type=found.type, evaluate=found.evaluate, nullable=all(one.nullable for one in same))
+    chosen = apply(pc.coalesce, same, "COALESCE")
+    return Term(type=chosen.type, evaluate=chosen.evaluate, nullable=all(field.nullable for field in same))
 
 
 def _nvl(terms: Sequence[Term]) -> Term:
-    if any(pa.types.is_decimal(one.type) for one in terms):
+    if any(pa.types.is_decimal(term.type) for term in terms):
         raise UnsupportedError("nvl of decimals; use coalesce")
     return _coalesce(terms)
 
@@ -56,8 +56,8 @@ def _nullif(terms: Sequence[Term]) -> Term:
     def choose(same: Datum, values: Datum) -> Datum:
         return pc.if_else(pc.fill_null(same, False), pa.scalar(None, value.type), values)  # noqa: FBT003 a value
 
-    found = apply(choose, (equal, value), "NULLIF")
-    return Term(type=found.type, evaluate=found.evaluate)
+    term = apply(choose, (equal, value), "NULLIF")
+    return Term(type=term.type, evaluate=term.evaluate)
 
 
 def _nvl2(terms: Sequence[Term]) -> Term:
@@ -97,20 +97,20 @@ def case(branches: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
     kind = values[0].type
 
     def evaluate(batch: pa.RecordBatch) -> pa.Array:
-        rows, order, found = np.arange(batch.num_rows), [np.empty(0, np.int64)], [pa.array([], kind)]
+        rows, order, parts = np.arange(batch.num_rows), [np.empty(0, np.int64)], [pa.array([], kind)]
         for condition, value in zip(conditions, values, strict=False):
             here = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows))
             hit = _mask(condition.evaluate(here), len(rows))
             if hit.any():
                 order.append(rows[hit])
-                found.append(_column(value, here.filter(pa.array(hit)), int(hit.sum())))
+                parts.append(_column(value, here.filter(pa.array(hit)), int(hit.sum())))
                 rows = rows[~hit]
         if len(rows):
             order.append(rows)
-            found.append(_column(values[-1], batch.take(pa.array(rows)), len(rows)))
-        return pa.concat_arrays(found).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
+            parts.append(_column(values[-1], batch.take(pa.array(rows)), len(rows)))
+        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
 
-    return Term(type=kind, evaluate=evaluate, nullable=any(one.nullable for one in values))
+    return Term(type=kind, evaluate=evaluate, nullable=any(value.nullable for value in values))
 
 
 def _mask(answer: Datum, num_rows: int) -> np.ndarray:
@@ -126,7 +126,7 @@ def _column(term: Term, batch: pa.RecordBatch, num_rows: int) -> pa.Array:
 
 def simple_case(value: Term, branches: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
     """``CASE value WHEN ...``."""
-    pairs = [(compare("equal", value, one, strict=False, is_exact=True), then) for one, then in branches]
+    pairs = [(compare("equal", value, option, strict=False, is_exact=True), then) for option, then in branches]
     return case(pairs, otherwise)
 
 

@@ -86,16 +86,16 @@ def find_groups(parts: Sequence[Node], *, is_and: bool, term: Callable[[Node], T
         Groups of at least `MANY` conditions.
     """
     alike: dict[tuple[object, ...], list[tuple[int, list[tuple[Part, bool]]]]] = defaultdict(list)
-    for place, part in enumerate(parts):
+    for position, part in enumerate(parts):
         leaves: list[tuple[Part, bool]] = []
         if _collect(part, leaves, is_opposite=is_and):
             key = tuple((id(leaf.shape), opposite, *map(str.isdigit, leaf.literals)) for leaf, opposite in leaves)
-            alike[key].append((place, leaves))
+            alike[key].append((position, leaves))
     for members in alike.values():
         if len(members) >= MANY:
             comparisons = _comparisons([leaves for _, leaves in members], term)
             if comparisons is not None:
-                yield Group([place for place, _ in members], comparisons)
+                yield Group([position for position, _ in members], comparisons)
 
 
 def _collect(node: Node, leaves: list[tuple[Part, bool]], *, is_opposite: bool) -> bool:
@@ -107,14 +107,14 @@ def _collect(node: Node, leaves: list[tuple[Part, bool]], *, is_opposite: bool) 
         return _collect(node.this, leaves, is_opposite=not is_opposite)
     if not isinstance(node, Chain) or (node.kind is exp.And) == is_opposite:
         return False
-    return all(_collect(one, leaves, is_opposite=is_opposite) for one in node.parts)
+    return all(_collect(part, leaves, is_opposite=is_opposite) for part in node.parts)
 
 
 def _comparisons(
     members: Sequence[Sequence[tuple[Part, bool]]], term: Callable[[Node], Term]
 ) -> list[Comparison] | None:
     """Return the comparisons of conditions, given their leaves; None if they are something else."""
-    found: list[Comparison] = []
+    result: list[Comparison] = []
     for leaves in zip(*members, strict=True):
         first, is_opposite = leaves[0]
         triples = _parsed(first.shape, is_opposite=is_opposite)
@@ -122,10 +122,10 @@ def _comparisons(
             literals = _literals(operand, [leaf for leaf, _ in leaves], term)
             if literals is None:
                 return None
-            found.append(Comparison(subject, kernel, literals))
+            result.append(Comparison(subject, kernel, literals))
         if not triples:
             return None
-    return found
+    return result
 
 
 def _parsed(shape: Shape, *, is_opposite: bool) -> list[tuple[Node, str, Node]]:
@@ -146,9 +146,9 @@ def _parsed(shape: Shape, *, is_opposite: bool) -> list[tuple[Node, str, Node]]:
             triples = [(node.expression, MIRRORED[kernel], node.this)]
     else:
         triples = []
-    varying = {id(one) for one in shape.literals}
+    varying = {id(literal) for literal in shape.literals}
     for subject, _, operand in triples:
-        is_fixed = not any(id(one) in varying for one in subject.find_all(exp.Literal))
+        is_fixed = not any(id(literal) in varying for literal in subject.find_all(exp.Literal))
         if subject.find(exp.Column) is None or not is_fixed or operand.find(exp.Column) is not None:
             return []
     return triples
@@ -158,12 +158,12 @@ def _literals(operand: Node, parts: Sequence[Part], term: Callable[[Node], Term]
     """Return what the parts of one shape have in the place of an operand; None if it is no literal."""
     is_negative = isinstance(operand, exp.Neg)
     literal = operand.this if is_negative else operand
-    places = [place for place, one in enumerate(parts[0].shape.literals) if one is literal]
-    if places and literal.is_string and not is_negative:
-        return literal_arrays([part.literals[places[0]] for part in parts])
-    if places and not literal.is_string:
-        numbers = [number_of(part.literals[places[0]]) for part in parts]
-        return literal_arrays([-one for one in numbers] if is_negative else numbers)
+    positions = [position for position, other in enumerate(parts[0].shape.literals) if other is literal]
+    if positions and literal.is_string and not is_negative:
+        return literal_arrays([part.literals[positions[0]] for part in parts])
+    if positions and not literal.is_string:
+        numbers = [number_of(part.literals[positions[0]]) for part in parts]
+        return literal_arrays([-number for number in numbers] if is_negative else numbers)
     scalars: list[pa.Scalar] = []
     for part in parts:
         part.filled()

@@ -60,21 +60,21 @@ def _function(
         is_null = pa.types.is_null(document.type)
         if not (document.is_json or pa.types.is_large_binary(document.type) or is_null):
             raise InvalidInputError(f"{name} needs a JSON column, not {document.type}")
-        texts = [_as_argument(one, name) for one in others]
+        texts = [_as_argument(term, name) for term in others]
 
         def evaluate(documents: Datum, *arguments: Datum) -> Datum:
             is_plain = isinstance(documents, pa.Array) and pa.types.is_large_binary(documents.type)
             if together and is_plain and isinstance(arguments[0], pa.Scalar) and arguments[0].is_valid:
-                found = together(documents, arguments[0].as_py())
-                if found is not None:
-                    return found
+                texts = together(documents, arguments[0].as_py())
+                if texts is not None:
+                    return texts
             return _each(look, kind, documents, arguments)
 
         if document.as_stored is not None:
             document = replace(document, evaluate=document.as_stored)
         inputs = (converted(document, pa.large_binary()) if is_null else document, *texts)
-        found = apply(evaluate, inputs, name, kind=kind)
-        return Term(type=kind, evaluate=found.evaluate)  # null where nothing is found, whatever the column allows
+        result = apply(evaluate, inputs, name, kind=kind)
+        return Term(type=kind, evaluate=result.evaluate)  # null where nothing is found, whatever the column allows
 
     return build
 
@@ -91,16 +91,16 @@ def _as_argument(term: Term, name: str) -> Term:
 def _each(look: Callable[..., Any], kind: pa.DataType, documents: Datum, arguments: Sequence[Datum]) -> Datum:
     """The answer for each row, or one for all rows if no argument is an array."""
     columns = (documents, *arguments)
-    num_rows = max((len(one) for one in columns if not isinstance(one, pa.Scalar)), default=1)
-    rows = [pa.repeat(one, num_rows) if isinstance(one, pa.Scalar) else one for one in columns]
+    num_rows = max((len(column) for column in columns if not isinstance(column, pa.Scalar)), default=1)
+    rows = [pa.repeat(column, num_rows) if isinstance(column, pa.Scalar) else column for column in columns]
     if pa.types.is_large_binary(rows[0].type):
         rows[0] = decode_texts(rows[0])
-    found = [
+    values = [
         None if None in row else look(_load(row[0]), *row[1:])
-        for row in zip(*(one.to_pylist() for one in rows), strict=True)
+        for row in zip(*(row.to_pylist() for row in rows), strict=True)
     ]
-    array = pa.array(found, kind)
-    return array[0] if all(isinstance(one, pa.Scalar) for one in columns) else array
+    array = pa.array(values, kind)
+    return array[0] if all(isinstance(column, pa.Scalar) for column in columns) else array
 
 
 def _load(text: str) -> Document:
@@ -126,10 +126,10 @@ _DECODER = json.JSONDecoder()
 
 
 def _extract(document: Document, path: str) -> str | None:
-    found = find_all(document, parse_path(path))
-    if not found:
+    items = find_all(document, parse_path(path))
+    if not items:
         return None
-    return _text(found[0] if len(found) == 1 else found)
+    return _text(items[0] if len(items) == 1 else items)
 
 
 def _exists(document: Document, path: str) -> bool:
@@ -138,16 +138,16 @@ def _exists(document: Document, path: str) -> bool:
 
 def _array_length(document: Document, path: str) -> int | None:
     """The length of the first match."""
-    found = find_all(document, parse_path(path))
-    if not found:
+    items = find_all(document, parse_path(path))
+    if not items:
         return None
-    return len(cast("list[Document]", found[0])) if isinstance(found[0], list) else 0
+    return len(cast("list[Document]", items[0])) if isinstance(items[0], list) else 0
 
 
 def _array_contains(document: Document, path: str, sought: str) -> bool:
     """Return whether one of the matching arrays has an item with this text."""
-    arrays = [one for one in find_all(document, parse_path(path)) if isinstance(one, list)]
-    return any(sought in _item_texts(item) for one in arrays for item in cast("list[Document]", one))
+    arrays = [item for item in find_all(document, parse_path(path)) if isinstance(item, list)]
+    return any(sought in _item_texts(item) for array in arrays for item in cast("list[Document]", array))
 
 
 def _item_texts(item: Document) -> tuple[str, ...]:
@@ -184,13 +184,13 @@ def _get_as(what: str, convert: Callable[[Document], Any]) -> Callable[[Document
         value = _member(document, key)
         if value is _ABSENT or value is None:
             return None
-        found = None if isinstance(value, dict | list) else convert(value)
-        if found is None:
+        converted = None if isinstance(value, dict | list) else convert(value)
+        if converted is None:
             shown = _text(value)
             raise InvalidInputError(
                 f"{shown[:40]} at {key!r} of a JSON value is not {what}; read it with json_extract, or filter it out"
             )
-        return found
+        return converted
 
     return look
 
@@ -233,9 +233,9 @@ def _as_boolean(value: Document) -> bool | None:
 
 def _at_path(documents: pa.Array, path: str) -> pa.Array | None:
     """Return the values at a path without wildcards; None for other paths."""
-    steps = [_single_step(one) for one in parse_path(path)]
-    known = [one for one in steps if one is not None]
-    return find_values(documents, known) if known and len(known) == len(steps) else None
+    keys = [_single_step(step_) for step_ in parse_path(path)]
+    names = [step for step in keys if step is not None]
+    return find_values(documents, names) if names and len(names) == len(keys) else None
 
 
 def _single_step(step: Member | Items) -> Step | None:
@@ -252,35 +252,35 @@ def _at_key(documents: pa.Array, key: str) -> pa.Array | None:
 
 
 def _extract_together(documents: pa.Array, path: str) -> pa.Array | None:
-    found = _at_path(documents, path)
-    return None if found is None else decode_texts(found)
+    texts = _at_path(documents, path)
+    return None if texts is None else decode_texts(texts)
 
 
 def _exists_together(documents: pa.Array, path: str) -> pa.Array | None:
-    found = _at_path(documents, path)
-    return None if found is None else pc.if_else(documents.is_valid(), found.is_valid(), pa.scalar(None, pa.bool_()))
+    texts = _at_path(documents, path)
+    return None if texts is None else pc.if_else(documents.is_valid(), texts.is_valid(), pa.scalar(None, pa.bool_()))
 
 
 def _array_length_together(documents: pa.Array, path: str) -> pa.Array | None:
-    found = _at_path(documents, path)
-    return None if found is None else lengths(found)
+    texts = _at_path(documents, path)
+    return None if texts is None else lengths(texts)
 
 
 def _get_together(look: Callable[[Document, str], Any], kind: pa.DataType) -> _Together:
     """Convert each different member once."""
 
     def together(documents: pa.Array, key: str) -> pa.Array | None:
-        found = _at_key(documents, key)
-        if found is None:
+        values = _at_key(documents, key)
+        if values is None:
             return None
-        texts = decode_texts(found)
+        texts = decode_texts(values)
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
             try:
                 return pc.cast(texts, kind)
             except pa.ArrowInvalid:
                 pass  # some are no such numbers, or are in quotes
         texts = texts.dictionary_encode()
-        members = [look({key: _load(one)}, key) for one in texts.dictionary.to_pylist()]
+        members = [look({key: _load(text)}, key) for text in texts.dictionary.to_pylist()]
         return pa.array(members, kind).take(texts.indices)
 
     return together

@@ -73,20 +73,20 @@ def parse_path(text: str) -> tuple[Step, ...]:
         InvalidInputError: Not a path.
         UnsupportedError: Recursion, filters, ranges and operators.
     """
-    at, steps = len(text) - len(text.lstrip()), list[Step]()
+    at, parsed = len(text) - len(text.lstrip()), list[Step]()
     first = _FIRST.match(text, at)
     if text.startswith("$", at):
         at += 1
     elif first is not None:
         at = first.end()
-        steps.append(Member(first.group()))
+        parsed.append(Member(first.group()))
     while text[at:].strip():
-        found = _STEP.match(text, at)
-        if found is None:
+        match = _STEP.match(text, at)
+        if match is None:
             _refuse(text, at)
-        steps.append(_step(found))
-        at = found.end()
-    return tuple(steps)
+        parsed.append(_step(match))
+        at = match.end()
+    return tuple(parsed)
 
 
 def _refuse(text: str, at: int) -> NoReturn:
@@ -99,14 +99,14 @@ def _refuse(text: str, at: int) -> NoReturn:
     )
 
 
-def _step(found: re.Match[str]) -> Step:
-    if found["members"]:
+def _step(match: re.Match[str]) -> Step:
+    if match["members"]:
         return Member(None)
-    if found["items"]:
+    if match["items"]:
         return Items(None)
-    if found["places"]:
-        return Items(tuple(_place("".join(one.split())) for one in found["places"].split(",")))
-    name: str = found["name"] or found["key"]
+    if match["places"]:
+        return Items(tuple(_place("".join(part.split())) for part in match["places"].split(",")))
+    name: str = match["name"] or match["key"]
     if not name.startswith('"'):
         return Member(name)
     try:
@@ -127,11 +127,11 @@ def find_all(document: Document, path: tuple[Step, ...]) -> list[Document]:
         document: The whole document.
         path: From `parse_path`.
     """
-    found = [document]
+    documents = [document]
     for step in path:
         follow = _members if isinstance(step, Member) else _items
-        found = [inner for one in found for inner in follow(one, cast("Any", step))]
-    return found
+        documents = [inner for document in documents for inner in follow(document, cast("Any", step))]
+    return documents
 
 
 def _members(value: Document, step: Member) -> Iterator[Document]:

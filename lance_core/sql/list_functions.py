@@ -48,8 +48,8 @@ def element(terms: Sequence[Term]) -> Term:
     value, number = _list(terms[0], "array_element"), written_number(terms[1], "array_element")
     if number is None:
         return literal_term(pa.scalar(None, value.type.value_type))
-    found = apply(lambda lists: element_at(lists, number), (value,), "array_element")
-    return Term(type=found.type, evaluate=found.evaluate)
+    term = apply(lambda lists: element_at(lists, number), (value,), "array_element")
+    return Term(type=term.type, evaluate=term.evaluate)
 
 
 def _has(terms: Sequence[Term]) -> Term:
@@ -73,9 +73,9 @@ def _has(terms: Sequence[Term]) -> Term:
 
 
 def _any_of(hits: pa.Array, parents: npt.NDArray[np.int64], num_rows: int) -> pa.Array:
-    found = np.zeros(num_rows, np.bool_)
-    found[parents[np.asarray(pc.fill_null(hits, False))]] = True  # noqa: FBT003 a value
-    return pa.array(found)
+    answer = np.zeros(num_rows, np.bool_)
+    answer[parents[np.asarray(pc.fill_null(hits, False))]] = True  # noqa: FBT003 a value
+    return pa.array(answer)
 
 
 def _has_several(name: str, merge: Callable[[pa.Array, pa.Array], pa.Array], start: bool) -> Callable[..., Term]:
@@ -86,13 +86,13 @@ def _has_several(name: str, merge: Callable[[pa.Array, pa.Array], pa.Array], sta
         wanted = terms[1].literal
         if wanted is None or not wanted.is_valid or not is_any_list(wanted.type):
             raise UnsupportedError(f"{name} with a list that is not written in the SQL")
-        items = [_has((value, literal_term(pa.scalar(one)))) for one in wanted.as_py()]
+        items = [_has((value, literal_term(pa.scalar(item)))) for item in wanted.as_py()]
 
         def look(lists: pa.Array, *answers: Datum) -> Datum:
-            found = pa.repeat(pa.scalar(start), len(lists))
-            for one in answers:
-                found = merge(found, one)
-            return pc.if_else(pc.is_null(lists), pa.scalar(None, pa.bool_()), found)
+            total = pa.repeat(pa.scalar(start), len(lists))
+            for answer in answers:
+                total = merge(total, answer)
+            return pc.if_else(pc.is_null(lists), pa.scalar(None, pa.bool_()), total)
 
         return apply(look, (value, *items), name)
 
@@ -105,21 +105,21 @@ def make_array(terms: Sequence[Term]) -> Term:
         raise UnsupportedError("an empty list")
     items = common(terms, "make_array")
     kind = pa.list_(items[0].type)
-    literals = [one.literal for one in terms]
-    if all(one is not None for one in literals):
-        values = [one.evaluate(_NO_ROWS) for one in items]
-        return literal_term(pa.scalar([one.as_py() for one in values], kind))
+    literals = [term.literal for term in terms]
+    if all(literal is not None for literal in literals):
+        values = [term.evaluate(_NO_ROWS) for term in items]
+        return literal_term(pa.scalar([value.as_py() for value in values], kind))
 
     def build(*columns: Datum) -> pa.Array:
-        num_rows = max(len(one) for one in columns if not isinstance(one, pa.Scalar))
-        arrays = [pa.repeat(one, num_rows) if isinstance(one, pa.Scalar) else one for one in columns]
+        num_rows = max(len(column) for column in columns if not isinstance(column, pa.Scalar))
+        arrays = [pa.repeat(column, num_rows) if isinstance(column, pa.Scalar) else column for column in columns]
         order = np.arange(num_rows * len(arrays)).reshape(len(arrays), num_rows).T.reshape(-1)
         values = pa.concat_arrays(arrays).take(pa.array(order))
         offsets = pa.array(np.arange(num_rows + 1, dtype=np.int32) * len(arrays))
         return pa.ListArray.from_arrays(offsets, values, type=kind)
 
-    found = apply(build, items, "make_array")
-    return Term(type=found.type, evaluate=found.evaluate)
+    result = apply(build, items, "make_array")
+    return Term(type=result.type, evaluate=result.evaluate)
 
 
 _NO_ROWS = pa.record_batch({"row": pa.nulls(1)})
@@ -129,18 +129,18 @@ def _struct(names: Sequence[str], terms: Sequence[Term]) -> Term:
     fields = [pa.field(name, term.type) for name, term in zip(names, terms, strict=True)]
 
     def build(*columns: Datum) -> pa.Array:
-        num_rows = max(len(one) for one in columns if not isinstance(one, pa.Scalar))
-        arrays = [pa.repeat(one, num_rows) if isinstance(one, pa.Scalar) else one for one in columns]
+        num_rows = max(len(column) for column in columns if not isinstance(column, pa.Scalar))
+        arrays = [pa.repeat(column, num_rows) if isinstance(column, pa.Scalar) else column for column in columns]
         return pa.StructArray.from_arrays(arrays, fields=fields)
 
-    found = apply(build, terms, "struct")
-    return Term(type=found.type, evaluate=found.evaluate)
+    result = apply(build, terms, "struct")
+    return Term(type=result.type, evaluate=result.evaluate)
 
 
 def _named_struct(terms: Sequence[Term]) -> Term:
     if len(terms) % 2:
         raise InvalidInputError("named_struct takes names and values in turn")
-    names = [written(one, "named_struct") or "" for one in terms[::2]]
+    names = [written(term, "named_struct") or "" for term in terms[::2]]
     if len(set(names)) < len(names):
         raise InvalidInputError("named_struct with a name that occurs twice")
     return _struct(names, terms[1::2])
@@ -150,8 +150,8 @@ def field(term: Term, name: str | None) -> Term:
     """A field of a struct."""
     if not pa.types.is_struct(term.type) or name is None or term.type.get_field_index(name) < 0:
         raise InvalidInputError(f"{term.type} has no field {name!r}")
-    found = apply(lambda values: pc.struct_field(values, name), (term,), "get_field")
-    return Term(type=found.type, evaluate=found.evaluate)
+    result = apply(lambda values: pc.struct_field(values, name), (term,), "get_field")
+    return Term(type=result.type, evaluate=result.evaluate)
 
 
 LIST_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] = {

@@ -41,27 +41,27 @@ def _numpy(name: str, function: Callable[..., np.ndarray]) -> Callable[[Sequence
     """A function that Arrow lacks."""
 
     def evaluate(*values: Datum) -> pa.Array:
-        length = max(len(one) for one in values if not isinstance(one, pa.Scalar))
-        arrays = [pa.repeat(one, length) if isinstance(one, pa.Scalar) else one for one in values]
-        is_null = np.logical_or.reduce([np.asarray(pc.is_null(one)) for one in arrays])
+        length = max(len(value) for value in values if not isinstance(value, pa.Scalar))
+        arrays = [pa.repeat(value, length) if isinstance(value, pa.Scalar) else value for value in values]
+        is_null = np.logical_or.reduce([np.asarray(pc.is_null(array)) for array in arrays])
         with np.errstate(all="ignore"):
-            found = function(*(one.to_numpy(zero_copy_only=False) for one in arrays))
-        return pa.array(found, arrays[0].type, mask=is_null)
+            result = function(*(array.to_numpy(zero_copy_only=False) for array in arrays))
+        return pa.array(result, arrays[0].type, mask=is_null)
 
     def build(terms: Sequence[Term]) -> Term:
         if len(terms) == 1:
             return apply(evaluate, (_float(terms[0], name),), name)
-        is_double = any(pa.types.is_float64(one.type) or one.literal is not None for one in terms)
+        is_double = any(pa.types.is_float64(term.type) or term.literal is not None for term in terms)
         kind = pa.float64() if is_double else pa.float32()
-        return apply(evaluate, [converted(number(one, name), kind) for one in terms], name)
+        return apply(evaluate, [converted(number(term, name), kind) for term in terms], name)
 
     return build
 
 
 def _power(terms: Sequence[Term]) -> Term:
-    if any(pa.types.is_decimal(one.type) for one in terms):
+    if any(pa.types.is_decimal(term.type) for term in terms):
         raise UnsupportedError("power of decimals; CAST them AS DOUBLE")
-    pair = [converted(number(one, "power"), pa.float64()) for one in terms]
+    pair = [converted(number(term, "power"), pa.float64()) for term in terms]
     return apply(pc.power, pair, "power")
 
 
@@ -69,7 +69,7 @@ def _log(terms: Sequence[Term]) -> Term:
     """To base 10, or to the base that comes first."""
     if len(terms) == 1:
         return _kernel("log", pc.log10)(terms)
-    base, value = (converted(number(one, "log"), pa.float64()) for one in terms)
+    base, value = (converted(number(term, "log"), pa.float64()) for term in terms)
     return apply(lambda a, b: pc.divide(pc.ln(b), pc.ln(a)), (base, value), "log")
 
 
@@ -142,7 +142,7 @@ def _is_zero(terms: Sequence[Term]) -> Term:
 
 def _nanvl(terms: Sequence[Term]) -> Term:
     """The second value where the first is NaN."""
-    first, second = (_float(one, "nanvl") for one in terms)
+    first, second = (_float(term, "nanvl") for term in terms)
     kind = first.type if first.type.equals(second.type) else pa.float64()
     pair = (converted(first, kind), converted(second, kind))
     return apply(lambda a, b: pc.if_else(pc.is_nan(a), b, a), pair, "nanvl")

@@ -132,7 +132,7 @@ def _translate(sql: str, schema: pa.Schema, what: str, *, is_exact: bool = False
 
 
 def _parse(sql: str, what: str) -> Node:
-    parsed = [one for one in sqlglot.parse(sql, dialect=LanceSql) if one is not None]
+    parsed = [tree for tree in sqlglot.parse(sql, dialect=LanceSql) if tree is not None]
     if len(parsed) != 1:
         raise InvalidInputError(f"one SQL {_WORDS[what]} is needed, there are {len(parsed)}")
     return parsed[0]
@@ -177,15 +177,15 @@ class _Translator:
     def call(self, node: Node) -> Term:
         """A function by its name."""
         name = str(node.this).lower()
-        known = _FUNCTIONS.get(name)
-        if known is None:
+        entry = _FUNCTIONS.get(name)
+        if entry is None:
             near = difflib.get_close_matches(name, _FUNCTIONS, n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else ""
             raise UnsupportedError(f"function {name} is not supported{hint}")
-        fewest, most, build = known
+        fewest, most, build = entry
         if not fewest <= len(node.expressions) <= most:
             raise InvalidInputError(f"{name} does not take {len(node.expressions)} arguments")
-        return build([self.term(one) for one in node.expressions])
+        return build([self.term(expression) for expression in node.expressions])
 
     def pair(self, node: Node) -> tuple[Term, Term]:
         """Both operands of a binary node."""
@@ -198,7 +198,7 @@ class _Translator:
         for name in path[1:]:
             if not pa.types.is_struct(arrow.type):
                 raise InvalidInputError(f"{'.'.join(names)} is {arrow.type}, it has no field {name!r}")
-            names.append(_match(name, [one.name for one in arrow.type]))
+            names.append(_match(name, [field.name for field in arrow.type]))
             inner = arrow.type.field(names[-1])
             arrow = inner.with_nullable(inner.nullable or arrow.nullable)
         self.columns.append(".".join(names))
@@ -221,13 +221,13 @@ def _refuse_match(node: Node) -> None:
         raise UnsupportedError("regexp_match other than as a condition; use regexp_like")
 
 
-def _match(name: str, known: Sequence[str]) -> str:
-    if name in known:
+def _match(name: str, names: Sequence[str]) -> str:
+    if name in names:
         return name
-    folded = [one for one in known if one.lower() == name.lower()]
+    folded = [name_ for name_ in names if name_.lower() == name.lower()]
     if len(folded) == 1:
         return folded[0]
-    near = difflib.get_close_matches(name, known, n=3) or known[:20]
+    near = difflib.get_close_matches(name, names, n=3) or names[:20]
     raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(near)}? (text stands in quotes)")
 
 
@@ -277,8 +277,8 @@ def _is(self: _Translator, node: Node) -> Term:
     value = self.term(node.this)
     if isinstance(wanted, exp.Null):
         asks = pruning.IsNull(value.path) if value.path else pruning.UNKNOWN
-        found = terms.apply(pc.is_null, (value,), "IS NULL", asks)
-        return Term(type=found.type, evaluate=found.evaluate, asks=asks, nullable=False)
+        term = terms.apply(pc.is_null, (value,), "IS NULL", asks)
+        return Term(type=term.type, evaluate=term.evaluate, asks=asks, nullable=False)
     if isinstance(wanted, exp.Boolean):
         pair = (terms.boolean(value, "IS"), self.term(wanted))
         asks = pruning.FillNull(value.asks if wanted.this else pruning.Not(value.asks), value=False)
@@ -303,7 +303,7 @@ def _in(self: _Translator, node: Node, strict: bool) -> Term:
         return terms.is_in(self.term(node.this), literals=literals, strict=strict, is_exact=self.is_exact)
     if not node.expressions:
         raise UnsupportedError("IN needs a list of values; a subquery or an empty list is not supported")
-    options = [self.term(one) for one in node.expressions]
+    options = [self.term(expression) for expression in node.expressions]
     return terms.is_in(self.term(node.this), options, strict=strict, is_exact=self.is_exact)
 
 
@@ -314,8 +314,8 @@ def _like(self: _Translator, node: Node) -> Term:
     word = _name(node)
     if not isinstance(node, (exp.Like, exp.ILike)):
         raise UnsupportedError(f"ESCAPE after {word}")
-    found = text.like(word, *self.pair(node), fold=isinstance(node, exp.ILike), escape=mark)
-    return terms.not_(found) if node.args.get("negate") else found
+    term = text.like(word, *self.pair(node), fold=isinstance(node, exp.ILike), escape=mark)
+    return terms.not_(term) if node.args.get("negate") else term
 
 
 def _cast(self: _Translator, node: Node) -> Term:
@@ -337,7 +337,7 @@ def _cast(self: _Translator, node: Node) -> Term:
 
 
 def _cast_type(wanted: Node) -> pa.DataType:
-    numbers = [int(one.name) for one in wanted.expressions]
+    numbers = [int(expression.name) for expression in wanted.expressions]
     if wanted.this in _TIME_TYPES and len(numbers) == 1:
         unit = _TIME_UNITS.get(numbers[0])
         if unit is not None:
@@ -374,7 +374,7 @@ def _hex(_: _Translator, node: Node) -> Term:
 
 
 def _case(self: _Translator, node: Node) -> Term:
-    branches = [(self.term(one.this), self.term(one.args["true"])) for one in node.args["ifs"]]
+    branches = [(self.term(arg.this), self.term(arg.args["true"])) for arg in node.args["ifs"]]
     default = node.args.get("default")
     otherwise = None if default is None else self.term(default)
     if node.this is None:
@@ -399,7 +399,7 @@ def _substring(self: _Translator, node: Node) -> Term:
     numbers = [node.args.get("start") or exp.Literal.number(1)]
     if node.args.get("length") is not None:
         numbers.append(node.args["length"])
-    return text.substring([self.term(node.this), *(self.term(one) for one in numbers)])
+    return text.substring([self.term(node.this), *(self.term(number) for number in numbers)])
 
 
 def _compare(name: str) -> Callable[[_Translator, Node, bool], Term]:
@@ -419,22 +419,22 @@ def _logic(self: _Translator, node: Node, strict: bool) -> Term:
     kind = node.kind if isinstance(node, Chain) else type(node)
     pending, parts = [node], list[Node]()
     while pending:
-        one = pending.pop()
-        if isinstance(one, Chain) and one.kind is kind:
-            pending += reversed(one.parts)
-        elif not isinstance(one, Chain) and type(one) is kind:
-            pending += [one.expression, one.this]
+        current = pending.pop()
+        if isinstance(current, Chain) and current.kind is kind:
+            pending += reversed(current.parts)
+        elif not isinstance(current, Chain) and type(current) is kind:
+            pending += [current.expression, current.this]
         else:
-            parts.append(one)
+            parts.append(current)
     grouped: set[int] = set()
-    found: list[Term] = []
+    operands: list[Term] = []
     for group in find_groups(parts, is_and=kind is exp.And, term=self.term) if len(parts) >= sql_groups.MANY else ():
         term = _group(self, group, strict=strict)
         if term is not None:
             grouped.update(group.places)
-            found.append(terms.not_(term) if kind is exp.And else term)
-    found += [self.term(one, strict=strict) for place, one in enumerate(parts) if place not in grouped]
-    return terms.joined(terms.or_ if kind is exp.Or else terms.and_, found)
+            operands.append(terms.not_(term) if kind is exp.And else term)
+    operands += [self.term(part, strict=strict) for position, part in enumerate(parts) if position not in grouped]
+    return terms.joined(terms.or_ if kind is exp.Or else terms.and_, operands)
 
 
 def _group(self: _Translator, group: Group, *, strict: bool) -> Term | None:
@@ -442,10 +442,13 @@ def _group(self: _Translator, group: Group, *, strict: bool) -> Term | None:
     if len(group.comparisons) == 1 and group.comparisons[0].kernel == "equal":
         subject, _, literals = group.comparisons[0]
         return terms.is_in(self.term(subject), literals=literals, strict=strict, is_exact=self.is_exact)
-    if any(len(one.literals) > 1 for one in group.comparisons):
+    if any(len(comparison.literals) > 1 for comparison in group.comparisons):
         return None
-    subjects = {id(one.subject): self.term(one.subject) for one in group.comparisons}
-    demands = [(subjects[id(one.subject)], one.kernel, one.literals[0]) for one in group.comparisons]
+    subjects = {id(comparison.subject): self.term(comparison.subject) for comparison in group.comparisons}
+    demands = [
+        (subjects[id(comparison.subject)], comparison.kernel, comparison.literals[0])
+        for comparison in group.comparisons
+    ]
     return any_of(demands, strict=strict, is_exact=self.is_exact)
 
 
@@ -516,5 +519,5 @@ _RULES: dict[type[Any], Callable[[_Translator, Node], Term]] = {
     exp.Substring: _substring,
     exp.StrPosition: lambda self, node: text.position((self.term(node.this), self.term(node.args["substr"]))),
     exp.Extract: lambda self, node: date_part(node.this.name, self.term(node.expression)),
-    exp.Array: lambda self, node: make_array([self.term(one) for one in node.expressions]),
+    exp.Array: lambda self, node: make_array([self.term(expression) for expression in node.expressions]),
 }

@@ -206,7 +206,7 @@ def judge(condition: Condition, columns: Mapping[str, ColumnZones], num_zones: i
 
 
 def _constant(value: bool | None, num_zones: int) -> Answers:
-    true, false, null = (np.full(num_zones, value is one) for one in (True, False, None))
+    true, false, null = (np.full(num_zones, value is truth) for truth in (True, False, None))
     return Answers(true, false, null)
 
 
@@ -286,10 +286,10 @@ def _may(kernel: str, bounds: pa.Array, value: pa.Scalar) -> Mask:
         answer = getattr(pc, kernel)(bounds, value)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return np.ones(len(bounds), np.bool_)
-    known = pc.is_valid(bounds)
+    is_valid = pc.is_valid(bounds)
     if pa.types.is_floating(bounds.type):
-        known = pc.and_(known, pc.invert(pc.fill_null(pc.is_nan(bounds), True)))  # noqa: FBT003 a value
-    return np.asarray(pc.or_(pc.fill_null(answer, True), pc.invert(known)))  # noqa: FBT003 a value
+        is_valid = pc.and_(is_valid, pc.invert(pc.fill_null(pc.is_nan(bounds), True)))  # noqa: FBT003 a value
+    return np.asarray(pc.or_(pc.fill_null(answer, True), pc.invert(is_valid)))  # noqa: FBT003 a value
 
 
 def _judge_membership(condition: Membership, zones: ColumnZones) -> tuple[Mask, Mask]:

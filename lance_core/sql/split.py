@@ -109,7 +109,7 @@ def split(sql: str, parse: Callable[[str], Node]) -> Node:
     Returns:
         What ``parse`` returns for the whole, or a tree of chains that means the same.
     """
-    tokens = None if len(sql) < LONG or any(one in sql for one in _NOT_KNOWN) else _tokens(sql)
+    tokens = None if len(sql) < LONG or any(text in sql for text in _NOT_KNOWN) else _tokens(sql)
     partners = None if tokens is None else _partners(tokens)
     if tokens is None or partners is None:
         return parse(sql)
@@ -126,13 +126,13 @@ def cut_where(sql: str) -> tuple[str, str] | None:
         The query with a short condition in place of its own, and its own; None if the query is short, has no
         condition, or has something that this module does not know.
     """
-    tokens = None if len(sql) < LONG or any(one in sql for one in _NOT_KNOWN) else _tokens(sql)
+    tokens = None if len(sql) < LONG or any(text in sql for text in _NOT_KNOWN) else _tokens(sql)
     partners = None if tokens is None else _partners(tokens)
     if tokens is None or partners is None:
         return None
-    words = _outer_words(sql, tokens, partners)
-    begin = next((place for place, word in words if word == "WHERE"), len(tokens))
-    end = next((place for place, word in words if place > begin and word in _CLAUSES), len(tokens))
+    keywords = _outer_words(sql, tokens, partners)
+    begin = next((at for at, word in keywords if word == "WHERE"), len(tokens))
+    end = next((at for at, word in keywords if at > begin and word in _CLAUSES), len(tokens))
     if end <= begin + 1:
         return None
     first, last = tokens[begin].end, tokens[end - 1].end
@@ -159,25 +159,25 @@ def without_table(sql: str, names: Collection[str]) -> str:
 
 def _outer_words(sql: str, tokens: Sequence[_Token], partners: dict[int, int]) -> list[tuple[int, str]]:
     """Return the words outside of parentheses, with their places."""
-    found: list[tuple[int, str]] = []
-    place = 0
-    while place < len(tokens):
-        token = tokens[place]
+    words_outside: list[tuple[int, str]] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
         if token.kind == "word":
-            found.append((place, sql[token.start : token.end].upper()))
-        place = partners.get(place, place) + 1
-    return found
+            words_outside.append((at, sql[token.start : token.end].upper()))
+        at = partners.get(at, at) + 1
+    return words_outside
 
 
 def list_items(text: str) -> list[int] | list[float] | list[str] | list[int | float]:
     """Return the values of a list that `Part.filled` put into a tree."""
     if "'" in text:
-        return [one[1:-1].replace("''", "'") for one in _TEXT_ITEM.findall(text)]
+        return [literal[1:-1].replace("''", "'") for literal in _TEXT_ITEM.findall(text)]
     items = text[text.index("(") + 1 : -1].split(",")
     try:
         return list(map(int, items))
     except ValueError:
-        return [number_of(one) for one in items]
+        return [number_of(literal) for literal in items]
 
 
 def number_of(text: str) -> int | float:
@@ -190,7 +190,7 @@ def number_of(text: str) -> int | float:
 
 def _tokens(sql: str) -> list[_Token] | None:
     """The tokens of a text; None if there is something unknown in it."""
-    found: list[_Token] = []
+    result: list[_Token] = []
     at, before = 0, ""
     for match in _TOKEN.finditer(sql):
         kind, (start, end) = str(match.lastgroup), match.span()
@@ -199,23 +199,23 @@ def _tokens(sql: str) -> list[_Token] | None:
         if kind == "text" and before == "word" and start == at:  # x'00' and the like
             return None
         word = match.group().upper() if kind == "word" else ""
-        found.append(_Token(kind, start, end, word if word in _WORDS else "", start > at))
+        result.append(_Token(kind, start, end, word if word in _WORDS else "", start > at))
         at, before = end, kind
-    return None if sql[at:].strip() else found
+    return None if sql[at:].strip() else result
 
 
 def _partners(tokens: Sequence[_Token]) -> dict[int, int] | None:
     """For each opening parenthesis and CASE the place of its end; None if they do not match."""
-    found: dict[int, int] = {}
+    partners: dict[int, int] = {}
     opened: list[int] = []
-    for place, token in enumerate(tokens):
+    for position, token in enumerate(tokens):
         if token.kind == "open" or token.word == "CASE":
-            opened.append(place)
+            opened.append(position)
         elif token.kind == "close" or token.word == "END":
             if not opened or (token.word == "END") != (tokens[opened[-1]].word == "CASE"):
                 return None
-            found[opened.pop()] = place
-    return None if opened else found
+            partners[opened.pop()] = position
+    return None if opened else partners
 
 
 class _Splitter:
@@ -245,18 +245,18 @@ class _Splitter:
 
     def _cuts(self, low: int, high: int, word: str) -> list[int]:
         """Return the positions of a joining word outside of parentheses."""
-        found: list[int] = []
-        place, ranges = low, 0
-        while place < high:
-            token = self._tokens[place]
+        cuts: list[int] = []
+        at, ranges = low, 0
+        while at < high:
+            token = self._tokens[at]
             if token.word == "BETWEEN":
                 ranges += 1
             elif token.word == "AND" and ranges:
                 ranges -= 1
             elif token.word == word:
-                found.append(place)
-            place = self._partners.get(place, place) + 1
-        return found
+                cuts.append(at)
+            at = self._partners.get(at, at) + 1
+        return cuts
 
     def _leaf(self, low: int, high: int) -> Node:
         tokens = self._tokens[low:high]
@@ -274,25 +274,25 @@ class _Splitter:
             return self._parse(self._sql[tokens[0].start : tokens[-1].end])
         pairs = list(zip(tokens, texts, strict=True))
         literals = [text for token, text in pairs if token.kind in _LITERAL_KINDS and token.kind not in _LIST_KINDS]
-        unquoted = [one[1:-1].replace("''", "'") if one[0] == "'" else one for one in literals]
+        unquoted = [literal[1:-1].replace("''", "'") if literal[0] == "'" else literal for literal in literals]
         return Part(shape, unquoted, [text for token, text in pairs if token.kind in _LIST_KINDS])
 
     def _shape(self, tokens: Sequence[_Token], texts: Sequence[str]) -> Shape | None:
         """Parse with literals that can be told apart; None if not each of them is found again."""
-        marks: list[tuple[str, bool]] = []
+        literal_kinds: list[tuple[str, bool]] = []
         pieces: list[str] = []
         for token, text in zip(tokens, texts, strict=True):
-            mark, is_list = str(_FIRST_MARK + len(marks)), token.kind in _LIST_KINDS
+            mark, is_list = str(_FIRST_MARK + len(literal_kinds)), token.kind in _LIST_KINDS
             quoted = f"'{mark}'" if token.kind in ("text", "texts") else mark
             if token.kind in _LITERAL_KINDS:
-                marks.append((mark, is_list))
+                literal_kinds.append((mark, is_list))
                 text = f"IN ({quoted})" if is_list else quoted  # noqa: PLW2901 it stands for the literal
             pieces.append(" " + text if token.has_gap else text)
         node = self._parse("".join(pieces))
-        nodes = {one.name: one for one in node.find_all(exp.Literal)}
-        if len(nodes) != len(marks) or any(mark not in nodes for mark, _ in marks):
+        nodes = {literal.name: literal for literal in node.find_all(exp.Literal)}
+        if len(nodes) != len(literal_kinds) or any(mark not in nodes for mark, _ in literal_kinds):
             return None
-        lists = [nodes[mark].parent for mark, is_list in marks if is_list]
-        if not all(isinstance(one, exp.In) and len(one.expressions) == 1 for one in lists):
+        lists = [nodes[mark].parent for mark, is_list in literal_kinds if is_list]
+        if not all(isinstance(node, exp.In) and len(node.expressions) == 1 for node in lists):
             return None
-        return Shape(node, [nodes[mark] for mark, is_list in marks if not is_list], lists)
+        return Shape(node, [nodes[mark] for mark, is_list in literal_kinds if not is_list], lists)

@@ -97,8 +97,8 @@ def apply(
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
         values = [term.evaluate(batch) for term in terms]
-        if all(isinstance(one, pa.Scalar) for one in values):
-            return function(*(pa.repeat(one, 1) for one in values))[0]
+        if all(isinstance(value, pa.Scalar) for value in values):
+            return function(*(pa.repeat(value, 1) for value in values))[0]
         return function(*values)
 
     kind = _result_type(function, terms, what) if kind is None else kind
@@ -258,8 +258,8 @@ def _comparison(name: str, left: Term, right: Term) -> Condition:
     if not right.literal.is_valid:
         return pruning.Constant(None)
     is_number = kind_of(left.type) == "number"
-    is_known = bool(left.path) and (not is_number or right.type.equals(left.type))
-    return pruning.Comparison(left.path, name, right.literal) if is_known else UNKNOWN
+    is_existing = bool(left.path) and (not is_number or right.type.equals(left.type))
+    return pruning.Comparison(left.path, name, right.literal) if is_existing else UNKNOWN
 
 
 def distinct(left: Term, right: Term, *, strict: bool = True, is_exact: bool = False) -> Term:
@@ -306,19 +306,19 @@ def is_in(
     written = by_type([option.literal for option in options if option.literal is not None])
     others = [option for option in options if option.literal is None or value.literal is not None]
     if value.literal is not None:
-        others += [literal_term(one) for array in literals for one in array]
-    found = [compare("equal", value, option, strict=strict, is_exact=is_exact) for option in others]
+        others += [literal_term(literal) for array in literals for literal in array]
+    term = [compare("equal", value, option, strict=strict, is_exact=is_exact) for option in others]
     if value.literal is None:
-        found += [_is_among(value, one, strict=strict, is_exact=is_exact) for one in (*written, *literals)]
-    return joined(or_, found)
+        term += [_is_among(value, option, strict=strict, is_exact=is_exact) for option in (*written, *literals)]
+    return joined(or_, term)
 
 
 def by_type(scalars: Sequence[pa.Scalar]) -> list[pa.Array]:
     """Return scalars as one array for each type that they have."""
-    found: dict[pa.DataType, list[pa.Scalar]] = {}
-    for one in scalars:
-        found.setdefault(one.type, []).append(one)
-    return [pa.array(several, kind) for kind, several in found.items()]
+    groups: dict[pa.DataType, list[pa.Scalar]] = {}
+    for scalar in scalars:
+        groups.setdefault(scalar.type, []).append(scalar)
+    return [pa.array(scalars_, kind) for kind, scalars_ in groups.items()]
 
 
 def fitted(value: Term, literals: pa.Array, *, strict: bool) -> pa.Array:
@@ -331,10 +331,10 @@ def fitted(value: Term, literals: pa.Array, *, strict: bool) -> pa.Array:
             return literals.cast(first, safe=not pa.types.is_floating(first))
         except pa.ArrowInvalid:
             pass  # the message tells which one it is
-    one_by_one = [unify(value, literal_term(one), strict=strict)[1].evaluate(_NO_BATCH) for one in literals]
+    one_by_one = [unify(value, literal_term(literal), strict=strict)[1].evaluate(_NO_BATCH) for literal in literals]
     if pa.types.is_decimal(first):  # each has digits of its own
-        first = reduce(comparison_type, [one.type for one in one_by_one])
-    return pa.array([one.cast(first) for one in one_by_one], first)
+        first = reduce(comparison_type, [literal.type for literal in one_by_one])
+    return pa.array([literal.cast(first) for literal in one_by_one], first)
 
 
 _NO_BATCH = pa.record_batch({"row": pa.nulls(1)})
@@ -351,25 +351,25 @@ def _is_among(value: Term, literals: pa.Array, *, strict: bool, is_exact: bool) 
     wanted = coerce(options, common)
     is_float = pa.types.is_floating(common)
     to_bits = float_order.float_bits if is_exact else float_order.membership_bits
-    known = to_bits(wanted) if is_float else wanted
+    bits = to_bits(wanted) if is_float else wanted
 
     def evaluate(values: Datum) -> Datum:
-        found = pc.is_in(float_order.float_bits(values) if is_float else values, value_set=known)
-        return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), found)
+        answer = pc.is_in(float_order.float_bits(values) if is_float else values, value_set=bits)
+        return pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), answer)
 
     has_nan = is_float and pc.any(pc.is_nan(wanted)).as_py()
-    is_known = bool(value.path) and common.equals(value.type) and not has_nan
-    asks = pruning.Membership(value.path, wanted) if is_known else UNKNOWN
+    is_existing = bool(value.path) and common.equals(value.type) and not has_nan
+    asks = pruning.Membership(value.path, wanted) if is_existing else UNKNOWN
     return apply(evaluate, (converted(value, common),), "IN", asks, kind=pa.bool_())
 
 
 def joined(rule: Callable[[Term, Term], Term], terms: Sequence[Term]) -> Term:
     """Join terms by AND or OR: neighbours in pairs, so that the tree stays low."""
-    found = list(terms)
-    while len(found) > 1:
-        pairs = [rule(*pair) for pair in zip(found[::2], found[1::2], strict=False)]
-        found = pairs + found[2 * len(pairs) :]
-    return found[0]
+    joined_terms = list(terms)
+    while len(joined_terms) > 1:
+        pairs = [rule(*pair) for pair in zip(joined_terms[::2], joined_terms[1::2], strict=False)]
+        joined_terms = pairs + joined_terms[2 * len(pairs) :]
+    return joined_terms[0]
 
 
 def and_(left: Term, right: Term) -> Term:

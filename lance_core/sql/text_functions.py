@@ -100,7 +100,7 @@ def _regexp_like(terms: Sequence[Term]) -> Term:
 
 def _regexp_replace(terms: Sequence[Term]) -> Term:
     name = "regexp_replace"
-    value, (pattern, new) = text(terms[0], name), (written(one, name) for one in terms[1:3])
+    value, (pattern, new) = text(terms[0], name), (written(term, name) for term in terms[1:3])
     flags = written(terms[3], name) if len(terms) > 3 else ""
     if pattern is None or new is None or flags is None:
         return null_text()
@@ -119,10 +119,10 @@ def _regexp_replace(terms: Sequence[Term]) -> Term:
 def substring(terms: Sequence[Term]) -> Term:
     """Characters from a place on, counted from 1, at most so many."""
     value = text(terms[0], "substring")
-    numbers = [written_number(one, "substring") for one in terms[1:]]
+    numbers = [written_number(term, "substring") for term in terms[1:]]
     if None in numbers:
         return null_text()
-    start, *rest = (one or 0 for one in numbers)
+    start, *rest = (number or 0 for number in numbers)
     if rest and rest[0] < 0:
         raise InvalidInputError(f"substring of {rest[0]} characters")
     first = max(start - 1, 0)
@@ -146,16 +146,16 @@ def _end(name: str) -> Callable[[Sequence[Term]], Term]:
 
 
 def _split_part(terms: Sequence[Term]) -> Term:
-    value, mark, place = text(terms[0], "split_part"), written(terms[1], "split_part"), terms[2]
-    number = written_number(place, "split_part")
+    value, mark, part_number = text(terms[0], "split_part"), written(terms[1], "split_part"), terms[2]
+    number = written_number(part_number, "split_part")
     if mark is None or number is None:
         return null_text()
     if number == 0 or not mark:
         raise InvalidInputError("split_part counts parts from 1, or from -1 backwards, and needs a separator")
 
     def part(values: pa.Array) -> pa.Array:
-        found = element_at(pc.split_pattern(values, mark), number)
-        return pc.if_else(pc.is_null(values), pa.scalar(None, values.type), pc.fill_null(found, ""))
+        text = element_at(pc.split_pattern(values, mark), number)
+        return pc.if_else(pc.is_null(values), pa.scalar(None, values.type), pc.fill_null(text, ""))
 
     return apply(part, (value,), "split_part")
 
@@ -190,17 +190,17 @@ def _repeat(terms: Sequence[Term]) -> Term:
 def trim(where: str, terms: Sequence[Term]) -> Term:
     """Take characters away from the ends: spaces, or those of a second argument."""
     kernel = _TRIMS[where]
-    value, marks = text(terms[0], "trim"), written(terms[1], "trim") if len(terms) > 1 else " "
-    if marks is None:
+    value, trimmed = text(terms[0], "trim"), written(terms[1], "trim") if len(terms) > 1 else " "
+    if trimmed is None:
         return null_text()
-    return apply(lambda values: kernel(values, marks) if marks else values, (value,), "trim")
+    return apply(lambda values: kernel(values, trimmed) if trimmed else values, (value,), "trim")
 
 
 _TRIMS = {"BOTH": pc.utf8_trim, "LEADING": pc.utf8_ltrim, "TRAILING": pc.utf8_rtrim}
 
 
 def _replace(terms: Sequence[Term]) -> Term:
-    value, (old, new) = text(terms[0], "replace"), (written(one, "replace") for one in terms[1:])
+    value, (old, new) = text(terms[0], "replace"), (written(term, "replace") for term in terms[1:])
     if old is None or new is None:
         return null_text()
     if not old:
@@ -223,8 +223,8 @@ def position(terms: Sequence[Term]) -> Term:
             if part
             else pc.utf8_slice_codeunits(values, 0, 0)
         )
-        places = pc.add(pc.utf8_length(before), pa.scalar(1, pa.int32()))
-        return pc.if_else(pc.match_substring(values, part), pc.cast(places, pa.int32()), pa.scalar(0, pa.int32()))
+        positions = pc.add(pc.utf8_length(before), pa.scalar(1, pa.int32()))
+        return pc.if_else(pc.match_substring(values, part), pc.cast(positions, pa.int32()), pa.scalar(0, pa.int32()))
 
     return apply(find, (value,), "strpos")
 
@@ -248,17 +248,17 @@ def joined(left: Term, right: Term) -> Term:
 
 def _join(terms: Sequence[Term], change: Callable[[Datum], Datum], what: str) -> Term:
     """Each value changed, and all of them in a row."""
-    kind = pa.large_string() if any(pa.types.is_large_string(one.type) for one in terms) else pa.string()
+    kind = pa.large_string() if any(pa.types.is_large_string(term.type) for term in terms) else pa.string()
 
     def join(*values: Datum) -> Datum:
-        return pc.binary_join_element_wise(*(change(pc.cast(one, kind)) for one in values), pa.scalar("", kind))
+        return pc.binary_join_element_wise(*(change(pc.cast(value, kind)) for value in values), pa.scalar("", kind))
 
     return apply(join, terms, what)
 
 
 def _concat(terms: Sequence[Term]) -> Term:
     """Unlike ``||``, nulls are left out."""
-    return _join([as_text(one) for one in terms], lambda value: pc.fill_null(value, ""), "concat")
+    return _join([as_text(term) for term in terms], lambda value: pc.fill_null(value, ""), "concat")
 
 
 def _concat_ws(terms: Sequence[Term]) -> Term:
@@ -271,7 +271,7 @@ def _concat_ws(terms: Sequence[Term]) -> Term:
         empty = pa.scalar("", value.type)
         return pc.fill_null(pc.binary_join_element_wise(pa.scalar(mark, value.type), value, empty), "")
 
-    marked_values = _join([as_text(one) for one in terms[1:]], marked, "concat_ws")
+    marked_values = _join([as_text(term) for term in terms[1:]], marked, "concat_ws")
     return apply(lambda values: pc.utf8_slice_codeunits(values, len(mark)), (marked_values,), "concat_ws")
 
 

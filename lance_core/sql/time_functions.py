@@ -97,8 +97,8 @@ def _date_trunc(terms: Sequence[Term]) -> Term:
 
     def truncate(values: pa.Array) -> pa.Array:
         times = pc.cast(values, pa.timestamp("ns")) if pa.types.is_date(values.type) else values
-        found = pc.floor_temporal(times, unit=unit.lower(), week_starts_monday=True)
-        return pc.cast(found, times.type)
+        truncated = pc.floor_temporal(times, unit=unit.lower(), week_starts_monday=True)
+        return pc.cast(truncated, times.type)
 
     return apply(truncate, (value,), "date_trunc")
 

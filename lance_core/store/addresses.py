@@ -78,8 +78,8 @@ class Address:
 
 def scheme_of(text: str) -> str:
     """Return the scheme of an address in lower case; empty for a plain path."""
-    found = _SCHEME.match(text)
-    return "" if found is None else found[1].lower()
+    match = _SCHEME.match(text)
+    return "" if match is None else match[1].lower()
 
 
 def local_path(text: str) -> str:
@@ -139,15 +139,15 @@ def parse_address(text: str) -> Address:
         if path.startswith(("//", "\\\\")):
             raise InvalidInputError(f"{text!r} is no address that a table may name: it names another machine")
         return _local(path)
-    place = text.partition("://")[2].partition("?")[0].rstrip("/")
-    host, _, path = place.partition("/")
+    rest = text.partition("://")[2].partition("?")[0].rstrip("/")
+    host, _, path = rest.partition("/")
     service = _SAME_SERVICE.get(scheme, scheme)
     if service == "s3":  # files of a base path are read without asking a table of versions
         path = unquote(path)
         return Address(service=service, host=host, path=path, text=_s3_text(host, path))
     if service == MEMORY:
-        host, path = "", place
-    return Address(service=service, host=host.lower(), path=path, text=f"{scheme}://{place}")
+        host, path = "", rest
+    return Address(service=service, host=host.lower(), path=path, text=f"{scheme}://{rest}")
 
 
 def without_password(text: str) -> str:
@@ -165,10 +165,10 @@ def _problem(text: str, scheme: str) -> str | None:
         return "it chains addresses"
     if not scheme:
         return None
-    place, mark, settings = text.partition("://")[2].partition("?")
+    rest, mark, settings = text.partition("://")[2].partition("?")
     if "#" in text or (mark and not (scheme == "s3+ddb" and settings.startswith("ddbTableName="))):
         return "it has settings behind '?' or '#'; percent-encode these characters in names"
-    host, _, path = place.rstrip("/").partition("/")
+    host, _, path = rest.rstrip("/").partition("/")
     if "@" in host and (_SAME_SERVICE.get(scheme, scheme) != "az" or ":" in host.rpartition("@")[0]):
         return "it has credentials in it; give them as storage options"
     if scheme != LOCAL and not host:

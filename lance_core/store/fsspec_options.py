@@ -42,18 +42,18 @@ def file_system_arguments(scheme: str, options: Mapping[str, Any]) -> dict[str, 
     Raises:
         InvalidInputError: An option is given twice, with different values. Values are not repeated in the message.
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in options.items():
         plain = _plain(scheme, name)
         given = _key_file(value) if plain == "token" and name.lower().endswith("account_key") else value
-        if found.setdefault(plain, given) != given:
+        if result.setdefault(plain, given) != given:
             raise InvalidInputError(f"storage option {name!r} is given twice, with different values")
-    return _with_endpoint(found) if scheme in AZURE_SCHEMES and "endpoint" in found else found
+    return _with_endpoint(result) if scheme in AZURE_SCHEMES and "endpoint" in result else result
 
 
 def without_secrets(text: str, options: Mapping[str, Any]) -> str:
     """The text, with values of options blotted out, whichever of them it repeats."""
-    for value in [part for one in options.values() for part in _parts(one)]:
+    for value in [part for option in options.values() for part in _parts(option)]:
         if isinstance(value, str) and len(value) >= _MIN_SECRET:
             text = text.replace(value, "***")
     return text
@@ -78,20 +78,20 @@ def _plain(scheme: str, name: str) -> str:
     return name
 
 
-def _with_endpoint(found: dict[str, Any]) -> dict[str, Any]:
+def _with_endpoint(arguments: dict[str, Any]) -> dict[str, Any]:
     """Azure's packages take the address of another service in a connection string only."""
-    endpoint, allows_http = str(found.pop("endpoint")), str(found.pop("allow_http", "")).lower() in _TRUE
+    endpoint, allows_http = str(arguments.pop("endpoint")), str(arguments.pop("allow_http", "")).lower() in _TRUE
     scheme = endpoint.partition("://")[0].lower()
     if scheme not in {"http", "https"}:
         raise InvalidInputError("storage option 'endpoint' is an address with http:// or https://")
     if scheme == "http" and not allows_http:
         raise InvalidInputError("the endpoint is not encrypted; set storage option allow_http to 'true' to allow that")
     try:
-        name, key = found.pop("account_name"), found.pop("account_key")
+        name, key = arguments.pop("account_name"), arguments.pop("account_key")
     except KeyError as error:
         raise InvalidInputError(f"storage option 'endpoint' needs {error} as well") from None
     text = f"DefaultEndpointsProtocol={scheme};AccountName={name};AccountKey={key};BlobEndpoint={endpoint};"
-    return {**found, "connection_string": text}
+    return {**arguments, "connection_string": text}
 
 
 def _key_file(value: Any) -> Any:

@@ -121,18 +121,18 @@ class FsspecStore:
         """Names of files and folders in a folder."""
         try:
             with self._using(folder) as (connection, name):
-                found: list[str] = connection.files.ls(name, detail=False)
+                names_: list[str] = connection.files.ls(name, detail=False)
         except NotFoundError:
             return []
-        return [one.rstrip("/").rpartition("/")[2] for one in found if one.rstrip("/") != name]
+        return [name_.rstrip("/").rpartition("/")[2] for name_ in names_ if name_.rstrip("/") != name]
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All files below a folder."""
         with self._using(prefix) as (connection, name):
-            found: Any = connection.files.find(name, detail=True)
-            if not isinstance(found, dict):  # what adlfs says of a file
+            infos: Any = connection.files.find(name, detail=True)
+            if not isinstance(infos, dict):  # what adlfs says of a file
                 return
-            for address, info in found.items():
+            for address, info in infos.items():
                 if address != name:
                     below = address.removeprefix(name).lstrip("/")
                     modified = _modified(connection.files, address, info)
@@ -369,8 +369,8 @@ def _translated(error: Exception, path: str, options: Mapping[str, Any]) -> Exce
 
 def _modified(files: Any, address: str, info: Mapping[str, Any]) -> datetime:
     """When a file was written, UTC."""
-    known = next((info[key] for key in _MODIFIED_KEYS if info.get(key)), None)
-    modified = files.modified(address) if known is None else known
+    value = next((info[key] for key in _MODIFIED_KEYS if info.get(key)), None)
+    modified = files.modified(address) if value is None else value
     if isinstance(modified, (int, float)):
         return datetime.fromtimestamp(modified, UTC)
     if isinstance(modified, str):

@@ -218,8 +218,8 @@ class LocalStore:
 
         Writers create the folders that they need, so who comes meanwhile loses nothing.
         """
-        place = self._path(folder) if folder else self._root
-        for inner, _, _ in os.walk(place, topdown=False):
+        path_ = self._path(folder) if folder else self._root
+        for inner, _, _ in os.walk(path_, topdown=False):
             with suppress(OSError):
                 os.rmdir(inner)
         while folder := folder.rpartition("/")[0]:

@@ -59,10 +59,10 @@ class MemoryStore:
 
     def _object(self, path: str) -> bytes:
         check_path(path)
-        found = self._objects.get(path)
-        if found is None:
+        stored = self._objects.get(path)
+        if stored is None:
             raise NotFoundError("there is no such object", path=f"{self._uri}/{path}")
-        return found[0]
+        return stored[0]
 
     def writer(self, path: str, /) -> MemoryWriter:
         """Begin an object."""
@@ -102,8 +102,8 @@ class MemoryStore:
 
     def find(self, path: str) -> bytes | None:
         """An object, or None if there is none."""
-        found = self._objects.get(path)
-        return None if found is None else found[0]
+        stored = self._objects.get(path)
+        return None if stored is None else stored[0]
 
     def copied(self) -> MemoryStore:
         """A store of its own with the same objects; their bytes are shared."""

@@ -113,13 +113,15 @@ def _open_dynamodb(address: str, options: dict[str, str], table: str | None) -> 
 
     if table is not None:
         raise InvalidInputError("s3+ddb:// names a table already; storage option manifest_store names another")
-    place, _, query = address.partition("?")
+    table_name, _, query = address.partition("?")
     names = parse_qs(query)
     if list(names) != [_TABLE_NAME] or len(names[_TABLE_NAME]) != 1:
-        raise InvalidInputError(f"an s3+ddb:// address ends in ?{_TABLE_NAME}=..., and in nothing else", path=place)
+        raise InvalidInputError(
+            f"an s3+ddb:// address ends in ?{_TABLE_NAME}=..., and in nothing else", path=table_name
+        )
     endpoints = {name: options.pop(name) for name in list(options) if name.lower() == "dynamodb_endpoint"}
     endpoint = next(iter(endpoints.values()), None)
-    store = _open_s3(f"s3://{place.partition('://')[2]}", options)
+    store = _open_s3(f"s3://{table_name.partition('://')[2]}", options)
     parsed = parse_s3_options(options)
     check_endpoint(endpoint, parsed, "dynamodb_endpoint")
     name = names[_TABLE_NAME][0]
@@ -131,12 +133,12 @@ def _open_s3(address: str, storage_options: Mapping[str, str] | None) -> S3Store
     from lance_core.store.s3 import S3Store  # noqa: PLC0415 not needed for local datasets
     from lance_core.store.s3_options import parse_s3_options  # noqa: PLC0415 likewise
 
-    place = _place_of(address)
-    bucket, _, key = place.partition("/")
+    location = _place_of(address)
+    bucket, _, key = location.partition("/")
     root = unquote(key)
     if root:
         check_path(root)
-    return S3Store(bucket=bucket, root=root, uri=f"s3://{place}", options=parse_s3_options(storage_options))
+    return S3Store(bucket=bucket, root=root, uri=f"s3://{location}", options=parse_s3_options(storage_options))
 
 
 def _open_memory(address: str) -> Store:
@@ -147,9 +149,9 @@ def _open_memory(address: str) -> Store:
 
 def _place_of(address: str) -> str:
     """What comes after the scheme, without slashes at the end."""
-    place = address.partition("://")[2].rstrip("/")
-    if not place or place.startswith("/"):
+    rest = address.partition("://")[2].rstrip("/")
+    if not rest or rest.startswith("/"):
         raise InvalidInputError(f"{address!r} does not name a bucket", path=address)
-    if "?" in place or "#" in place:
+    if "?" in rest or "#" in rest:
         raise InvalidInputError(f"{address!r} is no address: settings belong into storage_options", path=address)
-    return place
+    return rest

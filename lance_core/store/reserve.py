@@ -37,8 +37,8 @@ def reserve(descriptor: int, start: int, size: int) -> bool:
 def _fallocate() -> Callable[[int, int, int, int], int]:
     """Linux's own call, of 64-bit systems, whose positions are long numbers."""
     if sys.platform == "linux" and ctypes.sizeof(ctypes.c_long) == ctypes.sizeof(ctypes.c_int64):
-        found = getattr(ctypes.CDLL(None), "fallocate", None)
-        if found is not None:
-            found.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
-            return found
+        function = getattr(ctypes.CDLL(None), "fallocate", None)
+        if function is not None:
+            function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
+            return function
     return lambda *_: -1

@@ -212,8 +212,8 @@ class S3Store:
     def _list(self, prefix: str) -> Iterator[ObjectInfo]:
         skipped = len(self._key(""))
         for answer in self._pages(prefix):
-            for found in answer.get("Contents", ()):
-                yield ObjectInfo(path=found["Key"][skipped:], size=found["Size"], modified=found["LastModified"])
+            for entry in answer.get("Contents", ()):
+                yield ObjectInfo(path=entry["Key"][skipped:], size=entry["Size"], modified=entry["LastModified"])
 
     def delete(self, paths: Sequence[str], /) -> None:
         """Delete objects, a thousand with each request."""
@@ -256,8 +256,8 @@ class S3Store:
 
     def _names_in(self, folder: str, answer: Mapping[str, Any]) -> list[str]:
         skipped = len(self._key(f"{folder}/"))
-        objects = [found["Key"][skipped:] for found in answer.get("Contents", ())]
-        folders = [found["Prefix"][skipped:-1] for found in answer.get("CommonPrefixes", ())]
+        objects = [entry["Key"][skipped:] for entry in answer.get("Contents", ())]
+        folders = [entry["Prefix"][skipped:-1] for entry in answer.get("CommonPrefixes", ())]
         return [name for name in objects + folders if name]  # a folder may be an object of its own, with no name left
 
 

@@ -71,7 +71,7 @@ def parse_s3_options(options: Mapping[str, str] | None) -> S3Options:
         InvalidInputError: Unknown or contradicting options, or values that do not fit. Values are not repeated, because
             they may be secret.
     """
-    found: dict[str, Any] = {}
+    options_: dict[str, Any] = {}
     for name, value in (options or {}).items():
         plain = name.lower().removeprefix("aws_")
         canonical = _SYNONYMS.get(plain, plain)
@@ -82,9 +82,9 @@ def parse_s3_options(options: Mapping[str, str] | None) -> S3Options:
             converted = convert(str(value))
         except (ValueError, KeyError):
             raise InvalidInputError(f"storage option {name!r} has a value that is not understood") from None
-        if found.setdefault(canonical, converted) != converted:
+        if options_.setdefault(canonical, converted) != converted:
             raise InvalidInputError(f"storage option {name!r} is given twice, with different values")
-    parsed = S3Options(**found)
+    parsed = S3Options(**options_)
     _check(parsed)
     return parsed
 
@@ -121,4 +121,4 @@ def _converter(annotation: str) -> Callable[[str], Any]:
     return {"bool": _bool, "float": _seconds, "int": int}.get(kind, str)
 
 
-_CONVERTERS = {one.name: _converter(str(one.type)) for one in fields(S3Options)}
+_CONVERTERS = {field.name: _converter(str(field.type)) for field in fields(S3Options)}

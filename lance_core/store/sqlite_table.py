@@ -62,8 +62,12 @@ class SqliteTable:
         elif version > _MAX_VERSION:
             return None
         with self._transaction() as database:
-            found = database.execute(query, values).fetchone()
-        return None if found is None else VersionRow(version=found[0], path=str(found[1]), size=int(found[2]))
+            values_read = database.execute(query, values).fetchone()
+        return (
+            None
+            if values_read is None
+            else VersionRow(version=values_read[0], path=str(values_read[1]), size=int(values_read[2]))
+        )
 
     def remove(self, base: str, row: VersionRow, /) -> None:
         """Remove a row if its path is still the same."""

@@ -53,20 +53,20 @@ class PlaceSettings:
 
     def open(self, address: str, *, dataset: str, use: Use = Use.TABLE_FILES) -> Store:
         """Open a folder that a table names; arguments and errors as `resolve`."""
-        place = parse_address(address)
-        return _open(place, self.resolve(place, dataset=dataset, use=use))
+        address_ = parse_address(address)
+        return _open(address_, self.resolve(address_, dataset=dataset, use=use))
 
-    def open_object(self, place: Address, *, dataset: str) -> ObjectReader:
+    def open_object(self, address: Address, *, dataset: str) -> ObjectReader:
         """Open an object that a table names and whose bytes are handed out; arguments and errors as `resolve`."""
-        options = self.resolve(place, dataset=dataset, use=Use.RAW_BYTES)
-        folder, name = place.split()
+        options = self.resolve(address, dataset=dataset, use=Use.RAW_BYTES)
+        folder, name = address.split()
         return _open(folder, options).reader(name)
 
-    def resolve(self, place: Address, *, dataset: str, use: Use) -> Mapping[str, str]:
+    def resolve(self, target: Address, *, dataset: str, use: Use) -> Mapping[str, str]:
         """Decide about a place that a table names.
 
         Args:
-            place: The place.
+            target: Address of the place.
             dataset: Address of the dataset, as the caller gave it.
             use: What it is read for.
 
@@ -77,27 +77,27 @@ class PlaceSettings:
             UnsupportedError: A service that a table must not make its readers call.
             UntrustedPlaceError: The place is not allowed; the message says how to allow it.
         """
-        own = parse_dataset(dataset)
-        is_own_origin = own is not None and own.origin == place.origin
-        if place.service not in FOLLOWED and not is_own_origin:
+        dataset_address = parse_dataset(dataset)
+        is_own_origin = dataset_address is not None and dataset_address.origin == target.origin
+        if target.service not in FOLLOWED and not is_own_origin:
             raise UnsupportedError(
-                f"the table names {place.text!r}; lance_core follows no {place.service}:// address in a table"
+                f"the table names {target.text!r}; lance_core follows no {target.service}:// address in a table"
             )
         own_options = self.storage_options if is_own_origin else {}
-        if own is not None and place.is_below(own):
+        if dataset_address is not None and target.is_below(dataset_address):
             return own_options
-        is_listed = _is_listed(place)
-        given = self._given(place)
+        is_listed = _is_listed(target)
+        given = self._given(target)
         if not is_listed and given is None and (use is Use.RAW_BYTES or not is_own_origin):
-            raise _not_allowed(place, use)
+            raise _not_allowed(target, use)
         return given or own_options
 
-    def _given(self, place: Address) -> Mapping[str, str] | None:
+    def _given(self, address: Address) -> Mapping[str, str] | None:
         """The entry of `base_store_params` for a place; None if there is none."""
         fitting = [
             (len(base.path), options)
             for base, options in ((parse_address(base), options) for base, options in self.base_store_params.items())
-            if place.is_below(base)
+            if address.is_below(base)
         ]
         return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
 
@@ -119,7 +119,7 @@ def allowing(
     return allowed | {text: dict(options) for text, options in (base_store_params or {}).items()}
 
 
-def _is_listed(place: Address) -> bool:
+def _is_listed(address: Address) -> bool:
     """Return whether the environment lists a place; False if it lists none at all.
 
     Raises:
@@ -128,26 +128,26 @@ def _is_listed(place: Address) -> bool:
     listed = os.environ.get(BASE_PATHS_VARIABLE)
     if listed is None:
         return False
-    if any(place.is_below(parse_address(text)) for text in (part.strip() for part in listed.split(",")) if text):
+    if any(address.is_below(parse_address(text)) for text in (part.strip() for part in listed.split(",")) if text):
         return True
     raise UntrustedPlaceError(
-        f"the table names {place.text!r}, which the environment variable {BASE_PATHS_VARIABLE} does not list; add the "
-        "place there if you trust it",
-        path=place.text,
+        f"the table refers to '{address.text}', which the environment variable {BASE_PATHS_VARIABLE} does not list; "
+        "add the address there if you trust it",
+        path=address.text,
     )
 
 
-def _not_allowed(place: Address, use: Use) -> UntrustedPlaceError:
+def _not_allowed(address: Address, use: Use) -> UntrustedPlaceError:
     what = (
         "has external blobs outside of its own folder"
         if use is Use.RAW_BYTES
         else "has files at another host or bucket than its own"
     )
-    settings = "{}" if place.service in WITHOUT_SETTINGS else "{...its own storage options...}"
-    folder = place.split()[0] if use is Use.RAW_BYTES else place
+    settings = "{}" if address.service in WITHOUT_SETTINGS else "{...its own storage options...}"
+    folder = address.split()[0] if use is Use.RAW_BYTES else address
     return UntrustedPlaceError(
         f"the table {what}, in {folder.text!r}; if you trust that place, open the table with "
         f"base_store_params={{{folder.text!r}: {settings}}}, or list it in the environment variable "
         f"{BASE_PATHS_VARIABLE}",
-        path=place.text,
+        path=address.text,
     )

@@ -56,8 +56,8 @@ def each(store: Store, works: Iterable[Callable[[], _T]]) -> Iterator[_T]:
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            for one in waiting:
-                one.cancel()
+            for task in waiting:
+                task.cancel()
 
 
 def in_turn(store: Store, works: Iterable[Callable[[], Waits[_T]]]) -> Iterator[_T]:
@@ -74,7 +74,7 @@ def in_turn(store: Store, works: Iterable[Callable[[], Waits[_T]]]) -> Iterator[
         yield finished(first())
         return
     going: deque[_Going[_T]] = deque()
-    for begin in chain((one for one in (first, second) if one is not None), begun):
+    for begin in chain((coroutine for coroutine in (first, second) if coroutine is not None), begun):
         going.append(_Going(begin()))
         yield from _stepped(going)
     while going:
@@ -87,8 +87,8 @@ def _whole(begin: Callable[[], Waits[_T]]) -> _T:
 
 def _stepped(going: deque[_Going[_T]]) -> Iterator[_T]:
     """Let each work take a step, the last one first; results of those that are done and have none before them."""
-    for one in reversed(going):
-        one.step()
+    for coroutine in reversed(going):
+        coroutine.step()
     while going and going[0].is_done:
         yield going.popleft().result()
 
@@ -150,8 +150,8 @@ def chained(store: Store, streams: Iterable[Callable[[], Iterator[_T]]]) -> Iter
                 yield from going[0].results()
                 going.popleft()
         finally:
-            for one in going:
-                one.stop()
+            for coroutine in going:
+                coroutine.stop()
 
 
 @dataclass(slots=True)
@@ -168,11 +168,11 @@ class _Stream(Generic[_T]):
         if not self._is_wanted:
             return
         try:
-            for one in self.begin():
+            for task in self.begin():
                 self._room.acquire()
                 if not self._is_wanted:
                     return
-                self._found.put((one,))
+                self._found.put((task,))
         except BaseException as error:  # noqa: BLE001 - told to the reader
             self._found.put(error)
         else:
@@ -181,12 +181,12 @@ class _Stream(Generic[_T]):
     def results(self) -> Iterator[_T]:
         """What the thread puts down, until the stream ends or fails."""
         while True:
-            found = self._found.get()
-            if found is None:
+            result = self._found.get()
+            if result is None:
                 return
-            if isinstance(found, BaseException):
-                raise found
-            yield found[0]
+            if isinstance(result, BaseException):
+                raise result
+            yield result[0]
             self._room.release()
 
     def stop(self) -> None:

@@ -154,9 +154,9 @@ def _check_fragments(manifest: Manifest) -> None:
         manifest.fragments.check(uses_stable_row_ids=manifest.uses_stable_row_ids)
     except CorruptDataError as error:
         raise InvalidInputError(f"the new version would be damaged: {error.message}") from error
-    for place in manifest.fragments.incomplete().tolist():
-        fragment = manifest.fragments[place]
-        if any(isinstance(one, ExternalFile) for one in lineage_sequences(fragment)):
+    for position in manifest.fragments.incomplete().tolist():
+        fragment = manifest.fragments[position]
+        if any(isinstance(lineage_sequence, ExternalFile) for lineage_sequence in lineage_sequences(fragment)):
             raise UnsupportedError(
                 f"fragment {fragment.id} comes with row ids or versions in a file of their own, which lance_core does "
                 "not write; put them into the fragment"
@@ -216,13 +216,17 @@ def _update(manifest: Manifest, operation: Update, version: int) -> Manifest:
     if manifest.uses_stable_row_ids and operation.updated_fragment_offsets:
         offsets = operation.updated_fragment_offsets
         changed = (
-            with_changed_offsets(one, offsets[one.id], version) if one.id in offsets else one
-            for one in operation.updated_fragments
+            with_changed_offsets(fragment, offsets[fragment.id], version) if fragment.id in offsets else fragment
+            for fragment in operation.updated_fragments
         )
         operation = replace(operation, updated_fragments=tuple(changed))
     swapped = _swap(manifest, operation.updated_fragments, operation.removed_fragment_ids)
     touched = {*operation.removed_fragment_ids, *(fragment.id for fragment in operation.updated_fragments)}
-    before = manifest.fragments.select(touched) if any(one.row_id_sequence for one in operation.new_fragments) else ()
+    before = (
+        manifest.fragments.select(touched)
+        if any(fragment.row_id_sequence for fragment in operation.new_fragments)
+        else ()
+    )
     swapped, added = _number(swapped, operation.new_fragments, version, before=before)
     if operation.update_mode is UpdateMode.REWRITE_COLUMNS or operation.fields_modified:
         rewritten = {fragment.id for fragment in operation.updated_fragments}
@@ -260,8 +264,8 @@ def _merge(manifest: Manifest, operation: Merge, version: int) -> Manifest:
 
 def _project(manifest: Manifest, operation: Project) -> Manifest:
     schema = replace(operation.schema, metadata=manifest.schema.metadata)
-    live = {one.id for one in schema.walk()}
-    dead = {one.id for one in manifest.schema.walk()} - live
+    live = {field.id for field in schema.walk()}
+    dead = {field.id for field in manifest.schema.walk()} - live
     changed = {
         fragment.id: slimmer
         for fragment in (manifest.fragments if dead else ())
@@ -276,7 +280,7 @@ def _replace_data(manifest: Manifest, operation: DataReplacement, version: int) 
     for fragment_id, file in operation.replacements:
         new_files.setdefault(fragment_id, []).append(file)
     _check_known(manifest, new_files)
-    live = {one.id for one in manifest.schema.walk()}
+    live = {field.id for field in manifest.schema.walk()}
     changed: dict[int, Fragment] = {}
     for fragment in manifest.fragments.select(new_files):
         for file in new_files[fragment.id]:
@@ -296,13 +300,14 @@ def _replace_data(manifest: Manifest, operation: DataReplacement, version: int) 
 def _with_replaced_file(fragment: Fragment, new: DataFile) -> Fragment:
     """A file with the very same columns takes the old one's place; else the old columns become tombstones."""
     files = list(fragment.files)
-    for place, old in enumerate(files):
+    for position, old in enumerate(files):
         if old.fields == new.fields and file_version_of(old) == file_version_of(new):
-            files[place] = new
+            files[position] = new
             return replace(fragment, files=tuple(files))
     gone = set(new.fields)
     files = [
-        replace(old, fields=tuple(TOMBSTONE_FIELD_ID if one in gone else one for one in old.fields)) for old in files
+        replace(old, fields=tuple(TOMBSTONE_FIELD_ID if field_id in gone else field_id for field_id in old.fields))
+        for old in files
     ]
     return _without_dead_files(replace(fragment, files=(*files, new)))
 
@@ -310,12 +315,12 @@ def _with_replaced_file(fragment: Fragment, new: DataFile) -> Fragment:
 def _create_index(manifest: Manifest, operation: CreateIndex) -> Manifest:
     removed = {index.uuid for index in operation.removed_indices}
     added = {index.uuid for index in operation.new_indices}
-    live = {one.id for one in manifest.schema.walk()}
+    live = {field.id for field in manifest.schema.walk()}
     for index in operation.new_indices:
         if not live.issuperset(index.fields):
             raise InvalidInputError(f"index {index.name!r} is over fields that the schema does not have")
-    kept = [index for index in manifest.indices if index.uuid not in removed | added]
-    return replace(manifest, index_section=index_section_of((*kept, *operation.new_indices)))
+    remaining = [index for index in manifest.indices if index.uuid not in removed | added]
+    return replace(manifest, index_section=index_section_of((*remaining, *operation.new_indices)))
 
 
 def _restore(manifest: Manifest, operation: Restore, restored: Manifest | None) -> Manifest:
@@ -441,14 +446,16 @@ def common_file_version(fragments: Iterable[Fragment]) -> str | None:
 
 def _without_dead_files(fragment: Fragment) -> Fragment:
     """Drop files of which every column was replaced."""
-    files = tuple(file for file in fragment.files if any(one != TOMBSTONE_FIELD_ID for one in file.fields))
+    files = tuple(file for file in fragment.files if any(field_id != TOMBSTONE_FIELD_ID for field_id in file.fields))
     return replace(fragment, files=files) if len(files) < len(fragment.files) else fragment
 
 
 def _without_files_outside(fragment: Fragment, live: Collection[int]) -> Fragment:
     """Drop files that hold no live field; row lineage columns (ids below -2) are live."""
     files = tuple(
-        file for file in fragment.files if any(one in live or one < TOMBSTONE_FIELD_ID for one in file.fields)
+        file
+        for file in fragment.files
+        if any(field_id in live or field_id < TOMBSTONE_FIELD_ID for field_id in file.fields)
     )
     # A fragment needs a file to have rows at all, even if the fields that are left are null throughout.
     files = files or fragment.files[:1]

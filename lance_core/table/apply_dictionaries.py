@@ -51,12 +51,12 @@ def legacy_schema(
     dictionary_fields = [field for field in schema.walk() if is_legacy_dictionary(field)]
     if not dictionary_fields:
         return schema
-    known: dict[int, LegacyDictionary] = {}
+    by_field: dict[int, LegacyDictionary] = {}
     if not isinstance(transaction.operation, Overwrite):  # which may use ids again
-        known = {field.id: field.values for field in before.schema.walk() if field.values is not None}
+        by_field = {field.id: field.values for field in before.schema.walk() if field.values is not None}
 
     def find(field: Field) -> LegacyDictionary:
-        values = _joined(field, known.get(field.id), staged.get(field.id, ()), before, transaction)
+        values = _joined(field, by_field.get(field.id), staged.get(field.id, ()), before, transaction)
         if values is not None:
             return values
         if len(following.fragments):
@@ -71,7 +71,7 @@ def legacy_schema(
 
 def _joined(
     field: Field,
-    known: LegacyDictionary | None,
+    previous: LegacyDictionary | None,
     staged: Sequence[tuple[str, LegacyDictionary]],
     before: Manifest,
     transaction: Transaction,
@@ -82,12 +82,12 @@ def _joined(
             raise UnsupportedError(
                 f"field {field.name!r} is {field.logical_type}, but a file has a dictionary column of {logical_type}"
             )
-    own = [dictionary for _, dictionary in staged]
-    candidates = own if known is None else [known, *own]
+    staged_values = [dictionary for _, dictionary in staged]
+    candidates = staged_values if previous is None else [previous, *staged_values]
     longest = max(candidates, key=lambda dictionary: dictionary.num_values, default=None)
-    if longest is None or all(one.is_prefix_of(longest) for one in candidates):
+    if longest is None or all(candidate.is_prefix_of(longest) for candidate in candidates):
         return longest
-    if known is not None and before.version > transaction.read_version and _are_one(own):
+    if previous is not None and before.version > transaction.read_version and _are_one(staged_values):
         raise CommitConflictError(
             f"another commit appended other values to the dictionary of field {field.name!r}; read the newest version "
             "and do the work again",
@@ -102,4 +102,4 @@ def _joined(
 
 def _are_one(dictionaries: Sequence[LegacyDictionary]) -> bool:
     longest = max(dictionaries, key=lambda dictionary: dictionary.num_values)
-    return all(one.is_prefix_of(longest) for one in dictionaries)
+    return all(dictionary.is_prefix_of(longest) for dictionary in dictionaries)

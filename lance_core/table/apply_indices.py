@@ -36,7 +36,10 @@ def after_rewrite(manifest: Manifest, groups: Sequence[RewriteGroup]) -> Manifes
         manifest: The version before the rewrite.
         groups: The old fragments, and the new ones with their ids.
     """
-    pairs = [([one.id for one in group.old_fragments], [one.id for one in group.new_fragments]) for group in groups]
+    pairs = [
+        ([fragment.id for fragment in group.old_fragments], [fragment.id for fragment in group.new_fragments])
+        for group in groups
+    ]
     removed = [fragment_id for old, _ in pairs for fragment_id in old]
 
     def change(index: IndexMetadata) -> IndexMetadata:
@@ -92,7 +95,7 @@ def after_new_values(manifest: Manifest, field_ids: Collection[int], fragment_id
 
 def after_lost_fields(manifest: Manifest) -> Manifest:
     """Indices after the schema changed: those over fields that it no longer has are dropped."""
-    live = {one.id for one in manifest.schema.walk()}
+    live = {field.id for field in manifest.schema.walk()}
     before = manifest.indices
     after = tuple(index for index in before if live.issuperset(index.fields))
     return manifest if after == before else replace(manifest, index_section=index_section_of(after))

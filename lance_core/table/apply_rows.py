@@ -62,13 +62,13 @@ def with_moved_rows(
     Returns:
         The fragment, and how many new row ids it took.
     """
-    known = fragment.row_id_sequence
-    if not isinstance(known, bytes):
+    sequence = fragment.row_id_sequence
+    if not isinstance(sequence, bytes):
         return with_new_rows(fragment, first, version), fragment.physical_rows
-    num_moved = count_row_ids(known)
+    num_moved = count_row_ids(sequence)
     if num_moved > fragment.physical_rows:
         raise InvalidInputError(f"a fragment of {fragment.physical_rows} rows comes with {num_moved} row ids")
-    moved = decode_row_ids(known, num_rows=num_moved)
+    moved = decode_row_ids(sequence, num_rows=num_moved)
     added = fragment.physical_rows - len(moved)
     ids = np.concatenate([moved, np.arange(first, first + added, dtype=np.uint64)])
     created = fragment.created_at_version_sequence
@@ -78,7 +78,7 @@ def with_moved_rows(
         created = encode_row_versions(np.concatenate([versions, np.full(added, version, np.uint64)]))
     return replace(
         fragment,
-        row_id_sequence=encode_row_ids(ids) if added else known,
+        row_id_sequence=encode_row_ids(ids) if added else sequence,
         created_at_version_sequence=created,
         last_updated_at_version_sequence=encode_row_version(version, num_rows=fragment.physical_rows),
     ), added
@@ -152,11 +152,11 @@ def _creation_versions(ids: UInt64s, before: Sequence[Fragment]) -> UInt64s:
         known_versions.append(_known_versions(fragment, fragment.created_at_version_sequence))
     all_ids, all_versions = np.concatenate(known_ids), np.concatenate(known_versions)
     order = np.argsort(all_ids, kind="stable")
-    places = np.searchsorted(all_ids[order], ids)
-    found = places < len(order)
-    found[found] = all_ids[order[places[found]]] == ids[found]
-    if not found.all():
+    positions = np.searchsorted(all_ids[order], ids)
+    is_old = positions < len(order)
+    is_old[is_old] = all_ids[order[positions[is_old]]] == ids[is_old]
+    if not is_old.all():
         raise InvalidInputError(
-            f"row id {ids[~found][0]} was moved, but no fragment that the update changes or removes has it"
+            f"row id {ids[~is_old][0]} was moved, but no fragment that the update changes or removes has it"
         )
-    return all_versions[order[places]]
+    return all_versions[order[positions]]

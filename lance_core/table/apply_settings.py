@@ -46,13 +46,13 @@ def update_config(manifest: Manifest, operation: UpdateConfig) -> Manifest:
     return replace(manifest, schema=schema, config=config, table_metadata=table_metadata)
 
 
-def add_bases(known: Iterable[BasePath], added: Iterable[BasePath], *, first_id: int = 1) -> tuple[BasePath, ...]:
+def add_bases(existing: Iterable[BasePath], added: Iterable[BasePath], *, first_id: int = 1) -> tuple[BasePath, ...]:
     """Base paths with others behind them; those without an id (0) get the smallest free one from ``first_id`` on.
 
     Raises:
         InvalidInputError: Two of one id, name or address.
     """
-    bases = list(known)
+    bases = list(existing)
     ids = {base.id for base in bases}
     for base in added:
         number = base.id
@@ -84,15 +84,15 @@ def _updated(
 
 
 def _with_field_metadata(schema: Schema, updates: Mapping[int, UpdateMap]) -> Schema:
-    unknown = sorted(set(updates) - {one.id for one in schema.walk()})
+    unknown = sorted(set(updates) - {field.id for field in schema.walk()})
     if unknown:
         raise InvalidInputError(f"the schema has no fields with ids {unknown}")
 
-    def change(one: Field) -> Field:
-        metadata = _updated(one.metadata, *_encoded(updates[one.id])) if one.id in updates else one.metadata
-        return replace(one, metadata=metadata, children=tuple(change(child) for child in one.children))
+    def change(field: Field) -> Field:
+        metadata = _updated(field.metadata, *_encoded(updates[field.id])) if field.id in updates else field.metadata
+        return replace(field, metadata=metadata, children=tuple(change(child) for child in field.children))
 
-    changed = replace(schema, fields=tuple(change(one) for one in schema.fields))
+    changed = replace(schema, fields=tuple(change(field) for field in schema.fields))
     return _with_keys(schema, changed, updates)
 
 
@@ -101,25 +101,25 @@ def _with_keys(before: Schema, changed: Schema, updates: Mapping[int, UpdateMap]
 
     A key that is declared once stays as it is: whoever relies on it would not learn of a change.
     """
-    is_keyed = any(one.unenforced_primary_key for one in before.walk())
-    is_clustered = any(one.unenforced_clustering_key_position for one in before.walk())
+    is_keyed = any(field.unenforced_primary_key for field in before.walk())
+    is_clustered = any(field.unenforced_clustering_key_position for field in before.walk())
 
-    def declare(one: Field) -> Field:
-        update = updates.get(one.id)
-        made = replace(one, children=tuple(declare(child) for child in one.children)) if one.children else one
+    def declare(field: Field) -> Field:
+        update = updates.get(field.id)
+        made = replace(field, children=tuple(declare(child) for child in field.children)) if field.children else field
         if update is None:
             return made
-        if _declares(update, PRIMARY_KEY_METADATA, is_part=one.unenforced_primary_key):
-            _check_declaration("primary", one, is_known=is_keyed, is_valid=is_primary_key(one.metadata))
-            position = primary_key_position(one.metadata) or 0
+        if _declares(update, PRIMARY_KEY_METADATA, is_part=field.unenforced_primary_key):
+            _check_declaration("primary", field, is_known=is_keyed, is_valid=is_primary_key(field.metadata))
+            position = primary_key_position(field.metadata) or 0
             made = replace(made, unenforced_primary_key=True, unenforced_primary_key_position=position)
-        if _declares(update, CLUSTERING_KEY_METADATA, is_part=one.unenforced_clustering_key_position > 0):
-            position = clustering_key_position(one.metadata)
-            _check_declaration("clustering", one, is_known=is_clustered, is_valid=position is not None)
+        if _declares(update, CLUSTERING_KEY_METADATA, is_part=field.unenforced_clustering_key_position > 0):
+            position = clustering_key_position(field.metadata)
+            _check_declaration("clustering", field, is_known=is_clustered, is_valid=position is not None)
             made = replace(made, unenforced_clustering_key_position=position or 0)
         return made
 
-    return replace(changed, fields=tuple(declare(one) for one in changed.fields))
+    return replace(changed, fields=tuple(declare(field) for field in changed.fields))
 
 
 def _declares(update: UpdateMap, names: Collection[str], *, is_part: bool) -> bool:
@@ -127,14 +127,14 @@ def _declares(update: UpdateMap, names: Collection[str], *, is_part: bool) -> bo
     return not update.update_entries.keys().isdisjoint(names) or (update.replace and is_part)
 
 
-def _check_declaration(key: str, one: Field, *, is_known: bool, is_valid: bool) -> None:
+def _check_declaration(key: str, field: Field, *, is_known: bool, is_valid: bool) -> None:
     if is_known:
         raise InvalidInputError(
-            f"field {one.name!r}: the table has a {key} key, which cannot be changed. Overwrite the table to declare "
+            f"field {field.name!r}: the table has a {key} key, which cannot be changed. Overwrite the table to declare "
             "another"
         )
     if not is_valid:
-        raise InvalidInputError(f"field {one.name!r}: the metadata does not declare a {key} key")
+        raise InvalidInputError(f"field {field.name!r}: the metadata does not declare a {key} key")
 
 
 def check_primary_key(before: Schema | None, following: Schema) -> None:
@@ -149,9 +149,9 @@ def check_primary_key(before: Schema | None, following: Schema) -> None:
     """
     if following is before:
         return
-    known = () if before is None else _nullable_keys(before.fields)
+    nullable_before = () if before is None else _nullable_keys(before.fields)
     for name in _nullable_keys(following.fields):
-        if name not in known:
+        if name not in nullable_before:
             raise InvalidInputError(
                 f"field {name!r} belongs to the primary key, so neither it nor what it lies in may be nullable"
             )
@@ -159,10 +159,10 @@ def check_primary_key(before: Schema | None, following: Schema) -> None:
 
 def _nullable_keys(fields: Iterable[Field], *, prefix: str = "", is_nullable: bool = False) -> list[str]:
     """Names of the fields in the primary key that are nullable or lie in something nullable."""
-    found: list[str] = []
-    for one in fields:
-        name, lies_in_nullable = f"{prefix}{one.name}", is_nullable or one.nullable
-        if one.unenforced_primary_key and lies_in_nullable:
-            found.append(name)
-        found += _nullable_keys(one.children, prefix=f"{name}.", is_nullable=lies_in_nullable)
-    return found
+    names: list[str] = []
+    for field in fields:
+        name, lies_in_nullable = f"{prefix}{field.name}", is_nullable or field.nullable
+        if field.unenforced_primary_key and lies_in_nullable:
+            names.append(name)
+        names += _nullable_keys(field.children, prefix=f"{name}.", is_nullable=lies_in_nullable)
+    return names

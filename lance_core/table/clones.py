@@ -77,7 +77,7 @@ def clone_manifest(source: Snapshot, *, branch: str | None, uuid: str, now: date
         manifest,
         fragments=FragmentList.of(_based(fragment, base_id) for fragment in manifest.fragments),
         index_section=index_section_of(
-            tuple(with_base_id(one, base_id) if one.base_id is None else one for one in manifest.indices)
+            tuple(with_base_id(index, base_id) if index.base_id is None else index for index in manifest.indices)
         ),
         base_paths=(*manifest.base_paths, base),
         branch=branch,
@@ -100,10 +100,10 @@ def publish_clone(line: Store, cloned: tuple[Manifest, bytes]) -> Snapshot:
     line = without_bases(line)
     if find_newest(line).newest is not None:
         raise DatasetAlreadyExistsError("there is a dataset already", path=line.uri)
-    traces = [transaction_path(manifest.transaction_file)]
-    line.put(traces[0], record)
+    written_paths = [transaction_path(manifest.transaction_file)]
+    line.put(written_paths[0], record)
     if not create_manifest(line, manifest, ManifestNaming.V2):
-        line.delete(traces)
+        line.delete(written_paths)
         raise DatasetAlreadyExistsError("another writer was faster to make a dataset here", path=line.uri)
     return Snapshot(store=line, manifest=manifest)
 
@@ -143,10 +143,10 @@ def deep_clone(source: Snapshot, target: Store, *, uuid: str, runtime: Runtime =
     try:
         _copy_all(source, target, copied)
         flags = int(Feature.BASE_PATHS)
-        own = replace(
+        own_manifest = replace(
             manifest,
             fragments=FragmentList.of(_own(fragment) for fragment in manifest.fragments),
-            index_section=index_section_of(tuple(with_base_id(one, None) for one in manifest.indices)),
+            index_section=index_section_of(tuple(with_base_id(index, None) for index in manifest.indices)),
             base_paths=(),
             branch=None,
             timestamp=runtime.now(),
@@ -154,7 +154,7 @@ def deep_clone(source: Snapshot, target: Store, *, uuid: str, runtime: Runtime =
             reader_feature_flags=manifest.reader_feature_flags & ~flags,
             writer_feature_flags=manifest.writer_feature_flags & ~flags,
         )
-        return publish_clone(target, _with_clone(own, source, branch=None, uuid=uuid, is_shallow=False))
+        return publish_clone(target, _with_clone(own_manifest, source, branch=None, uuid=uuid, is_shallow=False))
     except CommitOutcomeUnknownError:
         raise
     except BaseException:
@@ -205,16 +205,18 @@ def _copy_all(source: Snapshot, target: Store, copied: list[str]) -> None:
     """Copy files, several at a time; ``copied`` grows before each file is begun."""
     pairs: dict[str, str] = {}
     for path in _needed(source):
-        own = split_base_path(path)[1] if path.startswith(BASE_PREFIX) else path
-        if pairs.setdefault(own, path) != path:
-            raise CorruptDataError(f"two places have a file {own!r}, which cannot be copied into one", path=target.uri)
+        target_path = split_base_path(path)[1] if path.startswith(BASE_PREFIX) else path
+        if pairs.setdefault(target_path, path) != path:
+            raise CorruptDataError(
+                f"two places have a file {target_path!r}, which cannot be copied into one", path=target.uri
+            )
     with ThreadPoolExecutor(_COPY_THREADS) as pool:
 
-        def copy(own: str) -> None:
-            copied.append(own)
-            _copy(source.store, pairs[own], target, own)
+        def copy(relative: str) -> None:
+            copied.append(relative)
+            _copy(source.store, pairs[relative], target, relative)
 
-        for done in [pool.submit(copy, own) for own in pairs]:
+        for done in [pool.submit(copy, path_below) for path_below in pairs]:
             done.result()
 
 
@@ -240,9 +242,9 @@ def _below(store: Store, base_id: int | None, folder: str) -> Iterator[str]:
     return (info.path for info in store.list(f"{base_prefix(base_id)}{folder}"))
 
 
-def _copy(source: Store, path: str, target: Store, own: str) -> None:
+def _copy(source: Store, path: str, target: Store, relative: str) -> None:
     reader = source.reader(path)
-    writer = target.writer(own)
+    writer = target.writer(relative)
     try:
         for start in range(0, reader.size, _COPY_SIZE):
             for buffer in reader.read_ranges([(start, min(start + _COPY_SIZE, reader.size))]):

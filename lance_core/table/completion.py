@@ -38,13 +38,13 @@ def completed(store: Store, manifest: Manifest) -> Manifest:
         CorruptDataError: A file that tells what the manifest leaves out is missing or damaged.
     """
     fragments = manifest.fragments
-    places = fragments.incomplete().tolist() if manifest.has_reliable_counts else range(len(fragments))
-    if not len(places):
+    positions = fragments.incomplete().tolist() if manifest.has_reliable_counts else range(len(fragments))
+    if not len(positions):
         return manifest
     files = with_bases(store, manifest)
-    lacking = (fragments[place] for place in places)
-    works = (partial(_completed, files, one, recount=not manifest.has_reliable_counts) for one in lacking)
-    changed = dict(zip(places, each(files, works), strict=True))
+    lacking = (fragments[position] for position in positions)
+    works = (partial(_completed, files, fragment, recount=not manifest.has_reliable_counts) for fragment in lacking)
+    changed = dict(zip(positions, each(files, works), strict=True))
     return replace(manifest, fragments=fragments.with_changed(changed), has_reliable_counts=True)
 
 

@@ -124,8 +124,8 @@ def touched_fragments(operation: Operation) -> frozenset[int] | None:
             return frozenset(fragment_id for fragment_id, _ in operation.replacements)
         case CreateIndex():
             covered = [index.fragment_ids for index in operation.new_indices]
-            known = [ids for ids in covered if ids is not None]
-            return frozenset[int]().union(*known) if len(known) == len(covered) else None
+            coverage = [ids for ids in covered if ids is not None]
+            return frozenset[int]().union(*coverage) if len(coverage) == len(covered) else None
         case _:
             return None
 
@@ -252,7 +252,7 @@ def _changes_indexed_field(ours: Operation, theirs: Operation) -> bool:
     index, change = (ours, theirs) if isinstance(ours, CreateIndex) else (theirs, ours)
     if not isinstance(index, CreateIndex):
         return False
-    indexed = {field_id for one in index.new_indices for field_id in (*one.fields, *one.covering_fields)}
+    indexed = {field_id for entry in index.new_indices for field_id in (*entry.fields, *entry.covering_fields)}
     match change:
         case Update():
             return not indexed.isdisjoint(change.fields_modified) and _share_fragments(index, change)

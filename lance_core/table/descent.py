@@ -66,8 +66,8 @@ def descends(child: Manifest, child_operation: Operation, *, ours: Manifest, our
         case UpdateConfig():
             verdict = _config_is_set(child, child_operation, our_operation)
         case UpdateBases():
-            places = {base.path for base in child.base_paths}
-            verdict = all(base.path in places for base in our_operation.new_bases)
+            paths = {base.path for base in child.base_paths}
+            verdict = all(base.path in paths for base in our_operation.new_bases)
         case CreateIndex():
             verdict = _has_indices(child, child_operation, our_operation)
         case Project():
@@ -97,8 +97,8 @@ def _rest_agrees(child: Manifest, child_operation: Operation, ours: Manifest) ->
 
 def _numbers(manifest: Manifest, *, without: frozenset[int]) -> npt.NDArray[np.int64]:
     fragments = manifest.fragments
-    kept = ~np.isin(fragments.ids, np.fromiter(without, np.int64, len(without)))
-    return np.stack([fragments.ids, fragments.physical_rows, fragments.num_deleted_rows])[:, kept]
+    is_selected = ~np.isin(fragments.ids, np.fromiter(without, np.int64, len(without)))
+    return np.stack([fragments.ids, fragments.physical_rows, fragments.num_deleted_rows])[:, is_selected]
 
 
 def _config_is_set(child: Manifest, child_operation: Operation, operation: UpdateConfig) -> bool | None:
@@ -130,7 +130,7 @@ def _not_set_by(child_operation: Operation, operation: UpdateConfig) -> UpdateCo
         _without_keys(operation.schema_metadata_updates, child_operation.schema_metadata_updates),
     ]
     fields = {number: _without_keys(update, theirs.get(number)) for number, update in mine.items()}
-    if any(one is _UNCLEAR for one in (*maps, *fields.values())):
+    if any(value is _UNCLEAR for value in (*maps, *fields.values())):
         return None
     config, table, schema = maps
     return UpdateConfig(
@@ -168,19 +168,21 @@ def _has_files(child: Manifest, child_operation: Operation, ours: Manifest) -> b
     if touched is None or child.schema != ours.schema:
         return None
     mine = ours.fragments.select([number for number in ours.fragments.ids.tolist() if number not in touched])
-    others = {fragment.id: fragment.files for fragment in child.fragments.select([one.id for one in mine])}
-    return all(others.get(one.id, one.files) == one.files for one in mine) if others else None
+    others = {fragment.id: fragment.files for fragment in child.fragments.select([fragment.id for fragment in mine])}
+    return all(others.get(fragment.id, fragment.files) == fragment.files for fragment in mine) if others else None
 
 
 def _has_traces(child: Manifest, ours: Manifest, operation: Operation) -> bool:
     """Whether a version has files of ours, or lacks the rows that we removed; True is certain, False is not."""
     new, updated, removed = _changed_ids(ours, operation)
     mine = ours.fragments.select(new | updated)
-    kept = {fragment.id: fragment for fragment in child.fragments.select(new | updated)}
+    left = {fragment.id: fragment for fragment in child.fragments.select(new | updated)}
     if new:
-        return any(_matches(one, kept.get(one.id), is_new=True) for one in mine if one.id in new)
+        return any(_matches(fragment, left.get(fragment.id), is_new=True) for fragment in mine if fragment.id in new)
     is_gone = not child.fragments.select(removed)
-    return is_gone and all(one.id not in kept or _matches(one, kept[one.id], is_new=False) for one in mine)
+    return is_gone and all(
+        fragment.id not in left or _matches(fragment, left[fragment.id], is_new=False) for fragment in mine
+    )
 
 
 def _has_our_fragments(
@@ -190,16 +192,16 @@ def _has_our_fragments(
     touched = _may_touch(child_operation)
     if touched is not None and touched & removed:
         return False  # it worked on what we had removed
-    kept = {fragment.id: fragment for fragment in child.fragments.select(new | updated)}
+    left = {fragment.id: fragment for fragment in child.fragments.select(new | updated)}
     seen = _seen_fragments(child_operation)
     is_known = True
     for fragment in ours.fragments.select(new | updated):
-        verdict = _matches(fragment, kept.get(fragment.id), is_new=fragment.id in new)
+        verdict = _matches(fragment, left.get(fragment.id), is_new=fragment.id in new)
         if not verdict and fragment.id in seen:
             verdict = _was_seen(fragment, seen[fragment.id], child_operation, is_new=fragment.id in new)
         elif not verdict and (touched is None or fragment.id in touched):
             # It is gone. If we only deleted rows of it, that is as good as what we did.
-            verdict = True if fragment.id in updated and fragment.id not in kept and not new else None
+            verdict = True if fragment.id in updated and fragment.id not in left and not new else None
         if verdict is not None:
             return verdict
         is_known = False

@@ -75,8 +75,8 @@ def open_line(
     store = open_store(uri, storage_options)
     for root, branch in _splits(store.uri):
         line = branch_store(open_store(root, storage_options), branch)
-        found = find_snapshot(line)
-        if found is not None and found.manifest.branch == branch:
+        snapshot = find_snapshot(line)
+        if snapshot is not None and snapshot.manifest.branch == branch:
             store = line
             break
     return with_settings(store, settings)
@@ -84,13 +84,13 @@ def open_line(
 
 def _splits(uri: str) -> Iterator[tuple[str, str]]:
     """Addresses of datasets, and branches of them, that an address may mean."""
-    place, mark, settings = uri.partition("?") if "://" in uri else (uri, "", "")
-    start = place.find(_MARK)
+    location, mark, settings = uri.partition("?") if "://" in uri else (uri, "", "")
+    start = location.find(_MARK)
     while start > 0:
-        branch = place[start + len(_MARK) :]
+        branch = location[start + len(_MARK) :]
         if is_branch_name(branch):
-            yield f"{place[:start]}{mark}{settings}", branch
-        start = place.find(_MARK, start + 1)
+            yield f"{location[:start]}{mark}{settings}", branch
+        start = location.find(_MARK, start + 1)
 
 
 def open_version(store: Store, reference: Reference = None) -> Snapshot:

@@ -102,8 +102,8 @@ def line_of(store: Store) -> tuple[Store, str | None]:
 
 def address_below(uri: str, folder: str) -> str:
     """Address of a folder; settings at the end of an address (``?``) stay there."""
-    place, mark, settings = uri.partition("?") if "://" in uri else (uri, "", "")
-    return f"{place.rstrip('/')}/{folder}{mark}{settings}"
+    location, mark, settings = uri.partition("?") if "://" in uri else (uri, "", "")
+    return f"{location.rstrip('/')}/{folder}{mark}{settings}"
 
 
 # ---------------------------------------------------------------------------------------------------------- base paths
@@ -188,11 +188,11 @@ class BasedStore:
             CorruptDataError: The version has no such base path.
             LanceError: The table may not name this address; see `PlaceSettings.resolve`.
         """
-        found = self._opened.get(base_id)
-        if found is None:
+        store = self._opened.get(base_id)
+        if store is None:
             base = self._listed(base_id)
-            found = self._opened[base_id] = (self._open(base), base)
-        return found
+            store = self._opened[base_id] = (self._open(base), base)
+        return store
 
     def external(self, base_id: int, uri: str) -> ObjectReader:
         """Open an external blob.
@@ -205,8 +205,8 @@ class BasedStore:
             CorruptDataError: The version has no such base path.
             LanceError: The table may not name this address; see `PlaceSettings.resolve`.
         """
-        place = parse_address(self._listed(base_id).path).joined(uri) if base_id else parse_address(uri)
-        return self.settings.open_object(place, dataset=line_of(self.line)[0].uri)
+        external_address = parse_address(self._listed(base_id).path).joined(uri) if base_id else parse_address(uri)
+        return self.settings.open_object(external_address, dataset=line_of(self.line)[0].uri)
 
     def _listed(self, base_id: int) -> BasePath:
         base = next((base for base in self.bases if base.id == base_id), None)
@@ -295,11 +295,11 @@ def with_settings(store: Store, settings: PlaceSettings, commit_lock: CommitLock
     return BasedStore(without_bases(store), settings, commit_lock=commit_lock)
 
 
-def finds_same_files(one: Store, other: Store) -> bool:
+def finds_same_files(store: Store, other: Store) -> bool:
     """Whether two stores find a file of any path at one place."""
-    if isinstance(one, BasedStore) and isinstance(other, BasedStore):
-        return one.line == other.line and one.settings == other.settings and one.bases == other.bases
-    return one is other or one == other
+    if isinstance(store, BasedStore) and isinstance(other, BasedStore):
+        return store.line == other.line and store.settings == other.settings and store.bases == other.bases
+    return store is other or store == other
 
 
 def same_line(store: Store, line: Store) -> Store:

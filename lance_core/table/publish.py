@@ -119,16 +119,16 @@ def check_files(store: Store, operation: Operation, base: Manifest) -> None:
         CorruptDataError: A file has another size than the operation says.
     """
     files = list(_new_files(operation, base))
-    known = {one.id for one in _base_paths(operation, base)}
+    base_ids = {base_path.id for base_path in _base_paths(operation, base)}
     for path, _ in files:
         base_id, inner = split_base_path(path) if path.startswith(BASE_PREFIX) else (None, path)
-        if base_id is not None and base_id not in known:
-            there = ", ".join(map(str, sorted(known))) or "none"
+        if base_id is not None and base_id not in base_ids:
+            there = ", ".join(map(str, sorted(base_ids))) or "none"
             raise InvalidInputError(f"{inner} has base_id {base_id}, but the table's base paths are: {there}")
     sizes = object_sizes(store_of_new_files(store, operation, base), [path for path, _ in files])
-    for (path, size), found in zip(files, sizes, strict=True):
-        if size and found != size:
-            raise CorruptDataError(f"the transaction says {size} bytes, the file has {found}", path=path)
+    for (path, size), actual in zip(files, sizes, strict=True):
+        if size and actual != size:
+            raise CorruptDataError(f"the transaction says {size} bytes, the file has {actual}", path=path)
 
 
 def store_of_new_files(store: Store, operation: Operation, base: Manifest) -> Store:
@@ -228,7 +228,7 @@ def _new_files(operation: Operation, base: Manifest) -> Iterator[tuple[str, int]
 def _brought(operation: Operation, base: Manifest) -> Iterator[tuple[Fragment, Fragment | None]]:
     """The fragments that an operation adds or changes, and what they were."""
     brought = list(brought_fragments(operation))
-    known: dict[int, Fragment] = {}
+    existing: dict[int, Fragment] = {}
     if not isinstance(operation, Append | Overwrite | Rewrite):
-        known = {fragment.id: fragment for fragment in base.fragments.select([fragment.id for fragment in brought])}
-    yield from ((fragment, known.get(fragment.id)) for fragment in brought)
+        existing = {fragment.id: fragment for fragment in base.fragments.select([fragment.id for fragment in brought])}
+    yield from ((fragment, existing.get(fragment.id)) for fragment in brought)

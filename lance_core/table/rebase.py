@@ -84,10 +84,10 @@ def rebase_deletions(
         if rows is None:
             return None
         merged[fragment_id] = rows
-    removed = [one for one in gone if merged[one] is None]
-    updated = [one for one in operation.updated_fragments if merged[one.id] is None]
+    removed = [fragment_id for fragment_id in gone if merged[fragment_id] is None]
+    updated = [fragment for fragment in operation.updated_fragments if merged[fragment.id] is None]
     new_files: list[str] = []
-    for now in latest.fragments.select([one for one, rows in merged.items() if rows is not None]):
+    for now in latest.fragments.select([fragment_id for fragment_id, rows in merged.items() if rows is not None]):
         rows = merged[now.id] or BitMap()
         if len(rows) == now.physical_rows:
             removed.append(now.id)
@@ -113,7 +113,7 @@ def covers_deletions(store: Store, child: Manifest, ours: Manifest, operation: D
     is_certain = not operation.deleted_fragment_ids
     if child.fragments.select(operation.deleted_fragment_ids):
         return False
-    for fragment in ours.fragments.select([one.id for one in operation.updated_fragments]):
+    for fragment in ours.fragments.select([fragment.id for fragment in operation.updated_fragments]):
         other = child.fragments.find(fragment.id)
         is_certain &= other is not None
         if other is not None and load_deletions(store, fragment) - load_deletions(store, other):
@@ -150,7 +150,7 @@ def write_deletions(
 
 def _merge(store: Store, before: Fragment, now: Fragment, ours: Fragment | None) -> BitMap | None:
     """All rows deleted by either side; None if both deleted one row."""
-    known = load_deletions(store, before)
+    deletions = load_deletions(store, before)
     theirs = load_deletions(store, now)
     our_rows = BitMap(range(before.physical_rows)) if ours is None else load_deletions(store, ours)
-    return None if (our_rows - known) & (theirs - known) else our_rows | theirs
+    return None if (our_rows - deletions) & (theirs - deletions) else our_rows | theirs

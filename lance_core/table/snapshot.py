@@ -182,10 +182,10 @@ def _hinted(store: Store) -> Versions | None:
     The hint was the last that happened in the folder, and its version has one before it, and none behind it. (A
     version that stands alone may have been taken by a writer that a clean-up overtook.)
     """
-    found = settled_folder(store)
-    if found is None:
+    settled = settled_folder(store)
+    if settled is None:
         return None
-    line, prefix = found
+    line, prefix = settled
     data = line.settled(prefix + LATEST_VERSION_HINT)
     number = None if data is None else decode_version_hint(data)
     if number is None or number < 2:

@@ -39,7 +39,7 @@ def staged_dictionaries(
         return {}
     schema = operation.schema if isinstance(operation, Merge | Overwrite) else base.schema
     wanted = {field.id for field in schema.walk() if is_legacy_dictionary(field)}
-    found: dict[int, list[tuple[str, LegacyDictionary]]] = {}
+    by_field: dict[int, list[tuple[str, LegacyDictionary]]] = {}
     for file in new_data_files(operation, base) if wanted else ():
         ids = wanted.intersection(file.fields)
         if not ids:
@@ -47,5 +47,5 @@ def staged_dictionaries(
         path = data_file_path(file)
         reader = DataFileReader(store_of_new_files(store, operation, base).reader(path), path=f"{store.uri}/{path}")
         for field_id, dictionary in reader.dictionaries(ids).items():
-            found.setdefault(field_id, []).append(dictionary)
-    return found
+            by_field.setdefault(field_id, []).append(dictionary)
+    return by_field

@@ -95,18 +95,18 @@ class VersionList(Sequence[dict[str, Any]]):
         if len(data) > _SMALL_MANIFEST:
             return version_summary(decode_manifest_file(data, version=number, path=path))
         files = decode_manifest_files(data, version=number, path=path)
-        known = self._known
-        if len(known) > _MOST_KNOWN:
-            known.clear()
+        entries = self._known
+        if len(entries) > _MOST_KNOWN:
+            entries.clear()
         rows = deleted = num_files = num_bytes = num_deletion_files = 0
         for record in files.fragments:
-            found = known.get(record)
-            if found is None:
-                found = known[record] = decode_totals(record)
-            rows += found[0]
-            deleted += found[1]
-            num_files += found[2]
-            num_bytes += found[3]
-            num_deletion_files += found[4]
+            entry = entries.get(record)
+            if entry is None:
+                entry = entries[record] = decode_totals(record)
+            rows += entry[0]
+            deleted += entry[1]
+            num_files += entry[2]
+            num_bytes += entry[3]
+            num_deletion_files += entry[4]
         totals = FragmentTotals(rows, deleted, num_files, num_bytes, num_deletion_files)
         return version_entry(number, files.timestamp, totals, len(files.fragments))

@@ -144,15 +144,15 @@ class History:
         for version in versions:
             if version not in states:
                 continue
-            found = self.reader.read(open_snapshot(store, version), store)
-            if found.plain() != states[version].plain():
-                raise AssertionError(f"version {version} holds {found.plain()}, not {states[version].plain()}")
+            observed = self.reader.read(open_snapshot(store, version), store)
+            if observed.plain() != states[version].plain():
+                raise AssertionError(f"version {version} holds {observed.plain()}, not {states[version].plain()}")
         for tag in list_tags_strictly(store):
             read_state(open_snapshot(store, tag.version))
         for branch in list_branches(store):
-            found = read_state(open_snapshot(other_line(store, branch.name)))
-            if found.plain() != states[branch.parent_version].plain():
-                raise AssertionError(f"branch {branch.name} holds {found.plain()}")
+            observed = read_state(open_snapshot(other_line(store, branch.name)))
+            if observed.plain() != states[branch.parent_version].plain():
+                raise AssertionError(f"branch {branch.name} holds {observed.plain()}")
         if not any(action.is_clean_up for action in self.actions):
             self._check_leftovers(store, versions)
 
@@ -178,7 +178,7 @@ class History:
             if version in versions:
                 maker = self._maker(store, version)
                 claims = claims or self._steps(outcomes, maker, version)
-                claims = claims or {one for one in self._unsure(outcomes) if self._program(one) == maker}
+                claims = claims or {state for state in self._unsure(outcomes) if self._program(state) == maker}
                 is_alone = maker in map(self._program, self._unsure(outcomes)) and version < versions[-1]
                 if is_alone and claims - self._unsure(outcomes):
                     state = self._after(state, claims)
@@ -234,9 +234,9 @@ class History:
         for version in versions:
             needed.add(manifest_files(open_snapshot(store, version).manifest))
         folders = ("data", "_deletions", "_transactions", "_indices")
-        found = [one.path for folder in folders for one in store.list(folder) if one.path not in needed]
-        if found:
-            raise AssertionError(f"nobody needs {found}")
+        paths = [info.path for folder in folders for info in store.list(folder) if info.path not in needed]
+        if paths:
+            raise AssertionError(f"nobody needs {paths}")
 
 
 @frozen(kw_only=True)
@@ -460,7 +460,7 @@ ACTIONS: dict[str, Action] = {
     ),
     "drop column": Action(
         run=_change(lambda dataset, _: dataset.drop_columns(["x"])),
-        effect=lambda state, _: replace(state, columns=tuple(one for one in state.columns if one != "x")),
+        effect=lambda state, _: replace(state, columns=tuple(column for column in state.columns if column != "x")),
     ),
     "restore": Action(run=_restore, effect=lambda *_: _FIRST),
     "config": Action(

@@ -27,7 +27,7 @@ def by_key(table: pa.Table) -> pa.Table:
 
 def plain(schema: pa.Schema) -> list[tuple[str, pa.DataType, bool]]:
     """A schema without the metadata of pylance's own types."""
-    return [(one.name, one.type, one.nullable) for one in schema]
+    return [(field.name, field.type, field.nullable) for field in schema]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,26 +103,26 @@ class Line:
     def _check_rows(self, read: pa.Table) -> None:
         """Row ids and lineage."""
         state = self.state
-        used: frozenset[int] = frozenset[int]().union(*(one.used_ids for one in self.states.values()))
+        used: frozenset[int] = frozenset[int]().union(*(state.used_ids for state in self.states.values()))
         ids: dict[int, int] = dict(zip(read[KEY].to_pylist(), read["_rowid"].to_pylist(), strict=True))
         assert len(set(ids.values())) == len(ids)
         if not self.has_stable_row_ids:
             return
-        known = {key: one for key, one in state.ids.items() if key in ids}
-        assert {key: ids[key] for key in known} == known, "row ids stay"
-        fresh = {one for key, one in ids.items() if key not in known}
+        shared = {key: row_id for key, row_id in state.ids.items() if key in ids}
+        assert {key: ids[key] for key in shared} == shared, "row ids stay"
+        fresh = {row_id for key, row_id in ids.items() if key not in shared}
         assert not fresh & used, "no row id is given twice"
         lineage = zip(*(read[name].to_pylist() for name in (KEY, *LINEAGE)), strict=True)
         assert {key: (created, updated) for key, created, updated in lineage} == {
             key: (row.created, row.updated) for key, row in state.rows.items()
         }
-        for version in [one for one, other in self.states.items() if other is state]:
+        for version in [version for version, other in self.states.items() if other is state]:
             self.states[version] = replace(state, ids=ids, used_ids=used | fresh)
 
     def check_all(self) -> None:
         """Every version that is kept, and every byte of the newest."""
         for tool in self.tools:
-            assert [one["version"] for one in self.open(tool).versions()] == sorted(self.states)
+            assert [version["version"] for version in self.open(tool).versions()] == sorted(self.states)
         for version, state in self.states.items():
             for tool in self.tools:
                 dataset = self.open(tool, version)

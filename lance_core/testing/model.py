@@ -85,7 +85,7 @@ class TableState:
 
     def columns(self, is_such: Callable[[pa.DataType], bool]) -> list[str]:
         """Names of columns of some types, without the key."""
-        return [one.name for one in self.schema if one.name != KEY and is_such(one.type)]
+        return [field.name for field in self.schema if field.name != KEY and is_such(field.type)]
 
     def has_null(self, column: str) -> bool:
         """True if a row has null there."""
@@ -147,13 +147,13 @@ def _fields(
     fields: Sequence[pa.Field], path: Sequence[str], change: Callable[[pa.Field], pa.Field | None]
 ) -> list[pa.Field]:
     made: list[pa.Field] = []
-    for one in fields:
-        if one.name != path[0]:
-            made.append(one)
+    for column in fields:
+        if column.name != path[0]:
+            made.append(column)
         elif len(path) > 1:
-            made.append(one.with_type(pa.struct(_fields(list(one.type), path[1:], change))))
+            made.append(column.with_type(pa.struct(_fields(list(column.type), path[1:], change))))
         else:
-            made += [new for new in [change(one)] if new is not None]
+            made += [new for new in [change(column)] if new is not None]
     return made
 
 
@@ -164,14 +164,14 @@ def _values(
     change: Callable[[pa.Field], pa.Field | None],
 ) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    for one in fields:
-        value = values[one.name]
-        if one.name != path[0]:
-            made[one.name] = value
+    for column in fields:
+        value = values[column.name]
+        if column.name != path[0]:
+            made[column.name] = value
         elif len(path) > 1:
-            made[one.name] = None if value is None else _values(value, list(one.type), path[1:], change)
+            made[column.name] = None if value is None else _values(value, list(column.type), path[1:], change)
         else:
-            new = change(one)
+            new = change(column)
             made |= {} if new is None else {new.name: value}
     return made
 
@@ -190,10 +190,13 @@ def make_value(kind: pa.DataType, number: int, *, nullable: bool) -> Any:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return f"t{number % 7}"
     if pa.types.is_list(kind):
-        return [make_value(kind.value_type, number + one, nullable=True) for one in range(number % 4)]
+        return [make_value(kind.value_type, number + child, nullable=True) for child in range(number % 4)]
     if pa.types.is_struct(kind):
         children = enumerate(kind)
-        return {one.name: make_value(one.type, number + place, nullable=one.nullable) for place, one in children}
+        return {
+            field.name: make_value(field.type, number + position, nullable=field.nullable)
+            for position, field in children
+        }
     raise NotImplementedError(str(kind))
 
 
@@ -201,8 +204,10 @@ def make_rows(schema: pa.Schema, keys: Iterable[int], salt: int) -> list[dict[st
     """Rows with these keys."""
     return [
         {
-            one.name: key if one.name == KEY else make_value(one.type, key + salt + place, nullable=one.nullable)
-            for place, one in enumerate(schema)
+            field.name: key
+            if field.name == KEY
+            else make_value(field.type, key + salt + position, nullable=field.nullable)
+            for position, field in enumerate(schema)
         }
         for key in keys
     ]

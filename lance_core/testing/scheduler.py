@@ -154,9 +154,9 @@ class _Search:
 
     def choose(self, schedule: Schedule, current: int | None) -> int:
         runnable = schedule.runnable
-        place = len(self.trace)
-        if place < len(self.prefix):
-            choice = self.prefix[place]
+        turn = len(self.trace)
+        if turn < len(self.prefix):
+            choice = self.prefix[turn]
         else:
             key = (current, schedule.state())
             if self.seen.get(key, -1) >= self.preemptions:
@@ -332,15 +332,15 @@ class ScheduledStore:
 
     def names(self, folder: str, /) -> list[str]:
         """List names."""
-        found = self._call("names", folder, lambda: sorted(self._inner.names(folder)))
-        self._agent.tell(*found)
-        return found
+        names_ = self._call("names", folder, lambda: sorted(self._inner.names(folder)))
+        self._agent.tell(*names_)
+        return names_
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """List objects."""
-        found = self._call("list", prefix, lambda: list(self._inner.list(prefix)))
-        self._agent.tell(*((info.path, info.size, info.modified) for info in found))
-        return iter(found)
+        infos = self._call("list", prefix, lambda: list(self._inner.list(prefix)))
+        self._agent.tell(*((info.path, info.size, info.modified) for info in infos))
+        return iter(infos)
 
     def delete(self, paths: Sequence[str], /) -> None:
         """Delete objects, one after the other."""
@@ -368,7 +368,7 @@ class ScheduledStore:
         """Whether it makes no difference to any program if this call comes earlier or later."""
         if self._schedule.sees_all or method in {"names", "list"}:
             return False
-        folder = path.startswith(_PRIVATE_FOLDERS) or any(f"/{one}" in path for one in _PRIVATE_FOLDERS)
+        folder = path.startswith(_PRIVATE_FOLDERS) or any(f"/{folder}" in path for folder in _PRIVATE_FOLDERS)
         # A manifest that is there stays as it is.
         return folder or (method in {"get", "reader"} and path.endswith(".manifest") and self._content(path) != b"")
 

@@ -65,7 +65,7 @@ class _Maker:
         if isinstance(kind, pa.BaseExtensionType):
             storage = self.array(kind.storage_type, count)
             if isinstance(kind, pa.JsonType):
-                texts = [None if one is None else f'{{"text": "{one}"}}' for one in storage.to_pylist()]
+                texts = [None if value is None else f'{{"text": "{value}"}}' for value in storage.to_pylist()]
                 storage = pa.array(texts, kind.storage_type)
             return pa.ExtensionArray.from_storage(kind, storage)
         if pa.types.is_dictionary(kind):
@@ -103,7 +103,7 @@ class _Maker:
         if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind):
             return [self._value(kind.value_type, row) for _ in range(self.rng.integers(0, 4))]
         if pa.types.is_struct(kind):
-            return {one.name: self._value(one.type, row) for one in kind}
+            return {field.name: self._value(field.type, row) for field in kind}
         limit = self.kinds or 1 << 20
         return self._plain(kind, int(self.rng.integers(0, limit)))
 
@@ -135,8 +135,8 @@ def _storage(kind: pa.DataType) -> pa.DataType:
 
 def _numbers() -> Iterator[tuple[str, pa.DataType]]:
     yield from (
-        (str(one), one)
-        for one in (
+        (str(kind), kind)
+        for kind in (
             *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
             *(pa.float16(), pa.float32(), pa.float64(), pa.bool_()),
             *(pa.decimal128(20, 3), pa.decimal256(50, 3), pa.date32(), pa.date64()),

@@ -10,12 +10,12 @@ __all__ = ["torch"]
 
 def _load() -> Any:
     try:
-        found = import_module("torch")
+        module = import_module("torch")
         for part in ("torch.distributed", "torch.utils.data"):
             import_module(part)
     except ImportError as error:
         raise ImportError("lance_core.torch needs PyTorch: install the extra, lance-dagster[torch]") from error
-    return found
+    return module
 
 
 torch: Any = _load()

@@ -22,7 +22,7 @@ def concat_batches(bs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """
     if len(bs) == 1:
         return bs[0]
-    columns = [pa.concat_arrays([batch.column(place) for batch in bs]) for place in range(bs[0].num_columns)]
+    columns = [pa.concat_arrays([batch.column(index) for batch in bs]) for index in range(bs[0].num_columns)]
     return pa.RecordBatch.from_arrays(columns, schema=bs[0].schema)
 
 
@@ -60,19 +60,19 @@ class CachedBatches:
     def keep(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches and write them; what is not read to its end is not kept."""
         with TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as unfinished:
-            place = Path(unfinished) / "batches"
+            path = Path(unfinished) / "batches"
             writer: pa.RecordBatchFileWriter | None = None
             try:
                 for batch in batches:
                     if writer is None:
-                        writer = pa.ipc.new_file(str(place), batch.schema)
+                        writer = pa.ipc.new_file(str(path), batch.schema)
                     writer.write(batch)
                     yield batch
             finally:
                 if writer is not None:
                     writer.close()
             if writer is not None:
-                place.replace(self._path)
+                path.replace(self._path)
             self._is_complete = True
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

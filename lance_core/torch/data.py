@@ -194,7 +194,7 @@ class LanceDataset(torch.utils.data.IterableDataset):  # pyright: ignore[reportU
         schema = self.dataset.schema
         names = [] if isinstance(self.columns, dict) else self.columns or schema.names
         fields = [schema.field(name) for name in names if name in schema.names]
-        return [one.name for one in fields if (one.metadata or {}).get(b"lance-encoding:blob") == b"true"]
+        return [field.name for field in fields if (field.metadata or {}).get(b"lance-encoding:blob") == b"true"]
 
     def _with_blobs(self, batch: pa.RecordBatch) -> dict[str, Any]:
         """The columns of a batch by name, and files for the blobs of its rows."""

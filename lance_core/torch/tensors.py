@@ -42,11 +42,11 @@ def to_tensors(
         columns = batch
     else:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        fields = {one.name: one for one in batch.schema}
+        fields = {field.name: field for field in batch.schema}
     tensors: dict[str, Any] = {}
     for name, array in columns.items():
         if use_blob_api and isinstance(array, list):
-            if any(isinstance(one, BlobFile) for one in array):  # pyright: ignore[reportUnknownVariableType]
+            if any(isinstance(item, BlobFile) for item in array):  # pyright: ignore[reportUnknownVariableType]
                 raise NotImplementedError(f"column {name!r} holds blobs: give a to_tensor_fn that reads them")
             raise UnsupportedError(f"column {name!r} holds no blob at all in this batch: give a to_tensor_fn")
         is_bfloat16 = _is_bfloat16(fields.get(name, pa.field(name, array.type)))
@@ -98,8 +98,8 @@ def _number_tensor(array: pa.Array) -> Any:
 def _bfloat16_tensor(array: pa.Array) -> Any:
     """A tensor of the same bits; nulls are NaN."""
     storage = array.storage if isinstance(array, pa.ExtensionArray) else array
-    words = pa.Array.from_buffers(pa.uint16(), len(storage), [None, storage.buffers()[1]], offset=storage.offset)
-    tensor = _number_tensor(words).view(torch.bfloat16)
+    halves = pa.Array.from_buffers(pa.uint16(), len(storage), [None, storage.buffers()[1]], offset=storage.offset)
+    tensor = _number_tensor(halves).view(torch.bfloat16)
     if not array.null_count:
         return tensor
     tensor = tensor.clone()

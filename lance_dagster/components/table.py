@@ -157,13 +157,13 @@ class LanceTableComponent(dg.Component, dg.Model, dg.Resolvable):
         )
         if self.maintenance is None:
             return definitions
-        kept = self.maintenance.definitions(
+        upkeep = self.maintenance.definitions(
             [self.table],
             name="__".join([*key.path, "maintenance"]),
             group_name="maintenance",
             resource_key=self.resource_key,
         )
-        return dg.Definitions.merge(definitions, kept)
+        return dg.Definitions.merge(definitions, upkeep)
 
     def _declared(self) -> list[str]:
         """Attributes that only a table which is written elsewhere can have."""

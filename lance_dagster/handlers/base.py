@@ -21,8 +21,8 @@ def store_options(
     storage_options: Mapping[str, str], base_store_params: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
     """Settings of the stores, as the functions of lance_core take them."""
-    places = {address: dict(options) for address, options in base_store_params.items()}
-    return {"storage_options": dict(storage_options) or None, "base_store_params": places or None}
+    params = {address: dict(options) for address, options in base_store_params.items()}
+    return {"storage_options": dict(storage_options) or None, "base_store_params": params or None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

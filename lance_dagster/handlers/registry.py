@@ -29,17 +29,17 @@ _HANDLERS = {
 }
 
 
-def handler_for(type_: type, own: Sequence[TypeHandler] = ()) -> TypeHandler:
+def handler_for(type_: type, handlers: Sequence[TypeHandler] = ()) -> TypeHandler:
     """The handler of a frame type.
 
     Args:
         type_: Of the value, or of an annotation.
-        own: Handlers that come before the built-in ones.
+        handlers: Handlers that come before the built-in ones.
 
     Raises:
         UnsupportedError: For any other type.
     """
-    by_name = {name: handler for handler in reversed(own) for name in handler.types}
+    by_name = {name: handler for handler in reversed(handlers) for name in handler.types}
     for base in type_.__mro__:
         name = f"{base.__module__.partition('.')[0]}.{base.__name__}"
         if name in by_name:
@@ -48,6 +48,6 @@ def handler_for(type_: type, own: Sequence[TypeHandler] = ()) -> TypeHandler:
             module, attribute = _HANDLERS[name]
             handler: TypeHandler = getattr(importlib.import_module(f"lance_dagster.handlers.{module}"), attribute)
             return handler
-    known = ", ".join([*by_name, *_HANDLERS])
-    msg = f"Storing or loading {type_.__module__}.{type_.__qualname__} in a Lance table (known: {known})"
+    names = ", ".join([*by_name, *_HANDLERS])
+    msg = f"Storing or loading {type_.__module__}.{type_.__qualname__} in a Lance table (known: {names})"
     raise UnsupportedError(msg)

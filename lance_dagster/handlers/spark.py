@@ -182,8 +182,8 @@ def _computed(predicate: Predicate) -> Any:
 
         # Spark hands times over in the session's zone; they are the same instants.
         instants = [
-            one.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(one.type) and one.type.tz else one
-            for one in columns
+            column.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(column.type) and column.type.tz else column
+            for column in columns
         ]
         batch = pa.RecordBatch.from_arrays(instants, names)
         return make_expression(sql, batch.schema).evaluate(batch).fill_null(False)  # noqa: FBT003 - the value to fill in

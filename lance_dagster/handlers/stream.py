@@ -105,8 +105,8 @@ def _checked(batches: Iterable[pa.RecordBatch], target: pa.Schema, request: Writ
     """Batches with the target's columns and only rows of the run's partitions."""
     keys: list[pa.RecordBatch] = []
     for batch in batches:
-        kept = _in_partition(batch, request)
-        stored = pa.RecordBatch.from_arrays([_column(kept, column) for column in target], schema=target)
+        checked = _in_partition(batch, request)
+        stored = pa.RecordBatch.from_arrays([_column(checked, column) for column in target], schema=target)
         if request.unique_keys is not None:
             keys.append(stored.select(list(request.unique_keys)))
         yield stored

@@ -166,9 +166,9 @@ def _table_assets(
     """The assets of one table in a row: each waits for the one before, so that they do not compete."""
     before = key
     for name, description, step in steps:
-        own = dg.AssetKey([*key.path, *branch_path(setting.branch), name])
-        yield _asset(own, key, step, setting, options={**options, "deps": [before], "description": description})
-        before = own
+        asset_key = dg.AssetKey([*key.path, *branch_path(setting.branch), name])
+        yield _asset(asset_key, key, step, setting, options={**options, "deps": [before], "description": description})
+        before = asset_key
 
 
 def _asset(

@@ -60,8 +60,8 @@ class MaintenanceNeeded(dg.AutomationCondition):
             needs = {}
         else:
             needs = what_rewriting_needs(dataset, self._compaction, self._deletions)
-        found = context.candidate_subset if kind in needs else context.get_empty_subset()
-        return dg.AutomationResult(context, true_subset=found)
+        subset = context.candidate_subset if kind in needs else context.get_empty_subset()
+        return dg.AutomationResult(context, true_subset=subset)
 
 
 def maintenance_needed(

@@ -75,9 +75,9 @@ def look_at(
         tagged = {tag["version"] for tag in tags.values() if tag["branch"] == dataset.branch}
         now = datetime.now(UTC)
         old = [
-            one["version"]
-            for one in versions[: -cleanup.retain_versions]
-            if one["version"] not in tagged and now - one["timestamp"].astimezone(UTC) > cleanup.older_than
+            version["version"]
+            for version in versions[: -cleanup.retain_versions]
+            if version["version"] not in tagged and now - version["timestamp"].astimezone(UTC) > cleanup.older_than
         ]
         if old:
             needs["cleanup"] = f"{len(old)} of {len(versions)} versions are older than {cleanup.older_than}"
@@ -95,9 +95,9 @@ def look_at(
 def health_markdown(tables: Sequence[TableHealth]) -> str:
     """All tables as a Markdown table, those that need something first."""
     lines = [f"| {' | '.join(_HEADER)} |", f"|---|{'---:|' * (len(_HEADER) - 2)}---|"]
-    for one in sorted(tables, key=lambda one: (one.problem is None, not one.needs, one.table)):
-        needs = one.problem or "; ".join(f"**{name}**: {why}" for name, why in one.needs.items()) or "nothing"
-        cells = [f"`{one.table}`", *_cells(one.numbers), needs]
+    for health in sorted(tables, key=lambda table: (table.problem is None, not table.needs, table.table)):
+        needs = health.problem or "; ".join(f"**{name}**: {why}" for name, why in health.needs.items()) or "nothing"
+        cells = [f"`{health.table}`", *_cells(health.numbers), needs]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -143,15 +143,19 @@ def build_table_health(
 
     def table_health(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         lance: LanceResource = getattr(context.resources, resource_key)
-        found = [_look(lance, one, branch, compaction=compaction, deletions=deletions, cleanup=cleanup) for one in keys]
-        sick = [one for one in found if one.needs or one.problem]
+        results = [
+            _look(lance, key, branch, compaction=compaction, deletions=deletions, cleanup=cleanup) for key in keys
+        ]
+        sick = [table for table in results if table.needs or table.problem]
         return dg.MaterializeResult(
             metadata={
-                "lance/health": dg.MetadataValue.md(health_markdown(found)),
-                "lance/needs": dg.MetadataValue.json({one.table: dict(one.needs) for one in found if one.needs}),
-                "lance/tables": len(found),
+                "lance/health": dg.MetadataValue.md(health_markdown(results)),
+                "lance/needs": dg.MetadataValue.json(
+                    {table.table: dict(table.needs) for table in results if table.needs}
+                ),
+                "lance/tables": len(results),
                 "lance/tables_in_need": len(sick),
-                **{f"lance/total_{name}": _total(found, name) for name in ("fragments", "table_bytes", "versions")},
+                **{f"lance/total_{name}": _total(results, name) for name in ("fragments", "table_bytes", "versions")},
             }
         )
 
@@ -166,8 +170,8 @@ def build_table_health(
     )(table_health)
 
 
-def _total(found: Iterable[TableHealth], name: str) -> int:
-    return sum(one.numbers.get(f"lance/{name}", 0) for one in found)
+def _total(tables: Iterable[TableHealth], name: str) -> int:
+    return sum(table.numbers.get(f"lance/{name}", 0) for table in tables)
 
 
 def _look(

@@ -27,11 +27,11 @@ def versions_in_use(
     The last version that changed data stays, since Dagster compares its number with what assets downstream were made
     from; so do the versions that these were made from.
     """
-    own = data_version(dataset)
-    found = {version: ["data version of the table"] for version in range(own, dataset.version + 1)}
+    recorded = data_version(dataset)
+    reasons = {version: ["data version of the table"] for version in range(recorded, dataset.version + 1)}
     for version, asset in input_versions(context.instance, table, branch=dataset.branch):
-        found.setdefault(version, []).append(asset)
-    return found
+        reasons.setdefault(version, []).append(asset)
+    return reasons
 
 
 def input_versions(
@@ -43,7 +43,7 @@ def input_versions(
     """
     prefix = "" if branch is None else f"{branch}@"
     tag = f"{_INPUT_TAG}{table.to_user_string()}"
-    found: list[tuple[int, str]] = []
+    versions: list[tuple[int, str]] = []
     for record in instance.get_asset_records():
         key, event = record.asset_entry.asset_key, record.asset_entry.last_materialization
         materialization = None if event is None else event.asset_materialization
@@ -52,8 +52,8 @@ def input_versions(
         # Versions of other lines and of other IO managers are none of ours; maintenance needs no old version.
         version = told.removeprefix(prefix) if told.startswith(prefix) else ""
         if version.isdecimal() and key.path[: len(table.path)] != table.path:
-            found.append((int(version), key.to_user_string()))
-    return sorted(found)
+            versions.append((int(version), key.to_user_string()))
+    return sorted(versions)
 
 
 def grace_period(context: dg.AssetExecutionContext, policy: CleanupPolicy) -> timedelta:

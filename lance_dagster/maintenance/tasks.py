@@ -219,7 +219,7 @@ def cleanup(policy: CleanupPolicy, *, now: Callable[[], datetime] = lambda: date
 def _foretold(would: Any, expired: Sequence[Tag]) -> dict[str, Any]:
     """A preview of what clean-up would remove."""
     files = would.candidate_files
-    lines = [f"| `{one.path}` | {one.kind} | {one.size_bytes:,} |" for one in files[:_SHOWN_FILES]]
+    lines = [f"| `{file.path}` | {file.kind} | {file.size_bytes:,} |" for file in files[:_SHOWN_FILES]]
     more = [f"| and {len(files) - _SHOWN_FILES:,} more | | |"] if len(files) > _SHOWN_FILES else []
     table = "\n".join(["| file | kind | bytes |", "|---|---|---:|", *lines, *more])
     return {

@@ -112,8 +112,8 @@ def draw(with_: Sequence[Day], without: Sequence[Day]) -> str:
         '<text x="160" y="240" fill="#1f6feb">with maintenance every night</text>',
     ]
     names = ("fragments", "versions", "files", "megabytes")
-    for place, (name, ours, theirs) in enumerate(zip(names, _columns(with_), _columns(without), strict=True)):
-        left, top, width, height = 50 + 210 * place, 40, 150, 160
+    for index, (name, ours, theirs) in enumerate(zip(names, _columns(with_), _columns(without), strict=True)):
+        left, top, width, height = 50 + 210 * index, 40, 150, 160
         most = max(*ours, *theirs, 1e-9)
         parts += [
             f'<text x="{left}" y="22" font-weight="bold">{name}</text>',
@@ -123,11 +123,11 @@ def draw(with_: Sequence[Day], without: Sequence[Day]) -> str:
             f'<text x="{left + width}" y="{top + height + 16}" text-anchor="end">day {len(ours)}</text>',
         ]
         for values, color in ((theirs, "#c0392b"), (ours, "#1f6feb")):
-            points = " ".join(
+            coordinates = " ".join(
                 f"{left + width * (number + 1) / len(values):.1f},{top + height * (1 - value / most):.1f}"
                 for number, value in enumerate(values)
             )
-            parts.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>')
+            parts.append(f'<polyline points="{coordinates}" fill="none" stroke="{color}" stroke-width="2"/>')
     return "\n".join([*parts, "</svg>\n"])
 
 
