@@ -32,7 +32,7 @@ def check_window(limit: int | None, offset: int | None, batch_size: int | None) 
 
 
 def check_order(order: str | None) -> bool:
-    """Whether an order is descending, which is what None means."""
+    """Return whether an order is descending, which is what None means."""
     if order not in {None, "asc", "desc"}:
         raise InvalidInputError(f"order is 'asc' or 'desc', not {order!r}")
     return order != "asc"

@@ -177,7 +177,7 @@ class BlobFile(io.BufferedIOBase):
         self._buffer_size = buffer_size
         self._bounds: tuple[int, int] | None = None
         self._at = 0
-        self._ahead = (0, b"")
+        self._buffered = (0, b"")
 
     def __repr__(self) -> str:
         return f"<BlobFile size={self.size()}>"
@@ -222,10 +222,10 @@ class BlobFile(io.BufferedIOBase):
         self._check_open()
         left = max(0, self.size() - self._at)
         wanted = left if size is None or size < 0 else min(size, left)
-        start, data = self._ahead
+        start, data = self._buffered
         if not start <= self._at or self._at + wanted > start + len(data):
             start, data = self._at, self._fetch(self._at, min(left, max(wanted, self._buffer_size)))
-            self._ahead = (start, data) if len(data) <= max(self._buffer_size, 0) else (0, b"")
+            self._buffered = (start, data) if len(data) <= max(self._buffer_size, 0) else (0, b"")
         data_part = data[self._at - start : self._at - start + wanted]
         self._at += len(data_part)
         return data_part

@@ -1,4 +1,4 @@
-"""Branches: lines of versions of their own inside a dataset."""
+"""Branches of a dataset: independent histories that share files."""
 
 from __future__ import annotations
 

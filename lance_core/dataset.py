@@ -29,7 +29,7 @@ from lance_core.schema import LanceSchema
 from lance_core.session import Session
 from lance_core.stats import LanceStats
 from lance_core.store.trust import PlaceSettings
-from lance_core.table.open_table import find_version_as_of, open_line, open_version
+from lance_core.table.open_table import find_version_as_of, open_branch, open_version
 from lance_core.table.places import finds_same_files, with_settings
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import Snapshot, newest_version
@@ -73,7 +73,7 @@ def dataset(  # noqa: PLR0917 positional as in pylance
 
     Args:
         uri: Path or address of the dataset.
-        version: Version number, tag, or tuple of branch (None: the main line) and number (None: the newest); the
+        version: Version number, tag, or tuple of branch (None: the main branch) and number (None: the newest); the
             newest version if None.
         asof: The newest version committed before this point in time; without a time zone it is local time. Counts
             only without ``version``.
@@ -101,10 +101,10 @@ def dataset(  # noqa: PLR0917 positional as in pylance
     del block_size, index_cache_size, metadata_cache_size_bytes, index_cache_size_bytes  # nothing depends on them
     refuse_given("dataset", read_params=read_params, namespace_client=namespace_client, table_id=table_id)
     reference = branch_reference(branch, version)
-    line = open_line(uri, storage_options, base_store_params)
+    branch_root = open_branch(uri, storage_options, base_store_params)
     if asof is not None and version is None:
-        line, _ = resolve(line, reference)
-        reference = find_version_as_of(line, point_in_time(asof))
+        branch_root, _ = resolve(branch_root, reference)
+        reference = find_version_as_of(branch_root, point_in_time(asof))
     return LanceDataset(
         uri,
         commit_lock=commit_lock,
@@ -112,7 +112,7 @@ def dataset(  # noqa: PLR0917 positional as in pylance
         default_scan_options=default_scan_options,
         session=session,
         base_store_params=base_store_params,
-        snapshot=open_version(line, reference),
+        snapshot=open_version(branch_root, reference),
     )
 
 
@@ -182,7 +182,7 @@ class LanceDataset:
         self.commit_lock = commit_lock
         self._session = session
         if snapshot is None:
-            snapshot = open_version(open_line(uri, storage_options, base_store_params), version)
+            snapshot = open_version(open_branch(uri, storage_options, base_store_params), version)
         self.files = OpenFiles(snapshot.store)
         self.row_index: RowIndex | None = None
         self.snapshot = snapshot
@@ -238,7 +238,7 @@ class LanceDataset:
 
     @property
     def branch(self) -> str | None:
-        """Branch this version is on; None for the main line. Not in pylance."""
+        """Branch this version is on; None for the main branch. Not in pylance."""
         return self.snapshot.manifest.branch
 
     @property
@@ -331,7 +331,7 @@ class LanceDataset:
     to_reader = reading.to_reader
     __arrow_c_stream__ = reading.arrow_c_stream
     head = reading.head
-    slice = reading.rows_between
+    slice = reading.slice_rows
     take = reading.take
     _take_rows = tracking.take_rows
     sample = reading.sample
@@ -366,7 +366,7 @@ class LanceDataset:
 
     @property
     def branches(self) -> Branches:
-        """Lines of versions of their own."""
+        """Branches: independent histories that share files."""
         return Branches(self.snapshot)
 
     create_branch = branching.create_branch
@@ -454,7 +454,7 @@ def _reopen(uri: str, version: int, settings: Mapping[str, Any]) -> LanceDataset
     return LanceDataset(uri, version, **settings)
 
 
-def place_of(
+def address_of(
     dataset: str | os.PathLike[str] | LanceDataset, storage_options: Mapping[str, str] | None
 ) -> tuple[str | os.PathLike[str], Mapping[str, str] | None]:
     """Address and storage options of what may be a dataset that is open already."""

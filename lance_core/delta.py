@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DatasetDelta:
-    """What happened after one version, up to and with another; `LanceDataset.delta` makes one.
+    """Changes after one version, up to and including another; `LanceDataset.delta` makes one.
 
     Rows are told by their stable ids, so that a row that moves to another fragment remains the same row. Datasets
     without stable row ids have no inserted or updated rows here.

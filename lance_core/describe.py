@@ -118,10 +118,10 @@ def _arrow_bytes(readers: Iterable[DataFileReader]) -> Counter[str]:
     return sizes
 
 
-def _column_table(outlines: Sequence[FileOutline], arrow_bytes: Mapping[str, int]) -> list[str]:
+def _column_table(layouts: Sequence[FileOutline], arrow_bytes: Mapping[str, int]) -> list[str]:
     """One line for each column, summed over files; nested columns share the ratio of their top-level field."""
     merged: dict[str, list[ColumnOutline]] = {}
-    for layout in outlines:
+    for layout in layouts:
         for column in layout.columns:
             merged.setdefault(column.path, []).append(column)
     stored: Counter[str] = Counter()

@@ -43,7 +43,7 @@ _OPTIONS_OF_ROWS = {"batch_size", "with_row_id", "with_row_address"}
 
 @frozen
 class FragmentMetadata:
-    """What a manifest knows about a fragment; picklable and convertible to JSON.
+    """A fragment as the manifest describes it; picklable and convertible to JSON.
 
     Attributes:
         id: Unique in the table; 0 for a staged fragment whose commit assigns it.
@@ -196,22 +196,22 @@ class LanceFragment:
     Args:
         dataset: The dataset.
         fragment_id: Id of the fragment.
-        place: Its place in the version's list of fragments, if it is known.
+        index: Its place in the version's list of fragments, if it is known.
 
     Raises:
         InvalidInputError: There is no such fragment.
     """
 
     # A version may have 100,000 of them: what the manifest says of one is decoded when it is asked for.
-    __slots__ = ("_dataset", "_id", "_inner", "_place", "_snapshot")
+    __slots__ = ("_dataset", "_id", "_index", "_inner", "_snapshot")
 
-    def __init__(self, dataset: LanceDataset, fragment_id: int, *, place: int | None = None) -> None:
+    def __init__(self, dataset: LanceDataset, fragment_id: int, *, index: int | None = None) -> None:
         self._dataset = dataset
         self._snapshot = dataset.snapshot
         self._id = fragment_id
-        self._place = place
+        self._index = index
         self._inner: Fragment | None = None
-        if place is None:
+        if index is None:
             self._inner = self._snapshot.manifest.fragments.find(fragment_id)
             if self._inner is None:
                 raise InvalidInputError(f"version {dataset.version} has no fragment {fragment_id}", path=dataset.uri)
@@ -239,15 +239,15 @@ class LanceFragment:
 
     @property
     def inner(self) -> Fragment:
-        """What the manifest says of it, as lance_core keeps it."""
+        """The fragment as the manifest describes it, in lance_core's own form."""
         if self._inner is None:
-            assert self._place is not None  # noqa: S101 for the type checker: one of them is known
-            self._inner = self._snapshot.manifest.fragments[self._place]
+            assert self._index is not None  # noqa: S101 for the type checker: one of them is known
+            self._inner = self._snapshot.manifest.fragments[self._index]
         return self._inner
 
     @property
     def metadata(self) -> FragmentMetadata:
-        """What the manifest knows about it."""
+        """The fragment as the manifest describes it."""
         return to_metadata(self.inner)
 
     @property
@@ -275,7 +275,7 @@ class LanceFragment:
         return None if file is None else deletion_file_path(self._id, replace(file, base_id=None))
 
     def count_rows(self, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
-        """How many rows are left, or match a filter."""
+        """Count the live rows, or those that match a filter."""
         if filter is None:
             return self.inner.num_rows
         plan = with_row_starts(plan_filter(self._snapshot.manifest.schema, filter), self._snapshot.manifest)

@@ -52,7 +52,7 @@ def frozen(cls: Any = None, /, *, kw_only: bool = False, slots: bool = True) -> 
 
 
 def _late_init(made: Any) -> Callable[..., None]:
-    """What makes the first object of a class, and puts the compiled method in its own place."""
+    """Return an ``__init__`` that compiles the real one at the first call and replaces itself by it."""
 
     def __init__(self: Any, *given: Any, **named: Any) -> None:  # noqa: N807 it becomes one
         made.__init__ = _compiled_init(made)
@@ -87,7 +87,7 @@ def _compiled_init(made: Any) -> Callable[..., None]:
 
 
 class _SignatureOfInit:
-    """What `inspect.signature` and interactive help ask a class for."""
+    """Descriptor that `inspect.signature` and interactive help read."""
 
     def __get__(self, _instance: object, made: Any) -> Signature:
         from inspect import signature  # noqa: PLC0415 rarely asked for

@@ -1,4 +1,4 @@
-"""What a version's indices are, without opening their files."""
+"""Descriptions of the indices of a version, without opening their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a file may ask for; beyond that it is refused before memory is taken, as it may be made to hurt.
+"""Limits on the resources that a file may ask for; files beyond them are refused before memory is allocated.
 
 Each limit has a name, which is also that of an environment variable: ``max_fields`` is ``LANCE_CORE_MAX_FIELDS``.
 """
@@ -51,7 +51,7 @@ class Limits:
 
 @cache
 def limits() -> Limits:
-    """What the environment says, else the defaults.
+    """Return the limits from the environment, else the defaults.
 
     Raises:
         InvalidInputError: It says something that is no number.

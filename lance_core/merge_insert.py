@@ -23,7 +23,7 @@ from lance_core.change.merge_plan import (
     find_keys,
     plan_merge,
 )
-from lance_core.change.redo import commit_options, commit_work, new_transaction
+from lance_core.change.retries import commit_options, commit_work, new_transaction
 from lance_core.change.targets import DEFAULT_TARGETS, Targets
 from lance_core.errors import InvalidInputError
 from lance_core.operations import Transaction, from_inner
@@ -106,7 +106,7 @@ class MergeInsertBuilder:
     # ----------------------------------------------------------------------------------------------------- how to do it
 
     def conflict_retries(self, max_retries: int) -> MergeInsertBuilder:
-        """How often to work it out anew when other commits get in the way; 10 if not set."""
+        """Set how often the merge is retried when other commits conflict with it; 10 if not set."""
         commit_options(max_retries)
         self._conflict_retries = max_retries
         return self
@@ -117,7 +117,7 @@ class MergeInsertBuilder:
         return self
 
     def write_mode(self, mode: str) -> MergeInsertBuilder:
-        """How updated rows are written.
+        """Set the way in which updated rows are written.
 
         Args:
             mode: ``rewrite_rows``, also chosen by ``auto``: whole rows move to new fragments; its cost grows with the
@@ -245,7 +245,7 @@ class MergeInsertBuilder:
         return f"{self.explain_plan(work.stream.schema)}\nAnalyzed: {numbers}, elapsed={took}"
 
     def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:
-        """What `execute` would do, for people.
+        """Describe what `execute` would do.
 
         Args:
             schema: Arrow schema of the source; that of the dataset if None.

@@ -40,7 +40,7 @@ class LanceOperation:
     """Kinds of changes that `LanceDataset.commit` takes."""
 
     class BaseOperation:
-        """What all of them are."""
+        """Base class of all operations."""
 
         __slots__ = ()
 

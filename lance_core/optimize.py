@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from lance_core.change.redo import commit_options, commit_work
+from lance_core.change.retries import commit_options, commit_work
 from lance_core.errors import IndexCoverageWarning, InvalidInputError
 from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
 from lance_core.frozen import frozen
@@ -116,7 +116,7 @@ class CompactionTask:
 
 @frozen(kw_only=True)
 class CompactionPlan:
-    """What a compaction would do.
+    """Plan of a compaction.
 
     Attributes:
         read_version: Version the plan is for.
@@ -127,7 +127,7 @@ class CompactionPlan:
     tasks: tuple[CompactionTask, ...]
 
     def num_tasks(self) -> int:
-        """How many tasks there are."""
+        """Return the number of tasks."""
         return len(self.tasks)
 
     def json(self) -> str:
@@ -150,7 +150,7 @@ class CompactionPlan:
 
 @frozen(kw_only=True)
 class RewriteResult:
-    """What one task made; picklable and convertible to JSON.
+    """Result of one task; picklable and convertible to JSON.
 
     Attributes:
         read_version: Version the plan was for.

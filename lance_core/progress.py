@@ -1,4 +1,4 @@
-"""Who wants to be told how far a write is. Names as in pylance, where this is a class to inherit from."""
+"""Progress of a write. Names as in pylance, where the protocol is a class to inherit from."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Progress:
 
 
 def staging_progress(public: FragmentWriteProgress | None) -> Progress | None:
-    """What the layers below take."""
+    """Convert the public progress object to the form that the layers below take."""
     return None if public is None else Progress(public)
 
 

@@ -36,7 +36,7 @@ _POOL_BATCHES = 16
 
 
 class Sampler(ABC):
-    """Yields record batches of a dataset; called with the dataset and what is to be read of it."""
+    """Yields record batches of a dataset; called with the dataset and the arguments of the scan."""
 
     @abstractmethod
     @with_options(ScanOptions)

@@ -199,7 +199,7 @@ class LanceScanner:
         return pa.Table.from_batches(batches, schema=self.schema)
 
     def count_rows(self) -> int:
-        """How many rows the result has; values are read only if there is a filter."""
+        """Count the rows of the result; values are read only if there is a filter."""
         query = self._query
         if query.include_deleted_rows:
             return sum(batch.num_rows for batch in self.to_batches())
@@ -226,7 +226,7 @@ class LanceScanner:
         return f"{self.explain_plan(verbose=True)}\n  {done}, elapsed={(perf_counter() - began) * 1000:.1f} ms"
 
     def explain_plan(self, verbose: bool = False) -> str:
-        """What will be read and in which steps, as text for people.
+        """Describe the plan of the scan as text.
 
         Args:
             verbose: Name the expressions too.

@@ -100,11 +100,11 @@ class LanceSchema:
         Args:
             name: Parts with dots in their names stand in backticks.
         """
-        return self._find(_steps(name), str)
+        return self._find(_split_path(name), str)
 
     def field_case_insensitive(self, name: str) -> LanceField | None:
         """As `field`; if there is none, one whose name differs in upper and lower case only."""
-        names = _steps(name)
+        names = _split_path(name)
         return self._find(names, str) or self._find([step.lower() for step in names], str.lower)
 
     def unenforced_primary_key(self) -> list[LanceField]:
@@ -131,7 +131,7 @@ class LanceSchema:
         return None if match is None else LanceField(match)
 
 
-def _steps(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     """The names in a dotted path."""
     path_names = [""]
     is_quoted = False

@@ -36,7 +36,7 @@ class SqlQueryBuilder:
         self._options: dict[str, Any] = {}
 
     def table_name(self, table_name: str) -> SqlQueryBuilder:
-        """What the dataset is called in the query; ``dataset`` if not set."""
+        """Set the name of the dataset in the query; ``dataset`` by default."""
         self._name = table_name
         return self
 
@@ -127,7 +127,7 @@ def _without_star(columns: Iterable[Column], names: Sequence[str]) -> Iterator[C
 
 
 def _text_of(column: Column) -> str:
-    """What a scanner takes: a name that is a column's is not read as SQL."""
+    """Return the text that a scanner takes: the name of a column is not read as SQL."""
     text = column.text or ""
     return text[1:-1] if text.startswith("`") and text.endswith("`") and "`" not in text[1:-1] else text
 
@@ -279,7 +279,7 @@ def _kernel(aggregate: Aggregate) -> str:
 
 
 def _task(position: int, aggregate: Aggregate) -> tuple[Any, str, Any]:
-    """What `pyarrow.TableGroupBy.aggregate` is asked for."""
+    """Return the arguments of `pyarrow.TableGroupBy.aggregate`."""
     kernel = _kernel(aggregate)
     if kernel == "count_all":
         return ([], kernel, None)
@@ -292,7 +292,7 @@ def _task(position: int, aggregate: Aggregate) -> tuple[Any, str, Any]:
 
 
 def _result(position: int, aggregate: Aggregate) -> str:
-    """How pyarrow calls the result."""
+    """Return pyarrow's name of the result."""
     kernel = _kernel(aggregate)
     return kernel if kernel == "count_all" else f"_a{position}_{kernel}"
 

@@ -29,16 +29,16 @@ class Tags:
 
         Args:
             tag: Letters, digits, ``.``, ``-`` and ``_``.
-            reference: Version number on the line of the dataset object, another tag, or a tuple of branch (None: the
-                main line) and number (None: the newest); the version of the dataset object if None.
+            reference: Version number on the branch of the dataset object, another tag, or a tuple of branch (None: the
+                main branch) and number (None: the newest); the version of the dataset object if None.
 
         Raises:
             RefAlreadyExistsError: There is a tag of this name.
             VersionNotFoundError: There is no such version.
             InvalidInputError: The name is not allowed.
         """
-        line, version = self._named(reference)
-        refs.create_tag(line, tag, version)
+        branch_root, version = self._named(reference)
+        refs.create_tag(branch_root, tag, version)
 
     def update(self, tag: str, reference: Reference = None) -> None:
         """Let a tag name another version; ``reference`` as in `create`.
@@ -47,8 +47,8 @@ class Tags:
             RefNotFoundError: There is no such tag.
             VersionNotFoundError: There is no such version.
         """
-        line, version = self._named(reference)
-        refs.update_tag(line, tag, version)
+        branch_root, version = self._named(reference)
+        refs.update_tag(branch_root, tag, version)
 
     def delete(self, tag: str) -> None:
         """Remove a tag; its version stays.
@@ -90,11 +90,11 @@ class Tags:
         return refs.get_tag(self._store, tag).version
 
     def _named(self, reference: Reference) -> tuple[Store, int]:
-        """The line of versions, and the number."""
+        """The branch, and the number."""
         if reference is None:
             return self._store, self._snapshot.version
-        line, version = refs.resolve(self._store, reference)
-        return line, open_version(line).version if version is None else version
+        branch_root, version = refs.resolve(self._store, reference)
+        return branch_root, open_version(branch_root).version if version is None else version
 
 
 def _to_dict(tag: Tag) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whether a table is sound: everything there that its versions need, and fitting together."""
+"""Verification of a table: everything that its versions need is there and fits together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.maintenance.verify import verify_table
 from lance_core.maintenance.verify_report import VerifyProblem, VerifyReport
-from lance_core.table.open_table import open_line
+from lance_core.table.open_table import open_branch
 
 if TYPE_CHECKING:
     import os
@@ -38,4 +38,4 @@ def verify(
         DatasetNotFoundError: There is no table.
         InvalidInputError: There is no such level, or no such address.
     """
-    return verify_table(open_line(uri, storage_options), level=level, progress=progress)
+    return verify_table(open_branch(uri, storage_options), level=level, progress=progress)

@@ -16,10 +16,10 @@ from lance_core.arguments import (
 )
 from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public
 from lance_core.change.delete import removing_staged
-from lance_core.change.redo import new_transaction
+from lance_core.change.retries import new_transaction
 from lance_core.change.stage import stage_data
 from lance_core.change.targets import target_store
-from lance_core.dataset import LanceDataset, base_params_of, place_of
+from lance_core.dataset import LanceDataset, address_of, base_params_of
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
 from lance_core.format.operations import Append, Overwrite
 from lance_core.format.paths import DETACHED_BIT
@@ -33,8 +33,8 @@ from lance_core.table.commit import commit
 from lance_core.table.commit_lock import with_lock
 from lance_core.table.idempotency import find_commit, with_key
 from lance_core.table.naming import naming
-from lance_core.table.open_table import open_line, open_version
-from lance_core.table.places import line_of
+from lance_core.table.open_table import open_branch, open_version
+from lance_core.table.places import branch_of
 from lance_core.table.snapshot import Snapshot, find_snapshot
 from lance_core.unsupported import refuse_given
 
@@ -175,7 +175,7 @@ def write_dataset(
     limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group)
     config = auto_cleanup_config(auto_cleanup_options)
     commit_lock = commit_lock or (uri.commit_lock if isinstance(uri, LanceDataset) else None)
-    address, storage_options = place_of(uri, storage_options)
+    address, storage_options = address_of(uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
     base_store_params = allowing_bases(base_params_of(uri, base_store_params), new_bases)
     store, existing = _open_for_writing(address, storage_options, branch, base_store_params)
@@ -249,7 +249,7 @@ def _overwritten(uri: str | os.PathLike[str] | LanceDataset, existing: Snapshot 
     """
     if existing is None or not isinstance(uri, LanceDataset) or uri.version & DETACHED_BIT:
         return existing
-    is_same_line = line_of(uri.snapshot.store)[1] == line_of(existing.store)[1]
+    is_same_line = branch_of(uri.snapshot.store)[1] == branch_of(existing.store)[1]
     return uri.snapshot if is_same_line else existing
 
 
@@ -259,8 +259,8 @@ def _open_for_writing(
     branch: str | None,
     base_store_params: Mapping[str, Mapping[str, str]] | None,
 ) -> tuple[Store, Snapshot | None]:
-    """The line of versions to write to, and its newest version if there is one."""
-    store = open_line(address, storage_options, base_store_params)
+    """The branch to write to, and its newest version if there is one."""
+    store = open_branch(address, storage_options, base_store_params)
     if branch is not None:
         snapshot = open_version(store, (branch, None))
         return snapshot.store, snapshot
@@ -334,7 +334,7 @@ def write_fragments(
     del data_cache_bytes, enable_stable_row_ids, session
     _refuse("write_fragments", external_blob_mode, use_legacy_format, namespace_client, table_id)
     check_mode(mode)
-    address, options = place_of(dataset_uri, storage_options)
+    address, options = address_of(dataset_uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
     base_store_params = allowing_bases(base_params_of(dataset_uri, base_store_params), new_bases)
     store, snapshot = _open_for_writing(address, options, None, base_store_params)

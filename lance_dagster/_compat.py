@@ -32,7 +32,7 @@ SECRET: JsonDict = {"dagster__is_secret": True}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """What identifies the running step.
+    """Identity of the running step.
 
     Args:
         run_id: This run.
@@ -53,7 +53,7 @@ class RunInfo:
 
     @property
     def is_retry(self) -> bool:
-        """Whether an earlier attempt may have committed already."""
+        """Return whether an earlier attempt may have committed already."""
         return self.previous_attempts > 0 or self.parent_run_id is not None
 
 
@@ -82,7 +82,7 @@ def run_info(context: dg.OutputContext) -> RunInfo:
 
 
 def _tick(tags: Mapping[str, str]) -> tuple[str | None, datetime | None]:
-    """Who asked for a run, and for when: the same in every run that was asked for by the same tick."""
+    """Return the instigator of a run and its scheduled time: the same for all runs of one tick."""
     key, time = tags.get("dagster/run_key"), tags.get(".dagster/scheduled_execution_time")
     schedule, sensor = tags.get("dagster/schedule_name"), tags.get("dagster/sensor_name")
     if schedule is not None and time is not None:
@@ -219,7 +219,7 @@ def was_published(context: dg.OutputContext, run_id: str) -> bool:
 
 
 def writes_same_asset(context: dg.InputContext) -> bool:
-    """Whether the step that loads this input also writes the asset it loads (a self-dependent asset)."""
+    """Return whether the step that loads this input also writes the asset it loads (a self-dependent asset)."""
     outputs = getattr(getattr(step_context(context), "step", None), "step_outputs", ())
     return any(getattr(output.properties, "asset_key", None) == context.asset_key for output in outputs)
 

@@ -73,7 +73,7 @@ class Change:
 def changes_since(
     dataset: lance_core.LanceDataset, seen: Seen | None, *, limit: int, only_newest: bool = False
 ) -> tuple[list[Change], Seen]:
-    """What changed after a version, oldest first, and the last version looked at.
+    """Return the changes after a version, oldest first, and the last version seen.
 
     Args:
         dataset: The table at its newest version.
@@ -116,7 +116,7 @@ def _newest(dataset: lance_core.LanceDataset, numbers: list[int]) -> tuple[list[
 
 
 def _is_another_table(dataset: lance_core.LanceDataset, seen: Seen) -> bool:
-    """Whether the version that was seen is none of this table's."""
+    """Return whether the version that was seen is none of this table's."""
     if seen.version > dataset.version:
         return True
     try:

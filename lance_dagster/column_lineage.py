@@ -64,7 +64,7 @@ def _given(*sources: Mapping[str, Any]) -> dg.TableColumnLineage | None:
 def frame_lineage(
     frame: Any, tables: Tables, *, inputs: Mapping[str, dg.AssetKey] | None = None
 ) -> dg.TableColumnLineage | None:
-    """Which columns of which assets each column of a frame is made from.
+    """Return the lineage of a frame: the columns of assets that each column is made from.
 
     Args:
         frame: Any value; only a Spark frame of a classic session has a plan.

@@ -19,7 +19,7 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaChange:
-    """What a table needs before a frame can be written to it, and what the frame needs.
+    """Changes that a table and a frame need before the frame can be written.
 
     Args:
         target: The frame's columns in the table's order and types, new ones at the end; columns that it lacks too,
@@ -36,7 +36,7 @@ class SchemaChange:
 
     @property
     def is_none(self) -> bool:
-        """Whether the table stays as it is."""
+        """Return whether the table stays as it is."""
         return not (self.added or self.dropped or self.retyped)
 
 
@@ -93,7 +93,7 @@ def _check_types(frame: pa.Schema, table: list[pa.Field]) -> None:
 
 
 def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of a type may become values of another; each one is still checked when it is converted."""
+    """Return whether values of a type may become values of another; each one is still checked when it is converted."""
     if given == wanted or pa.types.is_null(given):
         return True
     given, wanted = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (given, wanted))

@@ -1,4 +1,4 @@
-"""What the versions of a table say of themselves, newest first."""
+"""History of a table, newest version first."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def data_changes(dataset: lance_core.LanceDataset, *, after: int) -> Iterator[tu
 
 
 def changes_data(transaction: lance_core.Transaction | None) -> bool:
-    """Whether a commit may have changed which rows there are; one that left no trace may."""
+    """Return whether a commit may have changed which rows there are; one that left no trace may."""
     return transaction is None or type(transaction.operation).__name__ not in _SAME_DATA
 
 

@@ -1,4 +1,4 @@
-"""Who made a commit: written into its transaction properties, and looked for before a retry writes again.
+"""Identity of a commit: stored in its transaction properties, and checked before a retry writes again.
 
 Dagster's log knows nothing of a step that failed between its commit and its event; only the table does.
 """

@@ -111,7 +111,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
     # Versions read by each running step, to be told with what it writes.
     _inputs: dict[str, dict[str, int]] = PrivateAttr(default_factory=dict)
     # Assets that were loaded, by the address of their table.
-    _places: dict[str, dg.AssetKey] = PrivateAttr(default_factory=dict)
+    _places_of_assets: dict[str, dg.AssetKey] = PrivateAttr(default_factory=dict)
 
     @property
     def tables(self) -> Tables:
@@ -169,7 +169,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             tag=self._tag(identity) if self.tag_runs else None,
             preview_rows=self.preview_rows,
             is_beside=dataset.branch != own_branch(context.definition_metadata or {}, self.branch),
-            more=lineage_metadata(context, obj, self.tables, inputs=self._places),
+            more=lineage_metadata(context, obj, self.tables, inputs=self._places_of_assets),
         )
 
     def _commit(
@@ -222,7 +222,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
         )
         if dataset is not None:
             self._remember(context, dataset.version)
-            self._places[dataset.uri] = context.asset_key
+            self._places_of_assets[dataset.uri] = context.asset_key
             schema = dataset.schema
         else:
             declared = declared_schema(definition)
@@ -287,7 +287,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
         )
 
     def _takes_over(self, earlier: int, *, uri: str, settings: WriteSettings) -> bool:
-        """Whether an earlier attempt's commit counts as this one's."""
+        """Return whether an earlier attempt's commit counts as this one's."""
         if self.on_retry == "rewrite":
             return False
         # Overwriting again does no harm, and is right if somebody else wrote in between.

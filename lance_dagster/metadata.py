@@ -1,4 +1,4 @@
-"""What a materialization says about its table: keys and values for Dagster's event log.
+"""Metadata of a materialization: keys and values for Dagster's event log.
 
 ``dagster/...`` keys are those that Dagster's UI knows. ``lance/...`` numbers are numbers, so that the UI plots them.
 """
@@ -40,7 +40,7 @@ _MAX_TEXT = 200
 
 
 def storage_metadata(asset_key: dg.AssetKey, uri: str) -> dict[str, Any]:
-    """Where the table is; the Storage panel of the UI reads it from the definition."""
+    """Return the location of the table for the Storage panel of the UI, which reads it from the definition."""
     return {
         "dagster/table_name": ".".join(asset_key.path),
         "dagster/uri": uri,
@@ -76,7 +76,7 @@ def written_numbers(dataset: lance_core.LanceDataset) -> dict[str, int]:
 
 
 def change_numbers(dataset: lance_core.LanceDataset, *, rows_written: int) -> dict[str, int]:
-    """What the commit of this version took away, and how many other commits came between, by metadata key."""
+    """Return the numbers of what the commit of this version removed, and of the commits in between, by metadata key."""
     transaction = dataset.read_transaction(dataset.version)
     try:
         before = dataset.checkout_version(dataset.version - 1).count_rows() if dataset.version > 1 else 0

@@ -139,7 +139,7 @@ def typed(selection: PartitionSelection, schema: pa.Schema) -> Predicate:
 
 
 def partition_terms(selection: PartitionSelection, schema: pa.Schema) -> dict[str, str]:
-    """What ``count_by_key`` wants to be read: name -> SQL text, one for each dimension."""
+    """Return the columns that ``count_by_key`` needs: name -> SQL text, one for each dimension."""
     return {f"p{i}": _test(dimension, schema, None).term() for i, dimension in enumerate(selection.dimensions)}
 
 

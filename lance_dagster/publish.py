@@ -1,4 +1,4 @@
-"""Rows of a branch become those of the main line: the last step of write, audit, publish.
+"""Rows of a branch become those of the main branch: the last step of write, audit, publish.
 
 Lance has no merge of branches, so the rows are written again; nobody sees a part of them.
 """
@@ -19,7 +19,7 @@ PUBLISHED = "lance/published_from"
 
 
 def publish(tables: Tables, uri: str, branch: str, *, where: str | None) -> lance_core.LanceDataset:
-    """Replace rows of the main line by those of a branch, in one commit.
+    """Replace rows of the main branch by those of a branch, in one commit.
 
     Args:
         tables: All tables.
@@ -28,11 +28,11 @@ def publish(tables: Tables, uri: str, branch: str, *, where: str | None) -> lanc
         where: SQL predicate: only these rows are replaced, by those of the branch; all rows and columns if None.
 
     Returns:
-        The main line at the version made.
+        The main branch at the version made.
 
     Raises:
         RefNotFoundError: No such branch.
-        CommitConflictError: Without ``where``: others changed the main line since the branch began, which the branch
+        CommitConflictError: Without ``where``: others changed the main branch since the branch began, which the branch
             knows nothing of.
     """
     source, main = tables.open(uri, branch=branch), tables.open(uri)
@@ -56,7 +56,7 @@ def _check_unchanged(main: lance_core.LanceDataset, branch: str) -> None:
     for version, properties in data_changes(main, after=listed["parent_version"]):
         if not properties.get(PUBLISHED, "").startswith(f"{branch}@"):
             msg = (
-                f"Version {version} of the main line is newer than the branch {branch!r} and was not made from it: "
+                f"Version {version} of the main branch is newer than the branch {branch!r} and was not made from it: "
                 "publishing would undo it. Say `where=` which rows to replace, or begin the branch anew."
             )
             raise CommitConflictError(msg, path=main.uri)

@@ -1,4 +1,4 @@
-"""What Dagster is told of an output: tag, data version, metadata."""
+"""Report of an output to Dagster: tag, data version, metadata."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class LanceResource(dg.ConfigurableResource):
         return self.tables.uri(_key(asset_key))
 
     def exists(self, asset_key: dg.AssetKey | Sequence[str] | str) -> bool:
-        """Whether the table is there."""
+        """Return whether the table is there."""
         return self.tables.find(self.uri(asset_key)) is not None
 
     def dataset(
@@ -74,7 +74,7 @@ class LanceResource(dg.ConfigurableResource):
         Args:
             asset_key: Key of the asset.
             version: Version number, tag, or None for the newest.
-            branch: Branch, or None for the main line.
+            branch: Branch, or None for the main branch.
             as_of: The newest version before this point in time; counts only without ``version``.
 
         Raises:
@@ -111,7 +111,7 @@ class LanceResource(dg.ConfigurableResource):
         where: str | None = None,
         context: dg.AssetExecutionContext | None = None,
     ) -> lance_core.LanceDataset:
-        """Make rows of a branch those of the main line in one commit: the last step of write, audit, publish.
+        """Make rows of a branch those of the main branch in one commit: the last step of write, audit, publish.
 
         Args:
             asset_key: Key of the asset.
@@ -123,7 +123,7 @@ class LanceResource(dg.ConfigurableResource):
 
         Raises:
             RefNotFoundError: No such branch.
-            CommitConflictError: Without ``where``: others changed the main line since the branch began.
+            CommitConflictError: Without ``where``: others changed the main branch since the branch began.
         """
         made = publish(self.tables, self.uri(asset_key), branch, where=where)
         if context is not None:

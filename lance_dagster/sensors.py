@@ -99,7 +99,7 @@ def build_table_sensor(
 
 
 def _made_here(instance: dg.DagsterInstance, change: Change) -> bool:
-    """Whether a run of this instance made the version; its materialization is in the event log, then."""
+    """Return whether a run of this instance made the version; its materialization is in the event log, then."""
     run_id = change.properties.get(RUN_ID)
     return run_id is not None and instance.get_run_by_id(run_id) is not None
 

@@ -51,7 +51,7 @@ _MAX_LENGTH_DIFFERENCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SettingsOwner:
     """A place where users put settings.
 
     Args:
@@ -70,7 +70,7 @@ class Place:
 
 
 _INPUT_TITLE = "metadata of an input (dg.AssetIn)"
-ASSET = Place(
+ASSET = SettingsOwner(
     title="asset metadata key",
     settings=WRITE_SETTINGS,
     bare=WRITE_SETTINGS & FAMILIAR,
@@ -78,14 +78,14 @@ ASSET = Place(
     elsewhere=f"It is a setting for the {_INPUT_TITLE}.",
 )
 OUTPUT = replace(ASSET, title="output metadata key")
-INPUT = Place(
+INPUT = SettingsOwner(
     title="input metadata key",
     settings=READ_SETTINGS,
     bare=READ_SETTINGS,
     others=frozenset(),
     elsewhere="It is a setting for the metadata of the asset that writes the table.",
 )
-RUN_TAGS = Place(
+RUN_TAGS = SettingsOwner(
     title="run tag",
     settings=WRITE_SETTINGS,
     bare=frozenset(),
@@ -94,11 +94,11 @@ RUN_TAGS = Place(
 )
 
 
-def check_keys(place: Place, given: Mapping[str, Any]) -> list[str]:
+def check_keys(owner: SettingsOwner, given: Mapping[str, Any]) -> list[str]:
     """Refuse keys that are meant for lance_dagster and that it does not know.
 
     Args:
-        place: Where the keys were given.
+        owner: Where the keys were given.
         given: Metadata or tags; keys without a prefix and those of other tools are fine.
 
     Returns:
@@ -110,9 +110,9 @@ def check_keys(place: Place, given: Mapping[str, Any]) -> list[str]:
     problems: list[str] = []
     for key, value in given.items():
         if key.startswith(PREFIX):
-            _check_prefixed(place, key)
-        elif (meant := _meant(place, key, plain_value(value))) is not None:
-            problems.append(f"The {place.title} {key!r} has no effect. Did you mean {meant!r}?")
+            _check_prefixed(owner, key)
+        elif (meant := _meant(owner, key, plain_value(value))) is not None:
+            problems.append(f"The {owner.title} {key!r} has no effect. Did you mean {meant!r}?")
     return problems
 
 
@@ -245,33 +245,33 @@ def _check_asset_tags(tags: Mapping[str, str]) -> list[str]:
     return []
 
 
-def _check_prefixed(place: Place, key: str) -> None:
+def _check_prefixed(owner: SettingsOwner, key: str) -> None:
     name = key.removeprefix(PREFIX)
-    if name in place.settings or key in place.others or key.removesuffix(_BEFORE) in place.others:
+    if name in owner.settings or key in owner.others or key.removesuffix(_BEFORE) in owner.others:
         return
     if name in WRITE_SETTINGS | READ_SETTINGS:
-        raise InvalidInputError(f"The {place.title} {key!r} has no effect. {place.elsewhere}")
-    close = _closest(name, place.settings, cutoff=0.6)
+        raise InvalidInputError(f"The {owner.title} {key!r} has no effect. {owner.elsewhere}")
+    close = _closest(name, owner.settings, cutoff=0.6)
     hint = "" if close is None else f" Did you mean {PREFIX + close!r}?"
-    names = ", ".join(f"'{PREFIX}{setting}'" for setting in sorted(place.settings))
-    raise InvalidInputError(f"Unknown {place.title} {key!r}.{hint} The prefix {PREFIX!r} is for: {names}.")
+    names = ", ".join(f"'{PREFIX}{setting}'" for setting in sorted(owner.settings))
+    raise InvalidInputError(f"Unknown {owner.title} {key!r}.{hint} The prefix {PREFIX!r} is for: {names}.")
 
 
-def _meant(place: Place, key: str, value: Any) -> str | None:
+def _meant(owner: SettingsOwner, key: str, value: Any) -> str | None:
     """The key that a user probably meant, or None."""
     match = _FOREIGN_PREFIX.fullmatch(key.strip())
     if match is not None:
-        name = _closest(_normal(match["name"]), place.settings, cutoff=0.75)
+        name = _closest(_normal(match["name"]), owner.settings, cutoff=0.75)
         return None if name is None else PREFIX + name
-    if key in place.bare:
+    if key in owner.bare:
         return None
     # Run tags and settings that need their prefix: only a value that is a choice of ours tells that they are meant.
-    candidates = place.bare or frozenset(name for name in place.settings if name in _CHOICES)
-    candidates |= {"out_of_partition"} & place.settings
+    candidates = owner.bare or frozenset(name for name in owner.settings if name in _CHOICES)
+    candidates |= {"out_of_partition"} & owner.settings
     name = _SYNONYMS.get(_normal(key)) or _closest(_normal(key), candidates, cutoff=0.75)
     if name is None or name not in candidates or not _PLAUSIBLE.get(name, _is_text)(value):
         return None
-    return name if name in place.bare else PREFIX + name
+    return name if name in owner.bare else PREFIX + name
 
 
 def _closest(name: str, candidates: Iterable[str], *, cutoff: float) -> str | None:

@@ -40,7 +40,7 @@ PREFIX = "lance/"
 BRANCH = f"{PREFIX}branch"
 """Run tag: the branch that a run works on."""
 MAIN = "main"
-"""Name of the main line, where a branch may be named."""
+"""Name of the main branch, where a branch may be named."""
 
 
 def find_setting(name: str, *sources: Mapping[str, Any]) -> Any:
@@ -54,7 +54,7 @@ def find_setting(name: str, *sources: Mapping[str, Any]) -> Any:
 
 
 def own_branch(metadata: Mapping[str, Any], default: str | None) -> str | None:
-    """The branch that an asset is stored on in every run, by its definition or its IO manager; None for the main line.
+    """The branch that an asset is stored on, by its definition or its IO manager; None for the main branch.
 
     An output on any other branch is a trial: Dagster's asset is not materialized by it.
     """
@@ -69,7 +69,7 @@ def plain_value(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSettings:
-    """How one output is stored.
+    """Settings for storing one output.
 
     Args:
         mode: Write mode.
@@ -78,7 +78,7 @@ class WriteSettings:
         out_of_partition: What happens to rows outside of the run's partitions.
         partition_expr: As the user gave it.
         merge_keys: Columns that tell rows apart in mode ``merge``; None for the primary key that the table declares.
-        branch: Branch to write to; None for the main line.
+        branch: Branch to write to; None for the main branch.
     """
 
     mode: WriteMode = "overwrite"
@@ -96,20 +96,20 @@ class WriteSettings:
             InvalidInputError: A setting that does not exist.
         """
 
-        def found(name: str, otherwise: Any) -> Any:
+        def setting(name: str, otherwise: Any) -> Any:
             value = find_setting(name, *sources)
             return otherwise if value is None else value
 
-        mode = _choice("mode", found("mode", default.mode), get_args(WriteMode))
+        mode = _choice("mode", setting("mode", default.mode), get_args(WriteMode))
         if mode == "replace_partitions" and not is_partitioned:
             raise InvalidInputError("mode 'replace_partitions' is for assets with partitions, and this one has none.")
-        keys = found("merge_keys", found("primary_key", default.merge_keys))
-        branch = found("branch", default.branch)
+        keys = setting("merge_keys", setting("primary_key", default.merge_keys))
+        branch = setting("branch", default.branch)
         return cls(
             mode="replace_partitions" if is_partitioned and mode == "overwrite" else mode,
-            schema_mode=_choice("schema_mode", found("schema_mode", default.schema_mode), get_args(SchemaMode)),
+            schema_mode=_choice("schema_mode", setting("schema_mode", default.schema_mode), get_args(SchemaMode)),
             out_of_partition=_choice(
-                "out_of_partition", found("out_of_partition", default.out_of_partition), get_args(OutOfPartition)
+                "out_of_partition", setting("out_of_partition", default.out_of_partition), get_args(OutOfPartition)
             ),
             partition_expr=find_setting("partition_expr", *sources),
             merge_keys=_names("merge_keys", keys),
@@ -119,13 +119,13 @@ class WriteSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """How one input is loaded.
+    """Settings for loading one input.
 
     Args:
         columns: Columns in order, or None for all.
         filter: SQL predicate, or None.
         version: Version number or tag, or None for the newest.
-        branch: Branch, or None for the main line.
+        branch: Branch, or None for the main branch.
         as_of: The newest version before this point in time.
         read: ``materialized``: the version that Dagster recorded for the upstream.
     """

@@ -55,7 +55,7 @@ class SparkSessionResource(dg.ConfigurableResource):
 
     @property
     def is_started(self) -> bool:
-        """Whether the session was asked for."""
+        """Return whether the session was asked for."""
         return self._session is not None
 
     def _start(self) -> SparkSession:

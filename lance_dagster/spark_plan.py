@@ -1,4 +1,4 @@
-"""Which columns of scanned relations each output column of a Spark plan is made from. Pure: no Spark, no JVM.
+"""Column lineage of a Spark plan: the source columns of each output column. Pure: no Spark, no JVM.
 
 The input is what ``LogicalPlan.toJSON`` gives for an analyzed plan: all nodes in pre-order, each with its constructor
 arguments; an expression among these is a list of nodes of its own, and the plan of a subquery likewise. Attributes are
@@ -156,7 +156,7 @@ class _Walk:
         )
 
     def _expression(self, expression: Sequence[Json], env: _Env) -> _Deps:
-        """What an expression reads, the columns of its subqueries included."""
+        """Return the columns that an expression reads, including those of its subqueries."""
         deps: set[Source | _Reference] = set()
         skipped = 0  # nodes that are still to be passed over
         for node in expression:

@@ -1,4 +1,4 @@
-"""What a sound table looks like, and whether one does: rules as a value, evaluated on a dataset."""
+"""Rules for a sound table, as a value that is evaluated on a dataset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import lance_core
 
-Found = tuple[bool, dict[str, Any]]
+CheckOutcome = tuple[bool, dict[str, Any]]
 _ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 _SHOWN = 5
 
@@ -118,7 +118,7 @@ class _Check:
     """
 
     text: str
-    run: Callable[[lance_core.LanceDataset, datetime], Found]
+    run: Callable[[lance_core.LanceDataset, datetime], CheckOutcome]
     severity: dg.AssetCheckSeverity = _ERROR
 
 
@@ -167,17 +167,17 @@ def _keys(unique: Sequence[str] | Sequence[Sequence[str]]) -> tuple[tuple[str, .
     return (single,) if single else tuples
 
 
-def _row_count(dataset: lance_core.LanceDataset, low: int | None, high: int | None) -> Found:
+def _row_count(dataset: lance_core.LanceDataset, low: int | None, high: int | None) -> CheckOutcome:
     count = dataset.count_rows()
     passed = (low is None or count >= low) and (high is None or count <= high)
     return passed, {"dagster/row_count": count}
 
 
-def _column_schema(dataset: lance_core.LanceDataset, columns: Mapping[str, str]) -> Found:
+def _column_schema(dataset: lance_core.LanceDataset, columns: Mapping[str, str]) -> CheckOutcome:
     return _compared(columns, {column.name: str(column.type) for column in dataset.schema})
 
 
-def _compared(wanted: Mapping[str, str], names: Mapping[str, str]) -> Found:
+def _compared(wanted: Mapping[str, str], names: Mapping[str, str]) -> CheckOutcome:
     missing = sorted(wanted.keys() - names.keys())
     extra = sorted(names.keys() - wanted.keys())
     others = sorted(
@@ -186,7 +186,7 @@ def _compared(wanted: Mapping[str, str], names: Mapping[str, str]) -> Found:
     return not (missing or extra or others), {"missing": missing, "extra": extra, "other_types": others}
 
 
-def _schema_change(dataset: lance_core.LanceDataset) -> Found:
+def _schema_change(dataset: lance_core.LanceDataset) -> CheckOutcome:
     try:
         before = dataset.checkout_version(data_version(dataset) - 1)
     except (VersionNotFoundError, InvalidInputError):
@@ -196,12 +196,12 @@ def _schema_change(dataset: lance_core.LanceDataset) -> Found:
     return passed, {**differences, "lance/version_before": before.version}
 
 
-def _not_null(dataset: lance_core.LanceDataset, names: Sequence[str]) -> Found:
+def _not_null(dataset: lance_core.LanceDataset, names: Sequence[str]) -> CheckOutcome:
     nulls = {name: dataset.count_rows(filter=f"{quote(name)} IS NULL") for name in names}
     return not any(nulls.values()), {f"nulls/{name}": count for name, count in nulls.items()}
 
 
-def _unique(dataset: lance_core.LanceDataset, keys: Sequence[Sequence[str]]) -> Found:
+def _unique(dataset: lance_core.LanceDataset, keys: Sequence[Sequence[str]]) -> CheckOutcome:
     metadata: dict[str, Any] = {}
     for key in keys:
         present = " AND ".join(f"{quote(name)} IS NOT NULL" for name in key)
@@ -215,7 +215,7 @@ def _unique(dataset: lance_core.LanceDataset, keys: Sequence[Sequence[str]]) -> 
     return not any(value for name, value in metadata.items() if name.startswith("duplicates/")), metadata
 
 
-def _fresh(dataset: lance_core.LanceDataset, limit: timedelta, now: datetime) -> Found:
+def _fresh(dataset: lance_core.LanceDataset, limit: timedelta, now: datetime) -> CheckOutcome:
     changed = dataset.checkout_version(data_version(dataset)).get_version()["timestamp"].astimezone(UTC)
     metadata = {
         "lance/changed_at": dg.MetadataValue.timestamp(changed),
@@ -224,12 +224,12 @@ def _fresh(dataset: lance_core.LanceDataset, limit: timedelta, now: datetime) ->
     return now - changed <= limit, metadata
 
 
-def _deleted_fraction(dataset: lance_core.LanceDataset, limit: float) -> Found:
+def _deleted_fraction(dataset: lance_core.LanceDataset, limit: float) -> CheckOutcome:
     fraction = table_numbers(dataset)["lance/deleted_fraction"]
     return fraction <= limit, {"lance/deleted_fraction": fraction}
 
 
-def _integrity(dataset: lance_core.LanceDataset, level: str) -> Found:
+def _integrity(dataset: lance_core.LanceDataset, level: str) -> CheckOutcome:
     report = dataset.verify(level=level)
     metadata: dict[str, Any] = {
         "lance/problems": report.num_problems,

@@ -1,4 +1,4 @@
-"""Where an asset's table lives: asset key -> URI, and opening it.
+"""Location of an asset's table: asset key -> URI, and opening it.
 
 ``root/part1/part2.lance``: one folder per prefix, the suffix ``.lance`` on the last part only. That is the layout
 of LanceDB and of Lance's directory catalog, so those tools open the same tables, and a table can never be mistaken
@@ -110,7 +110,7 @@ class Tables:
         Args:
             uri: From ``uri``.
             version: Version number, tag, or None for the newest.
-            branch: Branch, or None for the main line (or the branch that the URI is of).
+            branch: Branch, or None for the main branch (or the branch that the URI is of).
             as_of: The newest version before this point in time; counts only without ``version``.
 
         Raises:
@@ -120,7 +120,7 @@ class Tables:
         return lance_core.dataset(uri, version=version, asof=as_of, branch=branch, **self.options)
 
     def open_preferred(self, uri: str, branch: str | None) -> lance_core.LanceDataset:
-        """Open the newest version of a branch if the table has it, else of the main line."""
+        """Open the newest version of a branch if the table has it, else of the main branch."""
         if branch is not None:
             try:
                 return self.open(uri, branch=branch)
@@ -136,7 +136,7 @@ class Tables:
             return None
 
     def branch_uri(self, uri: str, branch: str) -> str:
-        """URI of a branch of a table, which is begun at the newest version of the main line if it is not there.
+        """URI of a branch of a table, which is begun at the newest version of the main branch if it is not there.
 
         Raises:
             DatasetNotFoundError: There is no table to branch from.

@@ -32,7 +32,7 @@ def run_tag(run_id: str) -> str:
 
 
 def is_run_tag(name: str) -> bool:
-    """Whether the IO manager makes tags of this name by default."""
+    """Return whether the IO manager makes tags of this name by default."""
     return _RUN_TAG.fullmatch(name) is not None
 
 

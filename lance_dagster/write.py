@@ -29,7 +29,7 @@ _KEEPING = frozenset({"append", "replace_where", "merge"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where an output goes, and as what.
+    """Destination and form of an output.
 
     Args:
         tables: All tables.
@@ -52,7 +52,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of an output.
+    """Result of writing an output.
 
     Args:
         operation: The commit's operation; ``skip`` if there was none, ``replay`` if an earlier attempt made it,
@@ -67,7 +67,7 @@ class Outcome:
 
     @property
     def is_commit(self) -> bool:
-        """Whether the version was made by this run, now or in an earlier attempt."""
+        """Return whether the version was made by this run, now or in an earlier attempt."""
         return self.operation not in {"skip", "register"}
 
 
@@ -139,7 +139,7 @@ def _has_rows(dataset: lance_core.LanceDataset, selection: PartitionSelection) -
 def _request(
     frame: pa.Schema, target: Target, *, existing: lance_core.LanceDataset | None, operation: WriteOperation
 ) -> WriteRequest:
-    """What the handler shall do; everything that can be wrong without looking at rows is found here."""
+    """Make the handler's request; every error that does not depend on rows is raised here."""
     frame, settings, selection = storable(frame), target.settings, target.selection
     expected = None if selection is None else typed(selection, frame)
     keys = _check_keys(frame, target, existing) if settings.mode == "merge" else None
@@ -167,7 +167,7 @@ def _request(
 
 
 def _selects(settings: WriteSettings, operation: WriteOperation) -> bool:
-    """Whether the commit is about the run's partitions only."""
+    """Return whether the commit is about the run's partitions only."""
     if settings.mode == "merge":
         # Whoever lets rows of other partitions through means these partitions, too.
         return operation == "merge" and settings.out_of_partition != "allow"

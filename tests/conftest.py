@@ -22,7 +22,7 @@ from xdist.scheduler import LoadScopeScheduling
 from lance_core.format.manifest import decode_manifest_file, remember_manifest
 from lance_core.table import publish
 
-pytest.register_assert_rewrite("lance_core.testing.lines")
+pytest.register_assert_rewrite("lance_core.testing.branch_model")
 
 # What gcsfs asks by gRPC, to learn what kind of bucket it has, cannot be sent to another service.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"

@@ -1,4 +1,4 @@
-"""What a long computation of new columns has done so far, so that it can go on where it was interrupted.
+"""Checkpoints of a long computation of new columns, so that it can resume after an interruption.
 
 A small SQLite file beside the work: the results of finished batches of the fragment being worked on, and the data
 files of finished fragments. It belongs to one version of one table, one set of columns and one batch size.

@@ -46,7 +46,7 @@ _OFFSET_MASK = np.uint64(0xFFFF_FFFF)
 
 @frozen(kw_only=True)
 class Transform:
-    """How the values of new columns are made.
+    """A computation of the values of new columns.
 
     Attributes:
         columns: Columns to read: names, dotted paths, ``_rowid``, ``_rowaddr``; may be none.
@@ -150,7 +150,7 @@ class ColumnWriter:
             yield rest
 
     def _given(self, batch: pa.RecordBatch, plan: ScanPlan) -> pa.RecordBatch:
-        """What the transform asked for; if that is nothing, the row address, to tell how many rows there are."""
+        """Return the columns that the transform reads, or row addresses if it reads none: they tell the row count."""
         is_asked = ROW_ADDRESS in self.transform.columns or len(plan.columns) == 1
         return batch if is_asked else batch.drop_columns([ROW_ADDRESS])
 

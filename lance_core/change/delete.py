@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lance_core.change.redo import commit_work
+from lance_core.change.retries import commit_work
 from lance_core.change.stage import remove_staged
 from lance_core.errors import CommitOutcomeUnknownError
 from lance_core.format.deletion import bitmap_from_numpy
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyarrow.compute import Expression
 
-    from lance_core.change.redo import CommitOptions
+    from lance_core.change.retries import CommitOptions
     from lance_core.format.fragment import Fragment
     from lance_core.format.operations import Operation
     from lance_core.scan.fragment_reader import FragmentReader
@@ -61,7 +61,7 @@ class MarkedRows:
 
 @frozen(kw_only=True)
 class _Mark:
-    """What a condition means for one fragment: ``after`` is None if no row is left of it."""
+    """The effect of a condition on one fragment: ``after`` is None if no row is left of it."""
 
     before: Fragment
     after: Fragment | None
@@ -95,7 +95,7 @@ class Marker:
     store: Store
     condition: str | Expression
     ids: NewIds = RANDOM_IDS
-    _marks: dict[int, _Mark] = field(default_factory=dict[int, "_Mark"])
+    _deletions: dict[int, _Mark] = field(default_factory=dict[int, "_Mark"])
 
     def mark(self, snapshot: Snapshot) -> MarkedRows:
         """Mark the matching rows of a version.
@@ -107,21 +107,21 @@ class Marker:
         with naming(self.store):
             plan = with_row_starts(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest)
             plan = with_zone_maps(plan, snapshot.manifest, files)
-        previous, self._marks = self._marks, {}
+        previous, self._deletions = self._deletions, {}
         try:
             left: list[Fragment] = []
             for fragment in snapshot.manifest.fragments:
                 mark = previous.get(fragment.id)
                 if mark is not None and mark.before == fragment:
-                    self._marks[fragment.id] = previous.pop(fragment.id)
+                    self._deletions[fragment.id] = previous.pop(fragment.id)
                 else:
                     left.append(fragment)
-                    self._marks[fragment.id] = _Mark(before=fragment, after=fragment, num_rows=0)
+                    self._deletions[fragment.id] = _Mark(before=fragment, after=fragment, num_rows=0)
             for reader, offsets in matching_by_fragment(files, left, plan):
-                self._marks[reader.fragment.id] = self._mark(reader, offsets, snapshot.version)
+                self._deletions[reader.fragment.id] = self._mark(reader, offsets, snapshot.version)
         finally:
             _remove_deletion_files(self.store, previous.values())
-        changed = [mark for fragment in snapshot.manifest.fragments if (mark := self._marks[fragment.id]).num_rows]
+        changed = [mark for fragment in snapshot.manifest.fragments if (mark := self._deletions[fragment.id]).num_rows]
         return MarkedRows(
             updated_fragments=tuple(mark.after for mark in changed if mark.after is not None),
             removed_fragment_ids=tuple(mark.before.id for mark in changed if mark.after is None),
@@ -130,8 +130,8 @@ class Marker:
 
     def forget(self) -> None:
         """Remove the deletion files written so far."""
-        _remove_deletion_files(self.store, self._marks.values())
-        self._marks = {}
+        _remove_deletion_files(self.store, self._deletions.values())
+        self._deletions = {}
 
     def _mark(self, reader: FragmentReader, offsets: npt.NDArray[np.int64], version: int) -> _Mark:
         fragment = reader.fragment

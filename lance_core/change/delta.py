@@ -1,4 +1,4 @@
-"""What changed between two versions of a table with stable row ids: rows inserted, updated and deleted.
+"""Changes between two versions of a table with stable row ids: rows inserted, updated and deleted.
 
 The versions of a row tell: one created after the first version was inserted, an older one that changed after it was
 updated. Deleted are the ids that the first version has and the second one has not.

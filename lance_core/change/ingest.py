@@ -195,7 +195,7 @@ def new_schema(source: pa.Schema) -> Schema:
 
 
 def fit_schema(source: pa.Schema, table: Schema) -> Schema:
-    """Which fields of a table some data brings along.
+    """Select the fields of a table that some data provides.
 
     Columns are matched by name. Nullable columns may be missing; they read as null.
 
@@ -229,7 +229,7 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
 
 
 def _differences(given: pa.DataType, field: Field, path: str) -> list[str]:
-    """How a type differs from a field's.
+    """List the differences between a type and a field's type.
 
     Field order in structs, names of list items and the layout of text do not count; columns without any value fit all.
     """

@@ -1,4 +1,4 @@
-"""Which rows of a source have the same keys as rows of a table: a hash join with the source in memory.
+"""Hash join of table rows with the rows of a source that have the same keys; the source is held in memory.
 
 Keys are compared as pylance compares them: null equals nothing, floating-point numbers are equal if their bits are.
 """
@@ -20,7 +20,7 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    Places = npt.NDArray[np.int64]
+    Positions = npt.NDArray[np.int64]
 
 _WORD_BITS = (8, 16, 32, 64)
 _FLOAT_BITS = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
@@ -35,8 +35,8 @@ class Pairs:
         source: Places in the source, of the same length.
     """
 
-    target: Places
-    source: Places
+    target: Positions
+    source: Positions
 
     def __len__(self) -> int:
         return len(self.target)
@@ -63,10 +63,10 @@ class KeyJoin:
 
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
         self._sets: list[_Numbers | _Values] = []
-        self._steps: list[Places] = []
-        codes: Places | None = None
+        self._levels: list[Positions] = []
+        codes: Positions | None = None
         for column in columns:
-            numbers, positions = _known(_comparable(column))
+            numbers, positions = _distinct(_comparable(column))
             self._sets.append(numbers)
             codes = self._combine(codes, positions)
         codes = np.empty(0, np.int64) if codes is None else codes
@@ -83,7 +83,7 @@ class KeyJoin:
         Raises:
             InvalidInputError: Keys of another type.
         """
-        codes: Places | None = None
+        codes: Positions | None = None
         for number, (column, key_set) in enumerate(zip(columns, self._sets, strict=True)):
             positions = key_set.find(_comparable(column))
             codes = positions if codes is None else self._step(codes, positions, number - 1)
@@ -98,21 +98,21 @@ class KeyJoin:
         source = self._rows[np.repeat(self._starts[hits], counts) + within]
         return Pairs(target=np.repeat(target, counts), source=source)
 
-    def repeated(self) -> Places:
+    def repeated(self) -> Positions:
         """One row of the source for each key that several of its rows have, ascending; null is no key."""
         return np.sort(self._rows[self._starts[self._counts > 1]])
 
-    def _combine(self, codes: Places | None, left: Places) -> Places:
+    def _combine(self, codes: Positions | None, left: Positions) -> Positions:
         """Codes of the key so far together with the next column: dense again, so that they never overflow."""
         if codes is None:
             return left
         width = len(self._sets[-1])
         both = np.where((codes >= 0) & (left >= 0), codes * width + left, -1)
-        self._steps.append(distinct(both[both >= 0]))
-        return self._step(codes, left, len(self._steps) - 1)
+        self._levels.append(distinct(both[both >= 0]))
+        return self._step(codes, left, len(self._levels) - 1)
 
-    def _step(self, codes: Places, left: Places, number: int) -> Places:
-        keys, width = self._steps[number], len(self._sets[number + 1])
+    def _step(self, codes: Positions, left: Positions, number: int) -> Positions:
+        keys, width = self._levels[number], len(self._sets[number + 1])
         both = np.where((codes >= 0) & (left >= 0), codes * width + left, -1)
         positions = np.minimum(np.searchsorted(keys, both), max(len(keys) - 1, 0))
         return np.where(keys[positions] == both, positions, -1) if len(keys) else np.full(len(both), -1)
@@ -147,7 +147,7 @@ class _Values:
     def __len__(self) -> int:
         return len(self.values)
 
-    def find(self, column: pa.ChunkedArray | pa.Array) -> Places:
+    def find(self, column: pa.ChunkedArray | pa.Array) -> Positions:
         """Place of each value among the known ones; -1 for others and for null."""
         import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
 
@@ -155,7 +155,7 @@ class _Values:
         return _filled(functions.index_in(column, value_set=self.values))
 
 
-def _filled(array: pa.ChunkedArray | pa.Array) -> Places:
+def _filled(array: pa.ChunkedArray | pa.Array) -> Positions:
     """Places as numbers, -1 where there is none."""
     return array.fill_null(-1).to_numpy().astype(np.int64)
 
@@ -170,7 +170,7 @@ class _Numbers:
     def __len__(self) -> int:
         return len(self.index.codes)
 
-    def find(self, column: pa.ChunkedArray | pa.Array) -> Places:
+    def find(self, column: pa.ChunkedArray | pa.Array) -> Positions:
         """As `_Values.find`, with a place of an equal value in the column that this was made from.
 
         Raises:
@@ -185,7 +185,7 @@ class _Numbers:
         return codes
 
 
-def _known(column: pa.ChunkedArray) -> tuple[_Numbers | _Values, Places]:
+def _distinct(column: pa.ChunkedArray) -> tuple[_Numbers | _Values, Positions]:
     """The values of a column ready to be looked up, and the place of each of its own."""
     kind = column.type
     if len(column) and not column.null_count and _is_word(kind):

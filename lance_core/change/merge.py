@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.change.ingest import RecordStream
-    from lance_core.change.merge_match import Found
+    from lance_core.change.merge_match import Match
     from lance_core.change.merge_plan import MergeOptions
     from lance_core.change.stage import FileLimits
     from lance_core.change.targets import Targets
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
     from lance_core.table.snapshot import Snapshot
 
-    Places = npt.NDArray[np.int64]
+    Positions = npt.NDArray[np.int64]
 
 
 @frozen(kw_only=True)
 class MergeStats:
-    """How many rows a merge inserted, updated and deleted."""
+    """Number of rows that a merge inserted, updated and deleted."""
 
     num_inserted_rows: int = 0
     num_updated_rows: int = 0
@@ -124,7 +124,7 @@ class MergeWork:
             self._matcher = Matcher(plan=plan, source=source)
         return self._matcher
 
-    def _stage(self, snapshot: Snapshot, rewriter: Rewriter, touched: list[Found], inserted: Places) -> _Staged:
+    def _stage(self, snapshot: Snapshot, rewriter: Rewriter, touched: list[Match], inserted: Positions) -> _Staged:
         if rewriter.plan.rewrites_columns:
             check_drops_columns(self.data_storage_version)
             if self.targets != DEFAULT_TARGETS:
@@ -165,17 +165,17 @@ class MergeWork:
 
 @frozen(kw_only=True)
 class _Staged:
-    """What was written for a merge, and for which rows."""
+    """The files written for a merge, and the rows that they are for."""
 
     store: Store
     operation: Update
     files: Sequence[Fragment]
     departure: Departure
-    touched: list[Found]
-    inserted: Places
+    touched: list[Match]
+    inserted: Positions
 
-    def is_for(self, touched: list[Found], inserted: Places) -> bool:
-        """Whether these are the rows it was written for."""
+    def is_for(self, touched: list[Match], inserted: Positions) -> bool:
+        """Return whether these are the rows it was written for."""
         same = len(touched) == len(self.touched) and all(map(_is_same, touched, self.touched))
         return same and np.array_equal(inserted, self.inserted)
 
@@ -185,18 +185,18 @@ class _Staged:
         self.departure.remove_files(self.store)
 
 
-def _is_same(match: Found, other: Found) -> bool:
+def _is_same(match: Match, other: Match) -> bool:
     return match is other
 
 
-def _only_in_source(matcher: Matcher, matches: list[Found]) -> Places:
+def _only_in_source(matcher: Matcher, matches: list[Match]) -> Positions:
     is_new = np.ones(matcher.source.num_rows, np.bool_)
     for match in matches:
         is_new[match.hits] = False
     return np.flatnonzero(is_new)
 
 
-def _stats(options: MergeOptions, touched: list[Found], inserted: Places) -> MergeStats:
+def _stats(options: MergeOptions, touched: list[Match], inserted: Positions) -> MergeStats:
     matched, others = sum(len(match.pairs) for match in touched), sum(len(match.others) for match in touched)
     deletes = options.matched is WhenMatched.DELETE
     return MergeStats(
@@ -206,7 +206,9 @@ def _stats(options: MergeOptions, touched: list[Found], inserted: Places) -> Mer
     )
 
 
-def _new_rows(rewriter: Rewriter, touched: list[Found], inserted: Places, moved: MovedRows) -> Iterator[pa.RecordBatch]:
+def _new_rows(
+    rewriter: Rewriter, touched: list[Match], inserted: Positions, moved: MovedRows
+) -> Iterator[pa.RecordBatch]:
     """Updated rows, then inserted ones; ``moved`` learns which rows leave their fragments."""
     for matches in touched:
         reader = FragmentReader(rewriter.files, matches.fragment)
@@ -218,7 +220,7 @@ def _new_rows(rewriter: Rewriter, touched: list[Found], inserted: Places, moved:
     yield from rewriter.inserted_rows(inserted)
 
 
-def _stage_columns(snapshot: Snapshot, rewriter: Rewriter, touched: list[Found]) -> _Staged:
+def _stage_columns(snapshot: Snapshot, rewriter: Rewriter, touched: list[Match]) -> _Staged:
     updated: list[Fragment] = []
     try:
         for matches in touched:

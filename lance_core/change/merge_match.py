@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.scan.open_files import OpenFiles
 
-    Places = npt.NDArray[np.int64]
+    Positions = npt.NDArray[np.int64]
 
 _MAX_BATCH_ROWS = 1 << 20
-_FEW_ROWS = 2
+_MIN_ROWS_TO_COMPARE = 2
 """Rows among which two can have the same key."""
-_FEW_TABLES = 4
+_SOURCES_PER_BATCH = 4
 """Rows to look up for each row of the source that a hash table is built of."""
 
 
 @frozen(kw_only=True)
-class Found:
-    """What a merge means for one fragment.
+class Match:
+    """The effect of a merge on one fragment.
 
     Attributes:
         fragment: The fragment as it was looked at.
@@ -47,12 +47,12 @@ class Found:
 
     fragment: Fragment
     pairs: Pairs
-    others: Places
-    hits: Places
+    others: Positions
+    hits: Positions
 
     @property
     def touches(self) -> bool:
-        """Whether the fragment changes."""
+        """Return whether the fragment changes."""
         return bool(len(self.pairs) or len(self.others))
 
 
@@ -68,23 +68,23 @@ class Matcher:
     plan: MergePlan
     source: pa.Table
     _join: KeyJoin | None = None
-    _known: dict[int, Found] = field(default_factory=dict[int, Found])
+    _looked_up: dict[int, Match] = field(default_factory=dict[int, Match])
 
-    def look(self, files: OpenFiles, fragments: Sequence[Fragment]) -> list[Found]:
-        """What the merge means for each of the fragments.
+    def look(self, files: OpenFiles, fragments: Sequence[Fragment]) -> list[Match]:
+        """Return the effect of the merge on each of the fragments.
 
         Raises:
             InvalidInputError: Rows that must not match, or that more than one source row would change.
         """
-        previous, self._known = self._known, {}
+        previous, self._looked_up = self._looked_up, {}
         for fragment in fragments:
             matched = previous.get(fragment.id)
             if matched is None or matched.fragment != fragment:
                 matched = self._look(FragmentReader(files, fragment))
-            self._known[fragment.id] = matched
-        return list(self._known.values())
+            self._looked_up[fragment.id] = matched
+        return list(self._looked_up.values())
 
-    def _look(self, reader: FragmentReader) -> Found:
+    def _look(self, reader: FragmentReader) -> Match:
         parts = list(self._matches(reader))
         target = np.concatenate([np.empty(0, np.int64), *(part.target for part in parts)])
         source = np.concatenate([np.empty(0, np.int64), *(part.source for part in parts)])
@@ -102,9 +102,9 @@ class Matcher:
         elif self.plan.condition is not None:
             pairs = pairs.where(self._meets(reader, pairs))
         self._check_unambiguous(pairs)
-        return Found(fragment=reader.fragment, pairs=pairs, others=others, hits=np.flatnonzero(is_hit))
+        return Match(fragment=reader.fragment, pairs=pairs, others=others, hits=np.flatnonzero(is_hit))
 
-    def check_inserted(self, inserted: Places) -> None:
+    def check_inserted(self, inserted: Positions) -> None:
         """Refuse to insert several rows of one key, which every later merge of that key would refuse to change.
 
         pylance inserts them, and then refuses the same merge when it is repeated. Where rows that match are kept, a
@@ -116,7 +116,7 @@ class Matcher:
         Raises:
             InvalidInputError: Two of them have the same key.
         """
-        if self.plan.options.matched is WhenMatched.KEEP or len(inserted) < _FEW_ROWS:
+        if self.plan.options.matched is WhenMatched.KEEP or len(inserted) < _MIN_ROWS_TO_COMPARE:
             return
         again = self._keys().repeated()
         again = again[np.isin(again, inserted)]
@@ -141,7 +141,7 @@ class Matcher:
         if near is not None and not near.any():
             return
         # Arrow builds hash tables of text in the source for each batch.
-        wanted = max(default_batch_size(plan.on.to_arrow()), _FEW_TABLES * self.source.num_rows)
+        wanted = max(default_batch_size(plan.on.to_arrow()), _SOURCES_PER_BATCH * self.source.num_rows)
         for rows in reader.scan(plan.on, start=0, end=end, batch_size=min(wanted, _MAX_BATCH_ROWS)):
             pairs = join.match(rows.columns)
             live = reader.live_mask(rows.start, rows.start + rows.num_rows)
@@ -151,7 +151,7 @@ class Matcher:
                 pairs = pairs.where(near[rows.start + pairs.target])
             yield Pairs(target=pairs.target + rows.start, source=pairs.source)
 
-    def _others(self, reader: FragmentReader, matched: Places) -> Places:
+    def _others(self, reader: FragmentReader, matched: Positions) -> Positions:
         """Live rows without a partner that the merge deletes."""
         if not self.plan.options.deletes_others:
             return np.empty(0, np.int64)

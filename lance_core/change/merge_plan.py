@@ -1,4 +1,4 @@
-"""What a merge of a source into a table shall do, checked against both before anything is read or written."""
+"""Plan of a merge of a source into a table, checked against both before anything is read or written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOURCE, TARGET = "source", "target"
 
 
 class WhenMatched(Enum):
-    """What becomes of rows that are in both."""
+    """Treatment of rows that are in both."""
 
     KEEP = "DoNothing"
     UPDATE = "UpdateAll"
@@ -35,7 +35,7 @@ class WhenMatched(Enum):
 
 
 class WriteMode(Enum):
-    """How updated rows are written."""
+    """Way to write updated rows."""
 
     AUTO = "auto"
     REWRITE_ROWS = "rewrite_rows"
@@ -44,7 +44,7 @@ class WriteMode(Enum):
 
 @frozen(kw_only=True)
 class MergeOptions:
-    """What to do with which rows.
+    """Treatment of matched and unmatched rows.
 
     Attributes:
         on: Columns that make up the key; None for the primary key that the schema declares.
@@ -178,12 +178,12 @@ def _spelled(name: str, table: Schema) -> str:
 
 
 def _is_kept(field: Field, source: pa.Schema) -> bool:
-    """Whether the source leaves the field, or something in it, as it is."""
+    """Return whether the source leaves the field, or something in it, as it is."""
     return field.name not in source.names or is_partial(source.field(field.name).type, field)
 
 
 def is_partial(kind: pa.DataType, field: Field) -> bool:
-    """Whether a type lacks fields of a struct.
+    """Return whether a type lacks fields of a struct.
 
     Raises:
         UnsupportedError: They are missing inside a list.

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from lance_core.change.merge_match import Found
+    from lance_core.change.merge_match import Match
     from lance_core.change.merge_plan import MergePlan
     from lance_core.change.moved_rows import MovedRows
     from lance_core.format.fragment import DataFile, Fragment
     from lance_core.format.schema import Field
     from lance_core.scan.open_files import OpenFiles
 
-    Places = npt.NDArray[np.int64]
+    Positions = npt.NDArray[np.int64]
 
 _ONE_FILE = FileLimits(max_rows_per_file=1 << 62, max_bytes_per_file=1 << 62)
 
@@ -57,7 +57,7 @@ class Rewriter:
 
     # ------------------------------------------------------------------------------------------------- whole rows
 
-    def updated_rows(self, match: Found, moved: MovedRows) -> Iterator[pa.RecordBatch]:
+    def updated_rows(self, match: Match, moved: MovedRows) -> Iterator[pa.RecordBatch]:
         """The updated rows of a fragment; ``moved`` learns where they were."""
         reader = FragmentReader(self.files, match.fragment)
         offsets, positions = match.pairs.target, match.pairs.source
@@ -70,9 +70,9 @@ class Rewriter:
             start = end
 
     def _kept_rows(
-        self, reader: FragmentReader, offsets: Places, step: int
+        self, reader: FragmentReader, offsets: Positions, step: int
     ) -> Iterator[tuple[int, Mapping[str, pa.Array]]]:
-        """What rows keep, by name of the column, and how many rows that are."""
+        """Yield the values that updated rows retain, by column name, with the number of rows."""
         if self.plan.rest.fields:
             for batch in pick_rows(reader, self.plan.rest, offsets, batch_size=step):
                 yield batch.num_rows, dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -80,7 +80,7 @@ class Rewriter:
         for start in range(0, len(offsets), step):
             yield min(step, len(offsets) - start), {}
 
-    def inserted_rows(self, positions: Places) -> Iterator[pa.RecordBatch]:
+    def inserted_rows(self, positions: Positions) -> Iterator[pa.RecordBatch]:
         """Rows that only the source has; what it does not bring is null."""
         step = default_batch_size(self.plan.table.to_arrow())
         for start in range(0, len(positions), step):
@@ -92,7 +92,7 @@ class Rewriter:
             ]
             yield from pa.Table.from_arrays(columns, schema=self.plan.table.to_arrow()).to_batches()
 
-    def _taken(self, positions: Places) -> dict[str, pa.ChunkedArray]:
+    def _taken(self, positions: Positions) -> dict[str, pa.ChunkedArray]:
         table = self.source.take(pa.array(positions))
         return dict(zip(table.column_names, table.columns, strict=True))
 
@@ -111,7 +111,7 @@ class Rewriter:
 
     # ---------------------------------------------------------------------------------------------- single columns
 
-    def with_new_columns(self, match: Found) -> Fragment:
+    def with_new_columns(self, match: Match) -> Fragment:
         """The fragment with the source's columns in a new file; rows without partner keep their values."""
         fragment = match.fragment
         fields = self.rewritten_fields()
@@ -142,7 +142,7 @@ class Rewriter:
             tuple(field for field in self.plan.fields.fields if field.name not in keys), self.plan.fields.metadata
         )
 
-    def _patched(self, reader: FragmentReader, fields: Schema, match: Found) -> Iterator[pa.RecordBatch]:
+    def _patched(self, reader: FragmentReader, fields: Schema, match: Match) -> Iterator[pa.RecordBatch]:
         offsets, positions = match.pairs.target, match.pairs.source
         arrow, step = fields.to_arrow(), default_batch_size(fields.to_arrow())
         for rows in reader.scan(fields, start=0, end=reader.fragment.physical_rows, batch_size=step):

@@ -21,7 +21,7 @@ def migrate_manifest_paths_v2(store: Store) -> int:
     began before would use the old scheme.
 
     Args:
-        store: The line of versions.
+        store: The branch.
 
     Returns:
         How many were renamed.
@@ -30,15 +30,17 @@ def migrate_manifest_paths_v2(store: Store) -> int:
         CorruptDataError: A manifest is damaged, or there are different ones for one version.
         UnsupportedError: The table cannot be written by lance_core.
     """
-    line = without_bases(store)
-    parsed = (parse_manifest_name(name) for name in line.names(VERSIONS_FOLDER))
+    branch_root = without_bases(store)
+    parsed = (parse_manifest_name(name) for name in branch_root.names(VERSIONS_FOLDER))
     numbers = sorted(name.version for name in parsed if name is not None and name.naming is ManifestNaming.V1)
     for number in numbers:
         old, new = (manifest_path(number, naming) for naming in (ManifestNaming.V1, ManifestNaming.V2))
-        content = line.get(old)
-        manifest = decode_manifest_file(content, version=number, path=f"{line.uri}/{old}")
-        check_writable(manifest.writer_feature_flags, path=line.uri)
-        if not line.put_if_absent(new, content) and line.get(new) != content:
-            raise CorruptDataError(f"there are two different manifests of version {number}", path=f"{line.uri}/{new}")
-        line.delete([old])
+        content = branch_root.get(old)
+        manifest = decode_manifest_file(content, version=number, path=f"{branch_root.uri}/{old}")
+        check_writable(manifest.writer_feature_flags, path=branch_root.uri)
+        if not branch_root.put_if_absent(new, content) and branch_root.get(new) != content:
+            raise CorruptDataError(
+                f"there are two different manifests of version {number}", path=f"{branch_root.uri}/{new}"
+            )
+        branch_root.delete([old])
     return len(numbers)

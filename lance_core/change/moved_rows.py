@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class Departure:
-    """What the fragments that rows left look like afterwards.
+    """The fragments that rows left, as they are afterwards.
 
     Attributes:
         updated_fragments: Fragments with new deletion files.

@@ -1,4 +1,4 @@
-"""Where numbers stand in a source: looked up in a table by value if they lie close together, else in one by hash.
+"""Positions of numbers in a source: looked up by value if the numbers are dense, by hash otherwise.
 
 Arrow builds its hash table anew for each batch that is looked up, and needs a few times as long.
 """
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
-    Places = npt.NDArray[np.int64]
+    Positions = npt.NDArray[np.int64]
     Slots = npt.NDArray[Any]
 
 _NEAR = 8
@@ -54,7 +54,7 @@ class NumberIndex:
         """False if there are so many collisions that something else must do the work."""
         return self._is_complete
 
-    def find(self, numbers: Numbers) -> Places:
+    def find(self, numbers: Numbers) -> Positions:
         """For each number the code of an equal one; -1 where there is none."""
         if self._is_near:
             # What lies below wraps around to above, and all that is above shares the last slot.
@@ -86,8 +86,8 @@ class NumberIndex:
                 return
         self._is_complete = False
 
-    def _home(self, numbers: Numbers) -> Places:
+    def _home(self, numbers: Numbers) -> Positions:
         return (numbers.view(np.uint64) * _FACTOR >> np.uint64(64 - self._bits)).astype(np.int64)
 
-    def _next(self, at: Places) -> Places:
+    def _next(self, at: Positions) -> Positions:
         return (at + 1) & ((1 << self._bits) - 1)

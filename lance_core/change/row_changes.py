@@ -1,4 +1,4 @@
-"""Which rows one version of a table has and another has not, and which differ: for feeds of changes.
+"""Rows that differ between two versions of a table, for change feeds.
 
 Rows are known by their stable ids. Without them a row is known by its address, which it keeps until it is rewritten:
 then an updated row is one deleted and one inserted.
@@ -31,7 +31,7 @@ Number = TypeVar("Number", np.int64, np.uint64)
 
 
 class ChangeType(StrEnum):
-    """What happened to a row; named as in Delta's change data feed."""
+    """Kind of change to a row; named as in Delta's change data feed."""
 
     INSERT = "insert"
     DELETE = "delete"
@@ -55,7 +55,7 @@ class ChangedRows:
 
 
 def compare_rows(begin: Snapshot, end: Snapshot) -> list[ChangedRows]:
-    """What happened to the rows of a table between two versions.
+    """List the changes to the rows of a table between two versions.
 
     Values are not compared: a row differs if its row version does. Fragments that both versions have alike are not
     looked at. Ids and row versions of the others are held in memory.

@@ -1,4 +1,4 @@
-"""Where rows are, by their ids: row ids to row addresses.
+"""Index from row ids to row addresses.
 
 The fragments' sequences of row ids are the index; those whose range has none of the ids looked for are not expanded.
 """

@@ -37,7 +37,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @frozen(kw_only=True)
 class FileLimits:
-    """When a data file is full.
+    """Size limits of a data file.
 
     Attributes:
         max_rows_per_file: Rows, exact.
@@ -53,7 +53,7 @@ class FileLimits:
 
 
 class StagingProgress(Protocol):
-    """Who is told of each data file: when it begins, and when it is finished. Ids of fragments count from 0."""
+    """Receives an event when a data file begins and when it is finished. Ids of fragments count from 0."""
 
     def begin(self, fragment: Fragment, /) -> None:
         """A file begins."""
@@ -265,7 +265,7 @@ class FileStaging:
         self.num_rows += batch.num_rows
 
     def is_full(self, limits: FileLimits) -> bool:
-        """Whether the next row belongs into another file."""
+        """Return whether the next row belongs into another file."""
         if self._writer is None or self.num_rows >= limits.max_rows_per_file:
             return True
         return self._writer.has_reached(limits.max_bytes_per_file)

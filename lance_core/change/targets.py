@@ -25,18 +25,18 @@ class TargetStore:
     """A dataset whose new data files go to base paths, one after the other; what belongs to a file goes with it.
 
     Attributes:
-        places: The dataset with its base paths.
+        bases: The dataset with its base paths.
         targets: Numbers of base paths; None is the dataset itself.
     """
 
-    places: Store
+    bases: Store
     targets: Sequence[int | None]
     _chosen: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
 
     @property
     def uri(self) -> str:
         """Address of the dataset."""
-        return self.places.uri
+        return self.bases.uri
 
     def fragments(self, staged: Sequence[Fragment]) -> tuple[Fragment, ...]:
         """Staged fragments that say where their files are."""
@@ -51,35 +51,35 @@ class TargetStore:
 
     def reader(self, path: str, /) -> ObjectReader:
         """Open an object."""
-        return self.places.reader(self._at(path))
+        return self.bases.reader(self._at(path))
 
     def get(self, path: str, /) -> bytes:
         """Read a whole object."""
-        return self.places.get(self._at(path))
+        return self.bases.get(self._at(path))
 
     def writer(self, path: str, /) -> ObjectWriter:
         """Begin an object."""
-        return self.places.writer(self._at(path))
+        return self.bases.writer(self._at(path))
 
     def put(self, path: str, data: bytes, /) -> None:
         """Write a whole object."""
-        self.places.put(self._at(path), data)
+        self.bases.put(self._at(path), data)
 
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
         """Create an object."""
-        return self.places.put_if_absent(self._at(path), data)
+        return self.bases.put_if_absent(self._at(path), data)
 
     def names(self, folder: str, /) -> list[str]:
         """Names in a folder."""
-        return self.places.names(self._at(folder))
+        return self.bases.names(self._at(folder))
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All objects below a folder."""
-        return self.places.list(self._at(prefix))
+        return self.bases.list(self._at(prefix))
 
     def delete(self, paths: Sequence[str], /) -> None:
         """Delete objects."""
-        self.places.delete([self._at(path) for path in paths])
+        self.bases.delete([self._at(path) for path in paths])
 
     def _at(self, path: str) -> str:
         folder, _, name = path.partition("/")
@@ -100,7 +100,7 @@ def target_store(
     all_bases: bool,
     include_primary: bool = True,
 ) -> TargetStore:
-    """Where new data files go.
+    """Return the destination of new data files.
 
     Args:
         store: The dataset.
@@ -126,13 +126,13 @@ def target_store(
     if bases:
         if not isinstance(store, BasedStore):
             store = BasedStore(store, PlaceSettings())
-        store = BasedStore(store.line, store.settings, bases, commit_lock=store.commit_lock)
+        store = BasedStore(store.branch_root, store.settings, bases, commit_lock=store.commit_lock)
     return TargetStore(store, targets)
 
 
 @frozen(kw_only=True)
 class Targets:
-    """Where new data files of a dataset go; arguments of `target_store`."""
+    """Destination of new data files of a dataset; arguments of `target_store`."""
 
     names: tuple[str, ...] | None = None
     all_bases: bool = False
@@ -162,5 +162,5 @@ def _find(bases: Sequence[BasePath], name: str) -> int:
 
 
 def _stem(name: str) -> str:
-    """What a data file and the files that belong to it have in common."""
+    """Return the common name of a data file and the files that belong to it."""
     return name.partition("/")[0].removesuffix(".lance")

@@ -1,4 +1,4 @@
-"""Where the values of new columns come from: SQL, functions, streams, casts, and tables joined by a key."""
+"""Sources of the values of new columns: SQL, functions, streams, casts, and tables joined by a key."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def from_function(
 
 
 def as_batch(data: Any, schema: pa.Schema | None) -> pa.RecordBatch:
-    """What a function answered, as one record batch.
+    """Convert the result of a function to one record batch.
 
     Raises:
         InvalidInputError: Another kind of object, or data that does not fit the schema.

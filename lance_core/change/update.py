@@ -80,7 +80,7 @@ def plan_update(updates: Mapping[str, str], condition: str | ArrowExpression | N
     for name, text in updates.items():
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] users err
             raise InvalidInputError(f"the new value of {name!r} is SQL text, not {type(text).__name__}")
-        number = _place(name, table)
+        number = _column_number(name, table)
         values[number] = assigned(make_expression(text, schema), schema.field(number))
     scan = plan_scan(
         table,
@@ -94,7 +94,7 @@ def plan_update(updates: Mapping[str, str], condition: str | ArrowExpression | N
     return UpdatePlan(table=table, scan=scan, values=values)
 
 
-def _place(name: str, table: Schema) -> int:
+def _column_number(name: str, table: Schema) -> int:
     if name in table.names:
         return table.names.index(name)
     if any(name.startswith(f"{top}.") for top in table.names):

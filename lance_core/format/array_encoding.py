@@ -1,4 +1,4 @@
-"""How a page of a file of version 2.0 is encoded: the tree of ``ArrayEncoding`` as frozen values.
+"""Encoding of a page of a file of version 2.0: the tree of ``ArrayEncoding`` as frozen values.
 
 Source: message ``ArrayEncoding`` of package ``lance.encodings``, wrapped in a ``google.protobuf.Any``. What says that
 nothing is null says nothing: ``Nullable.no_nulls`` is left out of the tree.
@@ -26,7 +26,7 @@ MAX_ITEMS = 1 << 48
 
 _SCHEMES = {"": None, "none": None, "lz4": Compression.LZ4, "zstd": Compression.ZSTD}
 _SCHEME_NAMES = {Compression.LZ4: "lz4", Compression.ZSTD: "zstd"}
-_WORDS = (8, 16, 32, 64)
+_WIDTHS = (8, 16, 32, 64)
 
 
 @frozen
@@ -303,7 +303,7 @@ def _decode_binary(message: pb.Binary) -> Binary:
 
 def _decode_packed(message: pb.Bitpacked | pb.BitpackedForNonNeg) -> Bitpacked | FastLanes:
     packed, bits = message.compressed_bits_per_value, message.uncompressed_bits_per_value
-    if bits not in _WORDS or packed > bits:
+    if bits not in _WIDTHS or packed > bits:
         raise CorruptDataError(f"values of {bits} bits packed to {packed}")
     if isinstance(message, pb.Bitpacked):
         return Bitpacked(packed, bits, _buffer(message.buffer), message.signed)

@@ -43,7 +43,7 @@ DEFAULT_PACK_BYTES = 1 << 30
 
 
 class BlobKind(IntEnum):
-    """Where the bytes of a blob of version 2 are."""
+    """Storage of the bytes of a version 2 blob."""
 
     INLINE = 0
     PACKED = 1

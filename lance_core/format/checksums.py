@@ -78,7 +78,7 @@ class RunningSums:
     """
 
     def __init__(self, block_size: int = SMALLEST_BLOCK, largest: int = LARGEST_BLOCK) -> None:
-        self._sums: list[int] = []
+        self._checksums: list[int] = []
         self._sum = 0
         self._block_size = self._room = block_size
         self._largest = largest
@@ -86,7 +86,7 @@ class RunningSums:
     @property
     def size(self) -> int:
         """Bytes so far."""
-        return (len(self._sums) + 1) * self._block_size - self._room
+        return (len(self._checksums) + 1) * self._block_size - self._room
 
     @property
     def block_size(self) -> int:
@@ -107,7 +107,7 @@ class RunningSums:
 
     def all(self) -> list[int]:
         """One for each block."""
-        return [*self._sums, self._sum] if self._room < self._block_size else list(self._sums)
+        return [*self._checksums, self._sum] if self._room < self._block_size else list(self._checksums)
 
     def _go_on(self, view: memoryview) -> None:
         size, block_size = len(view), self._block_size
@@ -118,15 +118,15 @@ class RunningSums:
             self._room -= at
             if self._room:
                 return
-            self._sums.append(self._sum)
+            self._checksums.append(self._sum)
         end = size - (size - at) % block_size
-        self._sums += [crc32(view[start : start + block_size]) for start in range(at, end, block_size)]
+        self._checksums += [crc32(view[start : start + block_size]) for start in range(at, end, block_size)]
         self._sum, self._room = crc32(view[end:]), block_size - (size - end)
 
     def _double(self) -> None:
         """Let each block be two; all are whole."""
-        pairs = np.array(self._sums, np.uint32).reshape(-1, 2)
-        self._sums = join_sums(pairs, self._block_size).tolist()
+        pairs = np.array(self._checksums, np.uint32).reshape(-1, 2)
+        self._checksums = join_sums(pairs, self._block_size).tolist()
         self._block_size = self._room = 2 * self._block_size
 
 
@@ -147,7 +147,7 @@ def join_sums(checksums: npt.NDArray[np.uint32], block_size: int) -> npt.NDArray
 
 @lru_cache(maxsize=4)
 def _shifts(block_size: int, count: int) -> list[npt.NDArray[np.uint32]]:
-    """What 1, 2, 4, ... blocks that follow make of a checksum, shape (4, 256): for each value of each of its bytes.
+    """Return tables of shape (4, 256) that advance a checksum by 1, 2, 4, ... blocks, one entry for each byte value.
 
     A checksum is linear: that of A and B is that of B, xor that of A shifted by B's length, whatever B is.
     """
@@ -180,21 +180,21 @@ def encode_sums(before: RunningSums, tail: bytes) -> bytes:
         before: Of what lies before it.
         tail: All that comes behind it and the padding.
     """
-    first = _words(before.all())
+    first = _pack(before.all())
     behind = RunningSums(before.block_size, before.block_size)
     behind.add(tail)
-    second = _words(behind.all())
+    second = _pack(behind.all())
     end = _TRAILER.pack(0, 0, before.block_size, len(second) // 4, MAGIC)[8:]
     return b"".join([first, second, struct.pack("<II", crc32(first), crc32(end, crc32(second))), end])
 
 
-def _words(checksums: list[int]) -> bytes:
+def _pack(checksums: list[int]) -> bytes:
     return struct.pack(f"<{len(checksums)}I", *checksums)
 
 
 @frozen(kw_only=True)
 class SumsBuffer:
-    """Where the checksums of a data file are.
+    """Location of the checksums of a data file.
 
     Attributes:
         start: Position of the buffer.
@@ -216,7 +216,7 @@ class SumsBuffer:
 
     @property
     def first_range(self) -> tuple[int, int]:
-        """Where the checksums of the blocks before the buffer are."""
+        """Return the byte range of the checksums of the blocks before the buffer."""
         return self.start, self.start + 4 * self.num_blocks
 
     def decode_first(self, data: bytes | pa.Buffer) -> npt.NDArray[np.uint32]:
@@ -231,7 +231,7 @@ class SumsBuffer:
 
 
 def find_sums(tail: memoryview, size: int) -> tuple[int, int] | None:
-    """Where the last global buffer lies, which may hold checksums.
+    """Find the last global buffer, which may hold checksums.
 
     Args:
         tail: End of the file.
@@ -246,7 +246,7 @@ def find_sums(tail: memoryview, size: int) -> tuple[int, int] | None:
 
 
 def decode_trailer(data: memoryview, position: tuple[int, int], size: int) -> SumsBuffer | None:
-    """What the end of the buffer says; None if it is another buffer.
+    """Decode the end of the checksum buffer; None if it is another buffer.
 
     Args:
         data: Its last bytes, as many as `TRAILER_SIZE`, or more.
@@ -350,7 +350,7 @@ def check_section(data: bytes, at: int, *, path: str | None) -> bool:
 
 
 def align(position: int) -> int:
-    """Where the next buffer may begin."""
+    """Return the first position at which the next buffer may begin."""
     return position + -position % PAGE_ALIGNMENT
 
 

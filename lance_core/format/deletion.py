@@ -93,7 +93,7 @@ def union(bitmaps: Iterable[BitMap]) -> BitMap:
 
 
 def _footer_start(data: bytes) -> int:
-    """Where the footer of an Arrow file begins: its size stands before the magic at the end; 0 if there is none."""
+    """Return the start of an Arrow file's footer, whose size precedes the magic at the end; 0 if there is none."""
     end = len(data) - len(_MAGIC) - _FOOTER_SIZE.size
     size: int = _FOOTER_SIZE.unpack_from(data, end)[0] if end >= 0 else 0
     return end - size if 0 < size <= end else 0
@@ -152,7 +152,7 @@ def _compressed_buffers(metadata: pa.Buffer) -> list[tuple[int, int]]:
     raw = memoryview(metadata)
 
     def field(table: int, number: int) -> int:
-        """Where a field lies that points elsewhere; 0 if it is not there."""
+        """Return the position that an offset field refers to; 0 if the field is missing."""
         (back,) = struct.unpack_from("<i", raw, table)
         at = 4 + 2 * number
         (size,) = struct.unpack_from("<H", raw, table - back)

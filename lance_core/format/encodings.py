@@ -1,4 +1,4 @@
-"""How the values of a page are compressed: the tree of ``CompressiveEncoding`` as frozen values.
+"""Encodings of the values of a page: the tree of ``CompressiveEncoding`` as frozen values.
 
 Source: messages ``CompressiveEncoding`` and below of package ``lance.encodings21``; file version 2.3 adds ``Range``,
 ``Delta``, offsets that are compressed, and run lengths of more than 8 bits. Protobuf stays in this module; everything

@@ -39,7 +39,7 @@ ENTRY_SIZE = 16
 
 @frozen(kw_only=True)
 class Footer:
-    """Where the parts of a data file lie (absolute positions)."""
+    """Absolute positions of the parts of a data file."""
 
     column_metadata_start: int
     column_table_start: int

@@ -37,10 +37,10 @@ FRAGMENTS_FIELD = 2
 """Number of the field in ``Manifest``."""
 
 _MOST_PARTS = 64
-_FEW_BYTES = 1 << 15
+_SMALL_LIST_BYTES = 1 << 15
 """A list of more pieces, or of so few bytes, is laid together, so that a long row of appends does not become slow."""
 _BLOCK = 1 << 13
-_FEW = 1 << 6
+_SMALL_LIST = 1 << 6
 """Up to so many fragments, parsing them costs less than a look at the bytes of all at once."""
 _FILES, _SIZE = 2, 6
 
@@ -102,7 +102,7 @@ class FragmentList:
         """
         fragments = cls()
         pieces = tuple(parts)
-        is_joined = len(pieces) > _MOST_PARTS or (len(pieces) > 1 and bounds[-1] <= _FEW_BYTES)
+        is_joined = len(pieces) > _MOST_PARTS or (len(pieces) > 1 and bounds[-1] <= _SMALL_LIST_BYTES)
         fragments._parts = (b"".join(pieces),) if is_joined else pieces
         fragments._bounds, fragments._numbers, fragments._highest_id = bounds, numbers, highest_id
         fragments._ascends = ascends
@@ -246,9 +246,9 @@ class FragmentList:
 
     def data_file_totals(self) -> tuple[int, int]:
         """Number of data files, and their bytes as far as writers recorded them; nothing is decoded one by one."""
-        few = self._few()
-        if few is not None:
-            sizes = [file.file_size_bytes for record in few for file in record.files]
+        messages = self._as_messages()
+        if messages is not None:
+            sizes = [file.file_size_bytes for record in messages for file in record.files]
             return len(sizes), sum(sizes)
         data, count, size = self._bytes(), 0, 0
         for _, numbers, lengths, positions in wire.walk_fields(data, self._contents(), self._bounds[1:]):
@@ -401,7 +401,7 @@ class FragmentList:
         return self._data
 
     def _contents(self) -> wire.Ints:
-        """Where the content of each frame begins."""
+        """Return the start of the content of each frame."""
         if self._starts is None:
             self._starts = wire.contents(self._bytes(), self._bounds[:-1])
         return self._starts
@@ -415,17 +415,19 @@ class FragmentList:
     def _pieces(self) -> tuple[npt.NDArray[np.int64], ...]:
         """As `_scanned`, side by side: a commit that adds a fragment need not lay its numbers beside all others."""
         if not self._numbers:
-            few = self._few()
-            if few is None:
+            messages = self._as_messages()
+            if messages is None:
                 self._numbers = (fragment_numbers.scan(self._bytes(), self._bounds),)
             else:
-                numbers = [fragment_numbers.of_message(record) for record in few]
-                self._numbers = (np.array(numbers, np.uint64).view(np.int64).reshape(len(few), NUM_ROWS_OF_SCAN).T,)
+                numbers = [fragment_numbers.of_message(record) for record in messages]
+                self._numbers = (
+                    np.array(numbers, np.uint64).view(np.int64).reshape(len(messages), NUM_ROWS_OF_SCAN).T,
+                )
         return self._numbers
 
-    def _few(self) -> list[table_pb2.DataFragment] | None:
+    def _as_messages(self) -> list[table_pb2.DataFragment] | None:
         """The fragments as messages, if they are so few that this costs less than a look at all bytes at once."""
-        if len(self) > _FEW:
+        if len(self) > _SMALL_LIST:
             return None
         try:
             records = table_pb2.Manifest.FromString(bytes(self._view())).fragments

@@ -94,7 +94,7 @@ def scan(data: wire.Bytes, bounds: wire.Ints) -> npt.NDArray[np.int64]:
 
 
 def _runs(sizes: wire.Ints) -> list[tuple[int, int]]:
-    """Where many sizes in a row are the same."""
+    """Return the runs of equal sizes."""
     edges = np.concatenate([[0], np.flatnonzero(sizes[1:] != sizes[:-1]) + 1, [len(sizes)]])
     long = np.flatnonzero(np.diff(edges) >= _FEWEST_ALIKE)
     return list(zip(edges[long].tolist(), edges[long + 1].tolist(), strict=True))
@@ -102,15 +102,15 @@ def _runs(sizes: wire.Ints) -> list[tuple[int, int]]:
 
 @frozen
 class _Shape:
-    """What records must have in common to be read as columns, eight bytes at a time.
+    """Layout that records must share to be read as columns, eight bytes at a time.
 
     Attributes:
-        words: Where eight bytes of the frame begin, which bits of them must be the same, and what they are.
+        fixed_frames: Where eight bytes of the frame begin, which bits of them must be the same, and what they are.
         numbers: Row of the result, the word that its number is in, the bit at which it begins there, and its bytes.
         lineage: What the row `LINEAGE` says of all of them.
     """
 
-    words: list[tuple[int, int, int]]
+    fixed_frames: list[tuple[int, int, int]]
     numbers: list[tuple[int, int, int, int]]
     lineage: int
 
@@ -151,7 +151,7 @@ def _looked_at(size: int, *, is_number: bool) -> int:
 
 
 def _behind_varint(frame: bytes, position: int) -> int | None:
-    """Where a varint ends; None if it does not, or is too long to be in a word with its key."""
+    """Return the end of a varint; None if it has none, or does not fit into eight bytes together with its key."""
     for end in range(position + 1, min(position + _WORD_SIZE, len(frame) + 1)):
         if frame[end - 1] < 0x80:
             return end
@@ -173,9 +173,9 @@ def _scan_alike(frames: wire.Bytes, shape: _Shape, numbers: npt.NDArray[np.int64
     Returns:
         Which records these are.
     """
-    values = [frames[:, start : start + _WORD_SIZE].view("<u8")[:, 0].copy() for start, _, _ in shape.words]
+    values = [frames[:, start : start + _WORD_SIZE].view("<u8")[:, 0].copy() for start, _, _ in shape.fixed_frames]
     alike = np.ones(len(frames), bool)
-    for word, (_, mask, expected) in zip(values, shape.words, strict=True):
+    for word, (_, mask, expected) in zip(values, shape.fixed_frames, strict=True):
         alike &= word & np.uint64(mask) == np.uint64(expected)
     for row, index, bit, size in shape.numbers:
         word = values[index] >> np.uint64(bit)

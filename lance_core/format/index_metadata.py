@@ -71,7 +71,7 @@ class IndexMetadata:
 
 @frozen(kw_only=True)
 class IndexFields:
-    """What an index entry says, field by field.
+    """The fields of an index entry.
 
     Attributes:
         uuid: 16 bytes.

@@ -47,7 +47,7 @@ _STATISTICS = ("null_count", "min_value", "max_value")
 
 @frozen(kw_only=True)
 class LegacyStatistics:
-    """Where the statistics of a file lie (message ``Metadata.StatisticsMetadata``).
+    """Location of the statistics of a file (message ``Metadata.StatisticsMetadata``).
 
     Attributes:
         page_table_position: Position of their page table.
@@ -65,7 +65,7 @@ class LegacyStatistics:
 
 @frozen(kw_only=True)
 class LegacyMetadata:
-    """Where the parts of a file lie (message ``Metadata``).
+    """Location of the parts of a file (message ``Metadata``).
 
     Attributes:
         schema_position: Position of the schema.

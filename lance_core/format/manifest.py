@@ -82,7 +82,7 @@ class Manifest:
         config: Behaviour of the table.
         table_metadata: Free text about the table.
         base_paths: Other places with files of this table.
-        branch: Branch the version is on; None for the main line.
+        branch: Branch the version is on; None for the main branch.
         tag: Unused by the format.
         transaction_file: Name below ``_transactions/``; empty if there is none.
         max_allocated_field_id: Highest field id ever used (feature flag 32768 only).
@@ -276,7 +276,7 @@ def _decode_small(data: bytes, allowed: Limits) -> Manifest:
 
 
 def _message_bounds(data: bytes, path: str | None) -> tuple[tuple[int, int], int]:
-    """Where the message lies, and where the footer begins; checksums are looked at."""
+    """Return the bounds of the message and the start of the footer, after checking the checksums."""
     size = len(data)
     if size > limits().max_manifest_bytes:
         check_limit("max_manifest_bytes", size, "bytes of a manifest", path=path)
@@ -309,7 +309,7 @@ def _check_version(stored: int, version: int | None, path: str | None) -> None:
 
 
 class ManifestFiles(NamedTuple):
-    """Which files a version needs; what clean-up has to know of it, at a fraction of the price of a `Manifest`.
+    """The files that a version needs, for cleanup; much cheaper to decode than a `Manifest`.
 
     Attributes:
         timestamp: As in `Manifest`.
@@ -341,7 +341,7 @@ def manifest_files(manifest: Manifest) -> ManifestFiles:
 
 
 def decode_manifest_files(data: bytes, *, version: int | None = None, path: str | None = None) -> ManifestFiles:
-    """What a manifest says about files; arguments and errors are those of `decode_manifest_file`."""
+    """Decode the files that a manifest refers to; arguments and errors are those of `decode_manifest_file`."""
     bounds, end = _message_bounds(data, path)
     try:
         pb = table_pb2.Manifest.FromString(data[bounds[0] : bounds[1]])

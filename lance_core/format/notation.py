@@ -21,7 +21,7 @@ def notation(value: object) -> str:
         case str() | int() | float():
             return str(value)
         case Sequence():
-            return f"[{', '.join(notation(one) for one in value)}]"
+            return f"[{', '.join(notation(item) for item in value)}]"
         case _ if is_dataclass(value):
             return f"{type(value).__name__}{_arguments(value)}"
         case _:

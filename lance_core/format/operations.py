@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class UpdateMode(IntEnum):
-    """How an update rewrote its rows."""
+    """Way in which an update rewrote its rows."""
 
     REWRITE_ROWS = 0
     REWRITE_COLUMNS = 1
@@ -246,7 +246,7 @@ class Clone:
 
     Attributes:
         is_shallow: True if it refers to the files of its source, False if they were copied.
-        ref_name: Branch of the source version; None for the main line.
+        ref_name: Branch of the source version; None for the main branch.
         ref_version: Number of the source version.
         ref_path: Address of the source dataset.
         branch_name: Branch that is created; None for a dataset of its own.

@@ -1,4 +1,4 @@
-"""How a page lays out levels and values.
+"""Layouts of pages: the arrangement of levels and values.
 
 Source: message ``PageLayout`` of package ``lance.encodings21``, wrapped in a ``google.protobuf.Any`` (file versions 2.1
 and 2.2). ``layers`` go from the leaf outwards.
@@ -36,7 +36,7 @@ _PLANAR_TYPE_NAME = "lance.encodings23.PlanarLayout"
 
 
 class Layer(IntEnum):
-    """What occurs in one layer of nesting (``RepDefLayer``)."""
+    """Nulls and lists that occur in one layer of nesting (``RepDefLayer``)."""
 
     ALL_VALID_ITEM = 1
     ALL_VALID_LIST = 2

@@ -1,4 +1,4 @@
-"""Where the parts of a dataset lie, relative to its root.
+"""Paths of the parts of a dataset, relative to its root.
 
     data/{name}.lance
     _deletions/{fragment id}-{read version}-{id}.arrow | .bin
@@ -35,7 +35,7 @@ DATA_FOLDER = "data"
 DELETIONS_FOLDER = "_deletions"
 INDICES_FOLDER = "_indices"
 TABLE_FOLDERS = (VERSIONS_FOLDER, TRANSACTIONS_FOLDER, DATA_FOLDER, DELETIONS_FOLDER, INDICES_FOLDER, "_blobs", "_fri")
-"""All that a line of versions consists of."""
+"""All that a branch consists of."""
 
 _BASE_FOLDERS = frozenset({DATA_FOLDER, DELETIONS_FOLDER, INDICES_FOLDER})
 
@@ -58,7 +58,7 @@ _DELETION_SUFFIXES = {DeletionFileType.ARROW_ARRAY: "arrow", DeletionFileType.BI
 
 
 class ManifestNaming(Enum):
-    """How manifest files are named."""
+    """Naming scheme of manifest files."""
 
     V1 = "V1"
     V2 = "V2"
@@ -68,7 +68,7 @@ _V2 = ManifestNaming.V2  # to look up a member of an enumeration takes as long a
 
 
 class ManifestName(NamedTuple):
-    """What the name of a manifest file says.
+    """Parsed name of a manifest file.
 
     Attributes:
         version: Version number.
@@ -167,7 +167,7 @@ def external_file_path(file: ExternalFile) -> str:
 
 
 def base_prefix(base_id: int | None) -> str:
-    """What paths of files below a base path begin with; nothing for those of the dataset itself."""
+    """Return the path prefix of files below a base path; empty for files of the dataset itself."""
     return "" if base_id is None else f"{BASE_PREFIX}{base_id}/"
 
 

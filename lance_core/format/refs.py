@@ -1,11 +1,11 @@
 """Tags and branches: small JSON files that name versions.
 
 Tag (``_refs/tags/{name}.json``), keys in this order, indented by two spaces:
-``branch`` (null for the main line), ``version``, ``createdAt``, ``updatedAt`` (RFC 3339, UTC), ``manifestSize``
+``branch`` (null for the main branch), ``version``, ``createdAt``, ``updatedAt`` (RFC 3339, UTC), ``manifestSize``
 (bytes of that version's manifest file), ``metadata``. Readers need ``version`` and ``manifestSize`` only.
 
-Branch (``_refs/branches/{name}.json``): ``parentBranch`` (null for the main line), ``identifier``
-(``version_mapping``: for each branch from the main line to this one, the version it was created from and 32 random
+Branch (``_refs/branches/{name}.json``): ``parentBranch`` (null for the main branch), ``identifier``
+(``version_mapping``: for each branch from the main branch to this one, the version it was created from and 32 random
 hexadecimal digits), ``parentVersion``, ``createAt`` (Unix seconds), ``manifestSize`` (of the parent version),
 ``metadata``. Readers need ``parentVersion`` only.
 
@@ -41,7 +41,7 @@ class Tag:
     Attributes:
         name: The tag.
         version: Version it names.
-        branch: Branch of that version; None for the main line.
+        branch: Branch of that version; None for the main branch.
         manifest_size: Bytes of the version's manifest file.
         created_at: None if the writer did not record it.
         updated_at: When it began to name this version; None if the writer did not record it.
@@ -59,13 +59,13 @@ class Tag:
 
 @frozen(kw_only=True)
 class Branch:
-    """A line of versions of its own.
+    """A branch.
 
     Attributes:
         name: The branch.
-        parent_branch: None for the main line.
+        parent_branch: None for the main branch.
         parent_version: Version it was created from.
-        identifier: For each branch from the main line to this one, the version it was created from and what tells it
+        identifier: For each branch from the main branch to this one, the version it was created from and what tells it
             from other branches of the same name; empty if the writer did not record it.
         created_at: Unix seconds; None if the writer did not record it.
         manifest_size: Bytes of the parent version's manifest file.
@@ -105,7 +105,7 @@ def check_branch_name(name: str) -> None:
         InvalidInputError: Says which rule the name breaks.
     """
     if name == MAIN_BRANCH:
-        raise InvalidInputError(f"{MAIN_BRANCH!r} is the main line, no name for a branch")
+        raise InvalidInputError(f"{MAIN_BRANCH!r} is the main branch, no name for a branch")
     for segment in name.split("/"):
         try:
             check_tag_name(segment)
@@ -121,7 +121,7 @@ def check_branch_name(name: str) -> None:
 
 
 def is_branch_name(name: str) -> bool:
-    """Whether a name written by anybody is one that leads to a folder below ``tree/``, and nowhere else."""
+    """Return whether a name written by anybody is one that leads to a folder below ``tree/``, and nowhere else."""
     parts = name.split("/")
     return not any(part in {"", ".", ".."} or "\\" in part or "\0" in part for part in parts)
 

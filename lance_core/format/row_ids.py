@@ -64,7 +64,7 @@ def decode_row_ids(data: bytes, *, num_rows: int, path: str | None = None) -> UI
 
 
 def count_row_ids(data: bytes, *, path: str | None = None) -> int:
-    """How many row ids a sequence has; they are not expanded.
+    """Count the row ids of a sequence without expanding them.
 
     Raises:
         CorruptDataError: Not a sequence of row ids.

@@ -286,7 +286,7 @@ def _descend(fields: Sequence[Field], path: str) -> Field:
 
 
 def _union(full: Field, ours: Field, theirs: Field) -> Field:
-    """What two selections of one field keep together, in the order of the full field."""
+    """Combine two selections of one field, in the order of the full field."""
     fields: list[Field] = []
     for child in full.children:
         sides = [match for side in (ours, theirs) for match in side.children if match.id == child.id]

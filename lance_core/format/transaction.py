@@ -1,4 +1,4 @@
-"""What a commit wanted to do.
+"""Transactions: the intent of a commit.
 
 Every version's manifest file holds the transaction that made it, and ``_transactions/{read_version}-{uuid}.txn`` holds
 it once more; other writers read it to find out whether their own work still holds.

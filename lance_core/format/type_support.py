@@ -1,4 +1,4 @@
-"""Which types can be written to which file version since 2.1. What pylance 14.0.2 cannot read back is refused.
+"""Types that can be written to each file version since 2.1. Types that pylance 14.0.2 cannot read back are refused.
 
 Types of Arrow that have no words at all are refused by `lance_core.format.schema.logical_type_of` already.
 """

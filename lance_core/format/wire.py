@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-Words: TypeAlias = npt.NDArray[np.uint64]
+FrameBits: TypeAlias = npt.NDArray[np.uint64]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WORD_SIZE = 8
 _CONTINUES = np.uint64(0x8080_8080_8080_8080)
 _LAST_CONTINUES = np.uint64(0x80 << 56)
-_ONE = np.uint64(1)
+_BIT = np.uint64(1)
 
 _BLOCK = 1 << 13
 """So many messages advance together: what is worked out for them stays in the cache."""
@@ -70,7 +70,7 @@ def _varint(value: int) -> bytes:
 
 
 def skip_fields(data: Bytes, number: int) -> int | None:
-    """Where the first field of this number begins in a message of fields of bytes; None if other fields come first."""
+    """Return the start of the first field of this number, if all fields before it are bytes; else None."""
     view: memoryview = data.data  # single bytes of it cost a tenth of those of an array
     position = 0
     while position + 1 < len(view):
@@ -172,11 +172,11 @@ def header_size(data: Bytes, position: int) -> int:
 
 
 def contents(data: Bytes, starts: Ints) -> Ints:
-    """Where the contents of messages begin whose keys begin at ``starts``, laid down as by `frame`."""
+    """Return the start of the contents of messages whose keys begin at ``starts``, laid out as by `frame`."""
     lengths_ = np.empty(len(starts), np.int64)
     for first in range(0, len(starts), _BLOCK):
         lengths = starts[first : first + _BLOCK] + 1
-        _, lengths_[first : first + _BLOCK] = _varints(_words(data, lengths), data, lengths)
+        _, lengths_[first : first + _BLOCK] = _varints(_load_frames(data, lengths), data, lengths)
     return lengths_
 
 
@@ -229,10 +229,10 @@ def walk_fields(data: Bytes, starts: Ints, ends: Ints) -> Iterator[tuple[Ints, I
 
 def _walk(data: Bytes, rows: Ints, positions: Ints, limits: Ints) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
     while len(rows):
-        frame_bits = _words(data, positions)
+        frame_bits = _load_frames(data, positions)
         if (frame_bits & np.uint64(0x80)).any():
             keys, positions = _varints(frame_bits, data, positions)
-            frame_bits = _words(data, positions)
+            frame_bits = _load_frames(data, positions)
         else:  # numbers below 16, so that what follows is in the same word
             keys, positions = (frame_bits & np.uint64(0x7F)).astype(np.int64), positions + 1
             frame_bits = frame_bits >> np.uint64(8) | _LAST_CONTINUES
@@ -249,7 +249,7 @@ def _walk(data: Bytes, rows: Ints, positions: Ints, limits: Ints) -> Iterator[tu
             rows, positions, limits = rows[unfinished], positions[unfinished], limits[unfinished]
 
 
-def _values(frame_bits: Words, data: Bytes, positions: Ints, wire_types: Ints) -> tuple[Ints, Ints]:
+def _values(frame_bits: FrameBits, data: Bytes, positions: Ints, wire_types: Ints) -> tuple[Ints, Ints]:
     is_varint = (wire_types == _VARINT) | (wire_types == _BYTES)
     if is_varint.all():
         return _varints(frame_bits, data, positions)
@@ -262,7 +262,7 @@ def _values(frame_bits: Words, data: Bytes, positions: Ints, wire_types: Ints) -
     return values, after
 
 
-def _words(data: Bytes, positions: Ints) -> Words:
+def _load_frames(data: Bytes, positions: Ints) -> FrameBits:
     """The eight bytes from each position on; beyond the end are zeros."""
     if len(data) < _WORD_SIZE:
         data = np.append(data, np.zeros(_WORD_SIZE - len(data), np.uint8))
@@ -276,7 +276,7 @@ def _words(data: Bytes, positions: Ints) -> Words:
     return frame_bits
 
 
-def _varints(frame_bits: Words, data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
+def _varints(frame_bits: FrameBits, data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
     """Values of varints and the positions behind them.
 
     Args:
@@ -288,8 +288,8 @@ def _varints(frame_bits: Words, data: Bytes, positions: Ints) -> tuple[Ints, Int
         CorruptDataError: A varint is longer than ten bytes.
     """
     stops = ~frame_bits & _CONTINUES
-    lowest = stops & (~stops + _ONE)
-    mask = lowest | (lowest - _ONE)  # of all bits, where no byte is the last
+    lowest = stops & (~stops + _BIT)
+    mask = lowest | (lowest - _BIT)  # of all bits, where no byte is the last
     frame_bits = frame_bits & mask
     values, sizes = frame_bits & np.uint64(0x7F), np.ones(len(frame_bits), np.int64)
     longest = int(mask.max(initial=0))
@@ -311,7 +311,7 @@ def _long_varints(data: Bytes, positions: Ints) -> tuple[Ints, Ints]:
     values, after = np.zeros(len(positions), np.int64), positions.copy()
     rows = np.arange(len(positions))
     for index in range(10):
-        parts = (_words(data, after[rows]) & np.uint64(0xFF)).astype(np.int64)
+        parts = (_load_frames(data, after[rows]) & np.uint64(0xFF)).astype(np.int64)
         values[rows] |= (parts & 0x7F) << (7 * index)
         after[rows] += 1
         rows = rows[parts >= 0x80]

@@ -53,7 +53,7 @@ def zone_schema(kind: pa.DataType) -> pa.Schema:
 
 
 def has_zone_map(kind: pa.DataType) -> bool:
-    """Whether values of a type have an order that zone maps are made for."""
+    """Return whether values of a type have an order that zone maps are made for."""
     types = pa.types
     return (
         types.is_integer(kind)

@@ -1,4 +1,4 @@
-"""How a rewriting keeps to its share of memory; pure.
+"""Memory budget of a rewrite; pure.
 
 Three things take memory while rows stream from old files to a new one: what the scan has decoded, a batch, and the rows
 of each column that wait for their page to be full.

@@ -34,7 +34,7 @@ from lance_core.maintenance.cleanup_plan import (
 )
 from lance_core.signatures import with_options
 from lance_core.table.branches import list_branches
-from lance_core.table.places import line_of
+from lance_core.table.places import branch_of
 from lance_core.table.refs import KEEPING_PREFIX, drop_forgotten, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest_file
@@ -59,7 +59,7 @@ _CLOCK_TOLERANCE = timedelta(seconds=10)
 
 @frozen(kw_only=True)
 class CleanupExplanation:
-    """What a clean-up would delete.
+    """The versions and files that a cleanup would delete.
 
     Attributes:
         read_version: Newest version.
@@ -325,7 +325,7 @@ def _manifest_files(store: Store) -> list[tuple[ManifestName, str]]:
 def _protected(store: Store, without_tags: Collection[str] = ()) -> dict[int, list[str]]:
     """Versions that must stay, with the tags that name them (none for the origin of a branch)."""
     protected: dict[int, list[str]] = {}
-    _, own_branch = line_of(store)
+    _, own_branch = branch_of(store)
     for tag in list_tags_strictly(store):
         if tag.branch == own_branch and tag.name not in without_tags:
             protected.setdefault(tag.version, []).append(tag.name)

@@ -1,4 +1,4 @@
-"""What clean-up may delete: pure rules.
+"""Rules that decide what cleanup may delete; pure.
 
 A version may go if every rule that was given allows it, and if it is not the newest, tagged, detached or the origin of
 a branch. A file may go if no version that stays needs it, and if it is known to have belonged to a version that goes;
@@ -62,7 +62,7 @@ _TEMPORARY_PREFIX = ".tmp"
 
 
 class RuleArguments(TypedDict, total=False):
-    """What `make_rules` takes; see `CleanupRules`."""
+    """Arguments of `make_rules`; see `CleanupRules`."""
 
     older_than: timedelta | None
     retain_versions: int | None
@@ -95,7 +95,7 @@ def make_rules(given: RuleArguments) -> CleanupRules:
 
 @frozen(kw_only=True)
 class CleanupRules:
-    """Which versions may go; all that are given must allow it.
+    """Rules for deleting versions; a version is deleted only if all given rules allow it.
 
     Attributes:
         older_than: Only versions committed longer ago.
@@ -147,14 +147,14 @@ class CleanupRules:
 
     @property
     def judges_age(self) -> bool:
-        """Whether it matters what time it is."""
+        """Return whether it matters what time it is."""
         is_default = self.older_than is None and self.retain_versions is None and self.versions is None
         return is_default or bool(self.older_than) or bool(self.grace_period)
 
     def allow(
         self, version: int, *, timestamp: datetime | None, replaced: datetime | None, rank: int, now: datetime
     ) -> bool:
-        """Whether a version may go, tags and branches aside.
+        """Return whether a version may go, tags and branches aside.
 
         Args:
             version: Its number.
@@ -180,7 +180,7 @@ class References:
     """Everything that a set of versions needs, as paths; index folders end in ``/``.
 
     Attributes:
-        root: Address of the line of versions that is cleaned.
+        root: Address of the branch that is cleaned.
         paths: What is needed.
     """
 
@@ -225,7 +225,7 @@ class References:
                 self.paths.add(folder + path_in_base(rest, is_dataset_root=is_root))
 
     def _inside(self, base: BasePath) -> tuple[str, bool] | None:
-        """The folder that a base path names in the line itself, and whether it is laid out like a dataset."""
+        """The folder that a base path names in the branch itself, and whether it is laid out like a dataset."""
         address = base.path.removeprefix("file://").rstrip("/") + "/"
         root = self.root.rstrip("/") + "/"
         return (address[len(root) :], base.is_dataset_root) if address.startswith(root) else None
@@ -255,7 +255,7 @@ class CandidateFile:
 
 @frozen(kw_only=True)
 class CleanupStats:
-    """What clean-up deleted.
+    """Numbers of what a cleanup deleted.
 
     Attributes:
         bytes_removed: Size of all files deleted.

@@ -97,7 +97,7 @@ def _merged(
     with opened_pages(store, schema, fragments, version=numbers) as sources:
         if sources is None:
             return False
-        is_live = _kept(readers)
+        is_live = _live_rows(readers)
         if is_live is not None and not is_live.any():
             return True
         try:
@@ -116,7 +116,7 @@ def _merged(
     return True
 
 
-def _kept(readers: Sequence[FragmentReader]) -> Mask | None:
+def _live_rows(readers: Sequence[FragmentReader]) -> Mask | None:
     """False for deleted rows of all fragments, one after the other; None if there are none."""
     masks = [reader.live_mask(0, reader.fragment.physical_rows) for reader in readers]
     if all(mask is None for mask in masks):
@@ -137,7 +137,7 @@ def columns_of(file: DataFile, schema: Schema) -> list[int] | None:
 
 
 def is_flat(field: Field) -> bool:
-    """Whether a field is one leaf whose pages stand for themselves."""
+    """Return whether a field is one leaf whose pages stand for themselves."""
     if field.children or field.is_blob or not field.is_leaf:
         return False
     return not pa.types.is_dictionary(field.to_arrow().type)

@@ -1,4 +1,4 @@
-"""Which fragments to rewrite, decided from the manifest alone.
+"""Selection of the fragments to rewrite, from the manifest alone.
 
 Source: the compaction planner of pylance 14.0.2, whose plans these rules reproduce. Fragments are walked in the order
 of their ids. A candidate has too many deleted rows (worth rewriting by itself) or too few rows (worth rewriting with a
@@ -32,7 +32,7 @@ _CONFIG_PREFIX = "lance.compaction."
 
 @frozen(kw_only=True)
 class CompactionOptions:
-    """How to compact; field names as in pylance.
+    """Options of compaction; field names as in pylance.
 
     Attributes:
         target_rows_per_fragment: Rows that new fragments shall have.

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class RewriteMetrics:
-    """What a rewriting changed; names as in pylance.
+    """Numbers of what a rewrite changed; names as in pylance.
 
     Attributes:
         fragments_removed: Fragments that were replaced.
@@ -83,7 +83,7 @@ class RewriteMetrics:
 
 @frozen(kw_only=True)
 class RewriteResult:
-    """What one task made.
+    """Result of one task.
 
     Attributes:
         read_version: Version the task was planned on.
@@ -234,7 +234,7 @@ def _check_version(manifest: Manifest, options: CompactionOptions) -> None:
 
 
 def _fits(task: RewriteTask, options: CompactionOptions) -> bool:
-    """Whether one file takes all, as far as the sizes of the old ones tell."""
+    """Return whether one file takes all, as far as the sizes of the old ones tell."""
     num_bytes = sum(file.file_size_bytes for fragment in task.fragments for file in fragment.files)
     return _num_files(task, options) == 1 and num_bytes <= options.max_bytes_per_file
 

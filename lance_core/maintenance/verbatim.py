@@ -25,7 +25,7 @@ _GROUP_FILES = 256
 
 
 def can_copy(manifest: Manifest, fragments: Sequence[Fragment], *, min_page_bytes: int = MIN_PAGE_BYTES) -> bool:
-    """Whether the manifest allows to copy the pages of some fragments; their files may still say otherwise.
+    """Return whether the manifest allows to copy the pages of some fragments; their files may still say otherwise.
 
     Args:
         manifest: The version that the fragments are from.

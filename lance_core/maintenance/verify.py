@@ -40,7 +40,7 @@ from lance_core.scan.lineage import created_versions, has_spilled_lineage, row_i
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import default_batch_size
 from lance_core.table.completion import completed
-from lance_core.table.places import line_of, object_sizes, with_bases
+from lance_core.table.places import branch_of, object_sizes, with_bases
 from lance_core.table.refs import get_tag, ref_names
 from lance_core.table.snapshot import decode_version, find_versions, load_transaction
 
@@ -94,7 +94,7 @@ class _Look:
 def verify_table(
     store: Store, *, level: str = "quick", progress: Callable[[str, int, int], None] | None = None
 ) -> VerifyReport:
-    """Look at all versions of a line of versions.
+    """Look at all versions of a branch.
 
     Args:
         store: Where the table lies.
@@ -351,9 +351,9 @@ def _check_values(look: _Look, manifest: Manifest, reader: FragmentReader) -> No
 
 
 def _check_tags(look: _Look, numbers: Iterable[int]) -> None:
-    """Tags of this line of versions; those of other branches are judged where their versions are."""
+    """Tags of this branch; those of other branches are judged where their versions are."""
     names: list[str] = []
-    _, own_branch = line_of(look.store)
+    _, own_branch = branch_of(look.store)
     with look.noting("ref"):
         names = ref_names(look.store, TAGS_FOLDER)
     for name in names:

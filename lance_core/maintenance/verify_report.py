@@ -1,4 +1,4 @@
-"""What a look at a whole table found, in values and in words."""
+"""Report of a verification, as values and as text."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class VerifyReport:
 
     @property
     def is_ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether nothing is wrong."""
         return not self.num_problems
 
     def add(self, problem: VerifyProblem) -> None:

@@ -6,14 +6,14 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public, to_public
-from lance_core.change.redo import new_transaction
+from lance_core.change.retries import new_transaction
 from lance_core.format.operations import UpdateBases
 from lance_core.store.addresses import parse_dataset
 from lance_core.store.open import open_store
 from lance_core.table import branches, clones
 from lance_core.table.commit import commit
 from lance_core.table.open_table import open_version
-from lance_core.table.places import line_of
+from lance_core.table.places import branch_of
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def create_branch(
     reference: Reference = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> LanceDataset:
-    """Begin a branch: a line of versions of its own, which shares the files that there are.
+    """Create a branch, which shares the existing files.
 
     Args:
         branch: Letters, digits, ``.``, ``-`` and ``_``; several parts with ``/`` between them.
-        reference: Version number on this line, tag, or tuple of branch (None: the main line) and number (None: the
+        reference: Version number on this branch, tag, or tuple of branch (None: the main branch) and number (None: the
             newest); this version if None.
         storage_options: Settings of the storage service; those of the dataset if None.
 
@@ -149,7 +149,7 @@ def _clone(
     clone = clones.shallow_clone if is_shallow else clones.deep_clone
     snapshot = clone(_referred(dataset, reference), target, uuid=str(uuid.uuid4()))
     base_store_params: dict[str, dict[str, str]] = dict(dataset.base_store_params)
-    source, _ = line_of(dataset.snapshot.store)
+    source, _ = branch_of(dataset.snapshot.store)
     if is_shallow and parse_dataset(source.uri) is not None:
         base_store_params.setdefault(source.uri, dataset.storage_options)
     return LanceDataset(target_path, storage_options=options, base_store_params=base_store_params, snapshot=snapshot)

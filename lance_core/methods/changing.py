@@ -11,7 +11,7 @@ from lance_core.arguments import (
     file_version,
 )
 from lance_core.change.delete import delete_rows, removing_staged, replace_rows
-from lance_core.change.redo import CommitOptions, commit_options, commit_work
+from lance_core.change.retries import CommitOptions, commit_options, commit_work
 from lance_core.change.stage import stage_data
 from lance_core.change.update import UpdateWork
 from lance_core.fragment import FragmentMetadata, from_metadata

@@ -14,7 +14,7 @@ from lance_core.table.commit_lock import with_lock
 from lance_core.table.detached import commit_detached
 from lance_core.table.idempotency import LOOKBACK, with_key
 from lance_core.table.idempotency import find_commit as find_key
-from lance_core.table.open_table import open_line
+from lance_core.table.open_table import open_branch
 from lance_core.table.snapshot import find_newest, open_snapshot
 from lance_core.unsupported import refuse_given
 
@@ -58,7 +58,7 @@ def commit(  # noqa: PLR0917 positional as in pylance
         commit_lock: As in `lance_core.dataset`.
         storage_options: Settings of the storage service.
         enable_v2_manifest_paths: As in `write_dataset`; True if None.
-        detached: Make a version beside the line of versions, which has a random number and is opened by it only.
+        detached: Make a version outside the history of the branch, which has a random number and is opened by it only.
         max_retries: How often to try again after other commits came first; None for as often as the time allows.
         commit_message: Text for the history.
         enable_stable_row_ids: As in `write_dataset`.
@@ -79,7 +79,7 @@ def commit(  # noqa: PLR0917 positional as in pylance
         CommitContentionError: Too many other commits came first.
         CommitOutcomeUnknownError: The store left open what happened; commit the same transaction or key again.
     """
-    from lance_core.dataset import LanceDataset, base_params_of, place_of  # noqa: PLC0415 the class lists this function
+    from lance_core.dataset import LanceDataset, address_of, base_params_of  # noqa: PLC0415 the class lists this function
     from lance_core.operations import Transaction, to_inner  # noqa: PLC0415 twenty classes that few need
 
     refuse_given(
@@ -90,9 +90,9 @@ def commit(  # noqa: PLR0917 positional as in pylance
     )
     timeout_s = seconds_of(commit_timeout)
     commit_lock = commit_lock or (base_uri.commit_lock if isinstance(base_uri, LanceDataset) else None)
-    address, storage_options = place_of(base_uri, storage_options)
+    address, storage_options = address_of(base_uri, storage_options)
     base_store_params = base_params_of(base_uri, base_store_params)
-    store = with_lock(open_line(address, storage_options, base_store_params), commit_lock)
+    store = with_lock(open_branch(address, storage_options, base_store_params), commit_lock)
     if not isinstance(operation, Transaction):
         operation = Transaction(_read_version(store, operation, read_version), operation)
     number = operation.read_version
@@ -145,7 +145,7 @@ def commit_batch(  # noqa: PLR0917 positional as in pylance
         commit_lock: As in `commit`, like all that follow.
         storage_options: Settings of the storage service.
         enable_v2_manifest_paths: As in `write_dataset`.
-        detached: Make a version beside the line of versions.
+        detached: Make a version outside the history of the branch.
         max_retries: How often to try again after other commits came first.
         base_store_params: Settings of other places that the table names, by address.
         commit_timeout: After this time no new attempt begins; None for no limit.

@@ -21,7 +21,7 @@ from lance_core.change.evolution import (
     without_columns,
 )
 from lance_core.change.ingest import plain_schema, read_input
-from lance_core.change.redo import new_transaction
+from lance_core.change.retries import new_transaction
 from lance_core.change.transforms import (
     Lookup,
     RowStream,

@@ -20,7 +20,7 @@ from lance_core.format.paths import (
     path_in_base,
     transaction_path,
 )
-from lance_core.table.open_table import open_line
+from lance_core.table.open_table import open_branch
 from lance_core.table.places import remove_empty_folders
 from lance_core.table.snapshot import decode_version, find_versions, open_snapshot
 
@@ -70,7 +70,7 @@ def tracked_files(
     min_version: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> pa.RecordBatchReader:
-    """The files that versions of this line need, once for each version.
+    """The files that versions of this branch need, once for each version.
 
     Args:
         min_version: Leave out older versions.
@@ -104,7 +104,7 @@ def drop(
         InvalidInputError: It is a branch; `LanceDataset.branches` deletes these.
         CorruptDataError: The newest version cannot be read; it may be no dataset at all, so nothing was deleted.
     """
-    store = open_line(base_uri, storage_options)
+    store = open_branch(base_uri, storage_options)
     try:
         snapshot = open_snapshot(store)
     except DatasetNotFoundError:

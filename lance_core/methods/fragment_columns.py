@@ -53,7 +53,7 @@ def scanner(
     offset: int | None = None,
     **options: Unpack[ScanOptions],
 ) -> LanceScanner:
-    """What shall be read of the fragment; arguments as of `LanceDataset.scanner`."""
+    """Return a scanner over the fragment; arguments as of `LanceDataset.scanner`."""
     check_options("scanner", ScanOptions, options)
     return make_scanner(
         fragment.snapshot,

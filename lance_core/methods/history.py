@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lance_core.change.migrate import migrate_manifest_paths_v2 as migrate
-from lance_core.change.redo import new_transaction
+from lance_core.change.retries import new_transaction
 from lance_core.format.operations import Restore
 from lance_core.table.commit import commit
 from lance_core.table.refs import keeping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def versions(dataset: LanceDataset) -> VersionList:
-    """All versions of this line, ascending.
+    """All versions of this branch, ascending.
 
     Where pylance has a list, this is a sequence: the versions are listed now, and the manifest of each is read when
     its entry is looked at.
@@ -39,7 +39,7 @@ def versions(dataset: LanceDataset) -> VersionList:
 
 
 def version_refs(dataset: LanceDataset) -> list[dict[str, int]]:
-    """The numbers of all versions of this line, ascending, as dicts with ``version``; no manifest is read."""
+    """The numbers of all versions of this branch, ascending, as dicts with ``version``; no manifest is read."""
     return [{"version": number} for number in list_versions(dataset.snapshot.store)]
 
 
@@ -60,7 +60,7 @@ def checkout_version(dataset: LanceDataset, version: Reference) -> LanceDataset:
     """This dataset at another version; this object stays where it is.
 
     Args:
-        version: Number on the same line, tag, or tuple of branch (None or "main": the main line) and number (None:
+        version: Number on the same branch, tag, or tuple of branch (None or "main": the main branch) and number (None:
             the newest).
     """
     return dataset.reopened(version)

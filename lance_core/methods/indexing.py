@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from lance_core.change.redo import commit_options, commit_work
+from lance_core.change.retries import commit_options, commit_work
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
 from lance_core.indices import describe

@@ -255,7 +255,7 @@ def head(
     return scanner(dataset, columns, filter, num_rows, offset, **options).to_table()
 
 
-def rows_between(
+def slice_rows(
     dataset: LanceDataset, start: int, end: int, columns: Sequence[str] | Mapping[str, str] | None = None
 ) -> pa.Table:
     """Rows by their place in the table, from ``start`` up to but not with ``end``; fewer if the table ends before.
@@ -318,7 +318,7 @@ def sample(
 
 
 def count_rows(dataset: LanceDataset, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
-    """How many rows there are, or match a filter. Without a filter no data is read."""
+    """Count the rows, or those that match a filter. Without a filter no data is read."""
     if filter is None:
         return dataset.snapshot.manifest.num_rows
     plan = make_plan(dataset, [], filter)
@@ -335,7 +335,7 @@ def make_plan(
     with_row_address: bool = False,
     blob_handling: str | None = None,
 ) -> ScanPlan:
-    """What a scan of this dataset reads; errors tell its address."""
+    """Plan a scan of this dataset; errors name its address."""
     schema = dataset.snapshot.manifest.schema
 
     def make() -> ScanPlan:
@@ -379,7 +379,7 @@ def get_fragments(dataset: LanceDataset, filter: None = None) -> list[LanceFragm
     if filter is not None:
         raise UnsupportedError("fragments cannot be chosen by a filter; give it to their scanner")
     ids = dataset.snapshot.manifest.fragments.ids.tolist()
-    return [LanceFragment(dataset, number, place=position) for position, number in enumerate(ids)]
+    return [LanceFragment(dataset, number, index=index) for index, number in enumerate(ids)]
 
 
 def get_fragment(dataset: LanceDataset, fragment_id: int) -> LanceFragment | None:

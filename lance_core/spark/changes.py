@@ -31,10 +31,10 @@ from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import ROW_ADDRESS
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.plan import FragmentSize, plan_partitions
-from lance_core.spark.read_plan import check_same_columns, find_version, open_read_line, readable_schema, scan_plan
+from lance_core.spark.read_plan import check_same_columns, find_version, open_read_branch, readable_schema, scan_plan
 from lance_core.spark.stream_plan import WITHOUT_ROWS
 from lance_core.spark.types import arrow_schema, check_readable
-from lance_core.table.open_table import LineAddress
+from lance_core.table.open_table import BranchAddress
 from lance_core.table.places import at_places
 from lance_core.table.snapshot import load_transaction, open_snapshot
 
@@ -89,12 +89,12 @@ class ChangePartition(InputPartition):
 
     Attributes:
         changes: What to read.
-        line: The line of versions.
-        branch: Branch that the versions are on; None for the main line.
+        branch_address: The branch.
+        branch: Branch that the versions are on; None for the main branch.
     """
 
     changes: tuple[Change, ...]
-    line: LineAddress
+    branch_address: BranchAddress
     branch: str | None
 
 
@@ -126,19 +126,19 @@ class LanceChangeReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Compares the versions; only ids of rows are read for that, not rows."""
-        line = open_read_line(self.options)
+        branch_root = open_read_branch(self.options)
         begin, end = change_range(self.options)
-        changes = list(find_changes(line, self._plan().projection, begin, end))
+        changes = list(find_changes(branch_root, self._plan().projection, begin, end))
         parts = plan_partitions(
             [_size(change) for change in changes],
             split_rows=self.options.split_rows,
             split_bytes=self.options.split_bytes,
             min_partitions=self.options.min_partitions,
         )
-        branch = open_snapshot(line, end).manifest.branch
+        branch = open_snapshot(branch_root, end).manifest.branch
         groups = [tuple(_cut(changes[piece.index], piece) for piece in part) for part in parts]
-        address = LineAddress.of(line, self.options.storage_options)
-        return [ChangePartition(changes=group, line=address, branch=branch) for group in groups or [()]]
+        address = BranchAddress.of(branch_root, self.options.storage_options)
+        return [ChangePartition(changes=group, branch_address=address, branch=branch) for group in groups or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the changes of one partition."""
@@ -146,13 +146,13 @@ class LanceChangeReader(DataSourceReader):
         return cast_batches(batches, arrow_schema(self.schema), truncate_nanoseconds=self.options.truncate_nanoseconds)
 
     def _read(self, partition: ChangePartition) -> Iterator[pa.RecordBatch]:
-        line, plan = partition.line.open(), self._plan()
+        branch_root, plan = partition.branch_address.open(), self._plan()
         files: OpenFiles | None = None
         base_paths: tuple[BasePath, ...] = ()
         for change in partition.changes:
             if files is None or base_paths != change.base_paths:
                 base_paths = change.base_paths
-                files = OpenFiles(at_places(line, base_paths, partition.branch))
+                files = OpenFiles(at_places(branch_root, base_paths, partition.branch))
             reader = FragmentReader(files, change.rows.fragment)
             for batch in scan_fragment(reader, plan, start=change.start, end=change.end):
                 yield _described(_chosen(batch, change.rows.offsets), change)
@@ -225,17 +225,17 @@ def change_range(options: ReadOptions) -> tuple[int, int]:
     return int(text) - 1, end
 
 
-def find_changes(line: Store, fields: Schema, begin: int, end: int) -> Iterator[Change]:
-    """What the versions (begin, end] changed, in order.
+def find_changes(branch_root: Store, fields: Schema, begin: int, end: int) -> Iterator[Change]:
+    """Yield the changes made by the versions (begin, end], in order.
 
     Raises:
         VersionNotFoundError: One of them was cleaned up.
         UnsupportedError: Values were replaced in a way that leaves no trace of which rows changed.
         InvalidInputError: Columns changed their identity.
     """
-    before = None if begin == 0 else _open(line, begin)
+    before = None if begin == 0 else _open(branch_root, begin)
     for version in range(begin + 1, end + 1):
-        after = _open(line, version)
+        after = _open(branch_root, version)
         timestamp = after.manifest.timestamp
         moment = None if timestamp is None else int(timestamp.timestamp() * 1_000_000)
         changes = list(_changes(before, after))
@@ -258,12 +258,12 @@ def find_changes(line: Store, fields: Schema, begin: int, end: int) -> Iterator[
         before = after
 
 
-def _open(line: Store, version: int) -> Snapshot:
+def _open(branch_root: Store, version: int) -> Snapshot:
     try:
-        return open_snapshot(line, version)
+        return open_snapshot(branch_root, version)
     except VersionNotFoundError as error:
         message = f"changes up to the newest version need version {version}, which has been cleaned up"
-        raise VersionNotFoundError(message, path=line.uri) from error
+        raise VersionNotFoundError(message, path=branch_root.uri) from error
 
 
 def _changes(before: Snapshot | None, after: Snapshot) -> Iterable[ChangedRows]:

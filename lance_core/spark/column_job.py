@@ -15,14 +15,14 @@ from lance_core.format.fragment import Fragment
 from lance_core.format.operations import DataReplacement
 from lance_core.scan.plan import ROW_ADDRESS
 from lance_core.spark.cast import cast_batches
-from lance_core.spark.handover import hand_over
+from lance_core.spark.staged_transactions import stage_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lance_core.format.fragment import DataFile
     from lance_core.format.schema import Schema
-    from lance_core.spark.sink import Place
+    from lance_core.spark.sink import JobTarget
     from lance_core.spark.task_names import TaskNames
     from lance_core.spark.task_version import TaskVersion
     from lance_core.table.snapshot import Snapshot
@@ -32,7 +32,7 @@ _SHIFT = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnsPart:
-    """What one task staged.
+    """The files that one task staged.
 
     Attributes:
         replacements: Fragment ids and their new files.
@@ -51,13 +51,13 @@ class ColumnJob:
     """Writes new columns.
 
     Attributes:
-        place: Where.
+        job_target: Where.
         version: Version that the addresses are of.
         fields: The new columns, with their ids.
         data_storage_version: Version of the data files.
     """
 
-    place: Place
+    job_target: JobTarget
     version: TaskVersion
     fields: Schema
     data_storage_version: str
@@ -88,10 +88,10 @@ class ColumnJob:
 
     def finish(self, parts: Sequence[ColumnsPart]) -> None:
         """Hand over which fragment got which file."""
-        store = self.place.open()
+        store = self.job_target.open()
         replacements = tuple(replacement for part in parts for replacement in part.replacements)
         try:
-            hand_over(store, self.place.job, DataReplacement(replacements=replacements))
+            stage_transaction(store, self.job_target.job, DataReplacement(replacements=replacements))
         except Exception:
             remove_staged(store, as_fragments(replacements))
             raise

@@ -86,8 +86,8 @@ class ColumnJoin:
             version = file_version(None, snapshot)
             check_schema(fields, version=version)
         job = ColumnJob(
-            place=replace(self.change.place, job=uuid.uuid4()),
-            version=TaskVersion.whole(self.change.line, snapshot),
+            job_target=replace(self.change.job_target, job=uuid.uuid4()),
+            version=TaskVersion.whole(self.change.branch_address, snapshot),
             fields=fields,
             data_storage_version=version,
         )

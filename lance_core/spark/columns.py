@@ -84,7 +84,7 @@ def add_columns_lance(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Recipe:
-    """How the values of new columns are made."""
+    """Computation of the values of new columns."""
 
     transforms: Any
     read_columns: Sequence[str] | None
@@ -107,7 +107,7 @@ class _Recipe:
             return transform, fields
 
     def plan(self, snapshot: Snapshot) -> Callable[[Snapshot, NewIds], DividedWork]:
-        """What the tasks do; they all make the same types and ids."""
+        """Return the work of the tasks; all of them make the same types and ids."""
         transform, fields = self.fields(snapshot)
         recipe = self
         if callable(self.transforms):

@@ -8,7 +8,7 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 from lance_core.change.delete import replace_rows
-from lance_core.change.redo import CommitOptions, new_transaction
+from lance_core.change.retries import CommitOptions, new_transaction
 from lance_core.change.stage import remove_staged
 from lance_core.errors import CommitOutcomeUnknownError, DatasetAlreadyExistsError
 from lance_core.format.operations import Append, Overwrite
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What became of a write.
+    """Result of publishing a write.
 
     Attributes:
         version: The version that has its key.

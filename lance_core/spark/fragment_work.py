@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.store.base import Store
     from lance_core.table.new_ids import NewIds
-    from lance_core.table.open_table import LineAddress
+    from lance_core.table.open_table import BranchAddress
     from lance_core.table.snapshot import Snapshot
 
 _ROWS_PER_TASK = 1 << 20
@@ -45,7 +45,7 @@ _FINAL = (InvalidInputError, UnsupportedError, CorruptDataError)
 
 
 class DividedWork(Protocol):
-    """Work on some fragments; may count the rows it touches as ``num_rows``. See `lance_core.change.redo.Work`."""
+    """Work on some fragments; may count the rows it touches as ``num_rows``. See `lance_core.change.retries.Work`."""
 
     def prepare(self, snapshot: Snapshot) -> Operation:
         """Work it out on a version."""
@@ -58,7 +58,7 @@ class DividedWork(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What a task worked out.
+    """Result of one task.
 
     Attributes:
         task: Its number.
@@ -95,7 +95,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """What the tasks have in common; it is sent to them once."""
+    """State shared by the tasks; it is sent to them once."""
 
     id: uuid.UUID
     version: TaskVersion
@@ -114,7 +114,7 @@ class SparkWork:
 
     Attributes:
         spark: The session.
-        line: Where.
+        branch_address: Where.
         plan: Checks a version and answers what makes the work of a task.
         join: Makes one operation of those of all tasks.
         num_tasks: Tasks to aim at.
@@ -125,7 +125,7 @@ class SparkWork:
     """
 
     spark: SparkSession
-    line: LineAddress
+    branch_address: BranchAddress
     plan: Callable[[Snapshot], Callable[[Snapshot, NewIds], DividedWork]]
     join: Callable[[Snapshot, Sequence[Part]], Operation]
     num_tasks: int
@@ -142,7 +142,7 @@ class SparkWork:
 
     @property
     def operations(self) -> list[Operation]:
-        """What the tasks answered."""
+        """Return the operations that the tasks returned."""
         return [part.operation for part in self.parts]
 
     def prepare(self, snapshot: Snapshot) -> Operation:
@@ -152,7 +152,7 @@ class SparkWork:
         groups = [(task,) for task in rest] if self.one_each else group_fragments(rest, self.num_tasks)
         if not groups and not self.parts:
             groups = [()]  # a table without fragments still tells what is to be done
-        job = _Job(id=uuid.uuid4(), version=TaskVersion.of(self.line, snapshot), make=self.plan(snapshot))
+        job = _Job(id=uuid.uuid4(), version=TaskVersion.of(self.branch_address, snapshot), make=self.plan(snapshot))
         tasks = [_Task(number=number, fragments=group) for number, group in enumerate(groups)]
         try:
             answers = run_pickled(self.spark, partial(_run, job), tasks)
@@ -165,7 +165,7 @@ class SparkWork:
             self._remove_unknown(job, tasks, {part.task: part for part in done})
             raise errors[0]
         self.parts += done
-        store = self.line.open()
+        store = self.branch_address.open()
         for part in done:
             if part.attempt:
                 _remove_attempts(store, job, tasks[part.task], range(part.attempt))
@@ -173,7 +173,7 @@ class SparkWork:
 
     def forget(self) -> None:
         """Remove the files written so far."""
-        store = self.line.open()
+        store = self.branch_address.open()
         for part in self.parts:
             part.remove_files(store)
         self.parts = []
@@ -184,7 +184,7 @@ class SparkWork:
             self.forget()
         self._schema = snapshot.manifest.schema
         now = {fragment.id: fragment for fragment in snapshot.manifest.fragments}
-        store, valid = self.line.open(), list[Part]()
+        store, valid = self.branch_address.open(), list[Part]()
         for part in self.parts:
             if all(now.get(fragment.id) == fragment for fragment in part.fragments):
                 valid.append(part)
@@ -195,7 +195,7 @@ class SparkWork:
         return [fragment for number, fragment in now.items() if number not in done]
 
     def _remove_unknown(self, job: _Job, tasks: Sequence[_Task], parts: dict[int, Part]) -> None:
-        store = self.line.open()
+        store = self.branch_address.open()
         for task in tasks:
             if task.number in parts:
                 parts[task.number].remove_files(store)

@@ -199,7 +199,7 @@ class MergeWork:
             on = find_keys(self.on, manifest.schema)
             self._check(snapshot, on)
             job = MergeJob(
-                place=replace(self.change.place, job=uuid.uuid4()),
+                job_target=replace(self.change.job_target, job=uuid.uuid4()),
                 read_version=snapshot.version,
                 fields=manifest.schema,
                 data_storage_version=file_version(None, snapshot),
@@ -259,7 +259,9 @@ class MergeWork:
             for blob_column in blob_columns(snapshot.manifest.schema)
         ]
         used = tuple(column for column in candidates if column[1])
-        return KeptBlobs(columns=used, version=TaskVersion.whole(self.change.line, snapshot)) if used else None
+        return (
+            KeptBlobs(columns=used, version=TaskVersion.whole(self.change.branch_address, snapshot)) if used else None
+        )
 
     def _check_source(self, snapshot: Snapshot) -> None:
         """All columns of the source go into the table, unless clauses say what others are for."""

@@ -1,4 +1,4 @@
-"""What a merge does with which rows, and the expressions by which Spark works it out."""
+"""Clauses of a merge, and the expressions by which Spark evaluates them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCE, TARGET = "source", "target"
 
 
 class When(Enum):
-    """Which rows."""
+    """Rows that a clause applies to."""
 
     MATCHED = "matched"
     NOT_MATCHED = "not matched"
@@ -30,7 +30,7 @@ class When(Enum):
 
 
 class Action(IntEnum):
-    """What becomes of a row, as the tasks are told."""
+    """Action on a row, as sent to the tasks."""
 
     INSERT = 0
     UPDATE = 1
@@ -124,7 +124,7 @@ def check_clauses(clauses: Sequence[Clause], table: Sequence[str]) -> None:
 
 
 def keeps(clause: Clause, name: str, source: Sequence[str]) -> bool:
-    """Whether rows that a clause updates keep their value of a column."""
+    """Return whether rows that a clause updates keep their value of a column."""
     return clause.action is Action.UPDATE and name not in (source if clause.values is None else clause.values)
 
 
@@ -152,7 +152,7 @@ def kept_columns(clauses: Sequence[Clause], table: Sequence[str], source: Sequen
 
 
 def clause_number(clauses: Sequence[Clause]) -> Column:
-    """Which clause counts for a row of the join; null for none. Needs ``source``, ``target``, ``_rowaddr``."""
+    """Return the number of the clause for a row of the join, or null. Needs ``source``, ``target``, ``_rowaddr``."""
     has_source, has_target = F.col(SOURCE).isNotNull(), F.col("_rowaddr").isNotNull()
     rows = {
         When.MATCHED: has_source & has_target,
@@ -186,7 +186,7 @@ def is_repeated(clauses: Sequence[Clause], keys: Sequence[Column]) -> Column | N
 
 
 def action_of(clauses: Sequence[Clause], number: Column) -> Column:
-    """What becomes of the row."""
+    """Return the action on the row."""
     action = F.lit(None).cast("tinyint")
     for index, clause in enumerate(clauses):
         action = F.when(number == index, F.lit(int(clause.action)).cast("tinyint")).otherwise(action)

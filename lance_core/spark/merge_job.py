@@ -18,9 +18,9 @@ from lance_core.format.operations import Update
 from lance_core.format.row_ids import encode_row_ids
 from lance_core.spark.blob_columns import fit_blob_columns
 from lance_core.spark.cast import cast_batches
-from lance_core.spark.handover import hand_over
 from lance_core.spark.merge_clauses import Action
 from lance_core.spark.rows_job import matching
+from lance_core.spark.staged_transactions import stage_transaction
 from lance_core.spark.task_names import TaskNames
 from lance_core.sql.predicate import make_predicate
 from lance_core.table.open_table import open_version
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
     from lance_core.spark.blob_columns import KeptBlobs
-    from lance_core.spark.sink import Place
+    from lance_core.spark.sink import JobTarget
     from lance_core.table.snapshot import Snapshot
 
 ACTION, ROW_ADDRESS, ROW_ID = "_action", "_rowaddr", "_rowid"
@@ -52,7 +52,7 @@ _OFFSET_MASK = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePart:
-    """What one task staged.
+    """The files that one task staged.
 
     Attributes:
         fragments: With the new rows; on tables with stable row ids, updated rows come first and bring theirs.
@@ -75,7 +75,7 @@ class MergeJob:
     """Writes the rows of a merge.
 
     Attributes:
-        place: Where.
+        job_target: Where.
         read_version: Version that the addresses are of.
         fields: Schema of the table.
         data_storage_version: Version of the data files.
@@ -86,7 +86,7 @@ class MergeJob:
         kept_blobs: Blobs that rows keep.
     """
 
-    place: Place
+    job_target: JobTarget
     read_version: int
     fields: Schema
     data_storage_version: str
@@ -103,7 +103,7 @@ class MergeJob:
             InvalidInputError: A row that must not be there, or several rows for one.
         """
         noted = _Noted()
-        store = self.place.open()
+        store = self.job_target.open()
         rows = noted.written(batches)
         if self.kept_blobs is not None:
             rows = self.kept_blobs.put_in(rows)
@@ -130,7 +130,7 @@ class MergeJob:
 
     def finish(self, parts: Sequence[MergePart]) -> None:
         """Write the deletion files and hand all of it over."""
-        store = self.place.open()
+        store = self.job_target.open()
         fragments = tuple(fragment for part in parts for fragment in part.fragments)
         try:
             snapshot = open_version(store, self.read_version)
@@ -147,14 +147,14 @@ class MergeJob:
         counts = np.sum([part.counts for part in parts], axis=0) if parts else np.zeros(3)
         numbers = {name: int(count) for name, count in zip(NUMBERS, counts, strict=True)}
         try:
-            hand_over(store, self.place.job, operation, numbers=numbers)
+            stage_transaction(store, self.job_target.job, operation, numbers=numbers)
         except Exception:
             remove_staged(store, fragments)
             departure.remove_files(store)
             raise
 
     def _depart(self, snapshot: Snapshot, departures: Mapping[int, BitMap]) -> Departure:
-        names = TaskNames(job=self.place.job, task=-1, attempt=0)
+        names = TaskNames(job=self.job_target.job, task=-1, attempt=0)
         updated: list[Fragment] = []
         removed: list[int] = []
         try:
@@ -175,7 +175,7 @@ class MergeJob:
 
 @dataclass(slots=True)
 class _Noted:
-    """What is to be known of the rows of a task, apart from their values."""
+    """Facts about the rows of a task, besides their values."""
 
     addresses: list[npt.NDArray[np.int64]] = field(default_factory=list)
     ids: list[npt.NDArray[np.int64]] = field(default_factory=list)

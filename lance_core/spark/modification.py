@@ -1,19 +1,19 @@
-"""What all changes by Spark's tasks have in common: where, how to commit, and whether it was done before."""
+"""Common part of all changes by Spark's tasks: target, commit options, and detection of repeated work."""
 
 from __future__ import annotations
 
 import uuid
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from lance_core.change.redo import commit_options, commit_work
+from lance_core.change.retries import commit_options, commit_work
 from lance_core.signatures import check_options
 from lance_core.spark.fragment_work import SparkWork
 from lance_core.spark.read import absolute, parallelism, read_lance
 from lance_core.spark.result import CommitResult, Stopwatch, log_result, written_by
 from lance_core.spark.session import register
-from lance_core.spark.sink import Place
+from lance_core.spark.sink import JobTarget
 from lance_core.table.idempotency import find_commit, with_key
-from lance_core.table.open_table import LineAddress, open_line, open_version
+from lance_core.table.open_table import BranchAddress, open_branch, open_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lance_core.change.redo import CommitOptions, Work
+    from lance_core.change.retries import CommitOptions, Work
     from lance_core.format.operations import Operation
     from lance_core.spark.fragment_work import DividedWork, Part
     from lance_core.table.new_ids import NewIds
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ChangeOptions(TypedDict, total=False):
-    """How a change is committed; all can be left out.
+    """Options of a change; all have defaults.
 
     Attributes:
         branch: Branch to change.
@@ -54,7 +54,7 @@ class ChangeOptions(TypedDict, total=False):
 
 
 class Modification:
-    """What all changes have in common: where, how to commit, and whether it was done before.
+    """Common part of all changes: target, commit options, and detection of repeated work.
 
     Args:
         function: Name of the public function, for errors.
@@ -72,8 +72,8 @@ class Modification:
         self.storage_options = options.get("storage_options")
         self.base_store_params = options.get("base_store_params")
         branch = options.get("branch")
-        line = open_line(absolute(uri), self.storage_options, self.base_store_params)
-        self.snapshot: Snapshot = open_version(line, None if branch is None else (branch, None))
+        branch_root = open_branch(absolute(uri), self.storage_options, self.base_store_params)
+        self.snapshot: Snapshot = open_version(branch_root, None if branch is None else (branch, None))
         self.options: CommitOptions = commit_options(
             options.get("conflict_retries"),
             options.get("retry_timeout"),
@@ -90,14 +90,14 @@ class Modification:
         return log_result("change", self.snapshot.store.uri, result)
 
     @property
-    def place(self) -> Place:
-        """Where the tasks write."""
-        return Place(line=self.line, job=uuid.uuid4())
+    def job_target(self) -> JobTarget:
+        """Destination of the tasks' files."""
+        return JobTarget(branch_address=self.branch_address, job=uuid.uuid4())
 
     @property
-    def line(self) -> LineAddress:
-        """The line of versions that is changed."""
-        return LineAddress.of(self.snapshot.store, self.storage_options)
+    def branch_address(self) -> BranchAddress:
+        """The branch that is changed."""
+        return BranchAddress.of(self.snapshot.store, self.storage_options)
 
     def spark_work(
         self,
@@ -109,7 +109,7 @@ class Modification:
         """Work for tasks."""
         return SparkWork(
             spark=self.spark,
-            line=self.line,
+            branch_address=self.branch_address,
             plan=plan,
             join=join,
             num_tasks=parallelism(self.spark),

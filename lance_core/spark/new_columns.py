@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lance_core.change.redo import new_transaction
+from lance_core.change.retries import new_transaction
 from lance_core.errors import CommitConflictError, InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blobs_for_version
 from lance_core.format.operations import Merge
@@ -86,7 +86,7 @@ def add_new_columns(store: Store, columns: pa.Schema, fields: Schema) -> None:
     """Commit the columns that the newest version lacks, if any.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         columns: Of the DataFrame.
         fields: What the staged files hold, which the columns have to become.
 
@@ -112,6 +112,6 @@ def add_new_columns(store: Store, columns: pa.Schema, fields: Schema) -> None:
 
 
 def _identities(fields: Iterable[Field]) -> list[tuple[object, ...]]:
-    """What of some fields must be as planned; writers differ in the rest."""
+    """Return the attributes of fields that must be as planned; writers may differ in the others."""
     every = (field_ for field in fields for field_ in field.walk())
     return [(field.id, field.name, field.logical_type, field.nullable, field.extension_name) for field in every]

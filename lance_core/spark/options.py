@@ -44,7 +44,7 @@ Parsed = TypeVar("Parsed", ReadOptions, "WriteOptions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What ``df.write.format("lance").option(...)`` understands; all but ``path`` can be left out.
+    """Options of ``df.write.format("lance")``; all but ``path`` have defaults.
 
     Attributes:
         path: Address of the dataset; the first write creates it.
@@ -95,7 +95,7 @@ class WriteOptions:
 
     @property
     def replaces(self) -> bool:
-        """Whether only some rows of the table are overwritten."""
+        """Return whether only some rows of the table are overwritten."""
         return self.replace_where is not None or bool(self.partition_overwrite_by)
 
 
@@ -140,7 +140,7 @@ def _strings(text: str) -> dict[str, str]:
     return pairs
 
 
-def _places(text: str) -> dict[str, dict[str, str]]:
+def _parse_base_options(text: str) -> dict[str, dict[str, str]]:
     params = json.loads(text)
     if not isinstance(params, dict) or not all(isinstance(options, dict) for options in params.values()):
         raise ValueError
@@ -177,7 +177,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "ignore_deletes": ("true or false", _flag),
     "ignore_changes": ("true or false", _flag),
     "storage_options": ("a JSON object of strings", _strings),
-    "base_store_params": ("a JSON object of JSON objects of strings", _places),
+    "base_store_params": ("a JSON object of JSON objects of strings", _parse_base_options),
     "mode": ("create", _text),
     "replace_where": ("an SQL condition", _text),
     "check_replace_where": ("true or false", _flag),

@@ -57,7 +57,7 @@ def read_lance(
             cannot match as far as zone maps tell are not read. Spark's own filters are applied after reading.
         version: Version to read; the newest now if neither this nor ``tag`` nor ``timestamp`` is given.
         tag: Name of a tag to read instead of a version.
-        branch: Branch that ``version`` and ``timestamp`` are about; the main line if not given.
+        branch: Branch that ``version`` and ``timestamp`` are about; the main branch if not given.
         timestamp: The newest version committed up to this point in time; without a time zone it is of the session's.
         limit: Rows at most; the first ones of the table (that match the filter).
         batch_size: Most rows in one record batch; by default 16,384, and up to eight times as many of narrow columns.
@@ -131,7 +131,7 @@ def read_lance_changes(
         to_version: The version that the last change made; the newest now if not given.
         columns: Columns of the table to read, in this order.
         filter: SQL condition on the rows, as they were before or after the change.
-        branch: Branch that the versions are on; the main line if not given.
+        branch: Branch that the versions are on; the main branch if not given.
         with_row_id: Add the column ``_rowid``.
         min_partitions: Partitions to aim at; as many as there are cores if not given.
         storage_options: Options of the store.

@@ -27,7 +27,7 @@ _NOT_IN_STREAMS = (*PLACES_IN_TIME, "limit", "read_change_feed", "ending_version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What ``spark.read.format("lance").option(...)`` understands; all but ``path`` can be left out.
+    """Options of ``spark.read.format("lance")``; all but ``path`` have defaults.
 
     Filters of Spark's own are not pushed down to the reader: pyspark 4.3.0 keeps them for the next query on the same
     DataFrame, which then misses rows. ``filter`` is the way to read less.
@@ -37,7 +37,7 @@ class ReadOptions:
         version: Version to read. If neither this nor ``tag`` nor ``timestamp`` is given, each query reads the version
             that is the newest when Spark plans it; see `lance_core.spark.newest`.
         tag: Name of a tag to read instead of a version.
-        branch: Branch that ``version`` and ``timestamp`` are about; the main line if not given.
+        branch: Branch that ``version`` and ``timestamp`` are about; the main branch if not given.
         timestamp: The newest version committed up to this point in time, with its offset from UTC.
         columns: JSON list of columns to read; all if not given.
         filter: SQL condition that is evaluated while reading; its columns need not be in ``columns``.

@@ -1,4 +1,4 @@
-"""What a read asks of a version, and how it is divided among tasks."""
+"""Plan of a read: the rows and columns of a version, divided among tasks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, plan_scan
 from lance_core.spark.plan import FragmentSize, plan_partitions
 from lance_core.spark.types import check_readable, spark_schema
 from lance_core.table.naming import naming
-from lance_core.table.open_table import LineAddress, find_version_as_of, open_line, open_version
-from lance_core.table.refs import other_line
+from lance_core.table.open_table import BranchAddress, find_version_as_of, open_branch, open_version
+from lance_core.table.refs import other_branch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,33 +59,33 @@ class LancePartition(InputPartition):
 
     Attributes:
         ranges: What to read, in the order of the table.
-        line: The line of versions.
+        branch_address: The branch.
         base_paths: Other places that files may lie in.
-        branch: Branch that the version is on; None for the main line.
+        branch: Branch that the version is on; None for the main branch.
         limit: Rows at most.
     """
 
     ranges: tuple[RowRange, ...]
-    line: LineAddress
+    branch_address: BranchAddress
     base_paths: tuple[BasePath, ...] = ()
     branch: str | None = None
     limit: int | None = None
 
 
-def open_read_line(options: ReadOptions) -> Store:
-    """The line of versions that the options are about."""
-    line = open_line(options.path, options.storage_options, options.base_store_params)
-    return line if options.branch is None else other_line(line, options.branch)
+def open_read_branch(options: ReadOptions) -> Store:
+    """The branch that the options are about."""
+    branch_root = open_branch(options.path, options.storage_options, options.base_store_params)
+    return branch_root if options.branch is None else other_branch(branch_root, options.branch)
 
 
 def find_version(options: ReadOptions) -> Snapshot:
     """Open the version that the options name; the newest one if they name none."""
-    line = open_read_line(options)
+    branch_root = open_read_branch(options)
     if options.timestamp is not None:
         # Versions are found that are older than a point in time; the one of this very moment counts, too.
         moment = datetime.fromisoformat(options.timestamp) + timedelta(microseconds=1)
-        return open_version(line, find_version_as_of(line, moment))
-    return open_version(line, options.version if options.tag is None else options.tag)
+        return open_version(branch_root, find_version_as_of(branch_root, moment))
+    return open_version(branch_root, options.version if options.tag is None else options.tag)
 
 
 def pin(options: ReadOptions, snapshot: Snapshot) -> ReadOptions:
@@ -95,7 +95,7 @@ def pin(options: ReadOptions, snapshot: Snapshot) -> ReadOptions:
 
 
 def scan_plan(table: Schema, options: ReadOptions, columns: Sequence[str] | None = None) -> ScanPlan:
-    """What a scan reads: the columns given, or those that the options ask for.
+    """Plan a scan of the columns given, or of those that the options ask for.
 
     Raises:
         InvalidInputError: There is no such column, or the filter does not fit.
@@ -202,11 +202,11 @@ def plan_tasks(snapshot: Snapshot, ranges: Sequence[RowRange], options: ReadOpti
             min_partitions=options.min_partitions,
         )
         groups = [tuple(_cut(ranges[piece.index], piece) for piece in part) for part in parts]
-    manifest, line = snapshot.manifest, LineAddress.of(snapshot.store, options.storage_options)
+    manifest, branch_address = snapshot.manifest, BranchAddress.of(snapshot.store, options.storage_options)
     return [
         LancePartition(
             ranges=group,
-            line=line,
+            branch_address=branch_address,
             base_paths=manifest.base_paths,
             branch=manifest.branch,
             limit=options.limit,

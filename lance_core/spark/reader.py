@@ -69,7 +69,7 @@ class LanceReader(DataSourceReader):
 
 def scan_partition(partition: LancePartition, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Read the rows of a partition, in order."""
-    files = OpenFiles(at_places(partition.line.open(), partition.base_paths, partition.branch))
+    files = OpenFiles(at_places(partition.branch_address.open(), partition.base_paths, partition.branch))
     left = partition.limit
     for row_range in partition.ranges:
         reader = FragmentReader(files, row_range.fragment)

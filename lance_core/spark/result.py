@@ -1,4 +1,4 @@
-"""What a change to a table from Spark did, as numbers and as a line for people."""
+"""Result of a change to a table from Spark, as numbers and as a log line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOGGER = logging.getLogger("lance_core.spark")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
-    """What a change did.
+    """Result of a change.
 
     Attributes:
         version: The version made; the existing one if nothing was written.

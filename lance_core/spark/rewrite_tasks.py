@@ -11,7 +11,7 @@ from lance_core.dataset import LanceDataset
 from lance_core.optimize import CompactionTask, RewriteResult
 from lance_core.spark.task_names import MAX_ATTEMPTS, names_here, remove_data_files, remove_while_tasks_end
 from lance_core.spark.task_version import TaskVersion
-from lance_core.table.open_table import LineAddress
+from lance_core.table.open_table import BranchAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteJob:
-    """What each task needs to know; it is pickled to them.
+    """State shared by the tasks; it is pickled to them.
 
     Attributes:
         version: The version that the plan is for.
@@ -36,11 +36,11 @@ class RewriteJob:
         order = json.loads(text)
         task = CompactionTask.from_json(order["task"])
         names = names_here(self.job, order["number"])
-        snapshot, line = self.version.open(()), self.version.line  # the task has its fragments
+        snapshot, branch_address = self.version.open(()), self.version.branch_address  # the task has its fragments
         dataset = LanceDataset(
             snapshot.store.uri,
-            storage_options=line.storage_options,
-            base_store_params=line.base_store_params,
+            storage_options=branch_address.storage_options,
+            base_store_params=branch_address.base_store_params,
             snapshot=snapshot,
         )
         result = task.execute(dataset, new_uuid=names.ids.data_file)
@@ -68,8 +68,8 @@ def execute_plan(
     """
     if dataset.version != plan.read_version:
         dataset = dataset.checkout_version(plan.read_version)
-    line = LineAddress.of(dataset.snapshot.store, storage_options)
-    job = RewriteJob(version=TaskVersion.of(line, dataset.snapshot), job=uuid.uuid4())
+    branch_address = BranchAddress.of(dataset.snapshot.store, storage_options)
+    job = RewriteJob(version=TaskVersion.of(branch_address, dataset.snapshot), job=uuid.uuid4())
     orders = [json.dumps({"task": task.json(), "number": number}) for number, task in enumerate(plan.tasks)]
     store = dataset.snapshot.store
 

@@ -13,7 +13,7 @@ from lance_core.format.operations import Append
 from lance_core.spark.blob_columns import fit_blob_columns
 from lance_core.spark.cast import cast_batches
 from lance_core.spark.commit import publish
-from lance_core.spark.handover import hand_over
+from lance_core.spark.staged_transactions import stage_transaction
 from lance_core.spark.task_memory import keep_freed_memory
 from lance_core.sql.predicate import make_predicate
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lance_core.format.fragment import Fragment
-    from lance_core.spark.sink import Place
+    from lance_core.spark.sink import JobTarget
     from lance_core.spark.task_names import TaskNames
     from lance_core.spark.write_plan import WritePlan
     from lance_core.sql.predicate import Predicate
@@ -32,7 +32,7 @@ MAX_PARTITIONS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsPart:
-    """What one task staged.
+    """The files that one task staged.
 
     Attributes:
         fragments: In the order of their rows; none for an empty partition.
@@ -53,12 +53,12 @@ class RowsJob:
     """Stages rows.
 
     Attributes:
-        place: Where.
+        job_target: Where.
         plan: The write.
         publishes: Commit in Spark's commit step; else what was staged is handed over to the caller.
     """
 
-    place: Place
+    job_target: JobTarget
     plan: WritePlan
     publishes: bool
 
@@ -78,7 +78,7 @@ class RowsJob:
             rows = matching(rows, predicate, "replace_where", ", or set check_replace_where to false")
         seen = _Partitions(plan.partition_by)
         fragments = stage_fragments(
-            self.place.open(),
+            self.job_target.open(),
             plan.fields,
             seen.noted(rows) if plan.partition_by else rows,
             limits=FileLimits(max_rows_per_file=plan.max_rows_per_file, max_bytes_per_file=plan.max_bytes_per_file),
@@ -96,10 +96,10 @@ class RowsJob:
             partitions = join_partitions([part.partitions for part in parts if part.partitions is not None])
             publish(self.plan, fragments, partitions if self.plan.partition_by else None)
             return
-        store = self.place.open()
+        store = self.job_target.open()
         try:
             tables = {f"partitions.{i}": part.partitions for i, part in enumerate(parts)}
-            hand_over(store, self.place.job, Append(fragments=fragments), tables)
+            stage_transaction(store, self.job_target.job, Append(fragments=fragments), tables)
         except Exception:
             remove_staged(store, fragments)
             raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.spark.options import WriteOptions, parse_options
 from lance_core.spark.rows_job import RowsJob
-from lance_core.spark.sink import LanceWriter, Place
+from lance_core.spark.sink import JobTarget, LanceWriter
 from lance_core.spark.write_plan import plan_write
 
 if TYPE_CHECKING:
@@ -28,5 +28,5 @@ def rows_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bo
         InvalidInputError: The DataFrame does not fit the table; no task has run yet.
     """
     plan = plan_write(parse_options(WriteOptions, options), schema, overwrite=overwrite)
-    place = Place(line=plan.line, job=uuid.uuid4())
-    return LanceWriter(RowsJob(place=place, plan=plan, publishes=True))
+    job_target = JobTarget(branch_address=plan.branch_address, job=uuid.uuid4())
+    return LanceWriter(RowsJob(job_target=job_target, plan=plan, publishes=True))

@@ -56,7 +56,7 @@ def register(spark: SparkSession) -> None:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is a client of Spark Connect."""
+    """Return whether a session is a client of Spark Connect."""
     try:
         spark.sparkContext  # noqa: B018 there is none in a client
     except PySparkAttributeError:

@@ -29,28 +29,28 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.spark.task_names import TaskNames
     from lance_core.store.base import Store
-    from lance_core.table.open_table import LineAddress
+    from lance_core.table.open_table import BranchAddress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a job writes.
+class JobTarget:
+    """Destination of a job.
 
     Attributes:
-        line: The line of versions.
+        branch_address: The branch.
         job: Identity of the job; the names of its files follow from it.
     """
 
-    line: LineAddress
+    branch_address: BranchAddress
     job: uuid.UUID
 
     def open(self) -> Store:
         """The store, opened in this process."""
-        return self.line.open()
+        return self.branch_address.open()
 
 
 class StagedPart(Protocol):
-    """What one task staged."""
+    """The files that one task staged."""
 
     @property
     def files(self) -> Sequence[Fragment]:
@@ -59,11 +59,11 @@ class StagedPart(Protocol):
 
 
 class StagingJob(Protocol):
-    """What the tasks do with their rows; it is pickled to them."""
+    """Work of the tasks on their rows; it is pickled to them."""
 
     @property
-    def place(self) -> Place:
-        """Where it writes."""
+    def job_target(self) -> JobTarget:
+        """Destination of the job."""
         ...
 
     def stage(self, batches: Iterator[pa.RecordBatch], names: TaskNames) -> StagedPart:
@@ -77,7 +77,7 @@ class StagingJob(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanceCommitMessage(WriterCommitMessage):
-    """What one task staged.
+    """The files that one task staged.
 
     Attributes:
         part: Its answer.
@@ -102,35 +102,35 @@ class LanceWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> LanceCommitMessage:
         """Stage one partition; its files are deleted again if this fails."""
-        names = names_here(self.job.place.job)
+        names = names_here(self.job.job_target.job)
         part = self.job.stage(iterator, names)
         return LanceCommitMessage(part=part, partition=names.task, attempt=names.attempt)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Take over what the tasks staged, then remove what earlier attempts have left."""
-        messages_here = _own(messages)
+        messages_here = _own_messages(messages)
         self.job.finish([message.part for message in messages_here])
-        place = self.job.place
+        job_target = self.job.job_target
         for message in messages_here:
             if message.attempt:
-                remove_data_files(place.open(), place.job, message.partition, range(message.attempt))
+                remove_data_files(job_target.open(), job_target.job, message.partition, range(message.attempt))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Clean up after a failed task. If all tasks finished, ``commit`` failed and has decided itself."""
         if all(message is not None for message in messages):
             return
-        place = self.job.place
-        store = place.open()
-        for message in _own(messages):
+        job_target = self.job.job_target
+        store = job_target.open()
+        for message in _own_messages(messages):
             remove_staged(store, message.part.files)
         unknown = [partition for partition, message in enumerate(messages) if message is None]
 
         def remove() -> None:
             for partition in unknown:
-                remove_data_files(store, place.job, partition, range(MAX_ATTEMPTS))
+                remove_data_files(store, job_target.job, partition, range(MAX_ATTEMPTS))
 
         remove_while_tasks_end(remove)
 
 
-def _own(messages: Sequence[WriterCommitMessage | None]) -> list[LanceCommitMessage]:
+def _own_messages(messages: Sequence[WriterCommitMessage | None]) -> list[LanceCommitMessage]:
     return [message for message in messages if isinstance(message, LanceCommitMessage)]

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, ClassVar
 from pyspark.sql.datasource import DataSource
 
 from lance_core.errors import CommitOutcomeUnknownError, InvalidInputError, NotFoundError
-from lance_core.spark.handover import take_over
 from lance_core.spark.session import register
 from lance_core.spark.sink import LanceWriter
+from lance_core.spark.staged_transactions import load_staged_transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,10 +91,10 @@ def run_staging(df: DataFrame, job: StagingJob) -> Transaction:
     register(spark)
     source = signing_source(_KEY)
     spark.dataSource.register(source)
-    store = job.place.open()
+    store = job.job_target.open()
     df.write.format(source.name()).mode("append").option(_JOB, signed_job(_KEY, job)).save()
     try:
-        return take_over(store, job.place.job)
+        return load_staged_transaction(store, job.job_target.job)
     except NotFoundError as error:
         message = "Spark reports that the write succeeded, but what its tasks staged cannot be found"
         raise CommitOutcomeUnknownError(message, path=store.uri) from error

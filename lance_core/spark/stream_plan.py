@@ -1,4 +1,4 @@
-"""Which rows a stream reads: what each version of a table added, and how far a micro-batch goes.
+"""Plan of a streaming read: the rows that each version added, and the end of each micro-batch.
 
 A position is a version and a number of rows (deleted ones counted) of those it added. It is written down in the
 query's checkpoint, so that the same rows are read again after a failure. A stream that begins without a version reads
@@ -59,7 +59,7 @@ WITHOUT_ROWS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How far a stream has come: everything before this is read.
+    """Progress of a stream: everything before it has been read.
 
     Attributes:
         version: The version whose rows are read next; it may not exist yet.
@@ -90,26 +90,26 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much one micro-batch may read; None for all there is."""
+    """Limits on one micro-batch; None for no limit."""
 
     max_rows: int | None = None
     max_bytes: int | None = None
 
 
-def first_position(line: Store, options: ReadOptions) -> Position:
-    """Where a new stream begins.
+def first_position(branch_root: Store, options: ReadOptions) -> Position:
+    """Return the start of a new stream.
 
     Raises:
         InvalidInputError: A version that neither exists nor is the next one.
         RefNotFoundError: There is no such tag.
         VersionNotFoundError: The version was cleaned up.
     """
-    newest = newest_version(line)
+    newest = newest_version(branch_root)
     if options.starting_timestamp is not None:
         moment = datetime.fromisoformat(options.starting_timestamp)
         matches = (
             manifest.version
-            for manifest in load_manifests(line)
+            for manifest in load_manifests(branch_root)
             if manifest.timestamp is not None and manifest.timestamp >= moment
         )
         return Position(version=next(matches, newest + 1))
@@ -119,19 +119,19 @@ def first_position(line: Store, options: ReadOptions) -> Position:
         case "latest":
             return Position(version=newest + 1)
         case "earliest":
-            return Position(version=next(manifest.version for manifest in load_manifests(line)))
+            return Position(version=next(manifest.version for manifest in load_manifests(branch_root)))
         case text:
-            version = int(text) if text.isdecimal() else _tagged(line, text)
+            version = int(text) if text.isdecimal() else _tagged(branch_root, text)
     if not 1 <= version <= newest + 1:
         raise InvalidInputError(f"starting_version is {version}, but the newest version is {newest}.")
     if version <= newest:
-        load_manifest(line, version)
+        load_manifest(branch_root, version)
     return Position(version=version)
 
 
-def _tagged(line: Store, tag: str) -> int:
-    tagged_line, version = resolve(line, tag)
-    if tagged_line.uri != line.uri:
+def _tagged(branch_root: Store, tag: str) -> int:
+    tagged_line, version = resolve(branch_root, tag)
+    if tagged_line.uri != branch_root.uri:
         raise InvalidInputError(f"The tag {tag!r} is on another branch; give the option branch and a version number.")
     if version is None:
         raise InvalidInputError(f"The tag {tag!r} names no version.")
@@ -140,22 +140,22 @@ def _tagged(line: Store, tag: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
-    """What a stream reads of a table.
+    """Plan of a streaming read of a table.
 
     Attributes:
-        line: The line of versions.
+        branch_root: The branch.
         fields: Columns that are read, as they were when the stream was made.
         schema_version: The version they are from.
         options: What to do with versions that change rows.
     """
 
-    line: Store
+    branch_root: Store
     fields: Schema
     schema_version: int
     options: ReadOptions
 
     def latest(self, start: Position, limits: Limits, newest: int | None = None) -> Position:
-        """How far a micro-batch that begins at a position goes.
+        """Return the end of a micro-batch that begins at a position.
 
         Args:
             start: The position.
@@ -166,7 +166,7 @@ class StreamPlan:
             VersionNotFoundError: A version that was not read yet has been cleaned up.
             UnsupportedError: A version changed or deleted rows, and the options do not say what to do.
         """
-        newest = newest_version(self.line) if newest is None else newest
+        newest = newest_version(self.branch_root) if newest is None else newest
         rows, num_bytes, position = 0, 0, start
         while position.version <= newest:
             _, ranges = self._ranges(position)
@@ -220,18 +220,18 @@ class StreamPlan:
 
     def _snapshot(self, version: int) -> Snapshot:
         try:
-            return open_snapshot(self.line, version)
+            return open_snapshot(self.branch_root, version)
         except VersionNotFoundError as error:
             raise VersionNotFoundError(
                 f"version {version}, which this stream was to read next, has been cleaned up, perhaps with rows; "
                 "begin a new query with a new checkpoint, and let clean-up keep versions for longer",
-                path=self.line.uri,
+                path=self.branch_root.uri,
             ) from error
 
     def _added(self, snapshot: Snapshot) -> Sequence[Fragment]:
         """The fragments with the rows that a version added."""
         options = self.options
-        transaction = load_transaction(self.line, snapshot.manifest)
+        transaction = load_transaction(self.branch_root, snapshot.manifest)
         operation = None if transaction is None else transaction.operation
         fragments = list(snapshot.manifest.fragments)
         if isinstance(operation, Append):
@@ -253,12 +253,12 @@ class StreamPlan:
         raise UnsupportedError(
             f"version {snapshot.version} changed or deleted rows ({what}), and a stream only has new ones. Leave such "
             "versions out with skip_change_commits, or read changed rows as new ones with ignore_changes",
-            path=self.line.uri,
+            path=self.branch_root.uri,
         )
 
 
 def _changes(operation: Update) -> bool:
-    """Whether an update touched rows that were there before."""
+    """Return whether an update touched rows that were there before."""
     return bool(operation.removed_fragment_ids or operation.updated_fragments or operation.fields_modified)
 
 

@@ -20,7 +20,7 @@ from lance_core.change.stage import remove_staged
 from lance_core.errors import CommitConflictError, InvalidInputError, VersionNotFoundError
 from lance_core.spark.options import WriteOptions, parse_options
 from lance_core.spark.rows_job import RowsJob
-from lance_core.spark.sink import LanceCommitMessage, LanceWriter, Place
+from lance_core.spark.sink import JobTarget, LanceCommitMessage, LanceWriter
 from lance_core.spark.write_plan import plan_write
 from lance_core.table.idempotency import LOOKBACK, with_key
 from lance_core.table.snapshot import find_newest, read_transaction
@@ -46,7 +46,7 @@ _BATCH_PROPERTY = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCommitMessage(WriterCommitMessage):
-    """What one task staged.
+    """The files that one task staged.
 
     Attributes:
         inner: What a batch write would say.
@@ -87,14 +87,14 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         if query_id is None or batch_id is None:
             raise InvalidInputError("Spark does not tell which query and micro-batch this is; it must be a stream.")
         plan = self._plan
-        place = Place(line=plan.line, job=uuid.uuid5(self._job, batch_id))
-        job = RowsJob(place=place, plan=plan, publishes=True)
+        job_target = JobTarget(branch_address=plan.branch_address, job=uuid.uuid5(self._job, batch_id))
+        job = RowsJob(job_target=job_target, plan=plan, publishes=True)
         inner = LanceWriter(job).write(iterator)
         return StreamCommitMessage(inner=inner, job=job, query_id=query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """Publish a micro-batch, unless a version shows that this was done."""
-        messages_here = _own(messages)
+        messages_here = _own_messages(messages)
         if not messages_here:
             return
         query_id, job = messages_here[0].query_id, messages_here[0].job
@@ -114,7 +114,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """Clean up after a failed task. If all tasks finished, ``commit`` failed and has decided itself."""
         del batchId
-        messages_here = _own(messages)
+        messages_here = _own_messages(messages)
         if messages_here and len(messages_here) < len(messages):
             inner = [message.inner if isinstance(message, StreamCommitMessage) else None for message in messages]
             LanceWriter(messages_here[0].job).abort(inner)
@@ -128,7 +128,7 @@ def with_batch(plan: WritePlan, query_id: str, batch_id: int) -> WritePlan:
 
 
 def has_batch(store: Store, query_id: str, batch_id: int, lookback: int = LOOKBACK) -> bool:
-    """Whether a version was made by this micro-batch, or a later one of the same query.
+    """Return whether a version was made by this micro-batch, or a later one of the same query.
 
     Versions are looked at from the newest backwards to the last one of the query; of versions of other writers at most
     ``lookback`` in a row.
@@ -146,7 +146,7 @@ def has_batch(store: Store, query_id: str, batch_id: int, lookback: int = LOOKBA
     return False
 
 
-def _own(messages: Sequence[WriterCommitMessage | None]) -> list[StreamCommitMessage]:
+def _own_messages(messages: Sequence[WriterCommitMessage | None]) -> list[StreamCommitMessage]:
     return [message for message in messages if isinstance(message, StreamCommitMessage)]
 
 

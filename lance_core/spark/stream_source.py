@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 
 from lance_core.format.schema import Schema
 from lance_core.spark.cast import cast_batches
-from lance_core.spark.read_plan import LancePartition, checked_plan, find_version, open_read_line
+from lance_core.spark.read_plan import LancePartition, checked_plan, find_version, open_read_branch
 from lance_core.spark.reader import scan_partition
 from lance_core.spark.stream_plan import Limits, Position, StreamPlan, first_position
 from lance_core.spark.types import arrow_schema
@@ -51,18 +51,18 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         checked_plan(self.fields, options, schema)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
-        """Where a new query begins."""
-        return first_position(open_read_line(self.options), self.options).to_json()
+        """Return the start of a new query."""
+        return first_position(open_read_branch(self.options), self.options).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 Spark's name
-        """Where the next micro-batch ends; errors as `StreamPlan.latest`."""
+        """Return the end of the next micro-batch; errors as `StreamPlan.latest`."""
         limits = Limits()
         if not isinstance(limit, ReadAllAvailable):
             limits = Limits(max_rows=self.options.max_rows_per_batch, max_bytes=self.options.max_bytes_per_batch)
         return self._plan().latest(Position.from_json(start), limits, self._last_version).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 Spark's name
-        """What the options say of the size of a micro-batch."""
+        """Return the limit on the size of a micro-batch that the options set."""
         rows, num_bytes = self.options.max_rows_per_batch, self.options.max_bytes_per_batch
         if rows is not None:
             return ReadMaxRows(rows)
@@ -70,11 +70,11 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 Spark's name
         """Read nothing that is committed after now."""
-        self._last_version = newest_version(open_read_line(self.options))
+        self._last_version = newest_version(open_read_branch(self.options))
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 Spark's name
         """The position behind the newest version, for the query's progress."""
-        return Position(version=newest_version(open_read_line(self.options)) + 1).to_json()
+        return Position(version=newest_version(open_read_branch(self.options)) + 1).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The work of one micro-batch."""
@@ -92,7 +92,7 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = checked_plan(self.fields, self.options, self.schema)
         mine = plan.projection.fields
         return StreamPlan(
-            line=open_read_line(self.options),
+            branch_root=open_read_branch(self.options),
             fields=Schema(
                 (*plan.projection.fields, *(field for field in plan.filter_projection.fields if field not in mine))
             ),

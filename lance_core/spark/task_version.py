@@ -13,42 +13,42 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.manifest import Manifest
-    from lance_core.table.open_table import LineAddress
+    from lance_core.table.open_table import BranchAddress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskVersion:
-    """What all tasks have to know of a version.
+    """The parts of a version that all tasks need.
 
     Attributes:
-        line: The line of versions.
+        branch_address: The branch.
         manifest: The manifest without its transaction; also without its fragments, which may be many, if the tasks get
             theirs with their work.
     """
 
-    line: LineAddress
+    branch_address: BranchAddress
     manifest: Manifest
 
     @staticmethod
-    def of(line: LineAddress, snapshot: Snapshot) -> TaskVersion:
+    def of(branch_address: BranchAddress, snapshot: Snapshot) -> TaskVersion:
         """The version of a snapshot without its fragments.
 
         Args:
-            line: Where it is.
+            branch_address: Where it is.
             snapshot: The version.
         """
         manifest = replace(snapshot.manifest, fragments=FragmentList(), transaction_section=None)
-        return TaskVersion(line=line, manifest=manifest)
+        return TaskVersion(branch_address=branch_address, manifest=manifest)
 
     @staticmethod
-    def whole(line: LineAddress, snapshot: Snapshot) -> TaskVersion:
+    def whole(branch_address: BranchAddress, snapshot: Snapshot) -> TaskVersion:
         """The version of a snapshot with all of its fragments, for tasks that may need any of them.
 
         Args:
-            line: Where it is.
+            branch_address: Where it is.
             snapshot: The version.
         """
-        return TaskVersion(line=line, manifest=replace(snapshot.manifest, transaction_section=None))
+        return TaskVersion(branch_address=branch_address, manifest=replace(snapshot.manifest, transaction_section=None))
 
     def open(self, fragments: Iterable[Fragment] | None = None) -> Snapshot:
         """The version, as if it consisted of some of its fragments only, opened in this process.
@@ -57,4 +57,4 @@ class TaskVersion:
             fragments: These; those that came with it if None.
         """
         fragments_ = self.manifest.fragments if fragments is None else FragmentList.of(fragments)
-        return Snapshot(store=self.line.open(), manifest=replace(self.manifest, fragments=fragments_))
+        return Snapshot(store=self.branch_address.open(), manifest=replace(self.manifest, fragments=fragments_))

@@ -1,4 +1,4 @@
-"""Which Spark type stands for which Arrow type of a Lance table, in both directions.
+"""Conversion between Spark types and the Arrow types of a Lance table.
 
 Spark compares the first batch of a Python data source with ``to_arrow_schema(schema, timezone="UTC")`` for exact
 equality, so everything Spark has no type for (unsigned integers, large and view layouts, dictionaries, fixed-size
@@ -144,7 +144,7 @@ def spark_type(arrow: pa.DataType, column: str) -> st.DataType:
 
 
 def arrow_schema(schema: st.StructType) -> pa.Schema:
-    """What Spark demands from a reader of this schema."""
+    """Return the Arrow schema that Spark expects from a reader of this schema."""
     return to_arrow_schema(schema, **_UTC)
 
 
@@ -225,7 +225,7 @@ def _lance_type(spark: st.DataType, column: str) -> pa.DataType:
 
 
 def find_misfits(schema: st.StructType, table: pa.Schema) -> list[str]:
-    """Why a DataFrame cannot be written into a table: one sentence for each column; empty if it can.
+    """List the reasons why a DataFrame cannot be written into a table, one sentence for each column.
 
     Columns are matched by name. A column fits if the table's type holds all values of its Spark type, or is read by
     Spark as that type; in the second case the values are checked while they are written.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
 from lance_core.errors import InvalidInputError
 from lance_core.spark.commit import new_fragments, publish
-from lance_core.spark.handover import decode_tables
 from lance_core.spark.options import WriteOptions
 from lance_core.spark.result import CommitResult, Stopwatch, log_result, written_by
 from lance_core.spark.rows_job import RowsJob, join_partitions
-from lance_core.spark.sink import Place
+from lance_core.spark.sink import JobTarget
+from lance_core.spark.staged_transactions import decode_tables
 from lance_core.spark.staging import run_staging
 from lance_core.spark.write_plan import open_target, plan_write
 from lance_core.store.open import open_store
@@ -133,8 +133,8 @@ def write_lance(
 
 
 def _write(df: DataFrame, plan: WritePlan, watch: Stopwatch) -> CommitResult:
-    place = Place(line=plan.line, job=uuid.uuid4())
-    staged = run_staging(df, RowsJob(place=place, plan=plan, publishes=False))
+    job_target = JobTarget(branch_address=plan.branch_address, job=uuid.uuid4())
+    staged = run_staging(df, RowsJob(job_target=job_target, plan=plan, publishes=False))
     partitions = join_partitions(decode_tables(staged, "partitions."))
     done = publish(plan, new_fragments(staged.operation), partitions)
     if not done.is_ours:

@@ -19,7 +19,7 @@ from lance_core.format.transaction import COMMIT_MESSAGE_KEY
 from lance_core.spark.types import check_names, find_misfits, lance_schema
 from lance_core.sql.predicate import make_predicate
 from lance_core.table.idempotency import find_commit, with_key
-from lance_core.table.open_table import LineAddress, open_line, open_version
+from lance_core.table.open_table import BranchAddress, open_branch, open_version
 from lance_core.table.snapshot import find_snapshot
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ WriteKind = Literal["append", "overwrite", "replace"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """What a write will do.
+    """Plan of a write.
 
     Attributes:
-        uri: Address of the line of versions, for people.
-        line: The line of versions.
+        uri: Address of the branch, for people.
+        branch_address: The branch.
         kind: Which change to commit.
         read_version: Version the plan was made for; 0 if there was no dataset, which the commit then creates.
         fields: What the data files hold, with the ids of the table.
@@ -61,7 +61,7 @@ class WritePlan:
     """
 
     uri: str
-    line: LineAddress
+    branch_address: BranchAddress
     kind: WriteKind
     read_version: int
     fields: Schema
@@ -80,17 +80,17 @@ class WritePlan:
     done_version: int | None = None
 
     def open(self) -> Store:
-        """The line of versions, opened in this process."""
-        return self.line.open()
+        """The branch, opened in this process."""
+        return self.branch_address.open()
 
 
 def open_target(options: WriteOptions) -> Store:
-    """The line of versions that the options name.
+    """The branch that the options name.
 
     Raises:
         RefNotFoundError: There is no such branch.
     """
-    store = open_line(options.path, options.storage_options, options.base_store_params)
+    store = open_branch(options.path, options.storage_options, options.base_store_params)
     return store if options.branch is None else open_version(store, (options.branch, None)).store
 
 
@@ -133,7 +133,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
     message = {} if options.commit_message is None else {COMMIT_MESSAGE_KEY: options.commit_message}
     return WritePlan(
         uri=store.uri,
-        line=LineAddress.of(store, options.storage_options),
+        branch_address=BranchAddress.of(store, options.storage_options),
         kind=kind,
         read_version=0 if snapshot is None else snapshot.version,
         fields=fields,
@@ -167,7 +167,7 @@ def _check_overwrite(options: WriteOptions, *, overwrite: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """What the rows have to fit.
+    """Schema and settings that the rows must fit.
 
     Attributes:
         schema: Of the table; None if the DataFrame makes it.
@@ -196,7 +196,7 @@ def _target(
 
 
 def _fields(schema: StructType, target: _Target, version: str, uri: str) -> Schema:
-    """What the data files hold: the columns of the table that the DataFrame has; those it lacks are null."""
+    """Return the fields of the data files: the columns of the table that the DataFrame has; those it lacks are null."""
     table = target.schema
     if table is None:
         return blobs_for_version(new_schema(lance_schema(schema)), version)

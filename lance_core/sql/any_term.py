@@ -52,14 +52,14 @@ class _Demand:
     """A comparison of all conditions.
 
     Attributes:
-        place: Which of the subjects is compared.
+        column: Which of the subjects is compared.
         kernel: Name of an Arrow comparison kernel.
         constants: One value for each condition, in the type of the comparison.
         keys: Integers that are in the same order as the constants; None for text and the like.
         is_exact: A constant 0.0 is not equal to -0.0.
     """
 
-    place: int
+    column: int
     kernel: str
     constants: pa.Array
     keys: Ints | None
@@ -141,7 +141,7 @@ def _keys(values: pa.Array, *, is_exact: bool) -> Ints:
 
 def _are_intervals(demands: Sequence[_Demand]) -> bool:
     """Return whether the demands bound one value."""
-    positions = {demand.place for demand in demands}
+    positions = {demand.column for demand in demands}
     return len(positions) == 1 and all(demand.kernel in _RANGES and demand.keys is not None for demand in demands)
 
 
@@ -164,7 +164,7 @@ class _Any:
         answer, is_null = np.zeros(num_rows, np.bool_), np.zeros(num_rows, np.bool_)
         for nulls in np.unique(pattern).tolist():
             rows = np.flatnonzero(pattern == nulls)
-            demands = [demand for demand in self.demands if not nulls >> demand.place & 1]
+            demands = [demand for demand in self.demands if not nulls >> demand.column & 1]
             some = columns if len(rows) == num_rows else [column.take(pa.array(rows)) for column in columns]
             (is_null if nulls else answer)[rows] = _matches(demands, some, len(rows))
         return pa.array(answer, mask=is_null if pattern.any() else None)
@@ -175,7 +175,7 @@ def _matches(demands: Sequence[_Demand], columns: Sequence[pa.Array], num_rows: 
     if not demands:
         return np.ones(num_rows, np.bool_)
     if _are_intervals(demands):
-        return _within(demands, columns[demands[0].place])
+        return _within(demands, columns[demands[0].column])
     equal = [demand for demand in demands if demand.kernel == "equal"]
     rest = [demand for demand in demands if demand.kernel != "equal"]
     answer = np.zeros(num_rows, np.bool_)
@@ -184,7 +184,7 @@ def _matches(demands: Sequence[_Demand], columns: Sequence[pa.Array], num_rows: 
         answer[rows[ends > starts]] = True
         return answer
     for some_rows, conditions in _pairs(rows, starts, ends, order):
-        holds = reduce(np.logical_and, (demand.holds(columns[demand.place], some_rows, conditions) for demand in rest))
+        holds = reduce(np.logical_and, (demand.holds(columns[demand.column], some_rows, conditions) for demand in rest))
         answer[some_rows[holds]] = True
     return answer
 
@@ -228,7 +228,7 @@ def _joined(
     rows, codes, conditions = np.arange(num_rows), np.zeros(num_rows, np.int64), np.zeros(count, np.int64)
     for demand in demands:
         distinct = demand.constants.unique()
-        values = columns[demand.place]
+        values = columns[demand.column]
         if demand.keys is not None:  # as integers, so that zeros and NaN are equal as they should be
             distinct, inverse = np.unique(demand.keys, return_inverse=True)
             keys = _keys(values, is_exact=demand.is_exact)[rows]
@@ -269,7 +269,7 @@ def _asks(subjects: Sequence[Term], demands: Sequence[_Demand]) -> Condition:
     """Return what must hold of single columns for any condition to hold."""
     needed: list[Condition] = [UNKNOWN]
     for demand in demands:
-        path = subjects[demand.place].path
+        path = subjects[demand.column].path
         has_nan = pa.types.is_floating(demand.constants.type) and pc.any(pc.is_nan(demand.constants)).as_py()
         if demand.kernel == "equal" and path and not has_nan:
             needed.append(pruning.Membership(path, demand.constants.unique()))

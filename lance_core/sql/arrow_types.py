@@ -62,7 +62,7 @@ def decimal_for(kind: pa.DataType) -> pa.DataType:
 
 
 def arithmetic_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """What both numbers become before they are added; None if decimals keep their own types."""
+    """Return the common type of two numbers before they are added; None if decimals keep their own types."""
     if left.equals(right) or (_is.is_integer(left) and _is.is_integer(right)):
         return left if left.equals(right) else _integer_type(left, right)
     floats = [kind for kind in (left, right) if _is.is_floating(kind)]
@@ -70,7 +70,7 @@ def arithmetic_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None
 
 
 def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """What both sides become before they are compared; they are of one kind.
+    """Return the common type for a comparison of two values of one kind.
 
     Raises:
         UnsupportedError: Decimals with floats, of which one would lose digits.
@@ -157,7 +157,7 @@ def element_at(lists: pa.Array, number: int) -> pa.Array:
 
 
 def cast(values: Datum, target: pa.DataType) -> Datum:
-    """What ``CAST`` makes of values.
+    """Convert values as ``CAST`` does.
 
     Args:
         values: Array or scalar.

@@ -66,11 +66,11 @@ class Group(NamedTuple):
     """Conditions that differ in their literals only.
 
     Attributes:
-        places: Their places in the chain.
+        positions: Their places in the chain.
         comparisons: What each of them demands; all must hold.
     """
 
-    places: list[int]
+    positions: list[int]
     comparisons: list[Comparison]
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 _INDEX = re.compile(r"\+?\d+", re.ASCII)
-_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+_TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
 _MOST_INDEX_DIGITS = 20
 _MOST_DIGITS = 400
@@ -115,7 +115,7 @@ def _text(value: Document) -> str:
         return f"[{','.join(map(_text, cast('list[Document]', value)))}]"
     if isinstance(value, dict):
         members = cast("dict[str, Document]", value).items()
-        return f"{{{','.join(f'{_text(key)}:{_text(one)}' for key, one in members)}}}"
+        return f"{{{','.join(f'{_text(key)}:{_text(member)}' for key, member in members)}}}"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -224,7 +224,7 @@ def _as_number(value: Document) -> float | None:
 
 def _as_boolean(value: Document) -> bool | None:
     if isinstance(value, str):
-        return _WORDS.get(value.lower())
+        return _TRUTHS.get(value.lower())
     return value if isinstance(value, bool) else None
 
 
@@ -233,17 +233,17 @@ def _as_boolean(value: Document) -> bool | None:
 
 def _at_path(documents: pa.Array, path: str) -> pa.Array | None:
     """Return the values at a path without wildcards; None for other paths."""
-    keys = [_single_step(step_) for step_ in parse_path(path)]
+    keys = [_step_of(step_) for step_ in parse_path(path)]
     names = [step for step in keys if step is not None]
     return find_values(documents, names) if names and len(names) == len(keys) else None
 
 
-def _single_step(step: Member | Items) -> Step | None:
+def _step_of(step: Member | Items) -> Step | None:
     if isinstance(step, Member):
         return None if step.name is None else Step(step.name)
-    if step.places is None or len(step.places) != 1:
+    if step.positions is None or len(step.positions) != 1:
         return None
-    return Step(None, *step.places[0])
+    return Step(None, *step.positions[0])
 
 
 def _at_key(documents: pa.Array, key: str) -> pa.Array | None:

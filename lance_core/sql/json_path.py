@@ -38,21 +38,21 @@ class Items:
     """Items of an array.
 
     Attributes:
-        places: Pairs of an index and whether it counts from the last item; None for all items, where a value that is
+        positions: Pairs of an index and whether it counts from the last item; None for all items, where a value that is
             no array is its own only item.
     """
 
-    places: tuple[tuple[int, bool], ...] | None
+    positions: tuple[tuple[int, bool], ...] | None
 
 
 Step: TypeAlias = Member | Items
 
 _QUOTED = r'"(?:[^"\\]|\\.)+"'
-_PLACE = r"(?:-?\d+|last(?:\s*[-+]\s*\d+)?)"
+_POSITION = r"(?:-?\d+|last(?:\s*[-+]\s*\d+)?)"
 _FIRST = re.compile(r"\w+")
 _STEP = re.compile(
     rf"\s*(?:[.:](?P<name>\w+|{_QUOTED})|\[\s*(?P<key>{_QUOTED})\s*\]|(?P<members>\.\*(?!\*))"
-    rf"|(?P<items>\[\s*\*\s*\])|\[\s*(?P<places>{_PLACE}(?:\s*,\s*{_PLACE})*)\s*\])"
+    rf"|(?P<items>\[\s*\*\s*\])|\[\s*(?P<positions>{_POSITION}(?:\s*,\s*{_POSITION})*)\s*\])"
 )
 _REFUSED = (
     (re.compile(r"\s*(?:\.\*\*|\.\.)"), "recursion (.. or .**)"),
@@ -104,8 +104,8 @@ def _step(match: re.Match[str]) -> Step:
         return Member(None)
     if match["items"]:
         return Items(None)
-    if match["places"]:
-        return Items(tuple(_place("".join(part.split())) for part in match["places"].split(",")))
+    if match["positions"]:
+        return Items(tuple(_position("".join(part.split())) for part in match["positions"].split(",")))
     name: str = match["name"] or match["key"]
     if not name.startswith('"'):
         return Member(name)
@@ -115,7 +115,7 @@ def _step(match: re.Match[str]) -> Step:
         raise InvalidInputError(f"{name} in a JSON path is not a JSON string: {error}") from error
 
 
-def _place(text: str) -> tuple[int, bool]:
+def _position(text: str) -> tuple[int, bool]:
     is_last = text.startswith("last")
     return int(text.removeprefix("last") or 0), is_last
 
@@ -146,14 +146,14 @@ def _members(value: Document, step: Member) -> Iterator[Document]:
 
 def _items(value: Document, step: Items) -> Iterator[Document]:
     if not isinstance(value, list):
-        if step.places is None:
+        if step.positions is None:
             yield value
         return
     items = cast("list[Document]", value)
-    if step.places is None:
+    if step.positions is None:
         yield from items
         return
-    for number, is_last in step.places:
+    for number, is_last in step.positions:
         index = number + len(items) - 1 if is_last else number
         if 0 <= index < len(items):
             yield items[index]

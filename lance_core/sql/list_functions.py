@@ -53,7 +53,7 @@ def element(terms: Sequence[Term]) -> Term:
 
 
 def _has(terms: Sequence[Term]) -> Term:
-    """Whether a list has an item; null if the list or the item is."""
+    """Return whether a list has an item; null if the list or the item is."""
     value = _list(terms[0], "array_has")
     item = Term(type=value.type.value_type, evaluate=value.evaluate)
     sought = unify(item, terms[1], strict=terms[1].literal is not None)[1]

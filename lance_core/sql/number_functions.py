@@ -148,24 +148,24 @@ def _nanvl(terms: Sequence[Term]) -> Term:
     return apply(lambda a, b: pc.if_else(pc.is_nan(a), b, a), pair, "nanvl")
 
 
-def _one(name: str, kernel: Callable[[Datum], Datum]) -> tuple[int, int, Callable[[Sequence[Term]], Term]]:
+def _unary(name: str, kernel: Callable[[Datum], Datum]) -> tuple[int, int, Callable[[Sequence[Term]], Term]]:
     return 1, 1, _kernel(name, kernel)
 
 
 NUMBER_FUNCTIONS: Mapping[str, tuple[int, int, Callable[[Sequence[Term]], Term]]] = {
     "abs": (1, 1, _abs),
     "sqrt": (1, 1, _numpy("sqrt", np.sqrt)),
-    "exp": _one("exp", pc.exp),
-    "ln": _one("ln", pc.ln),
+    "exp": _unary("exp", pc.exp),
+    "ln": _unary("ln", pc.ln),
     "log": (1, 2, _log),
-    "log2": _one("log2", pc.log2),
-    "log10": _one("log10", pc.log10),
-    "sin": _one("sin", pc.sin),
-    "cos": _one("cos", pc.cos),
-    "tan": _one("tan", pc.tan),
-    "asin": _one("asin", pc.asin),
-    "acos": _one("acos", pc.acos),
-    "atan": _one("atan", pc.atan),
+    "log2": _unary("log2", pc.log2),
+    "log10": _unary("log10", pc.log10),
+    "sin": _unary("sin", pc.sin),
+    "cos": _unary("cos", pc.cos),
+    "tan": _unary("tan", pc.tan),
+    "asin": _unary("asin", pc.asin),
+    "acos": _unary("acos", pc.acos),
+    "atan": _unary("atan", pc.atan),
     "sinh": (1, 1, _numpy("sinh", np.sinh)),
     "cosh": (1, 1, _numpy("cosh", np.cosh)),
     "tanh": (1, 1, _numpy("tanh", np.tanh)),

@@ -134,12 +134,12 @@ def _translate(sql: str, schema: pa.Schema, what: str, *, is_exact: bool = False
 def _parse(sql: str, what: str) -> Node:
     parsed = [tree for tree in sqlglot.parse(sql, dialect=LanceSql) if tree is not None]
     if len(parsed) != 1:
-        raise InvalidInputError(f"one SQL {_WORDS[what]} is needed, there are {len(parsed)}")
+        raise InvalidInputError(f"one SQL {_TERM_NAMES[what]} is needed, there are {len(parsed)}")
     return parsed[0]
 
 
 _MAX_LENGTH = 1 << 26
-_WORDS = {"predicate": "condition", "expression": "expression"}
+_TERM_NAMES = {"predicate": "condition", "expression": "expression"}
 
 
 class _Translator:
@@ -431,7 +431,7 @@ def _logic(self: _Translator, node: Node, strict: bool) -> Term:
     for group in find_groups(parts, is_and=kind is exp.And, term=self.term) if len(parts) >= sql_groups.MANY else ():
         term = _group(self, group, strict=strict)
         if term is not None:
-            grouped.update(group.places)
+            grouped.update(group.positions)
             operands.append(terms.not_(term) if kind is exp.And else term)
     operands += [self.term(part, strict=strict) for position, part in enumerate(parts) if position not in grouped]
     return terms.joined(terms.or_ if kind is exp.Or else terms.and_, operands)

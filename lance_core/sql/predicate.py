@@ -1,4 +1,4 @@
-"""Which rows match: predicates over record batches.
+"""Predicates over record batches.
 
 A predicate comes from SQL text (`lance_core.sql.parse`) or from a ``pyarrow.compute.Expression``. Rows for which it is
 null do not match, as in a SQL ``WHERE``.
@@ -38,7 +38,7 @@ class Predicate:
     asks: Condition | None = None
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows match.
+        """Return a mask of the rows that match.
 
         Args:
             batch: Rows with at least `columns`.

@@ -1,4 +1,4 @@
-"""Which zones (runs of rows) may hold rows that a condition matches, judged by what is known of their values.
+"""Pruning of zones (runs of rows) by the bounds of their values.
 
 Used with the statistics of files of version 0.1 and with zone maps. Each part of a condition is judged by the set of
 answers it may give in a zone: true, false, null. What cannot be judged may give any, so the judgement errs only
@@ -35,7 +35,7 @@ _MAX_OPTIONS = 64
 
 @frozen(kw_only=True)
 class ColumnZones:
-    """What is known of one column in each zone.
+    """Bounds and nulls of one column in each zone.
 
     Attributes:
         num_rows: Shape (zones,), rows; deleted ones may be counted.
@@ -108,7 +108,7 @@ class Constant:
 
 @frozen
 class Unknown:
-    """What cannot be judged."""
+    """A condition that cannot be judged."""
 
 
 UNKNOWN = Unknown()
@@ -153,7 +153,7 @@ Condition: TypeAlias = Comparison | Membership | Prefix | IsNull | Constant | Un
 
 @frozen
 class Answers:
-    """Which answers a condition may give for rows of each zone; each mask of shape (zones,)."""
+    """Possible results of a condition for the rows of each zone; each mask of shape (zones,)."""
 
     true: Mask
     false: Mask
@@ -161,7 +161,7 @@ class Answers:
 
 
 def may_match(condition: Condition, columns: Mapping[str, ColumnZones], num_zones: int) -> Mask:
-    """Which zones may hold rows for which a condition is true.
+    """Return a mask of the zones that may hold rows for which a condition is true.
 
     Args:
         condition: What is asked.
@@ -281,7 +281,7 @@ def _nan_or_numbers(zones: ColumnZones, has_values: Mask) -> tuple[Mask, Mask]:
 
 
 def _may(kernel: str, bounds: pa.Array, value: pa.Scalar) -> Mask:
-    """What the comparison says of the bounds; True where a bound is unknown or cannot be compared."""
+    """Compare the bounds; True where a bound is unknown or cannot be compared."""
     try:
         answer = getattr(pc, kernel)(bounds, value)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):

@@ -35,7 +35,7 @@ _LIST_KINDS = ("numbers", "texts")
 _LITERAL_KINDS = ("number", "text", *_LIST_KINDS)
 _TEXT_ITEM = re.compile(_TEXT)
 _NOT_KNOWN = ('"', "--", "/*", "#", "{", "$", "@", ";", "``", "\\")
-_WORDS = ("AND", "OR", "NOT", "BETWEEN", "CASE", "END")
+_KEYWORDS = ("AND", "OR", "NOT", "BETWEEN", "CASE", "END")
 _CLAUSES = ("GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "WINDOW", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "FETCH")
 _FIRST_MARK = 7_000_000_000_000
 
@@ -130,7 +130,7 @@ def cut_where(sql: str) -> tuple[str, str] | None:
     partners = None if tokens is None else _partners(tokens)
     if tokens is None or partners is None:
         return None
-    keywords = _outer_words(sql, tokens, partners)
+    keywords = _outer_keywords(sql, tokens, partners)
     begin = next((at for at, word in keywords if word == "WHERE"), len(tokens))
     end = next((at for at, word in keywords if at > begin and word in _CLAUSES), len(tokens))
     if end <= begin + 1:
@@ -157,16 +157,16 @@ def without_table(sql: str, names: Collection[str]) -> str:
     return "".join([*pieces, sql[at:]])
 
 
-def _outer_words(sql: str, tokens: Sequence[_Token], partners: dict[int, int]) -> list[tuple[int, str]]:
+def _outer_keywords(sql: str, tokens: Sequence[_Token], partners: dict[int, int]) -> list[tuple[int, str]]:
     """Return the words outside of parentheses, with their places."""
-    words_outside: list[tuple[int, str]] = []
+    found_words: list[tuple[int, str]] = []
     at = 0
     while at < len(tokens):
         token = tokens[at]
         if token.kind == "word":
-            words_outside.append((at, sql[token.start : token.end].upper()))
+            found_words.append((at, sql[token.start : token.end].upper()))
         at = partners.get(at, at) + 1
-    return words_outside
+    return found_words
 
 
 def list_items(text: str) -> list[int] | list[float] | list[str] | list[int | float]:
@@ -199,7 +199,7 @@ def _tokens(sql: str) -> list[_Token] | None:
         if kind == "text" and before == "word" and start == at:  # x'00' and the like
             return None
         word = match.group().upper() if kind == "word" else ""
-        result.append(_Token(kind, start, end, word if word in _WORDS else "", start > at))
+        result.append(_Token(kind, start, end, word if word in _KEYWORDS else "", start > at))
         at, before = end, kind
     return None if sql[at:].strip() else result
 

@@ -252,7 +252,7 @@ def _known_answer(common: pa.DataType) -> pa.DataType | None:
 
 
 def _comparison(name: str, left: Term, right: Term) -> Condition:
-    """What a comparison asks, if it is one of a column with a literal."""
+    """Return the demand of a comparison of a column with a literal; None for other comparisons."""
     if right.literal is None:
         return UNKNOWN
     if not right.literal.is_valid:

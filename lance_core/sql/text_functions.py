@@ -86,7 +86,7 @@ def _matcher(name: str, kernel: Callable[..., Datum]) -> Callable[[Sequence[Term
 
 
 def _regexp_like(terms: Sequence[Term]) -> Term:
-    """Whether a regular expression matches anywhere; flag ``i`` ignores case."""
+    """Return whether a regular expression matches anywhere; flag ``i`` ignores case."""
     value, pattern = text(terms[0], "regexp_match"), written(terms[1], "regexp_match")
     flags = written(terms[2], "regexp_match") if len(terms) > 2 else ""
     if pattern is None or flags is None:
@@ -209,7 +209,7 @@ def _replace(terms: Sequence[Term]) -> Term:
 
 
 def position(terms: Sequence[Term]) -> Term:
-    """Where a part begins, in characters from 1; 0 if it is not there."""
+    """Return the position of a part, in characters from 1; 0 if it is missing."""
     value, part = text(terms[0], "strpos"), written(terms[1], "strpos")
     if part is None:
         return literal_term(pa.scalar(None, pa.int32()))

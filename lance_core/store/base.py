@@ -1,4 +1,4 @@
-"""What the rest of lance_core needs from a place that holds bytes.
+"""Protocols of stores: the operations on objects that the rest of lance_core needs.
 
 A store is rooted at one dataset directory; every path below is relative to it and uses ``/``. The guarantees are
 those of the table format: a finished object is visible as a whole or not at all, ``put_if_absent`` lets exactly one
@@ -88,7 +88,7 @@ class StampedReader(Protocol):
 
     @property
     def stamp(self) -> Hashable:
-        """Which object this is, and when it was changed last."""
+        """Identity and time of the last change of the object."""
         ...
 
 
@@ -109,7 +109,7 @@ class ObjectWriter(Protocol):
 
 
 class ObjectSource(Protocol):
-    """Where objects are read from."""
+    """Reads objects."""
 
     def reader(self, path: str, /) -> ObjectReader:
         """Open an object for reading; NotFoundError if it is not there."""
@@ -121,7 +121,7 @@ class ObjectSource(Protocol):
 
 
 class ObjectSink(Protocol):
-    """Where objects are written to."""
+    """Writes objects."""
 
     def writer(self, path: str, /) -> ObjectWriter:
         """Begin a new object; an existing one is replaced at ``commit``."""
@@ -140,7 +140,7 @@ class ObjectSink(Protocol):
 
 
 class ObjectFolder(Protocol):
-    """Which objects there are."""
+    """Lists and deletes objects."""
 
     def names(self, folder: str, /) -> list[str]:
         """Names of what lies directly in ``folder``, in no particular order; nothing if it does not exist."""
@@ -157,7 +157,7 @@ class ObjectFolder(Protocol):
 
 @runtime_checkable
 class OrderedFolder(Protocol):
-    """What some stores offer besides: the first names of a folder, without listing all of it."""
+    """Optional: lists the first names of a folder without listing all of it."""
 
     def first_names(self, folder: str, count: int, /) -> list[str]:
         """At most the first ``count`` names in ascending order (of code points)."""
@@ -166,7 +166,7 @@ class OrderedFolder(Protocol):
 
 @runtime_checkable
 class SettledFolder(Protocol):
-    """What some stores offer besides: to tell that nothing has happened in a folder since an object was put there."""
+    """Optional: tells that nothing has happened in a folder since an object was put there."""
 
     def settled(self, path: str, /) -> bytes | None:
         """Content of an object if nothing in its folder was created or deleted since it was put there; else None."""
@@ -177,13 +177,13 @@ class SettledFolder(Protocol):
         ...
 
     def exists(self, path: str, /) -> bool:
-        """Whether there is an object."""
+        """Return whether there is an object."""
         ...
 
 
 @runtime_checkable
 class PieceSink(Protocol):
-    """What some stores offer besides: to create an object of pieces, which are not laid together in memory."""
+    """Optional: creates an object from pieces that are not joined in memory."""
 
     def put_pieces_if_absent(self, path: str, pieces: Sequence[bytes | memoryview], /) -> bool:
         """As ``put_if_absent``, for bytes that lie end to end in the object."""
@@ -192,7 +192,7 @@ class PieceSink(Protocol):
 
 @runtime_checkable
 class ObjectSizes(Protocol):
-    """What some stores offer besides: a look at many objects at the same time."""
+    """Optional: returns the sizes of many objects at the same time."""
 
     def sizes(self, paths: Sequence[str], /) -> list[int]:
         """Bytes in each object; NotFoundError if one is not there."""
@@ -201,7 +201,7 @@ class ObjectSizes(Protocol):
 
 @runtime_checkable
 class FarStore(Protocol):
-    """What some stores offer besides: several objects at the same time, since each answer takes long."""
+    """Optional: reads several objects at the same time, for stores with a long latency."""
 
     @property
     def at_once(self) -> int:
@@ -219,7 +219,7 @@ class FolderRemover(Protocol):
 
 
 def offers(store: object, extra: type[_Extra], method: str) -> TypeGuard[_Extra]:  # noqa: ARG001 for the type checker
-    """Whether a store or a reader offers something besides, by the name of one of its methods.
+    """Return whether a store or a reader has an optional capability, by the name of one of its methods.
 
     ``isinstance`` says the same, but asks for all names that a protocol has, which takes as long as to look at a file.
     """

@@ -1,4 +1,4 @@
-"""Which requests fetch many byte ranges. Pure: numbers in, numbers out."""
+"""Merging of byte ranges into requests. Pure: numbers in, numbers out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Span:
 
 @frozen(kw_only=True)
 class ReadPlan:
-    """How ranges are fetched.
+    """Requests that fetch a number of ranges.
 
     Attributes:
         spans: What is read; ascending, without overlaps.

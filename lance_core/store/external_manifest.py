@@ -77,11 +77,11 @@ class ExternalManifestStore:
         try:
             return self._inner.get(path)
         except NotFoundError:
-            line, version = _line_and_version(path)
-            row = None if version is None else self._table.find(self._base_of(line), version)
-            if row is None or line + _final_path(row, self._uri) != path or line + row.path == path:
+            folder_prefix, version = _prefix_and_version(path)
+            row = None if version is None else self._table.find(self._base_of(folder_prefix), version)
+            if row is None or folder_prefix + _final_path(row, self._uri) != path or folder_prefix + row.path == path:
                 raise
-        return self._finish(line, row)
+        return self._finish(folder_prefix, row)
 
     def sizes(self, paths: Sequence[str], /) -> list[int]:
         """Bytes in each object."""
@@ -91,21 +91,21 @@ class ExternalManifestStore:
 
     def names(self, folder: str, /) -> list[str]:
         """Names in a folder; among those of manifests is the newest, for certain."""
-        line = _line_of(folder)
-        if line is None:
+        folder_prefix = _branch_prefix(folder)
+        if folder_prefix is None:
             return self._inner.names(folder)
-        newest = self._finish_newest(line)
-        return self._with_newest(self._inner.names(folder), line, newest)
+        newest = self._finish_newest(folder_prefix)
+        return self._with_newest(self._inner.names(folder), folder_prefix, newest)
 
     def first_names(self, folder: str, count: int, /) -> list[str]:
         """The first names in a folder, in ascending order."""
         if not offers(self._inner, OrderedFolder, "first_names"):
             return sorted(self.names(folder))[:count]
-        line = _line_of(folder)
-        if line is None:
+        folder_prefix = _branch_prefix(folder)
+        if folder_prefix is None:
             return self._inner.first_names(folder, count)
-        newest = self._finish_newest(line)
-        return sorted(self._with_newest(self._inner.first_names(folder, count), line, newest))
+        newest = self._finish_newest(folder_prefix)
+        return sorted(self._with_newest(self._inner.first_names(folder, count), folder_prefix, newest))
 
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All objects below a folder."""
@@ -129,9 +129,9 @@ class ExternalManifestStore:
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
         """Create an object; False if it exists. What is no manifest is left to the store, if that can do it."""
         check_path(path)
-        line, version = _line_and_version(path)
+        folder_prefix, version = _prefix_and_version(path)
         if version is not None:
-            return self._claim(line, version, path.removeprefix(line), data)
+            return self._claim(folder_prefix, version, path.removeprefix(folder_prefix), data)
         try:
             return self._inner.put_if_absent(path, data)
         except UnsafeStoreError:
@@ -144,11 +144,11 @@ class ExternalManifestStore:
         Rows of old versions stay, so that nobody takes their numbers again. The row of the newest version goes before
         its manifest, because readers rely on it.
         """
-        deleted = {_line_and_version(path) for path in paths}
-        for line in {line for line, version in deleted if version is not None}:
-            newest = self._table.find(self._base_of(line), None)
-            if newest is not None and (line, newest.version) in deleted:
-                self._table.remove(self._base_of(line), newest)
+        deleted = {_prefix_and_version(path) for path in paths}
+        for folder_prefix in {folder_prefix for folder_prefix, version in deleted if version is not None}:
+            newest = self._table.find(self._base_of(folder_prefix), None)
+            if newest is not None and (folder_prefix, newest.version) in deleted:
+                self._table.remove(self._base_of(folder_prefix), newest)
         for path in paths:
             if path.startswith(f"{_REFS_FOLDER}/"):
                 base = f"{self._base}/{path}"
@@ -157,70 +157,72 @@ class ExternalManifestStore:
                     self._table.remove(base, row)
         self._inner.delete(paths)
 
-    def _base_of(self, line: str) -> str:
-        """What the table calls a line of versions: the main line, or a branch."""
-        return f"{self._base}/{line}".rstrip("/") if line else self._base
+    def _base_of(self, folder_prefix: str) -> str:
+        """Return the table's name for a branch."""
+        return f"{self._base}/{folder_prefix}".rstrip("/") if folder_prefix else self._base
 
-    def _claim(self, line: str, version: int, path: str, data: bytes, *, base: str | None = None) -> bool:
-        """Create ``path`` below the folder ``line`` if the row of its version can be created."""
-        base = self._base_of(line) if base is None else base
+    def _claim(self, folder_prefix: str, version: int, path: str, data: bytes, *, base: str | None = None) -> bool:
+        """Create ``path`` below the folder ``folder_prefix`` if the row of its version can be created."""
+        base = self._base_of(folder_prefix) if base is None else base
         staged = VersionRow(version=version, path=f"{path}-{uuid.uuid4()}", size=len(data))
-        self._inner.put(line + staged.path, data)
+        self._inner.put(folder_prefix + staged.path, data)
         # Whatever fails from here on, the staged manifest stays: the row may name it.
-        if not self._table.create(base, staged) and not self._is_ours(base, staged, line, path, data=data):
+        if not self._table.create(base, staged) and not self._is_ours(base, staged, folder_prefix, path, data=data):
             with suppress(OSError):
-                self._inner.delete([line + staged.path])
+                self._inner.delete([folder_prefix + staged.path])
             return False
-        self._inner.put(line + path, data)
-        self._settle(base, staged, line, path)
+        self._inner.put(folder_prefix + path, data)
+        self._settle(base, staged, folder_prefix, path)
         return True
 
-    def _is_ours(self, base: str, staged: VersionRow, line: str, path: str, *, data: bytes) -> bool:
-        """Whether the row is there because a request was repeated when its answer got lost."""
+    def _is_ours(self, base: str, staged: VersionRow, folder_prefix: str, path: str, *, data: bytes) -> bool:
+        """Return whether the row is there because a request was repeated when its answer got lost."""
         row = self._table.find(base, staged.version)
         if row is None or row.path == staged.path:
             return row is not None
         if row.path != path:
             return False
         try:
-            return self._inner.get(line + path) == data  # somebody has finished it; manifests are never the same
+            return (
+                self._inner.get(folder_prefix + path) == data
+            )  # somebody has finished it; manifests are never the same
         except NotFoundError:
             return False
 
     # --------------------------------------------------------------------------------------------------------- repair
 
-    def _finish_newest(self, line: str) -> VersionRow | None:
+    def _finish_newest(self, folder_prefix: str) -> VersionRow | None:
         """The newest version's row, when its manifest is in place."""
-        row = self._table.find(self._base_of(line), None)
+        row = self._table.find(self._base_of(folder_prefix), None)
         if row is not None and row.path != _final_path(row, self._uri):
-            self._finish(line, row)
+            self._finish(folder_prefix, row)
         return row
 
-    def _finish(self, line: str, row: VersionRow) -> bytes:
+    def _finish(self, folder_prefix: str, row: VersionRow) -> bytes:
         """Do the last steps of a commit; the manifest."""
         path = _final_path(row, self._uri)
         try:
-            data = self._inner.get(line + row.path)
+            data = self._inner.get(folder_prefix + row.path)
         except NotFoundError:
             try:
-                return self._inner.get(line + path)  # another process was faster
+                return self._inner.get(folder_prefix + path)  # another process was faster
             except NotFoundError as error:
                 raise CorruptDataError(
                     f"version {row.version} was committed, but its staged manifest is gone",
-                    path=f"{self._uri}/{line}{path}",
+                    path=f"{self._uri}/{folder_prefix}{path}",
                 ) from error
-        self._inner.put(line + path, data)
-        self._settle(self._base_of(line), row, line, path)
+        self._inner.put(folder_prefix + path, data)
+        self._settle(self._base_of(folder_prefix), row, folder_prefix, path)
         return data
 
-    def _settle(self, base: str, staged: VersionRow, line: str, path: str) -> None:
+    def _settle(self, base: str, staged: VersionRow, folder_prefix: str, path: str) -> None:
         """Clear up after a commit that is visible already; if that fails, the next process does it."""
         with suppress(OSError):
             final = VersionRow(version=staged.version, path=path, size=staged.size)
             self._table.settle(base, final, staged=staged.path)
-            self._inner.delete([line + staged.path])
+            self._inner.delete([folder_prefix + staged.path])
 
-    def _with_newest(self, names: list[str], line: str, newest: VersionRow | None) -> list[str]:
+    def _with_newest(self, names: list[str], folder_prefix: str, newest: VersionRow | None) -> list[str]:
         """A listing with the newest manifest in it."""
         if newest is None:
             return names
@@ -229,12 +231,12 @@ class ExternalManifestStore:
         if name in names:
             return names
         try:
-            self._size(line + path)
+            self._size(folder_prefix + path)
         except NotFoundError as error:
             raise CorruptDataError(
                 f"the table of versions knows version {newest.version}, but its manifest is gone. If the dataset was "
                 "deleted on purpose, delete its rows there, too",
-                path=f"{self._uri}/{line}{path}",
+                path=f"{self._uri}/{folder_prefix}{path}",
             ) from error
         return [*names, name]
 
@@ -244,23 +246,23 @@ class ExternalManifestStore:
         return reader.size
 
 
-def _line_of(folder: str) -> str | None:
-    """Where the line of versions lies whose manifests are in a folder: nothing, or ``tree/{branch}/``."""
-    line = folder.removesuffix(VERSIONS_FOLDER)
-    return line if line != folder and (not line or line.endswith("/")) else None
+def _branch_prefix(folder: str) -> str | None:
+    """Return the path prefix of the branch whose manifests are in a folder: empty, or ``tree/{branch}/``."""
+    folder_prefix = folder.removesuffix(VERSIONS_FOLDER)
+    return folder_prefix if folder_prefix != folder and (not folder_prefix or folder_prefix.endswith("/")) else None
 
 
-def _line_and_version(path: str) -> tuple[str, int | None]:
+def _prefix_and_version(path: str) -> tuple[str, int | None]:
     """Line and number of the version whose manifest has this path; no number for detached ones and all else."""
     folder, _, name = path.rpartition("/")
-    line = _line_of(folder)
-    parsed = None if line is None else parse_manifest_name(name)
+    folder_prefix = _branch_prefix(folder)
+    parsed = None if folder_prefix is None else parse_manifest_name(name)
     number = None if parsed is None or parsed.version & DETACHED_BIT else parsed.version
-    return line or "", number
+    return folder_prefix or "", number
 
 
 def _final_path(row: VersionRow, uri: str) -> str:
-    """Where the manifest of a row belongs.
+    """Return the final path of the manifest of a row.
 
     Raises:
         CorruptDataError: The row names something else than a manifest of its version.
@@ -268,7 +270,7 @@ def _final_path(row: VersionRow, uri: str) -> str:
     stem, suffix, _ = row.path.partition(_SUFFIX)
     path = stem + suffix
     if (
-        _line_and_version(path) != ("", row.version)
+        _prefix_and_version(path) != ("", row.version)
         or "/" in row.path[len(path) :]
         or "\\" in row.path
         or "\0" in row.path

@@ -47,7 +47,7 @@ _MODIFIED_KEYS = ("last_modified", "LastModified", "mtime", "updated")
 
 
 class WriteRule(Enum):
-    """What may be written, and how."""
+    """Conditions under which a file system may be written to."""
 
     NOTHING = "nothing"
     CONDITIONAL = "conditional"
@@ -57,7 +57,7 @@ class WriteRule(Enum):
 
 
 def write_rule(scheme: str) -> WriteRule:
-    """What is known of a file system."""
+    """Return the write rule of a file system."""
     return WriteRule.CONDITIONAL if scheme in AZURE_SCHEMES | GOOGLE_SCHEMES else WriteRule.NOTHING
 
 
@@ -368,7 +368,7 @@ def _translated(error: Exception, path: str, options: Mapping[str, Any]) -> Exce
 
 
 def _modified(files: Any, address: str, info: Mapping[str, Any]) -> datetime:
-    """When a file was written, UTC."""
+    """Return the time at which a file was written, UTC."""
     value = next((info[key] for key in _MODIFIED_KEYS if info.get(key)), None)
     modified = files.modified(address) if value is None else value
     if isinstance(modified, (int, float)):

@@ -169,7 +169,7 @@ class LocalStore:
             return None
 
     def exists(self, path: str, /) -> bool:
-        """Whether there is a file."""
+        """Return whether there is a file."""
         return os.path.exists(self._path(path))
 
     def settle(self, path: str, data: bytes, /) -> None:
@@ -341,10 +341,10 @@ class LocalWriter:
 
 
 class _Disk:
-    """What a durable store knows of its disk."""
+    """Sync state of a durable store."""
 
     def __init__(self) -> None:
-        self._kept: set[str] = set()
+        self._synced: set[str] = set()
 
     def keep_names(self, file: str) -> None:
         """Wait until the disk has the name of a file, and those of the directories above it.
@@ -353,11 +353,11 @@ class _Disk:
         """
         folder = os.path.dirname(file)
         _sync_folder(folder)
-        while folder not in self._kept and folder != os.path.dirname(folder):
+        while folder not in self._synced and folder != os.path.dirname(folder):
             above = os.path.dirname(folder)
             with suppress(PermissionError):  # nor can its names have been changed then
                 _sync_folder(above)
-            self._kept.add(folder)
+            self._synced.add(folder)
             folder = above
 
 

@@ -36,7 +36,7 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-_FEW = 32
+_MAX_PLAIN_RANGES = 32
 """So few are put together in plain numbers, which takes a quarter to half of the time."""
 
 
@@ -127,7 +127,7 @@ class LocalReader:
 
     @property
     def stamp(self) -> tuple[int, int, int, int]:
-        """Which file this is, and when it was changed last."""
+        """Identity and time of the last change of the file."""
         return self._stamp
 
     def announce(self, starts: Int64s, ends: Int64s, /) -> None:
@@ -240,7 +240,7 @@ def _will_need(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
 
 
 def _seem_present(descriptor: int, ranges: Sequence[tuple[int, int]]) -> bool:
-    """Whether some of many ranges are in memory, as far as the system tells."""
+    """Return whether some of many ranges are in memory, as far as the system tells."""
     if not _CAN_ASK:
         return False
     read, flags, into = os.preadv, os.RWF_NOWAIT, (bytearray(1),)
@@ -277,7 +277,7 @@ def _filled(descriptor: int, into: memoryview, start: int) -> bool:
 
 def _merged(starts: Int64s, ends: Int64s) -> list[tuple[int, int]]:
     """Ranges that lie close together as one; at least one."""
-    if len(starts) <= _FEW:
+    if len(starts) <= _MAX_PLAIN_RANGES:
         (low, high), *others = sorted(zip(starts.tolist(), ends.tolist(), strict=True))
         merged: list[tuple[int, int]] = []
         for start, end in others:

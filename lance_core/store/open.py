@@ -148,7 +148,7 @@ def _open_memory(address: str) -> Store:
 
 
 def _place_of(address: str) -> str:
-    """What comes after the scheme, without slashes at the end."""
+    """Return the part of an address after the scheme, without trailing slashes."""
     rest = address.partition("://")[2].rstrip("/")
     if not rest or rest.startswith("/"):
         raise InvalidInputError(f"{address!r} does not name a bucket", path=address)

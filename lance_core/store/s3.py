@@ -148,7 +148,7 @@ class S3Store:
         raise AssertionError  # the last attempt returned or raised
 
     def has_mark(self, path: str, mark: str) -> bool:
-        """Whether the object is the one that was written with a mark.
+        """Return whether the object is the one that was written with a mark.
 
         Raises:
             ConnectionError: The object is gone, so nobody knows.
@@ -179,7 +179,7 @@ class S3Store:
         client.trusted_buckets.add(self._bucket)
 
     def _creates_once(self, path: str, *, mark: str) -> bool:
-        """Whether an object cannot be created twice, and says who created it."""
+        """Return whether an object cannot be created twice, and says who created it."""
         request: dict[str, Any] = {"Body": b"may be deleted", "IfNoneMatch": "*", "Metadata": {_MARK: mark}}
         try:
             self.call("put_object", path, **request)

@@ -25,7 +25,7 @@ _SYNONYMS = {
 
 @frozen(kw_only=True)
 class S3Options:
-    """How to talk to S3; what is not given comes from the environment, as in all of AWS's tools.
+    """Options of the S3 client; missing ones come from the environment, as in all of AWS's tools.
 
     Attributes:
         access_key_id: Name of the key.

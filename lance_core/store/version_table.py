@@ -1,4 +1,4 @@
-"""What a store for manifests outside of the object store must offer.
+"""Protocol of an external manifest store.
 
 Some object stores cannot create an object atomically. A table elsewhere then decides which of several writers gets a
 version: one row for each version of each dataset, which exactly one of them can create.

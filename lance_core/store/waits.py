@@ -15,7 +15,7 @@ Waits: TypeAlias = Generator[None, None, _T]
 
 
 def finished(work: Waits[_T]) -> _T:
-    """What a work comes to if nobody else has anything to do meanwhile."""
+    """Run the coroutine to completion."""
     try:
         while True:
             next(work)

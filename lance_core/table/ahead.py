@@ -33,7 +33,7 @@ _WAITING = 2
 
 
 def each(store: Store, works: Iterable[Callable[[], _T]]) -> Iterator[_T]:
-    """What works come to, in their order.
+    """Yield the results of coroutines in their order.
 
     Args:
         store: What they read.
@@ -99,7 +99,7 @@ class _Going(Generic[_T]):
 
     work: Waits[_T]
     is_done: bool = False
-    _found: list[_T] = field(default_factory=list[_T])
+    _results: list[_T] = field(default_factory=list[_T])
     _error: Exception | None = None
 
     def step(self) -> None:
@@ -110,16 +110,16 @@ class _Going(Generic[_T]):
             next(self.work)
         except StopIteration as stop:
             self.is_done = True
-            self._found.append(stop.value)
+            self._results.append(stop.value)
         except Exception as error:  # noqa: BLE001 - raised by `result`
             self.is_done = True
             self._error = error
 
     def result(self) -> _T:
-        """What it came to."""
+        """The result of the coroutine."""
         if self._error is not None:
             raise self._error
-        return self._found[0]
+        return self._results[0]
 
 
 def chained(store: Store, streams: Iterable[Callable[[], Iterator[_T]]]) -> Iterator[_T]:
@@ -159,7 +159,7 @@ class _Stream(Generic[_T]):
     """Results that a thread puts down, not many at a time, and their reader takes."""
 
     begin: Callable[[], Iterator[_T]]
-    _found: SimpleQueue[tuple[_T] | BaseException | None] = field(default_factory=SimpleQueue)
+    _results: SimpleQueue[tuple[_T] | BaseException | None] = field(default_factory=SimpleQueue)
     _room: Semaphore = field(default_factory=lambda: Semaphore(_WAITING))
     _is_wanted: bool = True
 
@@ -172,16 +172,16 @@ class _Stream(Generic[_T]):
                 self._room.acquire()
                 if not self._is_wanted:
                     return
-                self._found.put((task,))
+                self._results.put((task,))
         except BaseException as error:  # noqa: BLE001 - told to the reader
-            self._found.put(error)
+            self._results.put(error)
         else:
-            self._found.put(None)
+            self._results.put(None)
 
     def results(self) -> Iterator[_T]:
-        """What the thread puts down, until the stream ends or fails."""
+        """Yield the results that the thread delivers, until the stream ends or fails."""
         while True:
-            result = self._found.get()
+            result = self._results.get()
             if result is None:
                 return
             if isinstance(result, BaseException):

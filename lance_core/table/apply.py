@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 def empty_manifest(schema: Schema, *, data_storage_version: str, enable_stable_row_ids: bool) -> Manifest:
-    """What version 1 of a table is built on."""
+    """Return the manifest that version 1 of a table is built on."""
     flags = int(Feature.STABLE_ROW_IDS) if enable_stable_row_ids else 0
     return Manifest(
         version=0,
@@ -470,7 +470,7 @@ def _max_fragment_id(following: Manifest, before: Manifest) -> int | None:
 # --------------------------------------------------------------------------------------------------------------- flags
 
 
-_KEPT = int(
+_SURVIVING_FLAGS = int(
     Feature.STABLE_ROW_IDS
     | Feature.MIXED_FILE_VERSIONS
     | Feature.SPILLED_ROW_LINEAGE
@@ -492,4 +492,7 @@ def _feature_flags(manifest: Manifest) -> tuple[int, int]:
     if any(index.covering_fields for index in manifest.indices):
         both |= _COVERING_FIELDS
     writers = both | (_CONFIG if manifest.config else 0)
-    return both | manifest.reader_feature_flags & _KEPT, writers | manifest.writer_feature_flags & _KEPT
+    return (
+        both | manifest.reader_feature_flags & _SURVIVING_FLAGS,
+        writers | manifest.writer_feature_flags & _SURVIVING_FLAGS,
+    )

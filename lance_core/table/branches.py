@@ -1,4 +1,4 @@
-"""Branches: lines of versions of their own inside a dataset.
+"""Branches of a dataset: independent histories that share files.
 
 The file that describes a branch is created first, because only one of several writers can: who has it owns the
 folder. From then on clean-up keeps the version that the branch comes from. The branch's first version follows; until
@@ -29,8 +29,8 @@ from lance_core.format.paths import (
 )
 from lance_core.format.refs import MAIN_BRANCH, Branch, check_branch_name, decode_branch, encode_branch
 from lance_core.table.clones import clone_manifest, publish_clone, take_back
-from lance_core.table.places import line_of, remove_empty_folders
-from lance_core.table.refs import keeping, list_tags_strictly, manifest_size, other_line, ref_names
+from lance_core.table.places import branch_of, remove_empty_folders
+from lance_core.table.refs import keeping, list_tags_strictly, manifest_size, other_branch, ref_names
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import Snapshot, find_newest, list_versions
 
@@ -46,7 +46,7 @@ def create_branch(source: Snapshot, name: str, *, uuid: str, runtime: Runtime = 
     """Begin a branch at a version.
 
     Args:
-        source: The version, on the main line or a branch.
+        source: The version, on the main branch or a branch.
         name: Parts like those of tag names, separated by "/".
         uuid: Identity of the commit, hyphenated.
         runtime: Clock.
@@ -61,8 +61,8 @@ def create_branch(source: Snapshot, name: str, *, uuid: str, runtime: Runtime = 
         RefNotFoundError: The branch of the source was deleted meanwhile.
     """
     check_branch_name(name)
-    root, parent = line_of(source.store)
-    line = other_line(source.store, name)
+    root, parent = branch_of(source.store)
+    branch_root = other_branch(source.store, name)
     branch = Branch(
         name=name,
         parent_branch=parent,
@@ -75,8 +75,8 @@ def create_branch(source: Snapshot, name: str, *, uuid: str, runtime: Runtime = 
         raise RefAlreadyExistsError(f"there is a branch {name!r} already", path=root.uri)
     cloned = clone_manifest(source, branch=name, uuid=uuid, now=runtime.now())
     try:
-        _check_vacant(line, name)
-        snapshot = publish_clone(line, cloned)
+        _check_vacant(branch_root, name)
+        snapshot = publish_clone(branch_root, cloned)
     except CommitOutcomeUnknownError:
         raise
     except Exception:
@@ -85,18 +85,18 @@ def create_branch(source: Snapshot, name: str, *, uuid: str, runtime: Runtime = 
     try:
         _check_source(source, parent)
     except NotFoundError:
-        take_back(line, snapshot.manifest)
+        take_back(branch_root, snapshot.manifest)
         root.delete([branch_path(name)])
         raise
     return snapshot
 
 
-def _check_vacant(line: Store, name: str) -> None:
-    if list_versions(line):
+def _check_vacant(branch_root: Store, name: str) -> None:
+    if list_versions(branch_root):
         raise RefAlreadyExistsError(
             f"the folder of branch {name!r} holds versions of a branch that was not deleted completely; delete the "
             "branch to remove them",
-            path=line.uri,
+            path=branch_root.uri,
         )
 
 
@@ -118,7 +118,7 @@ def get_branch(store: Store, name: str) -> Branch:
         RefNotFoundError: There is no such branch.
         CorruptDataError: Its file is damaged.
     """
-    root, _ = line_of(store)
+    root, _ = branch_of(store)
     path = branch_path(name)
     try:
         return decode_branch(root.get(path), name, path=f"{root.uri}/{path}")
@@ -148,14 +148,14 @@ def describe_branch(store: Store, name: str, metadata: Mapping[str, str]) -> Bra
         RefNotFoundError: There is no such branch, or it is being made or deleted.
         VersionNotFoundError: Its newest version is gone; so somebody has just deleted the branch.
     """
-    root, _ = line_of(store)
-    line = other_line(store, name)
+    root, _ = branch_of(store)
+    branch_root = other_branch(store, name)
     get_branch(store, name)
-    version = find_newest(line).newest
+    version = find_newest(branch_root).newest
     if version is None:
         raise RefNotFoundError(f"branch {name!r} has no version; it is being made or deleted", path=root.uri)
     # Who deletes a branch looks for tags on it after its file is gone. So either we see that it is, or they see ours.
-    with keeping(line, version, uuid=str(uuid.uuid4()), runtime=SYSTEM_RUNTIME):
+    with keeping(branch_root, version, uuid=str(uuid.uuid4()), runtime=SYSTEM_RUNTIME):
         branch = replace(get_branch(store, name), metadata=dict(metadata))
         root.put(branch_path(name), encode_branch(branch))
     return branch
@@ -166,17 +166,17 @@ def delete_branch(store: Store, name: str) -> None:
 
     Raises:
         RefNotFoundError: There is no such branch, and nothing is left of one.
-        InvalidInputError: Other branches or tags depend on it, or it is the main line.
+        InvalidInputError: Other branches or tags depend on it, or it is the main branch.
     """
     if name == MAIN_BRANCH:
-        raise InvalidInputError("the main line cannot be deleted")
-    root, _ = line_of(store)
-    line = other_line(root, name)
+        raise InvalidInputError("the main branch cannot be deleted")
+    root, _ = branch_of(store)
+    branch_root = other_branch(root, name)
     path = branch_path(name)
-    content = _claimed(root, line, name)
+    content = _claimed(root, branch_root, name)
     _check_unused(root, name)
     # Only what is there before the name becomes free: whoever takes it next has files of their own.
-    files = _files(line)
+    files = _files(branch_root)
     if _get(root, path) != content:
         raise RefNotFoundError(f"branch {name!r} was deleted by somebody else", path=root.uri)
     root.delete([path])
@@ -187,17 +187,17 @@ def delete_branch(store: Store, name: str) -> None:
         root.put_if_absent(path, content)
         raise
     for start in range(0, len(files), _DELETE_BATCH):
-        line.delete(files[start : start + _DELETE_BATCH])
-    remove_empty_folders(line, "")
+        branch_root.delete(files[start : start + _DELETE_BATCH])
+    remove_empty_folders(branch_root, "")
 
 
-def _claimed(root: Store, line: Store, name: str) -> bytes:
+def _claimed(root: Store, branch_root: Store, name: str) -> bytes:
     """The file of a branch; made anew if only files are left of it, so that nobody begins a branch among them."""
     path = branch_path(name)
     content = _get(root, path)
     if content is not None:
         return content
-    if not any(parse_manifest_name(entry) for entry in line.names(VERSIONS_FOLDER)):
+    if not any(parse_manifest_name(entry) for entry in branch_root.names(VERSIONS_FOLDER)):
         raise RefNotFoundError(f"there is no branch {name!r}", path=root.uri)
     content = encode_branch(Branch(name=name, parent_branch=None, parent_version=0))
     if not root.put_if_absent(path, content):
@@ -219,11 +219,11 @@ def _check_unused(root: Store, name: str) -> None:
         raise InvalidInputError(f"branch {name!r} is needed by {', '.join(users)}; delete these first", path=root.uri)
 
 
-def _files(line: Store) -> list[str]:
+def _files(branch_root: Store) -> list[str]:
     """All files of a branch, those of other branches below its folder aside.
 
     Manifests come first: nobody shall open a version that lacks files. What somebody is just writing is left to the
     clean-up.
     """
-    paths = [info.path for folder in TABLE_FOLDERS for info in line.list(folder)]
+    paths = [info.path for folder in TABLE_FOLDERS for info in branch_root.list(folder)]
     return [path for path in paths if not path.rpartition("/")[2].startswith(TEMPORARY_PREFIX)]

@@ -34,7 +34,7 @@ from lance_core.format.paths import (
     transaction_path,
 )
 from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
-from lance_core.table.places import line_of, without_bases
+from lance_core.table.places import branch_of, without_bases
 from lance_core.table.publish import create_manifest
 from lance_core.table.refs import manifest_size
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
@@ -67,11 +67,11 @@ def clone_manifest(source: Snapshot, *, branch: str | None, uuid: str, now: date
         raise InvalidInputError(
             "a detached version cannot be the beginning of a branch or clone; restore it first", path=source.store.uri
         )
-    line, parent = without_bases(source.store), line_of(source.store)[1]
-    check_writable(manifest.writer_feature_flags, path=line.uri)
+    branch_root, parent = without_bases(source.store), branch_of(source.store)[1]
+    check_writable(manifest.writer_feature_flags, path=branch_root.uri)
     used = {base.id for base in manifest.base_paths}
     base_id = next(number for number in range(len(used) + 1) if number not in used)
-    base = BasePath(id=base_id, path=line.uri, name=parent if branch is not None else None, is_dataset_root=True)
+    base = BasePath(id=base_id, path=branch_root.uri, name=parent if branch is not None else None, is_dataset_root=True)
     flags = Feature.BASE_PATHS
     cloned = replace(
         manifest,
@@ -89,23 +89,23 @@ def clone_manifest(source: Snapshot, *, branch: str | None, uuid: str, now: date
     return _with_clone(cloned, source, branch=branch, uuid=uuid, is_shallow=True)
 
 
-def publish_clone(line: Store, cloned: tuple[Manifest, bytes]) -> Snapshot:
-    """Write the first version of a line.
+def publish_clone(branch_root: Store, cloned: tuple[Manifest, bytes]) -> Snapshot:
+    """Write the first version of a branch.
 
     Raises:
         DatasetAlreadyExistsError: There is one.
         CommitOutcomeUnknownError: The store leaves open whether it was written.
     """
     manifest, record = cloned
-    line = without_bases(line)
-    if find_newest(line).newest is not None:
-        raise DatasetAlreadyExistsError("there is a dataset already", path=line.uri)
+    branch_root = without_bases(branch_root)
+    if find_newest(branch_root).newest is not None:
+        raise DatasetAlreadyExistsError("there is a dataset already", path=branch_root.uri)
     written_paths = [transaction_path(manifest.transaction_file)]
-    line.put(written_paths[0], record)
-    if not create_manifest(line, manifest, ManifestNaming.V2):
-        line.delete(written_paths)
-        raise DatasetAlreadyExistsError("another writer was faster to make a dataset here", path=line.uri)
-    return Snapshot(store=line, manifest=manifest)
+    branch_root.put(written_paths[0], record)
+    if not create_manifest(branch_root, manifest, ManifestNaming.V2):
+        branch_root.delete(written_paths)
+        raise DatasetAlreadyExistsError("another writer was faster to make a dataset here", path=branch_root.uri)
+    return Snapshot(store=branch_root, manifest=manifest)
 
 
 def shallow_clone(source: Snapshot, target: Store, *, uuid: str, runtime: Runtime = SYSTEM_RUNTIME) -> Snapshot:
@@ -145,7 +145,7 @@ def deep_clone(source: Snapshot, target: Store, *, uuid: str, runtime: Runtime =
         flags = int(Feature.BASE_PATHS)
         own_manifest = replace(
             manifest,
-            fragments=FragmentList.of(_own(fragment) for fragment in manifest.fragments),
+            fragments=FragmentList.of(_local_copy(fragment) for fragment in manifest.fragments),
             index_section=index_section_of(tuple(with_base_id(index, None) for index in manifest.indices)),
             base_paths=(),
             branch=None,
@@ -168,7 +168,7 @@ def _with_clone(
 ) -> tuple[Manifest, bytes]:
     operation = Clone(
         is_shallow=is_shallow,
-        ref_name=line_of(source.store)[1],
+        ref_name=branch_of(source.store)[1],
         ref_version=source.version,
         ref_path=without_bases(source.store).uri,
         branch_name=branch,
@@ -187,7 +187,7 @@ def _based(fragment: Fragment, base_id: int) -> Fragment:
     return replace(fragment, files=files, deletion_file=deletion_file)
 
 
-def _own(fragment: Fragment) -> Fragment:
+def _local_copy(fragment: Fragment) -> Fragment:
     deletion_file = fragment.deletion_file
     return replace(
         fragment,
@@ -258,5 +258,5 @@ def _copy(source: Store, path: str, target: Store, relative: str) -> None:
 
 
 def take_back(target: Store, manifest: Manifest) -> None:
-    """Remove the first version of a line again."""
+    """Remove the first version of a branch again."""
     target.delete([manifest_path(manifest.version, ManifestNaming.V2), transaction_path(manifest.transaction_file)])

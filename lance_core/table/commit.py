@@ -4,7 +4,7 @@ A version is published by creating its manifest file, which the store lets exact
 was committed in between, judges whether its own work still holds, and builds on the newest version instead. When the
 store leaves open whether the file was created, the transaction's uuid in the file that is there tells.
 
-After winning, one more look makes sure that the new version is part of the line that others see: a clean-up that ran
+After winning, one more look makes sure that the new version is part of the branch that others see: a clean-up that ran
 while we were writing may have removed the version whose number we took.
 """
 
@@ -49,17 +49,17 @@ from lance_core.format.paths import (
     transaction_path,
 )
 from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
+from lance_core.table.ancestry import descends
 from lance_core.table.apply import apply, common_file_version, empty_manifest, next_fragment_id, with_fragment_ids
 from lance_core.table.conflicts import Verdict, adds_rows, judge
-from lance_core.table.descent import descends
 from lance_core.table.idempotency import find_commit, key_of
 from lance_core.table.mem_wal import check_keeps_log
-from lance_core.table.places import line_of, settle, with_bases
+from lance_core.table.places import branch_of, settle, with_bases
 from lance_core.table.publish import (
     brought_fragments,
     check_files,
     create_manifest,
-    is_on_line,
+    is_on_branch,
     is_whole,
     outcome_unknown,
 )
@@ -95,7 +95,7 @@ _MAX_QUICK_SLOTS = 256
 _LEAST_SLOTS = 4
 _MAX_BACK_OFF_S = 5.0
 _MAX_CATCH_UPS = 20
-_FEW_VERSIONS = 1
+_VERSIONS_BEFORE_RELISTING = 1
 """Commits that are judged in about the time in which other writers make one."""
 
 
@@ -184,7 +184,7 @@ class _Committer:
     """State of one commit over its attempts.
 
     ``checked`` is the newest version whose transaction was judged, ``must_rebase`` whether one of them deleted rows
-    in our fragments, ``staged`` the transaction whose file was written last, with its encoded form, ``traces`` the
+    in our fragments, ``staged`` the transaction whose file was written last, with its encoded form, ``leftovers`` the
     files written that nobody needs unless the commit lands.
     """
 
@@ -203,7 +203,7 @@ class _Committer:
     files_checked: bool = False
     dictionaries: StagedDictionaries | None = None
     staged: tuple[Transaction, bytes] | None = None
-    traces: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
 
     @property
     def operation(self) -> Operation:
@@ -237,7 +237,7 @@ class _Committer:
         )
 
     def _winner(self) -> str:
-        """Who was faster, as far as that can be read."""
+        """Describe the commit that won the race, as far as it can be read."""
         with suppress(Exception):
             newest = open_snapshot(self.store)
             theirs = load_transaction(self.store, newest.manifest)
@@ -248,7 +248,7 @@ class _Committer:
     def remove_traces(self) -> None:
         """Take back what a commit that did not land has written."""
         with suppress(Exception):
-            self.store.delete(self.traces)
+            self.store.delete(self.leftovers)
 
     def _remove_leftovers(self, committed: Transaction) -> None:
         """Remove what earlier attempts wrote and the one that landed does not use."""
@@ -256,8 +256,8 @@ class _Committer:
         for fragment in brought_fragments(committed.operation):
             if fragment.deletion_file is not None and fragment.deletion_file.base_id is None:
                 used.add(deletion_file_path(fragment.id, fragment.deletion_file))
-        self.traces = [path for path in self.traces if path not in used]
-        if self.traces:
+        self.leftovers = [path for path in self.leftovers if path not in used]
+        if self.leftovers:
             self.remove_traces()
 
     def _wait(self, slots: int, slot_s: float) -> bool:
@@ -333,7 +333,7 @@ class _Committer:
                 break
             before = self.checked
             mine = self._catch_up(latest, naming)
-            if mine is not None or latest.version <= before + _FEW_VERSIONS:
+            if mine is not None or latest.version <= before + _VERSIONS_BEFORE_RELISTING:
                 return latest, mine
             newest = find_newest(self.store).newest
         return latest, None
@@ -379,7 +379,7 @@ class _Committer:
         raise DatasetAlreadyExistsError("there is a dataset here already", path=self.store.uri)
 
     def _is_ours(self, theirs: Transaction) -> bool:
-        """Whether another attempt, perhaps of another process, has done the work already."""
+        """Return whether another attempt, perhaps of another process, has done the work already."""
         key = key_of(self.transaction)
         return theirs.uuid == self.transaction.uuid or (key is not None and key_of(theirs) == key)
 
@@ -430,7 +430,7 @@ class _Committer:
             raise self._conflict("a clean-up of what it read", base.version, Verdict.RETRY) from None
         if rebased is None:
             raise self._conflict("a commit that changed the same rows", base.version, Verdict.RETRY)
-        self.traces.extend(rebased.new_files)
+        self.leftovers.extend(rebased.new_files)
         return rebased.transaction
 
     def _reserve_fragment_ids(self) -> None:
@@ -479,7 +479,7 @@ class _Committer:
         if self.staged is None or self.staged[0] is not transaction:
             self.staged = transaction, encode_transaction(transaction)
             path = transaction_path(transaction.file_name)
-            self.traces.append(path)
+            self.leftovers.append(path)
             self.store.put(path, encode_transaction_file(self.staged[1]))
         return self.staged[1]
 
@@ -500,7 +500,7 @@ class _Committer:
                 settle(self.store, LATEST_VERSION_HINT, b'{"version":%d}' % version)
 
     def _is_visible(self, manifest: Manifest, operation: Operation, naming: ManifestNaming) -> bool:
-        """Whether later versions build on ours; False if ours was taken back because they do not."""
+        """Return whether later versions build on ours; False if ours was taken back because they do not."""
         try:
             newest = find_newest(self.store, is_certain=True).newest
             if newest == manifest.version:
@@ -517,7 +517,7 @@ class _Committer:
             is_alone = manifest.version in numbers and manifest.version - 1 not in numbers
             if is_descendant and is_alone and self._is_no_proof(child, operation):
                 # The one that it agrees with may have been made as late as ours.
-                is_descendant = is_on_line(self.store, child, numbers)
+                is_descendant = is_on_branch(self.store, child, numbers)
                 is_descendant = is_descendant and is_whole(self.store, manifest, self.transaction.uuid)
         except Exception as error:
             raise self._unknown(manifest.version) from error
@@ -540,7 +540,7 @@ class _Committer:
 
     @staticmethod
     def _lost_its_source(manifest: Manifest, operation: Operation, numbers: tuple[int, ...]) -> bool:
-        """Whether somebody who heeds no tags took the version that a restore brought back, and then its files.
+        """Return whether somebody who heeds no tags took the version that a restore brought back, and then its files.
 
         If the version before ours is gone as well, ours was seen in time.
         """
@@ -549,7 +549,7 @@ class _Committer:
         return operation.version not in numbers and manifest.version - 1 in numbers
 
     def _is_no_proof(self, child: Manifest, operation: Operation) -> bool:
-        """Whether a later version says nothing about who did what it agrees with."""
+        """Return whether a later version says nothing about who did what it agrees with."""
         if isinstance(operation, _REPEATABLE):
             return True
         theirs = load_transaction(self.store, child)
@@ -569,6 +569,6 @@ class _Committer:
         # A clean-up takes versions from the oldest on, so it cannot have taken ours and left the one before, unless
         # a tag kept that.
         before = manifest.version - 1
-        branch = line_of(self.store)[1]
+        branch = branch_of(self.store)[1]
         is_tagged = any(tag.version == before and tag.branch == branch for tag in list_tags_strictly(self.store))
         return True if before in numbers and not is_tagged else None

@@ -21,7 +21,7 @@ def with_lock(store: Store, lock: CommitLock | None) -> Store:
     if lock is None:
         return store
     if isinstance(store, BasedStore):
-        return BasedStore(store.line, store.settings, store.bases, store.branch, lock)
+        return BasedStore(store.branch_root, store.settings, store.bases, store.branch, lock)
     return BasedStore(store, PlaceSettings(), commit_lock=lock)
 
 

@@ -31,7 +31,7 @@ def completed(store: Store, manifest: Manifest) -> Manifest:
     """Return the manifest with all row counts, row ids and row versions; itself if it has them.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         manifest: As it was decoded.
 
     Raises:

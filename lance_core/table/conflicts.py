@@ -1,4 +1,4 @@
-"""Which commits can follow which: the conflict matrix as one table.
+"""The conflict matrix: the commits that can follow each other, as one table.
 
 A row is the operation being committed, a column one that was committed since it read the table:
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(IntEnum):
-    """What another commit means for ours, in the order of badness."""
+    """Effect of another commit on ours, from harmless to fatal."""
 
     COMPATIBLE = 0
     REBASE = 1
@@ -131,7 +131,7 @@ def touched_fragments(operation: Operation) -> frozenset[int] | None:
 
 
 def adds_rows(operation: Operation) -> bool:
-    """Whether rows may be there after an operation that were not there, or had other values, before it."""
+    """Return whether rows may be there after an operation that were not there, or had other values, before it."""
     match operation:
         case Append():
             return bool(operation.fragments)
@@ -272,7 +272,7 @@ def _bases(operation: Operation) -> frozenset[tuple[str, object]]:
 
 
 def _insert_same_keys(ours: Operation, theirs: Operation) -> bool:
-    """Whether both may insert a row of one key; Bloom filters cannot rule that out."""
+    """Return whether both may insert a row of one key; Bloom filters cannot rule that out."""
     if not isinstance(ours, Update) or not isinstance(theirs, Update):
         return False
     mine, others = ours.inserted_rows, theirs.inserted_rows

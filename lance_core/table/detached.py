@@ -1,4 +1,4 @@
-"""Detached versions: commits beside the line of versions, opened by number only.
+"""Detached versions: commits outside the history of the branch, opened by number only.
 
 Their numbers are random with the highest bit set, so they are never the newest and never listed; nothing conflicts
 with them. Clean-up keeps them and their files.
@@ -33,7 +33,7 @@ def commit_detached(store: Store, transaction: Transaction, *, runtime: Runtime 
     """Make a detached version on top of the transaction's read version, which may be detached, too.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         transaction: What to do.
         runtime: Clock and chance.
 
@@ -53,7 +53,7 @@ def commit_detached(store: Store, transaction: Transaction, *, runtime: Runtime 
         transaction = replace(transaction, operation=with_fragment_ids(operation, base))
     check_files(store, operation, base)
     dictionaries = staged_dictionaries(store, operation, base)
-    line = without_bases(store)
+    branch_root = without_bases(store)
     path, record = transaction_path(transaction.file_name), encode_transaction(transaction)
     try:
         for _ in range(_ATTEMPTS):
@@ -67,13 +67,13 @@ def commit_detached(store: Store, transaction: Transaction, *, runtime: Runtime 
                 dictionaries=dictionaries,
             )
             manifest = with_transaction(manifest, transaction, record)
-            line.put(path, encode_transaction_file(record))
-            if create_manifest(line, manifest, ManifestNaming.V2):
+            branch_root.put(path, encode_transaction_file(record))
+            if create_manifest(branch_root, manifest, ManifestNaming.V2):
                 return Snapshot(store=store, manifest=manifest)
     except CommitOutcomeUnknownError:
         raise
     except Exception:
         with suppress(Exception):
-            line.delete([path])
+            branch_root.delete([path])
         raise
     raise CommitContentionError("random version numbers were taken several times in a row", path=store.uri)

@@ -40,7 +40,7 @@ def find_commit(
     """The version that a commit with a key made, looked for from the newest backwards.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         key: The key.
         after: Only newer versions are looked at; the newest ``lookback`` if None.
         lookback: How many.

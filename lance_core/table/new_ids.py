@@ -1,4 +1,4 @@
-"""Where the random parts of the names of new files come from."""
+"""Sources of the random parts of new file names."""
 
 from __future__ import annotations
 

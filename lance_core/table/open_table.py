@@ -12,7 +12,7 @@ from lance_core.frozen import frozen
 from lance_core.store.open import open_store
 from lance_core.store.trust import PlaceSettings
 from lance_core.table.branches import get_branch
-from lance_core.table.places import BasedStore, branch_store, line_of, with_settings
+from lance_core.table.places import BasedStore, branch_of, branch_store, with_settings
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import find_snapshot, find_versions, load_manifest, open_snapshot
 
@@ -29,12 +29,12 @@ _MARK = f"/{BRANCH_FILES_FOLDER}/"
 
 
 @frozen(kw_only=True)
-class LineAddress:
-    """Where a line of versions is: enough for other processes to open it without reading anything.
+class BranchAddress:
+    """Address of a branch: enough for other processes to open it without reading anything.
 
     Attributes:
         root: Address of the dataset.
-        branch: The branch that the line is of; None for the main line.
+        branch: The branch that the address is of; None for the main branch.
         storage_options: Settings of the storage service.
         base_store_params: Settings of other places that the table names; see `PlaceSettings`.
     """
@@ -45,25 +45,25 @@ class LineAddress:
     base_store_params: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of(store: Store, storage_options: Mapping[str, str] | None) -> LineAddress:
-        """The address of a line that is open."""
-        root, branch = line_of(store)
+    def of(store: Store, storage_options: Mapping[str, str] | None) -> BranchAddress:
+        """The address of an open branch."""
+        root, branch = branch_of(store)
         params = store.settings.base_store_params if isinstance(store, BasedStore) else {}
-        return LineAddress(root=root.uri, branch=branch, storage_options=storage_options, base_store_params=params)
+        return BranchAddress(root=root.uri, branch=branch, storage_options=storage_options, base_store_params=params)
 
     def open(self) -> Store:
         """The line, opened in this process."""
-        line = branch_store(open_store(self.root, self.storage_options), self.branch)
+        branch_root = branch_store(open_store(self.root, self.storage_options), self.branch)
         settings = PlaceSettings(storage_options=self.storage_options or {}, base_store_params=self.base_store_params)
-        return with_settings(line, settings)
+        return with_settings(branch_root, settings)
 
 
-def open_line(
+def open_branch(
     uri: str | os.PathLike[str],
     storage_options: Mapping[str, str] | None = None,
     base_store_params: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Store:
-    """Open the line of versions at an address: the main line of a dataset, or a branch by the address of its folder.
+    """Open the branch at an address: the main branch of a dataset, or a branch by the address of its folder.
 
     Args:
         uri: As for `lance_core.store.open.open_store`.
@@ -74,10 +74,10 @@ def open_line(
     settings = PlaceSettings(storage_options=storage_options or {}, base_store_params=base_store_params or {})
     store = open_store(uri, storage_options)
     for root, branch in _splits(store.uri):
-        line = branch_store(open_store(root, storage_options), branch)
-        snapshot = find_snapshot(line)
+        branch_root = branch_store(open_store(root, storage_options), branch)
+        snapshot = find_snapshot(branch_root)
         if snapshot is not None and snapshot.manifest.branch == branch:
-            store = line
+            store = branch_root
             break
     return with_settings(store, settings)
 
@@ -97,19 +97,19 @@ def open_version(store: Store, reference: Reference = None) -> Snapshot:
     """Open a version of a dataset.
 
     Args:
-        store: A line of versions of the dataset.
-        reference: Number on this line, tag, or branch and number; None for the newest of this line.
+        store: A branch of the dataset.
+        reference: Number on this branch, tag, or branch and number; None for the newest of this branch.
 
     Raises:
         DatasetNotFoundError: There is no dataset.
         RefNotFoundError: There is no such tag or branch.
         VersionNotFoundError: There is no such version.
     """
-    line, version = resolve(store, reference)
+    branch_root, version = resolve(store, reference)
     try:
-        return open_snapshot(line, version)
+        return open_snapshot(branch_root, version)
     except (DatasetNotFoundError, VersionNotFoundError):
-        root, branch = line_of(line)
+        root, branch = branch_of(branch_root)
         if branch is None:
             raise
         get_branch(root, branch)
@@ -117,7 +117,7 @@ def open_version(store: Store, reference: Reference = None) -> Snapshot:
 
 
 def find_version_as_of(store: Store, time: datetime) -> int:
-    """The newest version of a line that was committed before a point in time.
+    """The newest version of a branch that was committed before a point in time.
 
     Versions are looked at from the newest backwards.
 

@@ -1,6 +1,6 @@
-"""Where the files of one version lie: the dataset, a branch inside it, and other places (base paths).
+"""Locations of the files of one version: the dataset, a branch inside it, and its base paths.
 
-The main line of a dataset lies at its root, a branch in ``tree/{name}`` below it, laid out like a dataset of its own,
+The main branch of a dataset lies at its root, a branch in ``tree/{name}`` below it, laid out like a dataset of its own,
 but without tags and branches: these are kept at the root. A version may also have files in other places, which its
 manifest lists. Paths of such files begin with ``_base/{id}/``, and `BasedStore` knows where that is.
 """
@@ -90,14 +90,18 @@ class FolderStore:
 
 
 def branch_store(root: Store, branch: str | None) -> Store:
-    """The line of versions of a branch; None is the main line."""
+    """Return the store of a branch; None is the main branch."""
     return root if branch is None else FolderStore(root, branch_folder(branch), branch)
 
 
-def line_of(store: Store) -> tuple[Store, str | None]:
+def branch_of(store: Store) -> tuple[Store, str | None]:
     """The root of a dataset, where tags and branches are kept, and the branch that a store is for."""
-    line = without_bases(store)
-    return (line.parent, line.branch) if isinstance(line, FolderStore) and line.branch is not None else (line, None)
+    branch_root = without_bases(store)
+    return (
+        (branch_root.parent, branch_root.branch)
+        if isinstance(branch_root, FolderStore) and branch_root.branch is not None
+        else (branch_root, None)
+    )
 
 
 def address_below(uri: str, folder: str) -> str:
@@ -111,17 +115,17 @@ def address_below(uri: str, folder: str) -> str:
 
 @dataclass(slots=True)
 class BasedStore:
-    """A line of versions together with the other places that one of its versions names.
+    """A branch together with the other places that one of its versions names.
 
     Attributes:
-        line: The main line or a branch.
+        branch_root: The main branch or a branch.
         settings: How other places are opened.
         bases: The base paths of the version.
         branch: Branch the version is on, as its manifest says.
         commit_lock: Lock of the caller, held while a manifest is created.
     """
 
-    line: Store
+    branch_root: Store
     settings: PlaceSettings
     bases: tuple[BasePath, ...] = ()
     branch: str | None = None
@@ -129,12 +133,12 @@ class BasedStore:
     _opened: dict[int, tuple[Store, BasePath]] = field(default_factory=dict[int, "tuple[Store, BasePath]"])
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (BasedStore, (self.line, self.settings, self.bases, self.branch, self.commit_lock))
+        return (BasedStore, (self.branch_root, self.settings, self.bases, self.branch, self.commit_lock))
 
     @property
     def uri(self) -> str:
-        """Address of the line."""
-        return self.line.uri
+        """Address of the branch."""
+        return self.branch_root.uri
 
     def reader(self, path: str, /) -> ObjectReader:
         """Open an object.
@@ -171,7 +175,7 @@ class BasedStore:
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All objects below a folder."""
         store, inner = self.locate(prefix)
-        if store is self.line:
+        if store is self.branch_root:
             return store.list(prefix)
         return (replace(info, path=f"{prefix}{info.path[len(inner) :]}") for info in store.list(inner))
 
@@ -206,7 +210,7 @@ class BasedStore:
             LanceError: The table may not name this address; see `PlaceSettings.resolve`.
         """
         external_address = parse_address(self._listed(base_id).path).joined(uri) if base_id else parse_address(uri)
-        return self.settings.open_object(external_address, dataset=line_of(self.line)[0].uri)
+        return self.settings.open_object(external_address, dataset=branch_of(self.branch_root)[0].uri)
 
     def _listed(self, base_id: int) -> BasePath:
         base = next((base for base in self.bases if base.id == base_id), None)
@@ -215,7 +219,7 @@ class BasedStore:
         return base
 
     def _open(self, base: BasePath) -> Store:
-        root, _ = line_of(self.line)
+        root, _ = branch_of(self.branch_root)
         address = base.path.rstrip("/").removeprefix("file://")
         if address == root.uri:
             return root
@@ -227,7 +231,7 @@ class BasedStore:
     def locate(self, path: str) -> tuple[Store, str]:
         """The store that has a path, and the path in it."""
         if not path.startswith(BASE_PREFIX):
-            return self.line, path
+            return self.branch_root, path
         base_id, inner = split_base_path(path)
         store, base = self.base(base_id)
         return store, path_in_base(inner, is_dataset_root=base.is_dataset_root)
@@ -244,10 +248,10 @@ class BasedStore:
             raise
 
     def _moved(self, path: str) -> tuple[Store, str] | None:
-        """Where the file of a branch's parent is if the whole dataset was moved."""
+        """Return the location of a file of a branch's parent after the whole dataset was moved."""
         if self.branch is None or not path.startswith(BASE_PREFIX):
             return None
-        root, _ = line_of(self.line)
+        root, _ = branch_of(self.branch_root)
         base_id, inner = split_base_path(path)
         base = self._listed(base_id)
         if not base.is_dataset_root or not (base.name is None or is_branch_name(base.name)):
@@ -262,7 +266,7 @@ def open_external(store: Store, base_id: int, uri: str) -> ObjectReader:
 
 
 def with_bases(store: Store, manifest: Manifest) -> Store:
-    """The store that finds all files of a version; itself if it does already, or if they all lie in the line."""
+    """The store that finds all files of a version; itself if it does already, or if they all lie in the branch."""
     return at_places(store, manifest.base_paths, manifest.branch)
 
 
@@ -271,13 +275,13 @@ def at_places(store: Store, bases: tuple[BasePath, ...], branch: str | None) -> 
     if isinstance(store, BasedStore):
         if store.bases == bases and store.branch == branch:
             return store
-        return BasedStore(store.line, store.settings, bases, branch, store.commit_lock)
+        return BasedStore(store.branch_root, store.settings, bases, branch, store.commit_lock)
     return BasedStore(store, PlaceSettings(), bases, branch) if bases else store
 
 
 def without_bases(store: Store) -> Store:
-    """The line of versions itself."""
-    return store.line if isinstance(store, BasedStore) else store
+    """The branch itself."""
+    return store.branch_root if isinstance(store, BasedStore) else store
 
 
 def with_settings(store: Store, settings: PlaceSettings, commit_lock: CommitLock | None = None) -> Store:
@@ -296,15 +300,21 @@ def with_settings(store: Store, settings: PlaceSettings, commit_lock: CommitLock
 
 
 def finds_same_files(store: Store, other: Store) -> bool:
-    """Whether two stores find a file of any path at one place."""
+    """Return whether two stores find a file of any path at one place."""
     if isinstance(store, BasedStore) and isinstance(other, BasedStore):
-        return store.line == other.line and store.settings == other.settings and store.bases == other.bases
+        return (
+            store.branch_root == other.branch_root and store.settings == other.settings and store.bases == other.bases
+        )
     return store is other or store == other
 
 
-def same_line(store: Store, line: Store) -> Store:
+def same_branch(store: Store, branch_root: Store) -> Store:
     """Another line of the same dataset, with the settings of ``store``."""
-    return BasedStore(line, store.settings, commit_lock=store.commit_lock) if isinstance(store, BasedStore) else line
+    return (
+        BasedStore(branch_root, store.settings, commit_lock=store.commit_lock)
+        if isinstance(store, BasedStore)
+        else branch_root
+    )
 
 
 # --------------------------------------------------------------------------------------------------- what stores offer
@@ -312,10 +322,10 @@ def same_line(store: Store, line: Store) -> Store:
 
 def first_names(store: Store, folder: str, count: int) -> list[str] | None:
     """The first names of a folder in ascending order; None if the store would have to list all of it."""
-    line = without_bases(store)
-    if isinstance(line, FolderStore):
-        return first_names(line.parent, f"{line.folder}/{folder}", count)
-    return line.first_names(folder, count) if offers(line, OrderedFolder, "first_names") else None
+    branch_root = without_bases(store)
+    if isinstance(branch_root, FolderStore):
+        return first_names(branch_root.parent, f"{branch_root.folder}/{folder}", count)
+    return branch_root.first_names(folder, count) if offers(branch_root, OrderedFolder, "first_names") else None
 
 
 def create(store: Store, path: str, pieces: Sequence[bytes | memoryview]) -> bool:
@@ -332,38 +342,38 @@ def create(store: Store, path: str, pieces: Sequence[bytes | memoryview]) -> boo
 
 def remove_empty_folders(store: Store, folder: str) -> None:
     """Remove what is left of a folder whose objects were deleted, where stores keep empty folders."""
-    line = without_bases(store)
-    if isinstance(line, FolderStore):
-        remove_empty_folders(line.parent, f"{line.folder}/{folder}" if folder else line.folder)
-    elif offers(line, FolderRemover, "remove_empty_folders"):
-        line.remove_empty_folders(folder)
+    branch_root = without_bases(store)
+    if isinstance(branch_root, FolderStore):
+        remove_empty_folders(branch_root.parent, f"{branch_root.folder}/{folder}" if folder else branch_root.folder)
+    elif offers(branch_root, FolderRemover, "remove_empty_folders"):
+        branch_root.remove_empty_folders(folder)
 
 
 def settled_folder(store: Store) -> tuple[SettledFolder, str] | None:
-    """The store that can tell what is settled, and what the paths of this line begin with there; None if it cannot."""
-    line, prefix = without_bases(store), ""
-    while isinstance(line, FolderStore):
-        line, prefix = without_bases(line.parent), f"{line.folder}/{prefix}"
-    return (line, prefix) if offers(line, SettledFolder, "settled") else None
+    """The store that can tell what is settled, and the prefix of paths of this branch there; None if it cannot."""
+    branch_root, prefix = without_bases(store), ""
+    while isinstance(branch_root, FolderStore):
+        branch_root, prefix = without_bases(branch_root.parent), f"{branch_root.folder}/{prefix}"
+    return (branch_root, prefix) if offers(branch_root, SettledFolder, "settled") else None
 
 
 def settle(store: Store, path: str, data: bytes) -> None:
     """Put an object that can be checked against others, so that who reads it while it is written does no harm."""
-    line = without_bases(store)
-    if isinstance(line, FolderStore):
-        settle(line.parent, f"{line.folder}/{path}", data)
-    elif offers(line, SettledFolder, "settle"):
-        line.settle(path, data)
+    branch_root = without_bases(store)
+    if isinstance(branch_root, FolderStore):
+        settle(branch_root.parent, f"{branch_root.folder}/{path}", data)
+    elif offers(branch_root, SettledFolder, "settle"):
+        branch_root.settle(path, data)
     else:
-        line.put(path, data)
+        branch_root.put(path, data)
 
 
 def objects_at_once(store: Store) -> int:
     """Objects that it pays to read at the same time: one of a store that answers at once."""
-    line = without_bases(store)
-    if isinstance(line, FolderStore):
-        return objects_at_once(line.parent)
-    return line.at_once if offers(line, FarStore, "at_once") else 1
+    branch_root = without_bases(store)
+    if isinstance(branch_root, FolderStore):
+        return objects_at_once(branch_root.parent)
+    return branch_root.at_once if offers(branch_root, FarStore, "at_once") else 1
 
 
 def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:
@@ -377,7 +387,7 @@ def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:
     if isinstance(store, BasedStore):
         if any(path.startswith(BASE_PREFIX) for path in paths):
             return [_size(store, path) for path in paths]
-        return object_sizes(store.line, paths)
+        return object_sizes(store.branch_root, paths)
     return store.sizes(paths) if offers(store, ObjectSizes, "sizes") else [_size(store, path) for path in paths]
 
 

@@ -22,9 +22,9 @@ from lance_core.format.paths import (
     manifest_path,
     split_base_path,
 )
+from lance_core.table.ancestry import descends
 from lance_core.table.apply_settings import add_bases
 from lance_core.table.commit_lock import lock_of
-from lance_core.table.descent import descends
 from lance_core.table.places import at_places, create, object_sizes, with_bases
 from lance_core.table.snapshot import load_manifest, load_transaction, read_transaction
 
@@ -41,7 +41,7 @@ def create_manifest(store: Store, manifest: Manifest, naming: ManifestNaming) ->
     """Create the manifest file of a version: won, lost, or find out; under the lock of the caller, if there is one.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         manifest: The version, with its transaction.
         naming: How manifest files are named.
 
@@ -109,7 +109,7 @@ def check_files(store: Store, operation: Operation, base: Manifest) -> None:
     """Make sure that the files an operation brings exist: a clean-up may have taken them for garbage.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         operation: What is about to be committed.
         base: The version it builds on.
 
@@ -143,11 +143,11 @@ def _base_paths(operation: Operation, base: Manifest) -> tuple[BasePath, ...]:
     return base.base_paths
 
 
-def is_on_line(store: Store, manifest: Manifest, numbers: tuple[int, ...]) -> bool | None:
-    """Whether all later versions up to the newest build on each other, and the first of them on this one.
+def is_on_branch(store: Store, manifest: Manifest, numbers: tuple[int, ...]) -> bool | None:
+    """Return whether all later versions up to the newest build on each other, and the first of them on this one.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         manifest: The version.
         numbers: Versions that there are.
 
@@ -170,14 +170,14 @@ def is_on_line(store: Store, manifest: Manifest, numbers: tuple[int, ...]) -> bo
 
 
 def is_whole(store: Store, manifest: Manifest, uuid: str) -> bool:
-    """Whether all files of a version are there that stands alone: one that lacks some is no part of the line.
+    """Return whether all files of a version are there that stands alone: one that lacks some is no part of the branch.
 
     Later versions say what this one says, but not who said it. So nothing is lost by doing it again. If it is gone
     since it was made, a clean-up took it and then its files, as it takes any old version; somebody else, who still
     believed the number to be free, may have taken that since.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         manifest: The version, which was there.
         uuid: The transaction that made it.
     """

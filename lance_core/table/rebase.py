@@ -106,7 +106,7 @@ def rebase_deletions(
 
 
 def covers_deletions(store: Store, child: Manifest, ours: Manifest, operation: Delete) -> bool | None:
-    """Whether a later version lacks every row that a delete of ours had taken away; None if that cannot be told.
+    """Return whether a later version lacks every row that a delete of ours had taken away; None if that cannot be told.
 
     A fragment that is gone may have been rewritten, together with rows that we had deleted.
     """

@@ -16,7 +16,7 @@ from lance_core.errors import (
 )
 from lance_core.format.paths import DETACHED_BIT, TAGS_FOLDER, ManifestNaming, manifest_path, parse_ref_path, tag_path
 from lance_core.format.refs import MAIN_BRANCH, Tag, check_tag_name, decode_tag, encode_tag, is_branch_name
-from lance_core.table.places import branch_store, line_of, object_sizes, same_line
+from lance_core.table.places import branch_of, branch_store, object_sizes, same_branch
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import load_manifest
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
 
 Reference: TypeAlias = "int | str | tuple[str | None, int | None] | None"
-"""A version: its number on the same line, a tag, or branch and number (None: the main line; the newest version)."""
+"""A version: its number on the same branch, a tag, or branch and number (None: the main branch; the newest version)."""
 
 KEEPING_PREFIX = "lance_core.keeping-"
 """Tags of this name keep a version while work is going on."""
@@ -37,7 +37,7 @@ def create_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYST
     """Give a version a name.
 
     Args:
-        store: The line of versions that it is on.
+        store: The branch that it is on.
         name: ASCII letters, digits, ``.``, ``-`` and ``_``.
         version: The version.
         runtime: Clock.
@@ -48,7 +48,7 @@ def create_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYST
         RefAlreadyExistsError: There is a tag of this name.
     """
     check_tag_name(name)
-    root, branch = line_of(store)
+    root, branch = branch_of(store)
     now = runtime.now()
     size = manifest_size(store, version)
     tag = Tag(name=name, version=version, branch=branch, manifest_size=size, created_at=now, updated_at=now)
@@ -81,7 +81,7 @@ def keeping(store: Store, version: int | None, *, uuid: str, runtime: Runtime) -
         yield
     finally:
         with suppress(Exception):
-            line_of(store)[0].delete([tag_path(name)])
+            branch_of(store)[0].delete([tag_path(name)])
 
 
 def drop_forgotten(store: Store, before: datetime) -> None:
@@ -98,7 +98,7 @@ def update_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYST
     """Let a tag name another version; the last of several concurrent writers wins.
 
     Args:
-        store: The line of versions that the new version is on.
+        store: The branch that the new version is on.
         name: The tag.
         version: The version.
         runtime: Clock.
@@ -107,7 +107,7 @@ def update_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYST
         RefNotFoundError: There is no such tag.
         VersionNotFoundError: There is no such version.
     """
-    root, branch = line_of(store)
+    root, branch = branch_of(store)
     tag = replace(get_tag(store, name), version=version, branch=branch, updated_at=runtime.now())
     # A tag that names what a clean-up is taking cannot be put back: nobody kept what it named before.
     with keeping(store, version, uuid=str(uuid.uuid4()), runtime=runtime):
@@ -123,10 +123,10 @@ def describe_tag(store: Store, name: str, metadata: Mapping[str, str]) -> Tag:
         RefNotFoundError: There is no such tag.
         VersionNotFoundError: The version is gone; so somebody has just deleted the tag.
     """
-    root, _ = line_of(store)
+    root, _ = branch_of(store)
     tag = replace(get_tag(store, name), metadata=dict(metadata))
-    line = root if tag.branch is None else branch_store(root, tag.branch)
-    with keeping(line, tag.version, uuid=str(uuid.uuid4()), runtime=SYSTEM_RUNTIME):
+    branch_root = root if tag.branch is None else branch_store(root, tag.branch)
+    with keeping(branch_root, tag.version, uuid=str(uuid.uuid4()), runtime=SYSTEM_RUNTIME):
         root.put(tag_path(name), encode_tag(tag))
     return tag
 
@@ -138,7 +138,7 @@ def delete_tag(store: Store, name: str) -> None:
         RefNotFoundError: There is no such tag.
     """
     get_tag(store, name)
-    root, _ = line_of(store)
+    root, _ = branch_of(store)
     root.delete([tag_path(name)])
 
 
@@ -149,7 +149,7 @@ def get_tag(store: Store, name: str) -> Tag:
         RefNotFoundError: There is no such tag.
         CorruptDataError: Its file is damaged.
     """
-    root, _ = line_of(store)
+    root, _ = branch_of(store)
     path = tag_path(name)
     try:
         tag = decode_tag(root.get(path), name, path=f"{root.uri}/{path}")
@@ -187,7 +187,7 @@ def list_tags_strictly(store: Store) -> list[Tag]:
 
 
 def resolve(store: Store, reference: Reference) -> tuple[Store, int | None]:
-    """The line of versions that a reference is about, and the number; None for the newest.
+    """The branch that a reference is about, and the number; None for the newest.
 
     Raises:
         RefNotFoundError: There is no such tag.
@@ -202,9 +202,9 @@ def resolve(store: Store, reference: Reference) -> tuple[Store, int | None]:
             return store, reference
         case str():
             tag = get_tag(store, reference)
-            return other_line(store, tag.branch), tag.version
+            return other_branch(store, tag.branch), tag.version
         case (None | str() as branch, None | int() as version):
-            return other_line(store, branch), version
+            return other_branch(store, branch), version
         case _:
             pass
     raise InvalidInputError(
@@ -212,19 +212,19 @@ def resolve(store: Store, reference: Reference) -> tuple[Store, int | None]:
     )
 
 
-def other_line(store: Store, branch: str | None) -> Store:
-    """The line of versions of a branch of the same dataset; None or "main" is the main line."""
-    root, _ = line_of(store)
+def other_branch(store: Store, branch: str | None) -> Store:
+    """Return the store of a branch of the same dataset; None or "main" is the main branch."""
+    root, _ = branch_of(store)
     if branch is None or branch == MAIN_BRANCH:
-        return same_line(store, root)
+        return same_branch(store, root)
     if not is_branch_name(branch):
         raise InvalidInputError(f"{branch!r} is not the name of a branch", path=root.uri)
-    return same_line(store, branch_store(root, branch))
+    return same_branch(store, branch_store(root, branch))
 
 
 def ref_names(store: Store, folder: str) -> list[str]:
     """Names of all tags or branches, in order."""
-    root, _ = line_of(store)
+    root, _ = branch_of(store)
     names = (parse_ref_path(file) for file in root.names(folder))
     return sorted(name for name in names if name is not None)
 

@@ -1,4 +1,4 @@
-"""What a commit or a clean-up takes from the outside world: time, waiting and chance."""
+"""Clock, waiting and randomness of a commit or a cleanup."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Snapshot:
     """One version of a table.
 
     Attributes:
-        store: The line of versions it is on, with the other places that it has files in.
+        store: The branch it is on, with the other places that it has files in.
         manifest: What the version consists of.
     """
 
@@ -158,7 +158,7 @@ def find_newest(store: Store, *, is_certain: bool = False) -> Versions:
     """Find the newest version, and perhaps others, with as short a listing as the store can give.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         is_certain: Do not believe the hint that writers leave on local file systems, whatever speaks for it.
 
     Raises:
@@ -185,15 +185,17 @@ def _hinted(store: Store) -> Versions | None:
     settled = settled_folder(store)
     if settled is None:
         return None
-    line, prefix = settled
-    data = line.settled(prefix + LATEST_VERSION_HINT)
+    branch_root, prefix = settled
+    data = branch_root.settled(prefix + LATEST_VERSION_HINT)
     number = None if data is None else decode_version_hint(data)
     if number is None or number < 2:
         return None
     name = manifest_path(number, ManifestNaming.V2)
-    if line.exists(prefix + manifest_path(number + 1, ManifestNaming.V2)) or not line.exists(prefix + name):
+    if branch_root.exists(prefix + manifest_path(number + 1, ManifestNaming.V2)) or not branch_root.exists(
+        prefix + name
+    ):
         return None
-    if not line.exists(prefix + manifest_path(number - 1, ManifestNaming.V2)):
+    if not branch_root.exists(prefix + manifest_path(number - 1, ManifestNaming.V2)):
         return None
     return Versions(names=(name.rpartition("/")[2],), naming=ManifestNaming.V2)
 

@@ -25,7 +25,7 @@ def staged_dictionaries(
     """Return the dictionaries in the files that an operation brings; opens no file of other tables.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         operation: What is about to be committed.
         base: The version it builds on.
         data_storage_version: File version that an ``Overwrite`` switches the table to.

@@ -1,4 +1,4 @@
-"""The versions of a line, as a sequence whose entries are read when they are looked at.
+"""The versions of a branch, as a sequence whose entries are read when they are looked at.
 
 A history may have 10,000 versions, and most who ask for it want to know how many there are, or the last few. Entries
 cost a look at the manifest each; where that is small, only what the entry needs is decoded, and versions share most of
@@ -29,7 +29,7 @@ _MOST_KNOWN = 1 << 14
 
 
 class VersionList(Sequence[dict[str, Any]]):
-    """All versions of a line at one moment, ascending.
+    """All versions of a branch at one moment, ascending.
 
     Entries are dicts with ``version``, ``timestamp`` (local time without a time zone, as in pylance) and ``metadata``
     (numbers as text, as far as the writer of the version recorded them: pylance before 0.8 did not record rows, which
@@ -37,7 +37,7 @@ class VersionList(Sequence[dict[str, Any]]):
     is asked for by its place.
 
     Args:
-        store: The line of versions.
+        store: The branch.
     """
 
     def __init__(self, store: Store) -> None:
@@ -45,7 +45,7 @@ class VersionList(Sequence[dict[str, Any]]):
         self._store = store
         self._numbers: Sequence[int] = versions.numbers
         self._naming: ManifestNaming = versions.naming
-        self._known: dict[bytes, FragmentTotals] = {}
+        self._totals: dict[bytes, FragmentTotals] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -75,9 +75,9 @@ class VersionList(Sequence[dict[str, Any]]):
     def _entries(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         if "://" not in self._store.uri:  # a local file is read in less time than it takes to ask a thread for it
             return (entry for entry in map(self._find, numbers) if entry is not None)
-        return self._ahead(numbers)
+        return self._read_ahead(numbers)
 
-    def _ahead(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
+    def _read_ahead(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         with ThreadPoolExecutor(READERS) as pool:
             for start in range(0, len(numbers), READ_AHEAD):
                 for entry in pool.map(self._find, numbers[start : start + READ_AHEAD]):
@@ -95,7 +95,7 @@ class VersionList(Sequence[dict[str, Any]]):
         if len(data) > _SMALL_MANIFEST:
             return version_summary(decode_manifest_file(data, version=number, path=path))
         files = decode_manifest_files(data, version=number, path=path)
-        entries = self._known
+        entries = self._totals
         if len(entries) > _MOST_KNOWN:
             entries.clear()
         rows = deleted = num_files = num_bytes = num_deletion_files = 0

@@ -1,1 +1,1 @@
-"""What tests on top of lance_core need: faults, strategies."""
+"""Helpers for tests of code on top of lance_core: faults, strategies."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lance_core.change.delete import removing_staged
-from lance_core.change.redo import new_transaction
+from lance_core.change.retries import new_transaction
 from lance_core.change.stage import FileLimits, stage_data
 from lance_core.dataset import LanceDataset
 from lance_core.errors import CommitOutcomeUnknownError, LanceError
@@ -29,7 +29,7 @@ from lance_core.store.memory import MemoryStore
 from lance_core.table.branches import list_branches
 from lance_core.table.commit import commit
 from lance_core.table.idempotency import find_commit, with_key
-from lance_core.table.refs import list_tags_strictly, other_line
+from lance_core.table.refs import list_tags_strictly, other_branch
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import Snapshot, find_versions, open_snapshot, read_transaction
 from lance_core.testing.scheduler import EPOCH, Outcome, Program, program_of
@@ -48,7 +48,7 @@ _KEY: ContextVar[str | None] = ContextVar("key", default=None)
 
 @frozen(kw_only=True)
 class State:
-    """What a version holds.
+    """Expected content of a version.
 
     Attributes:
         columns: Names of the columns.
@@ -67,7 +67,7 @@ class State:
 
 
 def read_state(snapshot: Snapshot) -> State:
-    """What a version really holds.
+    """Read the content of a version.
 
     Raises:
         AssertionError: Keys, row ids or ids of fragments are not unique.
@@ -87,10 +87,10 @@ class StateReader:
     """Reads versions; the same files are read once, whichever store they are in."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, State] = {}
+        self._states_by_content: dict[Any, State] = {}
 
     def read(self, snapshot: Snapshot, store: MemoryStore) -> State:
-        """As `read_state`, for a version of a line in a store.
+        """As `read_state`, for a version of a branch in a store.
 
         Raises:
             AssertionError: A file is missing.
@@ -103,9 +103,9 @@ class StateReader:
             raise AssertionError(f"version {snapshot.version} lacks one of {sorted(files)}")
         key = (snapshot.manifest.version, tuple(snapshot.manifest.fragments.records), frozenset(files.items()))
         key = (*key, repr(snapshot.manifest.schema), tuple(sorted(snapshot.manifest.config.items())))
-        if key not in self._known:
-            self._known[key] = read_state(snapshot)
-        return self._known[key]
+        if key not in self._states_by_content:
+            self._states_by_content[key] = read_state(snapshot)
+        return self._states_by_content[key]
 
 
 @frozen(kw_only=True)
@@ -150,7 +150,7 @@ class History:
         for tag in list_tags_strictly(store):
             read_state(open_snapshot(store, tag.version))
         for branch in list_branches(store):
-            observed = read_state(open_snapshot(other_line(store, branch.name)))
+            observed = read_state(open_snapshot(other_branch(store, branch.name)))
             if observed.plain() != states[branch.parent_version].plain():
                 raise AssertionError(f"branch {branch.name} holds {observed.plain()}")
         if not any(action.is_clean_up for action in self.actions):
@@ -160,7 +160,7 @@ class History:
         return isinstance(error, CommitOutcomeUnknownError) and not self.may_be_unknown
 
     def _states(self, store: MemoryStore, outcomes: Sequence[Outcome], versions: Sequence[int]) -> dict[int, State]:
-        """What each version must hold, by who says to have made it and by the transactions that are left.
+        """Return the expected content of each version, by its maker and by the transactions that are left.
 
         A version that stands alone is left out: another one had its number before, and later versions go back to that
         one. Its maker does not know whether it landed, or what it did is there all the same.
@@ -177,7 +177,7 @@ class History:
             claims = makers.get(version, set[int]())
             if version in versions:
                 maker = self._maker(store, version)
-                claims = claims or self._steps(outcomes, maker, version)
+                claims = claims or self._version_steps(outcomes, maker, version)
                 claims = claims or {state for state in self._unsure(outcomes) if self._program(state) == maker}
                 is_alone = maker in map(self._program, self._unsure(outcomes)) and version < versions[-1]
                 if is_alone and claims - self._unsure(outcomes):
@@ -203,7 +203,7 @@ class History:
     def _program(self, number: int) -> int:
         return number if self.programs is None else self.programs[number]
 
-    def _steps(self, outcomes: Sequence[Outcome], maker: int, version: int) -> set[int]:
+    def _version_steps(self, outcomes: Sequence[Outcome], maker: int, version: int) -> set[int]:
         """The actions of a program that made this version on the way to the one that they acknowledged."""
         return {
             number
@@ -352,7 +352,7 @@ def _change(work: Callable[[LanceDataset, int], Any]) -> Callable[[Store, int], 
     return run
 
 
-def _kept(state: State, condition: Callable[[int], bool]) -> State:
+def _matching(state: State, condition: Callable[[int], bool]) -> State:
     return replace(state, rows={key: row for key, row in state.rows.items() if condition(key)})
 
 
@@ -374,7 +374,7 @@ def _merged(state: State, number: int) -> State:
 
 
 def _replaced(state: State, number: int) -> State:
-    return _appended(_kept(state, lambda key: key < 2), 70 + number)
+    return _appended(_matching(state, lambda key: key < 2), 70 + number)
 
 
 def _with_w(state: State, number: int) -> State:
@@ -424,11 +424,11 @@ ACTIONS: dict[str, Action] = {
     ),
     "delete": Action(
         run=_change(lambda dataset, number: dataset.delete(f"k = {number}", transaction_properties=_properties())),
-        effect=lambda state, number: _kept(state, lambda key: key != number),
+        effect=lambda state, number: _matching(state, lambda key: key != number),
     ),
     "delete the same": Action(
         run=_change(lambda dataset, _: dataset.delete("k >= 1 AND k <= 3", transaction_properties=_properties())),
-        effect=lambda state, _: _kept(state, lambda key: not 1 <= key <= 3),
+        effect=lambda state, _: _matching(state, lambda key: not 1 <= key <= 3),
     ),
     "update": Action(
         run=_change(

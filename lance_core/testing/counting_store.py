@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ReadCounts:
-    """What was read from data files and others.
+    """Numbers of reads from data files and others.
 
     Attributes:
         calls: For each read of a data file the byte ranges asked for.

@@ -101,7 +101,7 @@ def _encode_varint(number: int) -> bytes:
     return bytes([*parts, number])
 
 
-class Steps:
+class LineTrace:
     """The steps from line to line of lance_core that this thread takes while it is entered.
 
     Attributes:

@@ -23,7 +23,7 @@ KEY = "k"
 
 @frozen(kw_only=True)
 class Condition:
-    """Which rows, for people who speak SQL and for Python.
+    """A condition on rows, as SQL and as Python.
 
     Attributes:
         sql: The predicate.

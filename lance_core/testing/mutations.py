@@ -1,4 +1,4 @@
-"""What the tests share that take one safeguard away at a time.
+"""Helpers of the tests that take one safeguard away at a time.
 
 A gate is a small piece of the other tests, which holds as long as nothing is taken away. A mutation is the dotted name
 of a safeguard, what to put in its place (made from the original), and the gate that must notice.
@@ -51,7 +51,7 @@ def always(value: object) -> Callable[[Any], Callable[..., Any]]:
 
 
 def mutated(target: str, mutate: Callable[[Any], Any]) -> tuple[Any, str, Any]:
-    """What to set to take a safeguard away: the object that has it, the attribute's name, and its new value.
+    """Return the change that takes a safeguard away: the object that has it, the attribute's name, and its new value.
 
     Args:
         target: Dotted name of the safeguard: module, class if there is one, attribute.

@@ -43,7 +43,7 @@ class Abandoned(BaseException):
 
 @frozen(kw_only=True)
 class Program:
-    """What one actor does.
+    """Work of one actor.
 
     Attributes:
         work: Given the store; what it returns or raises is its outcome.
@@ -59,7 +59,7 @@ class Program:
 
 @frozen(kw_only=True)
 class Outcome:
-    """How a program ended.
+    """Result of a program.
 
     Attributes:
         result: What it returned.
@@ -72,7 +72,7 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class Exploration:
-    """What was explored.
+    """Result of an exploration.
 
     Attributes:
         schedules: Schedules that were followed to their end.
@@ -203,7 +203,7 @@ class Schedule:
         return (self.content, *((agent.told, agent.outcome is None) for agent in self.agents))
 
     def run(self) -> list[Outcome] | None:
-        """How the programs ended; None if the schedule was abandoned."""
+        """Return the results of the programs; None if the schedule was abandoned."""
         with _own_worlds():
             threads = [threading.Thread(target=agent.run, daemon=True) for agent in self.agents]
             for thread in threads:
@@ -249,7 +249,7 @@ class Schedule:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the programs are to end."""
+        """Return whether the programs are to end."""
         return self._is_abandoned
 
 
@@ -365,7 +365,7 @@ class ScheduledStore:
         return result
 
     def _is_unnoticed(self, method: str, path: str) -> bool:
-        """Whether it makes no difference to any program if this call comes earlier or later."""
+        """Return whether it makes no difference to any program if this call comes earlier or later."""
         if self._schedule.sees_all or method in {"names", "list"}:
             return False
         folder = path.startswith(_PRIVATE_FOLDERS) or any(f"/{folder}" in path for folder in _PRIVATE_FOLDERS)

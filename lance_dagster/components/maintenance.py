@@ -28,7 +28,7 @@ def optional(schema: dict[str, Any]) -> None:
 
 
 class CompactionModel(dg.Model, dg.Resolvable):
-    """When to merge fragments."""
+    """Thresholds for merging fragments."""
 
     target_rows_per_fragment: int = Field(default=1024 * 1024, ge=1, description="Smaller fragments are merged.")
     min_fragments: int = Field(default=2, ge=1, description="Do nothing for fewer fragments to merge.")
@@ -40,7 +40,7 @@ class CompactionModel(dg.Model, dg.Resolvable):
 
 
 class DeletionModel(dg.Model, dg.Resolvable):
-    """When to rewrite fragments with deleted rows."""
+    """Thresholds for rewriting fragments with deleted rows."""
 
     threshold: float = Field(
         default=0.1, ge=0, le=1, description="Share of deleted rows above which fragments are rewritten."
@@ -52,7 +52,7 @@ class DeletionModel(dg.Model, dg.Resolvable):
 
 
 class CleanupModel(dg.Model, dg.Resolvable):
-    """Which versions stay."""
+    """Rules for the versions that stay."""
 
     older_than_days: float = Field(default=7, ge=0, description="Age at which an untagged version may go.")
     retain_versions: int = Field(default=3, ge=1, description="Newest versions that stay whatever their age.")
@@ -74,7 +74,7 @@ class CleanupModel(dg.Model, dg.Resolvable):
 
 
 class ExecutionModel(dg.Model, dg.Resolvable):
-    """Where fragments are rewritten."""
+    """Execution of rewrites."""
 
     spark_from_bytes: int = Field(default=4 << 30, ge=0, description="Rewrite so many bytes or more as Spark's tasks.")
     max_memory_bytes: int = Field(default=1 << 30, ge=1 << 27, description="Memory for rewriting in one process.")
@@ -100,7 +100,7 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
         description="How often fragments are rewritten beside other writers; null for as often as lance_core's time "
         "for commits (LANCE_CORE_COMMIT_TIMEOUT) allows.",
     )
-    branch: str | None = Field(default=None, description="Maintain this branch of the tables, not the main line.")
+    branch: str | None = Field(default=None, description="Maintain this branch of the tables, not the main branch.")
     health: bool = Field(default=False, description="Add an asset that says which tables need what, and why.")
     cron_schedule: str | None = Field(
         default="0 3 * * *", description="When; null makes no schedule.", examples=["0 3 * * *", "@weekly"]
@@ -132,7 +132,7 @@ class MaintenanceModel(dg.Model, dg.Resolvable):
 
 
 class MaintenanceScaffoldParams(BaseModel):
-    """What ``dg scaffold defs`` asks for."""
+    """Parameters of ``dg scaffold defs``."""
 
     tables: str = Field(default="my_table", description="Asset keys, separated by commas.")
 

@@ -57,7 +57,7 @@ class ChecksModel(dg.Model, dg.Resolvable):
 
 
 class FreshnessModel(dg.Model, dg.Resolvable):
-    """How old the newest materialization may be: a ``dg.FreshnessPolicy``."""
+    """Maximum age of the newest materialization: a ``dg.FreshnessPolicy``."""
 
     fail_after_hours: float = Field(gt=0, description="Older is a failure.")
     warn_after_hours: float | None = Field(default=None, gt=0, description="Older is a warning.")
@@ -83,7 +83,7 @@ class SensorModel(dg.Model, dg.Resolvable):
 
 
 class TableScaffoldParams(BaseModel):
-    """What ``dg scaffold defs`` asks for."""
+    """Parameters of ``dg scaffold defs``."""
 
     table: str = Field(default="my_table", description="Asset key of the table, parts joined by '/'.")
 
@@ -140,7 +140,7 @@ class LanceTableComponent(dg.Component, dg.Model, dg.Resolvable):
     io_manager_key: str = Field(default="io_manager", description="Loads the table downstream.")
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """What was declared."""
+        """Build the declared definitions."""
         del context
         key = dg.AssetKey.from_user_string(self.table)
         if not self.external and (declared := self._declared()):

@@ -1,4 +1,4 @@
-"""What the IO manager asks of a frame library."""
+"""Protocol between the IO manager and a frame library."""
 
 from __future__ import annotations
 

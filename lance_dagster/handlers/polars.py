@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What Polars asks of a pyarrow dataset: it reads the columns and rows that a query needs, when it needs them.
+    """The part of a pyarrow dataset that Polars uses: it reads the columns and rows of a query lazily.
 
     Args:
         dataset: The table.

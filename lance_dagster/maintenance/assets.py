@@ -44,7 +44,7 @@ class MaintenanceConfig(dg.Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
-    """What all maintenance assets of one call share."""
+    """Settings that all maintenance assets of one call share."""
 
     resource_key: str
     spark_resource_key: str | None
@@ -99,7 +99,7 @@ def build_maintenance_assets(
         automation_condition: For example ``dg.AutomationCondition.on_cron("0 3 * * *")`` instead of a schedule.
         max_attempts: How often fragments are rewritten when other commits touch them meanwhile; None for as often as
             the time allows that lance_core gives every commit (``LANCE_CORE_COMMIT_TIMEOUT``, ten minutes by default).
-        branch: Maintain this branch of the tables, not the main line; the keys are then ``<table>/<branch>/compaction``
+        branch: Maintain this branch of the tables, not the main one; the keys are then ``<table>/<branch>/compaction``
             and so on.
 
     Returns:
@@ -219,7 +219,7 @@ def _order(
     *,
     dry_run: bool,
 ) -> Order:
-    """What the step has to know of the run."""
+    """Return the facts about the run that the step needs."""
     lance: LanceResource = getattr(context.resources, setting.resource_key)
     spark_key = setting.spark_resource_key
     policy = setting.cleanup if context.asset_key.path[-1] == _CLEANUP else None
@@ -247,7 +247,7 @@ def _numbers(before: Mapping[str, float], after: Mapping[str, float]) -> dict[st
 
 
 def branch_path(branch: str | None) -> list[str]:
-    """What a branch adds to the key of an asset."""
+    """Return the part of an asset's key that names its branch."""
     return [] if branch is None else branch.split("/")
 
 

@@ -41,7 +41,7 @@ class MaintenanceNeeded(dg.AutomationCondition):
 
     @property
     def description(self) -> str:
-        """What the UI shows."""
+        """Text that the UI shows."""
         return "The manifest of the table says that there is something to do"
 
     @property

@@ -168,7 +168,7 @@ def build_maintenance_definitions(
 def _sensor(
     name: str, assets: Sequence[dg.AssetsDefinition], status: dg.DefaultScheduleStatus
 ) -> dg.AutomationConditionSensorDefinition:
-    """What evaluates our condition; Dagster's own sensor cannot."""
+    """Make the sensor that evaluates our condition; Dagster's own sensor cannot."""
     running = status is dg.DefaultScheduleStatus.RUNNING
     return dg.AutomationConditionSensorDefinition(
         name,

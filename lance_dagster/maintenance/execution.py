@@ -1,4 +1,4 @@
-"""Where fragments are rewritten: in this process, or as Spark's tasks when there is much to do."""
+"""Execution of rewrites: in this process, or as Spark tasks when there is much to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPolicy:
-    """How rewriting is carried out.
+    """Execution of rewrites.
 
     Args:
         spark_from_bytes: With a Spark session at hand, rewrite so many bytes of files (or more) as Spark's tasks.

@@ -1,4 +1,4 @@
-"""What needs maintenance, and why: one asset that looks at all tables."""
+"""Health of all tables: the maintenance that each needs, and the reasons."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class TableHealth:
 def what_rewriting_needs(
     dataset: lance_core.LanceDataset, compaction: CompactionPolicy | None, deletions: DeletionPolicy | None
 ) -> dict[str, str]:
-    """What compaction and materialization of deletions would do, and why; reads the manifest only."""
+    """Return the reasons for compaction and for materialization of deletions; reads the manifest only."""
     needs: dict[str, str] = {}
     if compaction is not None:
         merged = num_fragments(plan_compaction(dataset, compaction))

@@ -1,4 +1,4 @@
-"""Which versions somebody may still need: runs in progress, and assets that Dagster shows as made from them."""
+"""Versions that may still be in use by running steps, or that assets in Dagster were made from."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def versions_in_use(
 def input_versions(
     instance: dg.DagsterInstance, table: dg.AssetKey, *, branch: str | None = None
 ) -> list[tuple[int, str]]:
-    """Versions of a line that the newest materializations of assets were made from, with the assets.
+    """Versions of a branch that the newest materializations of assets were made from, with the assets.
 
     Those of all code locations count.
     """
@@ -49,7 +49,7 @@ def input_versions(
         materialization = None if event is None else event.asset_materialization
         tags: Mapping[str, str] = (None if materialization is None else materialization.tags) or {}
         told = tags.get(tag, "")
-        # Versions of other lines and of other IO managers are none of ours; maintenance needs no old version.
+        # Versions of other branches and of other IO managers are none of ours; maintenance needs no old version.
         version = told.removeprefix(prefix) if told.startswith(prefix) else ""
         if version.isdecimal() and key.path[: len(table.path)] != table.path:
             versions.append((int(version), key.to_user_string()))
@@ -57,7 +57,7 @@ def input_versions(
 
 
 def grace_period(context: dg.AssetExecutionContext, policy: CleanupPolicy) -> timedelta:
-    """How long ago a version may have been the newest and still be in use: since the oldest run in progress began."""
+    """Return the age up to which a replaced version may be in use: the time since the oldest running run began."""
     now = datetime.now(UTC)
     runs = context.instance.get_run_records(dg.RunsFilter(statuses=_IN_PROGRESS))
     ages = [

@@ -1,4 +1,4 @@
-"""When maintenance has something to do, and how much: plain values and pure decisions."""
+"""Policies of maintenance: plain values and pure decisions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class DeletionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupPolicy:
-    """Which versions stay. Everything else, and every file that only they need, is deleted.
+    """Rules for the versions that stay. Other versions, and files that only they need, are deleted.
 
     A version stays if it is younger than ``older_than``, or one of the newest ``retain_versions``, or has a tag. Run
     tags (made by the IO manager) that are both older than ``keep_runs_for`` and beyond the newest ``keep_runs`` are

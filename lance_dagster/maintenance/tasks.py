@@ -28,7 +28,7 @@ _SHOWN_FILES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a step did.
+    """Result of a step.
 
     Args:
         skipped: Why nothing was done, or None if something was.
@@ -45,7 +45,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How a step is to be run.
+    """Instructions for a step.
 
     Args:
         dry_run: Change nothing.

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 import lance_core
-from lance_core.testing.lines import Line, by_key
+from lance_core.testing.branch_model import BranchModel, by_key
 from lance_core.testing.model import KEY, TableState, make_condition, make_rows, make_value
 
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
@@ -100,7 +100,7 @@ class Histories(RuleBasedStateMachine):
     def create(self, tool, random):
         self.stable = random.random() < 0.6
         self.versions = random.choice([["2.0", "2.1", "2.2"], ["2.1", "2.2"]])
-        line = Line(
+        line = BranchModel(
             root=f"{self.folder}/t",
             branch=None,
             states={},

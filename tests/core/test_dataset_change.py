@@ -7,7 +7,7 @@ import pytest
 
 import lance_core
 from lance_core.change import delete as change
-from lance_core.change import redo
+from lance_core.change import retries
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
 
 N = 1000
@@ -30,7 +30,7 @@ def files(dataset, folder):
 
 def before_first_commit(monkeypatch, action):
     """Let something happen after the work is done and before it is committed, once."""
-    real = redo.commit
+    real = retries.commit
     done = []
 
     def racing(*args, **kwargs):
@@ -39,7 +39,7 @@ def before_first_commit(monkeypatch, action):
             action()
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(redo, "commit", racing)
+    monkeypatch.setattr(retries, "commit", racing)
 
 
 def test_delete_marks_rows_and_drops_empty_fragments(dataset):
@@ -223,7 +223,7 @@ def test_files_stay_when_the_outcome_is_unknown(dataset, monkeypatch):
     def unknown(*_args, **_kwargs):
         raise CommitOutcomeUnknownError("the store is silent")
 
-    monkeypatch.setattr(redo, "commit", unknown)
+    monkeypatch.setattr(retries, "commit", unknown)
     with pytest.raises(CommitOutcomeUnknownError):
         dataset.replace_where("day = 3", pa.table({"id": [5000], "day": [3]}))
     assert len(files(dataset, "data")) == 5

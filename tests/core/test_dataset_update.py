@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lance_core
-from lance_core.change import redo
+from lance_core.change import retries
 from lance_core.errors import CommitConflictError, CommitOutcomeUnknownError, InvalidInputError, UnsupportedError
 
 ROWS = pa.table(
@@ -132,7 +132,7 @@ def test_unknown_outcome_keeps_the_files(dataset, monkeypatch):
     def unknown(*_args, **_kwargs):
         raise CommitOutcomeUnknownError("lost")
 
-    monkeypatch.setattr(redo, "commit", unknown)
+    monkeypatch.setattr(retries, "commit", unknown)
     before = data_files(dataset)
     with pytest.raises(CommitOutcomeUnknownError):
         dataset.update({"name": "'y'"}, where="id = 1")

@@ -1,4 +1,4 @@
-"""A run on a branch leaves Dagster's picture of the main line alone: no automation, no other data version."""
+"""A run on a branch leaves Dagster's picture of the main branch alone: no automation, no other data version."""
 
 import dagster as dg
 import pyarrow as pa
@@ -64,7 +64,7 @@ def go(root, instance):
 
 @pytest.fixture
 def picture(instance, root):
-    """What Dagster knows of the main line: data versions and staleness of all assets."""
+    """What Dagster knows of the main branch: data versions and staleness of all assets."""
 
     graph = dg.Definitions(assets=ASSETS, resources=resources_of(root)).resolve_asset_graph()
 
@@ -106,7 +106,7 @@ def test_no_automation_fires_and_nothing_becomes_stale(go, evaluate, picture, ta
     assert trial.success
     assert evaluate() == 0
     assert picture() == before
-    # The same change of the main line does what it should.
+    # The same change of the main branch does what it should.
     assert go("orders", tags={"price": "8"}).success
     assert evaluate() == 1
     assert picture()["total"][1] == "STALE"
@@ -195,7 +195,7 @@ def test_recorded_versions_of_main_and_branch_are_kept_apart(go, root, tables):
 
 
 def test_a_re_executed_step_on_a_branch_appends_again_only_if_it_was_not_recorded(root, instance, tables):
-    """Its observation tells that the first run was complete, as a materialization does on the main line."""
+    """Its observation tells that the first run was complete, as a materialization does on the main branch."""
     resources = {"io_manager": LanceIOManager(root=root)}
     defs = dg.Definitions(assets=[orders], resources=resources, executor=dg.in_process_executor)
     job = defs.resolve_implicit_global_asset_job_def()

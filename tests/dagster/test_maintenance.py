@@ -388,7 +388,7 @@ def test_a_branch_is_maintained_by_itself(root, instance, table):
 
     after = table()
     assert (after.version, ids(table)) == (newest, rows_of[None])
-    assert list(after.tags.list()) == ["run-00000000"], "a tag of the main line is none of the branch's"
+    assert list(after.tags.list()) == ["run-00000000"], "a tag of the main branch is none of the branch's"
     assert files <= data_files(uri)
     branch = after.checkout_version(("audit/eve", None))
     assert sorted(branch.to_table()["id"].to_pylist()) == rows_of["audit/eve"]

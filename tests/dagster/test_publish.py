@@ -89,7 +89,7 @@ def test_what_others_wrote_is_not_undone(go, tables):
     tables.compact("orders")
     go("b")
     version = tables.dataset("orders").version
-    with pytest.raises(CommitConflictError, match=f"Version {version} of the main line"):
+    with pytest.raises(CommitConflictError, match=f"Version {version} of the main branch"):
         tables.publish("orders", "audit")
     assert tables.dataset("orders").version == version
 

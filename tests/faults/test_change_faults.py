@@ -9,7 +9,7 @@ import pytest
 from lance_core.change.ingest import read_input
 from lance_core.change.merge import MergeWork
 from lance_core.change.merge_plan import MergeOptions, WhenMatched, WriteMode
-from lance_core.change.redo import CommitOptions, commit_work
+from lance_core.change.retries import CommitOptions, commit_work
 from lance_core.change.stage import FileLimits, stage_data
 from lance_core.change.update import UpdateWork
 from lance_core.errors import LanceError

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.change.redo import new_transaction
+from lance_core.change.retries import new_transaction
 from lance_core.change.stage import FileLimits, stage_data
 from lance_core.errors import CommitOutcomeUnknownError, LanceError
 from lance_core.format.operations import Overwrite

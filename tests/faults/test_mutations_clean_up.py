@@ -16,7 +16,7 @@ from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.table.branches import create_branch, list_branches
 from lance_core.table.commit import commit
-from lance_core.table.refs import create_tag, other_line
+from lance_core.table.refs import create_tag, other_branch
 from lance_core.table.runtime import Runtime
 from lance_core.table.snapshot import Versions, list_versions, load_manifest, open_snapshot
 from lance_core.testing.actions import ACTIONS, StateReader, read_state
@@ -62,7 +62,7 @@ def branch_protects():
     create_branch(open_snapshot(store, 1), "b", uuid=str(uuid.uuid4()))
     ACTIONS["overwrite"].run(store, 0)
     cleanup_old_versions(store, **{**NOTHING, "runtime": SYSTEM_LATER})
-    read_state(open_snapshot(other_line(store, "b")))
+    read_state(open_snapshot(other_branch(store, "b")))
 
 
 def newest_stays():
@@ -126,7 +126,7 @@ def branch_of_what_goes():
     with suppress(LanceError):
         create_branch(open_snapshot(other, 1), "b", uuid=str(uuid.uuid4()))
     for branch in list_branches(store):
-        read_state(open_snapshot(other_line(store, branch.name)))
+        read_state(open_snapshot(other_branch(store, branch.name)))
 
 
 def old_versions_stay(cleaner=timedelta(days=3650), writer=timedelta(0)):

@@ -247,7 +247,7 @@ MUTATIONS = {
         lambda: walk("append", "overwrite"),
     ),
     "merged deletions leave their files": (
-        "lance_core.change.redo._remove_merged_deletions",
+        "lance_core.change.retries._remove_merged_deletions",
         lambda _original: no,
         lambda: walk("delete", "delete"),
     ),

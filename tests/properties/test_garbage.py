@@ -15,7 +15,7 @@ import pytest
 
 from lance_core.errors import LanceError
 from lance_core.file.read.reader import DataFileReader
-from lance_core.testing.garbage import Steps, mutate
+from lance_core.testing.garbage import LineTrace, mutate
 
 NUM_MUTATIONS = int(os.environ.get("LANCE_MUTATIONS", "2000"))
 FUZZ_S = float(os.environ.get("LANCE_FUZZ_S", "150" if os.environ.get("LANCE_TESTS") == "deep" else "0"))
@@ -146,7 +146,7 @@ def test_garbage_that_is_guided_by_what_it_reaches(version):
     corpus = []
     for original in originals_of(version):
         for name in original.buffers:
-            with (steps := Steps()):
+            with (steps := LineTrace()):
                 judge.read(original.data, [name], "original")
             known |= steps.taken
             corpus.append((original.data, original, [name]))
@@ -155,7 +155,7 @@ def test_garbage_that_is_guided_by_what_it_reaches(version):
         number += 1
         data, places, names = rng.choice(corpus[num_originals:] or corpus) if rng.random() < 0.5 else rng.choice(corpus)
         changed = damaged(data, places, names, rng)
-        with (steps := Steps()):
+        with (steps := LineTrace()):
             judge.read(changed, names, f"file {number} of seed {seed}, version {version}")
         if not steps.taken <= known:
             known |= steps.taken

@@ -23,7 +23,7 @@ from lance_core.errors import LanceError
 from lance_core.format.paths import parse_version
 from lance_core.format.transaction import decode_transaction
 from lance_core.store.memory import memory_store
-from lance_core.testing.garbage import Steps, mutate, mutate_message
+from lance_core.testing.garbage import LineTrace, mutate, mutate_message
 
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 FUZZ_S = float(os.environ.get("LANCE_FUZZ_S", "60" if IS_DEEP else "0"))
@@ -161,7 +161,7 @@ def test_garbage(folder):
     uri, store = table()
     paths = sorted(info.path for info in store.list(folder))
     originals = {path: store.get(path) for path in paths}
-    with (steps := Steps()):
+    with (steps := LineTrace()):
         for path in paths:
             assert look(WAYS[folder](uri, path), "original") == []
     known, num_known, corpus = steps.taken, len(steps.taken), [*originals.items()]
@@ -171,7 +171,7 @@ def test_garbage(folder):
         path, good = rng.choice(corpus[len(paths) :] or corpus) if rng.random() < 0.5 else rng.choice(corpus)
         data = CHANGES.get(folder, change_bytes)(good, rng)
         store.put(path, data)
-        with (steps := Steps()):
+        with (steps := LineTrace()):
             failed += look(WAYS[folder](uri, path), f"file {number} of seed {seed}: {path}") != []
         store.put(path, originals[path])
         if not steps.taken <= known:

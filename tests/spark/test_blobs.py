@@ -17,7 +17,7 @@ from lance_core.spark.blob_columns import KeptBlobs
 from lance_core.spark.task_names import TaskNames, remove_data_files
 from lance_core.spark.task_version import TaskVersion
 from lance_core.store.open import open_store
-from lance_core.table.open_table import LineAddress, open_version
+from lance_core.table.open_table import BranchAddress, open_version
 
 pytestmark = pytest.mark.spark
 
@@ -135,7 +135,7 @@ def test_kept_blobs_are_fetched_piece_by_piece(table, monkeypatch):
         "b": pa.array([b"own" if i % 3 == 1 else None for i in ids], pa.binary()),
     }
     (field,) = snapshot.manifest.schema.select(["b"]).fields
-    version = TaskVersion.whole(LineAddress.of(snapshot.store, None), snapshot)
+    version = TaskVersion.whole(BranchAddress.of(snapshot.store, None), snapshot)
     parts = list(KeptBlobs(columns=((field, (0, 2)),), version=version).put_in([pa.record_batch(rows)]))
     found = [row for part in parts for row in part.to_pylist()]
     assert [row["id"] for row in found] == ids

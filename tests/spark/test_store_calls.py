@@ -119,8 +119,8 @@ def test_tasks_of_the_format_write_their_files_and_nothing_else(numbers, table, 
 def test_tasks_of_write_lance_write_their_files_and_nothing_else(numbers, table, recorded, mode):
     write_lance(numbers, table.uri, mode=mode)
     check(recorded, table, "publish")
-    (handover,) = recorded.calls("commit")
-    assert [(name, path.split("/")[-2]) for name, path in handover] == [("put", "_transactions")]
+    (committed,) = recorded.calls("commit")
+    assert [(name, path.split("/")[-2]) for name, path in committed] == [("put", "_transactions")]
 
 
 def test_tasks_that_read_open_their_files_and_nothing_else(spark, table, recording, recorded):

@@ -9,11 +9,11 @@ import pytest
 import lance_core
 from lance_core.errors import CommitOutcomeUnknownError, CorruptDataError, DatasetNotFoundError
 from lance_core.format.operations import Append
-from lance_core.spark import handover, rows_job, staging, write_lance
+from lance_core.spark import rows_job, staged_transactions, staging, write_lance
 from lance_core.spark import write as write_module
 from lance_core.spark.options import WriteOptions
 from lance_core.spark.rows_job import RowsJob
-from lance_core.spark.sink import LanceCommitMessage, LanceWriter, Place
+from lance_core.spark.sink import JobTarget, LanceCommitMessage, LanceWriter
 from lance_core.spark.task_names import TaskNames
 from lance_core.spark.write_plan import plan_write
 
@@ -29,8 +29,8 @@ def numbers(spark):
 def job(numbers, uri):
     """A job as the tasks get it."""
     plan = plan_write(WriteOptions(path=uri), numbers.schema, overwrite=False)
-    place = Place(line=plan.line, job=uuid.uuid4())
-    return RowsJob(place=place, plan=plan, publishes=True)
+    job_target = JobTarget(line=plan.line, job=uuid.uuid4())
+    return RowsJob(job_target=job_target, plan=plan, publishes=True)
 
 
 def batches():
@@ -38,7 +38,7 @@ def batches():
 
 
 def staged(job, task, attempt):
-    part = job.stage(batches(), TaskNames(job=job.place.job, task=task, attempt=attempt))
+    part = job.stage(batches(), TaskNames(job=job.job_target.job, task=task, attempt=attempt))
     return LanceCommitMessage(part=part, partition=task, attempt=attempt)
 
 
@@ -77,10 +77,10 @@ def test_killed_between_the_commit_and_the_answer(numbers, uri, data_files, monk
 
 def test_what_was_staged_but_cannot_be_found_is_told(numbers, uri, monkeypatch):
     def lost(store, job):
-        handover.take_over(store, job)
-        return handover.take_over(store, job)
+        staged_transactions.load_staged_transaction(store, job)
+        return staged_transactions.load_staged_transaction(store, job)
 
-    monkeypatch.setattr(staging, "take_over", lost)
+    monkeypatch.setattr(staging, "load_staged_transaction", lost)
     with pytest.raises(CommitOutcomeUnknownError, match="cannot be found"):
         write_lance(numbers, uri)
 
@@ -103,51 +103,53 @@ def test_a_job_that_is_given_up_leaves_nothing(job, data_files):
     assert data_files() == []
 
 
-def test_a_handover_that_fails_removes_what_was_staged(job, data_files, monkeypatch):
-    quiet = RowsJob(place=job.place, plan=job.plan, publishes=False)
+def test_a_staged_transaction_that_fails_removes_what_was_staged(job, data_files, monkeypatch):
+    quiet = RowsJob(job_target=job.job_target, plan=job.plan, publishes=False)
     message = staged(quiet, 0, 0)
 
     def full(*_args):
         raise OSError("disk full")
 
-    monkeypatch.setattr(rows_job, "hand_over", full)
+    monkeypatch.setattr(rows_job, "stage_transaction", full)
     with pytest.raises(OSError, match="disk full"):
         LanceWriter(quiet).commit([message])
     assert data_files() == []
 
 
-def test_nothing_is_left_of_a_handover(numbers, uri):
+def test_nothing_is_left_of_a_staged_transaction(numbers, uri):
     write_lance(numbers, uri)
     assert len(list(Path(uri, "_transactions").iterdir())) == 1
 
 
-def test_each_damage_of_a_handover_is_noticed(job):
+def test_each_damage_of_a_staged_transaction_is_noticed(job):
     """Also where it is cut short: fewer rows would be committed than were staged."""
-    store, path = job.place.open(), Path(job.plan.uri, "_transactions")
+    store, path = job.job_target.open(), Path(job.plan.uri, "_transactions")
     fragments = staged(job, 0, 0).part.fragments
-    handover.hand_over(store, job.place.job, Append(fragments=fragments), {"partitions.0": pa.table({"x": [1]})})
+    staged_transactions.stage_transaction(
+        store, job.job_target.job, Append(fragments=fragments), {"partitions.0": pa.table({"x": [1]})}
+    )
     (file,) = path.iterdir()
     whole = file.read_bytes()
     flips = [whole[:at] + bytes([whole[at] ^ (1 << at % 8)]) + whole[at + 1 :] for at in range(len(whole))]
     for damaged in [*flips, *(whole[:size] for size in range(len(whole)))]:
         file.write_bytes(damaged)
         with pytest.raises(CorruptDataError) as caught:
-            handover.take_over(store, job.place.job)
+            staged_transactions.load_staged_transaction(store, job.job_target.job)
         assert caught.value.path == str(file)
     file.write_bytes(whole)
-    assert handover.take_over(store, job.place.job).operation == Append(fragments=fragments)
+    assert staged.load_staged_transaction(store, job.job_target.job).operation == Append(fragments=fragments)
     assert not file.exists()
 
 
-def test_a_damaged_handover_commits_nothing(numbers, uri, monkeypatch):
+def test_a_damaged_staged_transaction_commits_nothing(numbers, uri, monkeypatch):
     def damaged(store, job):
         (file,) = Path(uri, "_transactions").iterdir()
         data = bytearray(file.read_bytes())
         data[len(data) // 2] ^= 4
         file.write_bytes(data)
-        return handover.take_over(store, job)
+        return staged_transactions.load_staged_transaction(store, job)
 
-    monkeypatch.setattr(staging, "take_over", damaged)
+    monkeypatch.setattr(staging, "load_staged_transaction", damaged)
     with pytest.raises(CorruptDataError, match="damaged"):
         write_lance(numbers, uri)
     with pytest.raises(DatasetNotFoundError):

@@ -85,7 +85,7 @@ def tables_text(states: Mapping[str, TableState]) -> str:
 
 
 def maintenance_text(before: Mapping[str, TableState], after: Mapping[str, TableState]) -> str:
-    """What changed in the tables that changed, one per line."""
+    """List the changes in the tables that changed, one per line."""
     header = ("table", "fragments", "deleted rows", "size", "versions kept", "files", "all files")
     return _columns(
         header,

@@ -1,4 +1,4 @@
-"""What all assets of the project have in common."""
+"""Settings that all assets of the project share."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_damaged_manifests_and_tags(dataset):
 def test_tags_are_judged_on_their_branch(dataset):
     branch = dataset.create_branch("b", 4)
     branch.tags.create("on-branch", ("b", 4))
-    assert branch.verify().is_ok, "the tag on version 2 of the main line is no business of the branch"
+    assert branch.verify().is_ok, "the tag on version 2 of the main branch is no business of the branch"
     store = dataset.snapshot.store
     store.put(f"{TAGS_FOLDER}/lost.json", b'{"version": 77, "manifestSize": 1, "branch": "b"}')
     assert dataset.verify().is_ok

@@ -121,7 +121,7 @@ def test_what_cannot_be(store):
         branch(store, "b", ("none", 1))
     with pytest.raises(InvalidInputError):
         branch(store, "b", ("../x", 1))
-    with pytest.raises(InvalidInputError, match="main line"):
+    with pytest.raises(InvalidInputError, match="main branch"):
         delete_branch(store, "main")
     with pytest.raises(RefNotFoundError):
         delete_branch(store, "none")

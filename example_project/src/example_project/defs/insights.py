@@ -1,4 +1,4 @@
-"""What the flights tell: small tables for people and models."""
+"""Insights from the flights: small tables for people and models."""
 
 import dagster as dg
 from pyspark.sql import DataFrame

@@ -1,4 +1,4 @@
-"""What is run together, and when."""
+"""Jobs and their schedules."""
 
 import dagster as dg
 

@@ -1,4 +1,4 @@
-"""Where tables are stored, and the Spark session that all assets share."""
+"""Storage of the tables, and the Spark session that all assets share."""
 
 import dagster as dg
 

@@ -1,6 +1,6 @@
 # Assertions are what this is for; pytest explains them.
 # ruff: noqa: S101
-"""A line of versions held against what each of them must hold, as two libraries see it.
+"""A branch held against what each of them must hold, as two libraries see it.
 
 The libraries are modules with the functions and classes that pylance and lance_core share; the first is lance_core.
 """
@@ -31,16 +31,16 @@ def plain(schema: pa.Schema) -> list[tuple[str, pa.DataType, bool]]:
 
 
 @dataclass(slots=True, kw_only=True)
-class Line:
-    """A line of versions.
+class BranchModel:
+    """A branch.
 
     Attributes:
         root: Address of the table.
-        branch: Branch; None for the main line.
+        branch: Branch; None for the main branch.
         states: What each version must hold, by number.
         tools: lance_core and another library.
         has_stable_row_ids: Whether row ids stay, and rows tell their versions.
-        keeps_open: One object of each library lives as long as the line: what it keeps in memory must stay right.
+        keeps_open: One object of each library lives as long as the branch: what it keeps in memory must stay right.
         children: Branches that come from it, and the versions they come from.
         opened: The objects that are kept open.
     """
@@ -61,10 +61,10 @@ class Line:
 
     @property
     def state(self) -> TableState:
-        """What the newest version must hold."""
+        """Expected content of the newest version."""
         return self.states[self.version]
 
-    def begun(self, root: str, branch: str | None, version: int) -> Line:
+    def begun(self, root: str, branch: str | None, version: int) -> BranchModel:
         """A line that comes from a version of this one."""
         return replace(self, root=root, branch=branch, states={version: self.states[version]}, children={}, opened={})
 
@@ -131,7 +131,7 @@ class Line:
         assert report.is_ok, str(report)
 
     def check_changes(self, *, since: int) -> None:
-        """What the libraries say has changed since a version."""
+        """Check the changes since a version that the libraries report."""
         if since == self.version:
             return
         rows = self.state.rows

@@ -1,4 +1,4 @@
-"""What Spark's commit step hands over to the process that started the job, which commits it.
+"""Staged-transaction files: passed from Spark's commit step to the process that started the job, which commits them.
 
 Spark's own functions return nothing, and its commit step runs in a process of its own. So what the tasks have staged
 is written down as a transaction beside those of the table, read once by the caller, and removed. Nobody else looks at
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lance_core.store.base import Store
 
 
-def hand_over(
+def stage_transaction(
     store: Store,
     job: uuid.UUID,
     operation: Operation,
@@ -40,7 +40,7 @@ def hand_over(
     """Write down what the tasks of a job have staged.
 
     Args:
-        store: The line of versions.
+        store: The branch.
         job: The job.
         operation: The change.
         tables: What else the caller needs, by name; None is left out.
@@ -54,7 +54,7 @@ def hand_over(
     store.put(transaction_path(transaction.file_name), encode_transaction_file(encode_transaction(transaction)))
 
 
-def take_over(store: Store, job: uuid.UUID) -> Transaction:
+def load_staged_transaction(store: Store, job: uuid.UUID) -> Transaction:
     """Read what was handed over, and remove it.
 
     Raises:

@@ -32,7 +32,7 @@ class Work(Protocol):
 
     @property
     def sees_new_rows(self) -> bool:
-        """Whether it depends on which rows there are, not only on those it changes."""
+        """Return whether it depends on which rows there are, not only on those it changes."""
         ...
 
     def prepare(self, snapshot: Snapshot) -> Operation:
@@ -46,7 +46,7 @@ class Work(Protocol):
 
 @frozen(kw_only=True)
 class CommitOptions:
-    """How a change is committed.
+    """Options of a commit.
 
     Attributes:
         conflict_retries: How often to work it out anew when another commit touched what it relies on; None for as

@@ -77,15 +77,15 @@ def descends(child: Manifest, child_operation: Operation, *, ours: Manifest, our
         case ReserveFragments():
             verdict = (child.max_fragment_id or 0) >= (ours.max_fragment_id or 0)
         case _ if is_next:
-            verdict = _has_our_fragments(child, child_operation, ours, our_operation)
+            verdict = _has_fragments_of(child, child_operation, ours, our_operation)
         case _:
-            verdict = _has_traces(child, ours, our_operation)
+            verdict = _has_files_of(child, ours, our_operation)
     # Of what versions in between have changed, nothing is known.
     return verdict or (verdict if is_next else None)
 
 
 def _rest_agrees(child: Manifest, child_operation: Operation, ours: Manifest) -> bool:
-    """Whether the fragments that the next commit did not touch are those that we left."""
+    """Return whether the fragments that the next commit did not touch are those that we left."""
     touched = _may_touch(child_operation)
     if touched is None:
         return True
@@ -102,7 +102,7 @@ def _numbers(manifest: Manifest, *, without: frozenset[int]) -> npt.NDArray[np.i
 
 
 def _config_is_set(child: Manifest, child_operation: Operation, operation: UpdateConfig) -> bool | None:
-    """Whether doing it again would change nothing, apart from what the next commit has set to something else."""
+    """Return whether doing it again would change nothing, apart from what the next commit has set to something else."""
     left = _not_set_by(child_operation, operation)
     if left is None:
         return None
@@ -116,7 +116,7 @@ def _config_is_set(child: Manifest, child_operation: Operation, operation: Updat
 
 
 def _not_set_by(child_operation: Operation, operation: UpdateConfig) -> UpdateConfig | None:
-    """What is left of an operation without the keys that the next one sets; None if one replaces whole maps."""
+    """Return an operation without the keys that the next one sets; None if one replaces whole maps."""
     if isinstance(child_operation, Overwrite):  # brings a schema, and keeps settings and free text
         given = UpdateMap(update_entries=dict(child_operation.config_upsert_values))
         child_operation = UpdateConfig(config_updates=given)
@@ -154,7 +154,7 @@ def _without_keys(ours: UpdateMap | None, theirs: UpdateMap | None) -> UpdateMap
 
 
 def _has_indices(child: Manifest, child_operation: Operation, operation: CreateIndex) -> bool | None:
-    """Whether the entries are as we left them; most changes may take an entry away."""
+    """Return whether the entries are as we left them; most changes may take an entry away."""
     there = {index.uuid for index in child.indices}
     added = {index.uuid for index in operation.new_indices}
     if added <= there:
@@ -163,7 +163,7 @@ def _has_indices(child: Manifest, child_operation: Operation, operation: CreateI
 
 
 def _has_files(child: Manifest, child_operation: Operation, ours: Manifest) -> bool | None:
-    """Whether columns that were put into new files are there: fragments that nobody touched since have our files."""
+    """Return whether new columns are there: fragments that nobody has touched since have our files."""
     touched = _may_touch(child_operation)
     if touched is None or child.schema != ours.schema:
         return None
@@ -172,8 +172,8 @@ def _has_files(child: Manifest, child_operation: Operation, ours: Manifest) -> b
     return all(others.get(fragment.id, fragment.files) == fragment.files for fragment in mine) if others else None
 
 
-def _has_traces(child: Manifest, ours: Manifest, operation: Operation) -> bool:
-    """Whether a version has files of ours, or lacks the rows that we removed; True is certain, False is not."""
+def _has_files_of(child: Manifest, ours: Manifest, operation: Operation) -> bool:
+    """Return whether a version has files of ours, or lacks the rows that we removed; True is certain, False is not."""
     new, updated, removed = _changed_ids(ours, operation)
     mine = ours.fragments.select(new | updated)
     left = {fragment.id: fragment for fragment in child.fragments.select(new | updated)}
@@ -185,7 +185,7 @@ def _has_traces(child: Manifest, ours: Manifest, operation: Operation) -> bool:
     )
 
 
-def _has_our_fragments(
+def _has_fragments_of(
     child: Manifest, child_operation: Operation, ours: Manifest, our_operation: Operation
 ) -> bool | None:
     new, updated, removed = _changed_ids(ours, our_operation)
@@ -211,14 +211,14 @@ def _has_our_fragments(
 
 
 def _matches(ours: Fragment, other: Fragment | None, *, is_new: bool) -> bool:
-    """Whether the next version has the fragment as we left it."""
+    """Return whether the next version has the fragment as we left it."""
     if other is None:
         return False
     return other.files == ours.files and (is_new or other.deletion_file == ours.deletion_file)
 
 
 def _was_seen(ours: Fragment, seen: Fragment, child_operation: Operation, *, is_new: bool) -> bool | None:
-    """Whether the next commit worked on the fragment as we left it."""
+    """Return whether the next commit worked on the fragment as we left it."""
     our_paths = {file.path for file in ours.files}
     if our_paths.isdisjoint(file.path for file in seen.files):
         return False
