@@ -29,7 +29,7 @@ def numbers(spark):
 def job(numbers, uri):
     """A job as the tasks get it."""
     plan = plan_write(WriteOptions(path=uri), numbers.schema, overwrite=False)
-    job_target = JobTarget(line=plan.line, job=uuid.uuid4())
+    job_target = JobTarget(branch_address=plan.branch_address, job=uuid.uuid4())
     return RowsJob(job_target=job_target, plan=plan, publishes=True)
 
 
@@ -137,7 +137,8 @@ def test_each_damage_of_a_staged_transaction_is_noticed(job):
             staged_transactions.load_staged_transaction(store, job.job_target.job)
         assert caught.value.path == str(file)
     file.write_bytes(whole)
-    assert staged.load_staged_transaction(store, job.job_target.job).operation == Append(fragments=fragments)
+    restored = staged_transactions.load_staged_transaction(store, job.job_target.job)
+    assert restored.operation == Append(fragments=fragments)
     assert not file.exists()
 
 
