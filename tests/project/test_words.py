@@ -63,7 +63,7 @@ ROOMS = {
     "lance_core": (2, 0, 0),
     "lance_core/encoding": (368, 3, 64),
     "lance_core/file": (463, 9, 61),
-    "lance_core/format": (1, 0, 0),
+    "lance_core/format": (14, 0, 1),
     "lance_core/index": (22, 0, 4),
     "lance_core/scan": (154, 0, 32),
     "lance_core/store": (2, 0, 0),
