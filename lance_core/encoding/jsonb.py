@@ -31,7 +31,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedEr
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _SCALAR, _OBJECT, _ARRAY = 1, 2, 4
 _NULL, _STRING, _NUMBER, _FALSE, _TRUE, _CONTAINER = range(6)
@@ -186,23 +186,31 @@ def _refuse_constant(name: str) -> None:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
+CONSTANTS = {0x10: "NaN", 0x20: "Infinity", 0x30: "-Infinity"}
+"""Kinds of numbers that are not finite, as Python's parser reads them."""
+_NO_CONSTANTS = dict.fromkeys(CONSTANTS, "null")
+"""The same as JSON, and as pylance 14.0.2 writes them."""
 _EMPTY_OBJECT = struct.pack(">I", _OBJECT << _KIND_SHIFT)
 
 
-def decode_text(data: bytes) -> str:
-    """JSONB as JSON text, without spaces.
+def decode_text(data: bytes, *, with_constants: bool = False) -> str:
+    """Decode JSONB to JSON text, without spaces.
+
+    Args:
+        data: The JSONB value.
+        with_constants: Write numbers that are not finite as `json.loads` reads them; by default as null.
 
     Raises:
         CorruptDataError: Not JSONB.
         UnsupportedError: Types that JSON text cannot express.
     """
     try:
-        return _decode(memoryview(data), 0)
+        return _decode(memoryview(data), 0, CONSTANTS if with_constants else _NO_CONSTANTS)
     except (struct.error, UnicodeDecodeError, OverflowError) as error:
         raise CorruptDataError(f"a JSON value cannot be read: {error}") from error
 
 
-def _decode(data: memoryview, depth: int) -> str:
+def _decode(data: memoryview, depth: int, constants: Mapping[int, str]) -> str:
     if depth > MAX_DEPTH:
         raise CorruptDataError(f"a JSON value is nested more than {MAX_DEPTH} deep")
     (header,) = struct.unpack_from(">I", data)
@@ -216,7 +224,7 @@ def _decode(data: memoryview, depth: int) -> str:
         size = entry & _SIZE_MASK
         if entry & _OFFSET_FLAG or at + size > len(data):
             raise CorruptDataError("an element of a JSON value reaches beyond its end")
-        texts.append(_decode_element(entry >> _TYPE_SHIFT, data[at : at + size], depth))
+        texts.append(_decode_element(entry >> _TYPE_SHIFT, data[at : at + size], depth, constants))
         at += size
     if at != len(data):
         raise CorruptDataError("a JSON value has bytes behind its last element")
@@ -228,32 +236,32 @@ def _decode(data: memoryview, depth: int) -> str:
     return f"{{{','.join(f'{key}:{value}' for key, value in pairs)}}}"
 
 
-def _decode_element(entry: int, data: memoryview, depth: int) -> str:
+def _decode_element(entry: int, data: memoryview, depth: int, constants: Mapping[int, str]) -> str:
     match entry:
         case 0:
             return "null"
         case 1:
             return json.dumps(str(data, "utf-8"), ensure_ascii=False)
         case 2:
-            return _decode_number(data)
+            return _decode_number(data, constants)
         case 3:
             return "false"
         case 4:
             return "true"
         case 5:
-            return _decode(data, depth + 1)
+            return _decode(data, depth + 1, constants)
         case _:
             raise UnsupportedError(f"JSON values with elements of type {entry} are not supported")
 
 
-def _decode_number(data: memoryview) -> str:
+def _decode_number(data: memoryview, constants: Mapping[int, str]) -> str:
     if not data:
         raise CorruptDataError("a number of a JSON value has no bytes")
     kind, size = data[0], len(data) - 1
     if kind == 0x00:
         return "0"
-    if kind in (0x10, 0x20, 0x30):
-        return "null"  # as pylance 14.0.2 does
+    if kind in constants:
+        return constants[kind]
     if kind in (0x40, 0x50) and size in _INTEGERS:
         code = _INTEGERS[size] if kind == 0x40 else _INTEGERS[size].upper()
         return str(struct.unpack_from(f">{code}", data, 1)[0])

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.jsonb import MAX_DEPTH, decode_text, float_text
+from lance_core.encoding.jsonb import CONSTANTS, MAX_DEPTH, decode_text, float_text
 from lance_core.encoding.kernels import aranges, empty, gather_words, starts_of
 from lance_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s
@@ -31,9 +33,10 @@ BLOCK_BYTES = 1 << 19
 SCALAR, OBJECT, ARRAY = 1, 2, 4
 _STRING, _NUMBER, CONTAINER = 1, 2, 5
 _ZERO, _SIGNED, _UNSIGNED, _FLOAT = 0x00, 0x40, 0x50, 0x60
-_NOT_FINITE = (0x10, 0x20, 0x30)
-_LITERALS = b"nullfalsetrue0"
+_LITERALS = b"nullfalsetrue0NaN-Infinity"
 _NULL_TEXT, _ZERO_TEXT = (0, 4), (13, 1)
+_CONSTANTS = {0x10: (14, 3), 0x20: (18, 8), 0x30: (17, 9)}
+_NO_CONSTANTS = dict.fromkeys(CONSTANTS, _NULL_TEXT)
 _LITERAL_OF = {0: _NULL_TEXT, 3: (4, 5), 4: (9, 4)}
 _QUOTE, _BACKSLASH, _FIRST_PLAIN = 0x22, 0x5C, 0x20
 _MAX_TEXT = 2**31 - 1
@@ -43,11 +46,12 @@ class NotPlainError(Exception):
     """Something that the functions for one value must look at."""
 
 
-def decode_texts(array: pa.Array) -> pa.Array:
-    """JSONB as JSON text.
+def decode_texts(array: pa.Array, *, with_constants: bool = False) -> pa.Array:
+    """Decode JSONB to JSON text.
 
     Args:
         array: Binary or large binary; nulls stay null.
+        with_constants: Write numbers that are not finite as `json.loads` reads them; by default as null.
 
     Returns:
         Array of strings.
@@ -61,27 +65,28 @@ def decode_texts(array: pa.Array) -> pa.Array:
     row, mean = 0, max(1, array.nbytes // max(1, len(array)))
     step = max(_FEW, BLOCK_BYTES // mean)
     while row < len(array):
-        parts.append(_decode_block(array.slice(row, step)))
+        parts.append(_decode_block(array.slice(row, step), with_constants=with_constants))
         row += step
     if sum(len(part.buffers()[2] or b"") for part in parts) > _MAX_TEXT:
         raise InvalidInputError("more than 2 GiB of JSON text in one batch; ask for smaller batches")
     return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
 
-def _decode_block(array: pa.Array) -> pa.Array:
+def _decode_block(array: pa.Array, *, with_constants: bool) -> pa.Array:
     if len(array) > _FEW:
         try:
-            return _decode_together(array)
+            return _decode_together(array, _CONSTANTS if with_constants else _NO_CONSTANTS)
         except NotPlainError:
             pass
-    return pa.array([None if data is None else decode_text(data) for data in array.to_pylist()], pa.string())
+    texts = [None if data is None else decode_text(data, with_constants=with_constants) for data in array.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
-def _decode_together(array: pa.Array) -> pa.Array:
+def _decode_together(array: pa.Array, constants: Mapping[int, tuple[int, int]]) -> pa.Array:
     memory, starts, sizes, is_valid = values_of(array)
     kept = slice(None) if is_valid is None else np.flatnonzero(is_valid)
     levels = _find_levels(memory, starts[kept], sizes[kept])
-    texts = _Texts(memory)
+    texts = _Texts(memory, constants)
     for level in levels:
         texts.add(level)
     lengths = _measure(levels)
@@ -201,8 +206,9 @@ def _must(holds: npt.NDArray[np.bool_]) -> None:
 class _Texts:
     """The texts of elements that are neither arrays nor objects, in one memory behind that of the values."""
 
-    def __init__(self, memory: Bytes) -> None:
+    def __init__(self, memory: Bytes, constants: Mapping[int, tuple[int, int]]) -> None:
         self._memory = memory
+        self._constants = constants
         self._parts: list[Bytes] = [memory, np.frombuffer(_LITERALS, np.uint8)]
         self._size = len(memory) + len(_LITERALS)
         special = (memory < _FIRST_PLAIN) | (memory == _QUOTE) | (memory == _BACKSLASH)
@@ -246,8 +252,8 @@ class _Texts:
                 self._add_kind(level, at, kind, size - 1)
 
     def _add_kind(self, level: Level, at: Int64s, kind: int, size: int) -> None:
-        if kind == _ZERO or kind in _NOT_FINITE:
-            self._literal(level, at, _ZERO_TEXT if kind == _ZERO else _NULL_TEXT)
+        if kind == _ZERO or kind in self._constants:
+            self._literal(level, at, _ZERO_TEXT if kind == _ZERO else self._constants[kind])
             return
         if kind == _FLOAT and size == 8:
             words = gather_words(self._memory, level.starts[at] + 1, ">f8")

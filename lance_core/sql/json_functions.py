@@ -7,6 +7,7 @@ followed in all documents together (`lance_core.encoding.jsonb_find`); for other
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
@@ -20,14 +21,16 @@ from lance_core.encoding.jsonb_find import Step, find_values, lengths
 from lance_core.errors import InvalidInputError
 from lance_core.sql.arrow_types import cast as cast_values
 from lance_core.sql.arrow_types import is_text, pc
-from lance_core.sql.json_path import Items, Member, find_all, parse_path
+from lance_core.sql.json_find import find_all
+from lance_core.sql.json_path import Items, Member, Path, parse_path
 from lance_core.sql.terms import Term, apply, converted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lance_core.sql.arrow_types import Datum
-    from lance_core.sql.json_path import Document
+    from lance_core.sql.json_find import Document
+    from lance_core.sql.json_path import Step as PathStep
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
@@ -94,7 +97,7 @@ def _each(look: Callable[..., Any], kind: pa.DataType, documents: Datum, argumen
     num_rows = max((len(column) for column in columns if not isinstance(column, pa.Scalar)), default=1)
     rows = [pa.repeat(column, num_rows) if isinstance(column, pa.Scalar) else column for column in columns]
     if pa.types.is_large_binary(rows[0].type):
-        rows[0] = decode_texts(rows[0])
+        rows[0] = decode_texts(rows[0], with_constants=True)
     values = [
         None if None in row else look(_load(row[0]), *row[1:])
         for row in zip(*(row.to_pylist() for row in rows), strict=True)
@@ -196,6 +199,8 @@ def _get_as(what: str, convert: Callable[[Document], Any]) -> Callable[[Document
 
 
 def _as_text(value: Document) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return value if isinstance(value, str) else _text(value)
 
 
@@ -232,18 +237,25 @@ def _as_boolean(value: Document) -> bool | None:
 
 
 def _at_path(documents: pa.Array, path: str) -> pa.Array | None:
-    """Return the values at a path without wildcards; None for other paths."""
-    keys = [_step_of(step_) for step_ in parse_path(path)]
-    names = [step for step in keys if step is not None]
-    return find_values(documents, names) if names and len(names) == len(keys) else None
+    """Return the values at a path that leads to one value at most; None for other paths."""
+    parsed = parse_path(path)
+    if not isinstance(parsed, Path):
+        return None
+    steps = [_single_step(step) for step in parsed.steps]
+    single_steps = [step for step in steps if step is not None]
+    if not steps or len(single_steps) < len(steps):
+        return None
+    return find_values(documents, single_steps)
 
 
-def _step_of(step: Member | Items) -> Step | None:
+def _single_step(step: PathStep) -> Step | None:
+    """Return a step that leads to one value at most; None for others."""
     if isinstance(step, Member):
         return None if step.name is None else Step(step.name)
-    if step.positions is None or len(step.positions) != 1:
+    if not isinstance(step, Items) or step.ranges is None or len(step.ranges) != 1:
         return None
-    return Step(None, *step.positions[0])
+    first, last = step.ranges[0]
+    return Step(None, first.number, first.is_last) if first == last else None
 
 
 def _at_key(documents: pa.Array, key: str) -> pa.Array | None:
@@ -273,7 +285,7 @@ def _get_together(look: Callable[[Document, str], Any], kind: pa.DataType) -> _T
         values = _at_key(documents, key)
         if values is None:
             return None
-        texts = decode_texts(values)
+        texts = decode_texts(values, with_constants=True)
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
             try:
                 return pc.cast(texts, kind)

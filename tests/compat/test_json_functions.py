@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import lance_core
+from lance_core.sql import json_find
 from lance_core.sql import json_functions as sql_json
-from lance_core.sql import json_path
 
 DOCUMENTS = [
     '{"a":1,"b":"x","c":[1,2,"t",null,true,1.5],"d":{"e":{"f":5}},"n":null,"k k":1,"big":12345678901234567890}',
@@ -136,7 +136,7 @@ def test_many_documents_are_not_parsed_one_by_one(tmp_path: Path, monkeypatch):
     rows = pa.table({"i": range(300), "j": pa.array(documents, pa.json_())})
     theirs = lance.write_dataset(rows, path, data_storage_version="2.2")
     mine = lance_core.dataset(path)
-    monkeypatch.setattr(json_path, "find_all", None)
+    monkeypatch.setattr(json_find, "find_all", None)
     monkeypatch.setattr(sql_json, "find_all", None)
     paths = ["$.a", "$.o.p[0]", "$.o.p[1]", "$.o.p[last]", "$.o", "$.nope", "$[0]"]
     functions = ["json_extract", "json_exists", "json_array_length"]
