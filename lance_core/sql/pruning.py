@@ -1,9 +1,9 @@
 """Pruning of zones (runs of rows) by the bounds of their values.
 
-Used with the statistics of files of version 0.1 and with zone maps. Each part of a condition is judged by the set of
-answers it may give in a zone: true, false, null. What cannot be judged may give any, so the judgement errs only
-towards reading too much. Floats are in total order, as in predicates, where constant zeros equal zeros of either sign:
-bounds are compared as numbers.
+Used with the statistics of files of version 0.1 and by indices that know zones. Each part of a condition is judged by
+the set of answers it may give in a zone: true, false, null. What cannot be judged may give any, so the judgement errs
+only towards reading too much. Floats are in total order, as in predicates, where constant zeros equal zeros of either
+sign: bounds are compared as numbers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow.compute
 
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
+from lance_core.sql import ternary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,7 +146,10 @@ class FillNull:
     value: bool
 
 
-Condition: TypeAlias = Comparison | Membership | Prefix | IsNull | Constant | Unknown | Not | And | Or | FillNull
+Question: TypeAlias = Comparison | Membership | Prefix | IsNull
+"""What is asked of one column. Files' statistics and indices answer these."""
+
+Condition: TypeAlias = Question | Constant | Unknown | Not | And | Or | FillNull
 
 
 # ----------------------------------------------------------------------------------------------------- judgement
@@ -153,11 +157,33 @@ Condition: TypeAlias = Comparison | Membership | Prefix | IsNull | Constant | Un
 
 @frozen
 class Answers:
-    """Possible results of a condition for the rows of each zone; each mask of shape (zones,)."""
+    """Answers that a condition may give for rows of each zone.
 
-    true: Mask
-    false: Mask
-    null: Mask
+    Attributes:
+        codes: Shape (zones,), see `lance_core.sql.ternary`.
+    """
+
+    codes: ternary.Codes
+
+    @property
+    def true(self) -> Mask:
+        """Shape (zones,): the answer may be true."""
+        return (self.codes & ternary.TRUE) != 0
+
+    @property
+    def false(self) -> Mask:
+        """Shape (zones,): the answer may be false."""
+        return (self.codes & ternary.FALSE) != 0
+
+    @property
+    def null(self) -> Mask:
+        """Shape (zones,): the answer may be null."""
+        return (self.codes & ternary.NULL) != 0
+
+
+def _answers(true: Mask, false: Mask, null: Mask) -> Answers:
+    parts = (true.astype(np.uint8), false.astype(np.uint8), null.astype(np.uint8))
+    return Answers(parts[0] * ternary.TRUE | parts[1] * ternary.FALSE | parts[2] * ternary.NULL)
 
 
 def may_match(condition: Condition, columns: Mapping[str, ColumnZones], num_zones: int) -> Mask:
@@ -181,65 +207,46 @@ def judge(condition: Condition, columns: Mapping[str, ColumnZones], num_zones: i
     """All answers that a condition may give; arguments and errors as for `may_match`."""
     match condition:
         case Constant():
-            return _constant(condition.value, num_zones)
+            return Answers(np.full(num_zones, ternary.code_of(condition.value), np.uint8))
         case Unknown():
             return _anything(num_zones)
         case Not():
-            inner = judge(condition.inner, columns, num_zones)
-            return Answers(inner.false, inner.true, inner.null)
+            return Answers(ternary.not_(judge(condition.inner, columns, num_zones).codes))
         case FillNull():
             inner = judge(condition.inner, columns, num_zones)
-            if condition.value:
-                return Answers(inner.true | inner.null, inner.false, np.zeros(num_zones, np.bool_))
-            return Answers(inner.true, inner.false | inner.null, np.zeros(num_zones, np.bool_))
+            return Answers(ternary.fill_null(inner.codes, value=condition.value))
         case And() | Or():
             left = judge(condition.left, columns, num_zones)
             right = judge(condition.right, columns, num_zones)
-            return _and(left, right) if isinstance(condition, And) else _or(left, right)
+            rule = ternary.and_ if isinstance(condition, And) else ternary.or_
+            return Answers(rule(left.codes, right.codes))
         case _:
             zones = columns.get(condition.column)
             if zones is None:
                 return _anything(num_zones)
             if len(zones.num_rows) != num_zones:
                 raise InvalidInputError(f"statistics of {len(zones.num_rows)} zones, not {num_zones}")
-            return _judge_column(condition, zones)
-
-
-def _constant(value: bool | None, num_zones: int) -> Answers:
-    true, false, null = (np.full(num_zones, value is truth) for truth in (True, False, None))
-    return Answers(true, false, null)
+            return judge_column(condition, zones)
 
 
 def _anything(num_zones: int) -> Answers:
-    every = np.ones(num_zones, np.bool_)
-    return Answers(every, every, every)
+    return Answers(np.full(num_zones, ternary.ANY, np.uint8))
 
 
-def _and(a: Answers, b: Answers) -> Answers:
-    null = (a.null & (b.true | b.null)) | (b.null & a.true)
-    # An answer is left out only if one side cannot give any at all, as in zones without rows.
-    some_a, some_b = a.true | a.false | a.null, b.true | b.false | b.null
-    return Answers(a.true & b.true, (a.false & some_b) | (b.false & some_a), null)
-
-
-def _or(a: Answers, b: Answers) -> Answers:
-    inverted = _and(Answers(a.false, a.true, a.null), Answers(b.false, b.true, b.null))
-    return Answers(inverted.false, inverted.true, inverted.null)
-
-
-def _judge_column(condition: Comparison | Membership | Prefix | IsNull, zones: ColumnZones) -> Answers:
+def judge_column(question: Question, zones: ColumnZones) -> Answers:
+    """Return the answers that a question about one column may get in each of its zones."""
     has_null = zones.null_count != 0
     has_values = (zones.null_count < zones.num_rows) & (zones.num_rows > 0)
-    if isinstance(condition, IsNull):
-        return Answers(has_null, has_values, np.zeros(len(has_null), np.bool_))
-    match condition:
+    match question:
+        case IsNull():
+            return _answers(has_null, has_values, np.zeros(len(has_null), np.bool_))
         case Comparison():
-            true, false = _compare(condition.operator, condition.value, zones, has_values)
+            true, false = _compare(question.operator, question.value, zones, has_values)
         case Membership():
-            true, false = _judge_membership(condition, zones)
+            true, false = _judge_membership(question, zones)
         case Prefix():
-            true, false = _judge_prefix(condition, zones)
-    return Answers(true & has_values, false & has_values, has_null)
+            true, false = _judge_prefix(question, zones)
+    return _answers(true & has_values, false & has_values, has_null)
 
 
 _OPPOSITE = {"not_equal": "equal", "greater_equal": "less", "greater": "less_equal"}
