@@ -397,3 +397,17 @@ def _size(store: Store, path: str) -> int:
         return reader.size
     finally:
         reader.close()
+
+
+def with_lock(store: Store, lock: CommitLock | None) -> Store:
+    """Return a store whose manifests are created under a lock; None keeps the lock that the store has."""
+    if lock is None:
+        return store
+    if isinstance(store, BasedStore):
+        return BasedStore(store.branch_root, store.settings, store.bases, store.branch, lock)
+    return BasedStore(store, PlaceSettings(), commit_lock=lock)
+
+
+def lock_of(store: Store) -> CommitLock | None:
+    """Return the lock under which manifests are created, if the caller gave one."""
+    return store.commit_lock if isinstance(store, BasedStore) else None
