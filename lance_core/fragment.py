@@ -21,8 +21,7 @@ from lance_core.frozen import frozen
 from lance_core.methods import fragment_columns, fragment_rows
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import count_matching, scan_fragment
-from lance_core.scan.plan import plan_filter, plan_scan
-from lance_core.scan.row_starts import with_row_starts
+from lance_core.scan.plan import plan_filter, plan_scan, with_row_starts
 from lance_core.scanner import DEFAULT_BLOB_MODE, ScanOptions
 from lance_core.signatures import with_options
 from lance_core.table.naming import naming

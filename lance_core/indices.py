@@ -10,7 +10,8 @@ import numpy as np
 from lance_core.errors import NotFoundError
 from lance_core.format.index_metadata import index_fields, index_kind
 from lance_core.frozen import frozen
-from lance_core.index.zone_maps import is_zone_map, leaf_at, load_zone_table, path_of, zone_map_path
+from lance_core.index.column import find_column, path_of
+from lance_core.index.files import SegmentFiles
 from lance_core.unsupported import late_names
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     num_rows = dict(zip(manifest.fragments.ids.tolist(), manifest.fragments.num_rows.tolist(), strict=True))
     live = covered & num_rows.keys()
     stamps = [segment.created_at for segment in match.segments if segment.created_at is not None]
-    details = [_zone_numbers(snapshot, index) for index in manifest.indices if index.name == name]
+    details = [_numbers_of(snapshot, index) for index in manifest.indices if index.name == name]
     return {
         "index_type": match.index_type,
         "name": name,
@@ -150,17 +151,15 @@ def _segment(index: IndexMetadata) -> IndexSegmentDescription:
     )
 
 
-def _zone_numbers(snapshot: Snapshot, index: IndexMetadata) -> dict[str, int]:
-    if not is_zone_map(index):
-        return {}
-    from lance_core.index.zone_map_build import rows_per_zone_of  # noqa: PLC0415 rarely needed
+def _numbers_of(snapshot: Snapshot, index: IndexMetadata) -> dict[str, int]:
+    """What the kind of an index tells of a segment; nothing if lance_core cannot read it."""
+    from lance_core.index.kinds import kind_of_index  # noqa: PLC0415 rarely needed
 
-    leaf = leaf_at(snapshot.manifest.schema, path_of(snapshot.manifest.schema, index.fields[0]))
-    if leaf is None:
+    kind, schema = kind_of_index(index), snapshot.manifest.schema
+    column = find_column(schema, path_of(schema, index.fields[0])) if index.fields else None
+    if kind is None or column is None or not kind.takes(column.type):
         return {}
-    table = load_zone_table(snapshot.store, index, leaf)
-    rows = rows_per_zone_of(snapshot.store, zone_map_path(index))
-    return {"num_zones": len(table.starts), **({} if rows is None else {"rows_per_zone": rows})}
+    return dict(kind.open(SegmentFiles.of(snapshot.store, index), column).statistics)
 
 
 __getattr__ = late_names(__name__)

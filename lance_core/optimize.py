@@ -342,9 +342,9 @@ class DatasetOptimizer:
         defaults. With nothing to do no version is made. Rows of rewritten fragments move behind those of fragments
         that stay, as with pylance.
 
-        On tables with stable row ids most indices go on covering the rows. Others (zone maps, Bloom filters, B-trees
-        of pylance 14, and all indices of tables without stable row ids) no longer do: queries stay right and scan these
-        rows. ``unindexed_rows`` of the result tells how many, and an `IndexCoverageWarning` says what to do.
+        On tables with stable row ids most indices go on covering the rows. Others (those that know rows by fragment or
+        address, and all indices of tables without stable row ids) no longer do: queries stay right and scan these rows.
+        ``unindexed_rows`` of the result tells how many, and an `IndexCoverageWarning` says what to do.
 
         Args:
             num_threads: Tasks executed at the same time.
@@ -423,29 +423,29 @@ class DatasetOptimizer:
     def optimize_indices(
         self, *, index_names: Sequence[str] | None = None, conflict_retries: int | None = None
     ) -> list[str]:
-        """Make zone maps cover all fragments; the dataset object moves to the new version.
+        """Make indices cover all fragments, in one segment each; the dataset object moves to the new version.
 
-        With nothing to do no version is made. Indices of other kinds that pylance made are left as they are: queries
-        read fragments that they do not cover, and pylance brings them up to date.
+        With nothing to do no version is made. Indices of kinds that lance_core does not build are left as they are:
+        queries read fragments that they do not cover, and pylance brings them up to date.
 
         Args:
             index_names: Only these.
             conflict_retries: How often to do it anew when another commit rewrote the fragments.
 
         Returns:
-            Names of the indices that were made anew.
+            Names of the indices that were written.
 
         Raises:
-            UnsupportedError: One of the names is of another kind of index.
+            UnsupportedError: One of the names is of a kind that lance_core does not build.
             NotFoundError: One of them is of none.
         """
-        from lance_core.index.indexing import RenewZoneMaps, stale_zone_maps  # noqa: PLC0415 rarely needed
+        from lance_core.change.indices import ExtendIndices, stale_indices  # noqa: PLC0415 rarely needed
 
-        if not stale_zone_maps(self._dataset.snapshot, index_names):
+        if not stale_indices(self._dataset.snapshot, index_names):
             return []
-        work = RenewZoneMaps(names=index_names)
+        work = ExtendIndices(names=index_names)
         self._dataset.snapshot = commit_work(self._dataset.snapshot, work, commit_options(conflict_retries))
-        return list(work.renewed)
+        return list(work.extended)
 
 
 def _warn_of_lost_coverage(metrics: CompactionMetrics) -> None:

@@ -13,12 +13,11 @@ from lance_core.arguments import check_window
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import batches_with_types, with_types
-from lance_core.index.zone_maps import with_zone_maps
 from lance_core.scan.fragments import count_all_matching
+from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.ordering import ColumnOrdering
-from lance_core.scan.plan import plan_scan
+from lance_core.scan.plan import plan_scan, with_row_starts
 from lance_core.scan.query import plan_query, run_query
-from lance_core.scan.row_starts import with_row_starts
 from lance_core.table.naming import naming
 from lance_core.unsupported import refuse_given, refused
 
@@ -50,7 +49,7 @@ class ScanKeywords(TypedDict, total=False):
         late_materialization: Accepted: columns of a condition are read first in any case.
         blob_handling: ``blobs_descriptions``, the default, also called ``all_descriptions``: where blobs are;
             ``all_binary``: their bytes.
-        use_scalar_index: If false, zone maps are not used.
+        use_scalar_index: If false, indices are not used.
         include_deleted_rows: Deleted rows come too, with a null row id.
         scan_stats_callback: Not supported.
         strict_batch_size: All batches but the last have exactly ``batch_size`` rows.
@@ -329,7 +328,7 @@ def make_scanner(
             )
             query = replace(query, plan=with_row_starts(query.plan, snapshot.manifest))
             if use_scalar_index is not False and not include_deleted_rows:
-                query = replace(query, plan=with_zone_maps(query.plan, snapshot.manifest, files))
+                query = replace(query, plan=with_index_answer(query.plan, snapshot.manifest, files))
             return query
 
     return LanceScanner(snapshot, files, fragments, plan(blob_handling), plan)
@@ -442,7 +441,7 @@ class ScannerBuilder:
         return self._with(blob_handling=blob_handling)
 
     def use_scalar_index(self, use_scalar_index: bool = True) -> ScannerBuilder:
-        """Skip what zone maps say cannot match."""
+        """Use indices."""
         return self._with(use_scalar_index=use_scalar_index)
 
     def scan_in_order(self, scan_in_order: bool = True) -> ScannerBuilder:

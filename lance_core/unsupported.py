@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _SEARCH = "lance_core does not search vectors or text"
-_INDICES = "lance_core builds zone maps only, with create_scalar_index"
+_INDICES = "lance_core builds scalar indices only, with create_scalar_index"
 _MEM_WAL = "lance_core does not write tables through a write-ahead log (MemWAL)"
 _OVERLAYS = "lance_core does not write data overlays"
 _CATALOG = "lance_core knows no catalogs of tables; give the address of the table"

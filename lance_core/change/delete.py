@@ -19,11 +19,10 @@ from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.operations import Delete, Update
 from lance_core.format.paths import deletion_file_path
 from lance_core.frozen import frozen
-from lance_core.index.zone_maps import with_zone_maps
 from lance_core.scan.fragments import matching_by_fragment
+from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.open_files import OpenFiles
-from lance_core.scan.plan import plan_filter
-from lance_core.scan.row_starts import with_row_starts
+from lance_core.scan.plan import plan_filter, with_row_starts
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.rebase import write_deletions
@@ -106,7 +105,7 @@ class Marker:
         files = OpenFiles(self.store)
         with naming(self.store):
             plan = with_row_starts(plan_filter(snapshot.manifest.schema, self.condition), snapshot.manifest)
-            plan = with_zone_maps(plan, snapshot.manifest, files)
+            plan = with_index_answer(plan, snapshot.manifest, files)
         previous, self._deletions = self._deletions, {}
         try:
             left: list[Fragment] = []

@@ -14,9 +14,9 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
 from lance_core.format.operations import Update
 from lance_core.frozen import frozen
-from lance_core.index.zone_maps import with_zone_maps
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragment
+from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import plan_scan
 from lance_core.sql.expression import assigned, make_expression
@@ -162,7 +162,7 @@ class UpdateWork:
 def _new_rows(snapshot: Snapshot, plan: UpdatePlan, moved: MovedRows) -> Iterator[pa.RecordBatch]:
     """The rows with their new values; ``moved`` learns where they were."""
     files, schema = OpenFiles(snapshot.store), plan.table.to_arrow()
-    scan = with_zone_maps(plan.scan, snapshot.manifest, files)
+    scan = with_index_answer(plan.scan, snapshot.manifest, files)
     for fragment in snapshot.manifest.fragments:
         reader = FragmentReader(files, fragment)
         for batch in scan_fragment(reader, scan):

@@ -1,7 +1,7 @@
 """Entries of a manifest's index section.
 
-lance_core reads and builds zone maps only. It keeps the entries of others byte for byte, and takes away the fragments
-for which they no longer hold; readers with index support then scan those instead.
+lance_core keeps the entries of kinds that it does not know byte for byte, and takes away the fragments for which they
+no longer hold; readers with index support then scan those instead.
 
 Source: message ``IndexMetadata`` of package ``lance.table``.
 """
@@ -171,7 +171,7 @@ _LAST_VERSION_WITH_ROW_IDS = {
 }
 """By kind in lower case, the newest index version that knows rows by id. Measured with pylance 0.39 and 14.0.2: a
 compaction of theirs keeps the files of such an index and changes its fragments only. Since version 1 a B-tree holds
-row addresses; zone maps, Bloom filters and FM indices know rows by fragment."""
+row addresses; kinds that are missing here know rows by fragment."""
 
 
 def holds_row_ids(index: IndexMetadata) -> bool:

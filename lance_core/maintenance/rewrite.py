@@ -77,7 +77,8 @@ class RewriteMetrics:
         lost = ", ".join(f"{count:,} of {name!r}" for name, count in sorted(self.unindexed_rows.items()))
         return (
             f"Rewriting fragments took rows out of indices: {lost}. Queries stay right but scan these rows; to index "
-            "them again, call `optimize.optimize_indices()` of pylance, or of lance_core for zone maps."
+            "them again, call `optimize.optimize_indices()` of lance_core, or of pylance for kinds that lance_core "
+            "does not build."
         )
 
 

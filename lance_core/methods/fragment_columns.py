@@ -25,8 +25,8 @@ from lance_core.format.schema import Schema
 from lance_core.methods.evolving import make_transform
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import take_offsets
+from lance_core.scan.plan import with_row_starts
 from lance_core.scan.query import make_columns, plan_query
-from lance_core.scan.row_starts import with_row_starts
 from lance_core.scanner import ScanOptions, make_scanner
 from lance_core.schema import LanceSchema
 from lance_core.signatures import check_options, with_options

@@ -18,12 +18,11 @@ from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.fragment import Fragment
 from lance_core.format.paths import data_file_path
 from lance_core.frozen import frozen
-from lance_core.index.zone_maps import with_zone_maps
 from lance_core.methods import fragment_columns
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import matching_offsets
-from lance_core.scan.plan import plan_filter
-from lance_core.scan.row_starts import with_row_starts
+from lance_core.scan.indexed import with_index_answer
+from lance_core.scan.plan import plan_filter, with_row_starts
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.places import object_sizes
@@ -164,7 +163,7 @@ def delete(fragment: LanceFragment, predicate: str | Expression) -> FragmentMeta
     snapshot, files = fragment.snapshot, fragment.dataset.files
     with naming(snapshot.store):
         plan = with_row_starts(plan_filter(snapshot.manifest.schema, predicate), snapshot.manifest)
-        plan = with_zone_maps(plan, snapshot.manifest, files)
+        plan = with_index_answer(plan, snapshot.manifest, files)
     return _without(fragment, matching_offsets(FragmentReader(files, fragment.inner), plan))
 
 

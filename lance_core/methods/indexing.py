@@ -6,8 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lance_core.change.retries import commit_options, commit_work
-from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
+from lance_core.errors import InvalidInputError
 from lance_core.indices import describe
 from lance_core.unsupported import refuse_given
 
@@ -30,7 +29,7 @@ def create_scalar_index(
     train: bool = True,
     fragment_ids: Sequence[int] | None = None,
     index_uuid: str | None = None,
-    rows_per_zone: int = DEFAULT_ROWS_PER_ZONE,
+    rows_per_zone: int | None = None,
     conflict_retries: int | None = None,
     transaction_properties: Mapping[str, str] | None = None,
     progress_callback: Callable[[Any], None] | None = None,
@@ -59,7 +58,7 @@ def create_scalar_index(
         UnsupportedError: Another kind of index, or a type that has no order.
         AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
     """
-    from lance_core.index.indexing import CreateZoneMap  # noqa: PLC0415 rarely needed
+    from lance_core.change.indices import BuildIndex  # noqa: PLC0415 rarely needed
 
     refuse_given(
         "create_scalar_index",
@@ -67,17 +66,14 @@ def create_scalar_index(
         format_version=format_version,
         document_granularity=document_granularity,
     )
-    if str(index_type).upper() != "ZONEMAP":
-        raise UnsupportedError(f"lance_core makes ZONEMAP indices only, not {index_type}")
-    if rows_per_zone < 1:
-        raise InvalidInputError(f"rows_per_zone must be at least 1, not {rows_per_zone}")
     if name is not None and (not name or name.startswith(_SYSTEM_PREFIX)):
         raise InvalidInputError(f"{name!r} cannot be the name of an index")
-    work = CreateZoneMap(
+    work = BuildIndex(
+        kind=index_type,
         column=column,
         name=name or f"{column}_idx",
         replace=replace,
-        rows_per_zone=rows_per_zone,
+        options={} if rows_per_zone is None else {"rows_per_zone": rows_per_zone},
         fragment_ids=fragment_ids if train else (),
         uuid=None if index_uuid is None else _uuid(index_uuid),
     )
@@ -91,7 +87,7 @@ def drop_index(dataset: LanceDataset, name: str) -> None:
     Raises:
         NotFoundError: There is no such index.
     """
-    from lance_core.index.indexing import DropIndex  # noqa: PLC0415 rarely needed
+    from lance_core.change.indices import DropIndex  # noqa: PLC0415 rarely needed
 
     dataset.snapshot = commit_work(dataset.snapshot, DropIndex(name=name), commit_options())
 

@@ -12,11 +12,10 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import table_with_types
 from lance_core.fragment import LanceFragment
-from lance_core.index.zone_maps import with_zone_maps
 from lance_core.scan.fragments import count_all_matching
-from lance_core.scan.plan import known_plan, plan_scan
+from lance_core.scan.indexed import with_index_answer
+from lance_core.scan.plan import known_plan, plan_scan, with_row_starts
 from lance_core.scan.query import make_columns, plan_query
-from lance_core.scan.row_starts import with_row_starts
 from lance_core.scan.take import take_rows
 from lance_core.scanner import DEFAULT_BLOB_MODE, ReadOptions, ScanKeywords, ScanOptions, make_scanner
 from lance_core.signatures import check_options, with_options
@@ -352,7 +351,7 @@ def make_plan(
     with naming(dataset.snapshot.store):
         manifest = dataset.snapshot.manifest
         if filter is not None:
-            return with_zone_maps(with_row_starts(make(), manifest), manifest, dataset.files)
+            return with_index_answer(with_row_starts(make(), manifest), manifest, dataset.files)
         names = None if columns is None else tuple(columns)
         plan = known_plan(schema, (names, batch_size, with_row_id, with_row_address, blob_handling), make)
         return with_row_starts(plan, manifest)

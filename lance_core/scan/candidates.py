@@ -1,4 +1,4 @@
-"""Which rows of a fragment a filter may match, as far as zone maps and the statistics in its data files tell.
+"""Rows of a fragment that a filter may match, as far as indices and the statistics in its data files tell.
 
 Files of version 0.1 have statistics of each batch of rows. They were made of what was written, but what is read is
 something else: nulls are not stored, so that numbers read as whatever lies in their place, and strings that are empty
@@ -20,13 +20,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lance_core.file.read.v0_1 import BatchStatistics
+    from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Field, Schema
+    from lance_core.scan.deletions import Offsets
     from lance_core.scan.fragment_reader import FragmentReader
     from lance_core.scan.plan import ScanPlan
     from lance_core.sql.pruning import ColumnZones
 
 _MAX_GAP = 1 << 12
 """Rows that are read and filtered faster than reading begins anew behind them."""
+
+SPARSE_SHARE = 1 / 32
+"""Up to this share of the rows, reading single rows is cheaper than decoding the range around them."""
+
+_LONG_RUN = 1 << 7
+"""Candidates that follow one another in such runs on average are read as ranges, not row by row."""
 
 
 def candidate_ranges(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> list[tuple[int, int]]:
@@ -42,7 +50,41 @@ def candidate_ranges(reader: FragmentReader, plan: ScanPlan, start: int, end: in
         CorruptDataError: A file is damaged.
     """
     ranges = _by_statistics(reader, plan, start, end)
-    return ranges if plan.zone_maps is None else plan.zone_maps.narrowed(reader, ranges)
+    if plan.index_answer is None:
+        return ranges
+    return [cut for low, high in ranges for cut in indexed_ranges(reader.fragment, plan, low, high)]
+
+
+def indexed_ranges(fragment: Fragment, plan: ScanPlan, start: int, end: int) -> list[tuple[int, int]]:
+    """As `candidate_ranges`, as far as indices tell."""
+    if plan.index_answer is None:
+        return [(start, end)]
+    known = plan.index_answer.of_fragment(fragment.id, fragment.physical_rows)
+    return kept_ranges(known.bounds, known.may_match, start, end)
+
+
+def decided_matches(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Offsets | None:
+    """Return the live rows inside of [start, end) that match, if indices know the answer for each row; else None."""
+    if plan.index_answer is None:
+        return None
+    known = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
+    return _live(reader, known.candidates(), start, end) if known.is_decided else None
+
+
+def scattered_candidates(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Offsets | None:
+    """Return the live rows inside of [start, end) that may match, if they are few and far between; else None."""
+    if plan.index_answer is None:
+        return None
+    known = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
+    count, num_runs = known.num_candidates, int(np.count_nonzero(known.may_match))
+    is_scattered = count <= reader.physical_rows * SPARSE_SHARE and count < num_runs * _LONG_RUN
+    return _live(reader, known.candidates(), start, end) if is_scattered else None
+
+
+def _live(reader: FragmentReader, offsets: Offsets, start: int, end: int) -> Offsets:
+    low, high = np.searchsorted(offsets, (start, end))
+    inside = offsets[low:high]
+    return inside[~np.isin(inside, reader.deleted)] if len(inside) and len(reader.deleted) else inside
 
 
 def _by_statistics(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> list[tuple[int, int]]:
@@ -133,13 +175,11 @@ def kept_ranges(
     bounds: npt.NDArray[np.int64], keep: npt.NDArray[np.bool_], start: int, end: int
 ) -> list[tuple[int, int]]:
     """Neighbouring zones to keep as ranges inside of [start, end)."""
-    found: list[tuple[int, int]] = []
-    for zone in np.flatnonzero(keep).tolist():
-        low, high = max(int(bounds[zone]), start), min(int(bounds[zone + 1]), end)
-        if low >= high:
-            continue
-        if found and low - found[-1][1] <= _MAX_GAP:
-            found[-1] = (found[-1][0], high)
-        else:
-            found.append((low, high))
-    return found
+    starts, ends = np.maximum(bounds[:-1][keep], start), np.minimum(bounds[1:][keep], end)
+    is_inside = starts < ends
+    starts, ends = starts[is_inside], ends[is_inside]
+    is_first = np.ones(len(starts), np.bool_)
+    is_first[1:] = starts[1:] - ends[:-1] > _MAX_GAP
+    firsts = np.flatnonzero(is_first)
+    lasts = np.append(firsts[1:], len(starts))[: len(firsts)] - 1
+    return list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))

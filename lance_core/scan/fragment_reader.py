@@ -336,6 +336,11 @@ class FragmentReaders:
         return known
 
 
+def readers_of(files: OpenFiles, fragments: FragmentList) -> FragmentReaders:
+    """Return the fragments of a version, opened; many calls in a row ask for those of the same version."""
+    return files.kept_for(fragments, lambda: FragmentReaders(files, fragments))
+
+
 def _aligned(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
     """Batches of all streams, cut so that they have the same rows."""
     if len(streams) == 1:

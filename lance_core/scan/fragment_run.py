@@ -12,7 +12,7 @@ from lance_core.encoding.kernels import starts_of, take_inside
 from lance_core.errors import LanceError
 from lance_core.file.read.field_reader import joined
 from lance_core.file.read.several_files import can_be_joined, take_joined
-from lance_core.scan.candidates import candidate_ranges
+from lance_core.scan.candidates import candidate_ranges, decided_matches
 from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
 from lance_core.table.ahead import in_turn
@@ -165,7 +165,7 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
     num_rows = num_bytes = 0
     for fragment in fragments:
         reader = FragmentReader(files, fragment)
-        size = _small_size(reader, projections) if can_join else None
+        size = _small_size(reader, projections) if can_join and decided_matches(reader, plan, 0, 1) is None else None
         rows = reader.physical_rows
         is_full = num_rows + rows > most_rows or num_bytes + (size or 0) > _RUN_BYTES or len(run) == _RUN_FILES
         if run and (size is None or is_full):

@@ -20,7 +20,7 @@ from lance_core.encoding.coded import Coded
 from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import Schema
-from lance_core.scan.candidates import candidate_ranges
+from lance_core.scan.candidates import SPARSE_SHARE, candidate_ranges, decided_matches, scattered_candidates
 from lance_core.scan.fragment_reader import FragmentReader, Rows
 from lance_core.scan.fragment_run import FragmentRun, runs_of
 from lance_core.scan.lineage import ROW_CREATED_AT
@@ -32,15 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lance_core.format.fragment import Fragment
+    from lance_core.scan.deletions import Offsets
     from lance_core.scan.fragment_run import RowSource
     from lance_core.scan.open_files import OpenFiles
     from lance_core.store.waits import Waits
 
 _FEW_ROWS = 1 << 10
 """Up to so many rows are read like single ones, so that what is learnt of the file's pages is kept."""
-
-_SPARSE_SHARE = 1 / 32
-"""Up to this share of matching rows, reading single rows is cheaper than decoding the range around them."""
 
 _FEWER_ITEMS = 4
 """Items of a dictionary are asked instead of values if there are so many times as many values."""
@@ -154,7 +152,10 @@ def taking_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[
 def count_matching(reader: RowSource, plan: ScanPlan) -> int:
     """How many rows of a fragment the predicate matches."""
     end = reader.physical_rows
-    return sum(int(np.count_nonzero(mask)) for _, mask in _masks(reader, plan, 0, end))
+    decided = _decided(reader, plan, 0, end)
+    if decided is not None:
+        return len(decided)
+    return sum(int(np.count_nonzero(one.mask)) for one in _matches(reader, plan, 0, end))
 
 
 def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:
@@ -165,7 +166,10 @@ def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: Sc
 def matching_offsets(reader: RowSource, plan: ScanPlan) -> npt.NDArray[np.int64]:
     """Offsets of the rows of a fragment that the predicate matches, ascending; deleted rows never match."""
     end = reader.physical_rows
-    found = [np.flatnonzero(mask) + first for first, mask in _masks(reader, plan, 0, end)]
+    decided = _decided(reader, plan, 0, end)
+    if decided is not None:
+        return decided
+    found = [one.offsets(np.flatnonzero(one.mask)) for one in _matches(reader, plan, 0, end)]
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
@@ -184,9 +188,9 @@ def _matching(reader: RowSource, plan: ScanPlan) -> list[tuple[FragmentReader, n
     return [(reader, offsets)] if len(offsets) else []
 
 
-def _masks(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
-    """Which rows match, in parts with the offset of their first row."""
-    return ((one.start, one.mask) for one in _matches(reader, plan, start, end))
+def _decided(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Offsets | None:
+    """Return the matching rows if indices know them; fragments of a run are read and asked, see `runs_of`."""
+    return None if isinstance(reader, FragmentRun) else decided_matches(reader, plan, start, end)
 
 
 def _answers(plan: ScanPlan, part: pa.Array | Coded) -> npt.NDArray[np.bool_]:
@@ -205,22 +209,32 @@ def _answers(plan: ScanPlan, part: pa.Array | Coded) -> npt.NDArray[np.bool_]:
 
 
 class _Match(NamedTuple):
-    """Consecutive rows, of which some match.
+    """Rows of which some match: consecutive ones, or single ones.
 
     Attributes:
         start: Offset of the first.
         mask: Shape (n,): which ones match.
         pick: The condition's columns of some of them: shape (m,), counted from the first, ascending.
+        rows: Shape (n,), the offsets of single rows; None if they are consecutive.
     """
 
     start: int
     mask: npt.NDArray[np.bool_]
     pick: Callable[[npt.NDArray[np.int64]], list[pa.Array]]
+    rows: Offsets | None = None
+
+    def offsets(self, places: npt.NDArray[np.int64]) -> Offsets:
+        """Return the offsets of some of the rows, counted from the first."""
+        return places + self.start if self.rows is None else self.rows[places]
 
 
 def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
     if isinstance(reader, FragmentRun):  # fragments without candidates are left out of it
         yield from _matches_in(reader, plan, start, end)
+        return
+    scattered = scattered_candidates(reader, plan, start, end)
+    if scattered is not None:
+        yield from _matches_at(reader, plan, scattered)
         return
     for low, high in candidate_ranges(reader, plan, start, end):
         parts = None
@@ -235,10 +249,21 @@ def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterato
 def _matches_in(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     for rows in reader.scan(plan.filter_projection, start=start, end=end, batch_size=plan.step):
-        mask = _as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows)))
+        span = range(rows.start, rows.start + rows.num_rows)
+        mask = _as_mask(plan.predicate.mask(_predicate_batch(reader, plan, rows.columns, span)))
         live = reader.live_mask(rows.start, rows.start + rows.num_rows)
         pick = partial(_picked, rows.columns, plan.filter_projection, rows.num_rows)
         yield _Match(rows.start, mask if live is None else mask & live, pick)
+
+
+def _matches_at(reader: FragmentReader, plan: ScanPlan, offsets: Offsets) -> Iterator[_Match]:
+    """Ask the condition of single rows that are not deleted."""
+    assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
+    for at in range(0, len(offsets), plan.step):
+        rows = offsets[at : at + plan.step]
+        columns = reader.take(plan.filter_projection, rows)
+        mask = _as_mask(plan.predicate.mask(_predicate_batch(reader, plan, columns, rows)))
+        yield _Match(int(rows[0]), mask, partial(_picked, columns, plan.filter_projection, len(rows)), rows)
 
 
 class _Part(NamedTuple):
@@ -293,12 +318,14 @@ def _as_mask(answer: pa.BooleanArray) -> npt.NDArray[np.bool_]:
     return unpack_bits(answer.buffers()[1], answer.offset, len(answer))
 
 
-def _predicate_batch(reader: RowSource, plan: ScanPlan, rows: Rows) -> pa.RecordBatch:
-    names, columns = [one.name for one in plan.filter_projection.fields], list(rows.columns)
+def _predicate_batch(
+    reader: RowSource, plan: ScanPlan, stored: Sequence[pa.Array], rows: range | Offsets
+) -> pa.RecordBatch:
+    names, columns = [one.name for one in plan.filter_projection.fields], list(stored)
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     wanted = [name for name in SYSTEM_COLUMNS if name in plan.predicate.columns]
     for name in wanted or ([] if columns else [ROW_ADDRESS]):  # a batch without columns would have no rows
-        offsets = np.arange(rows.start, rows.start + rows.num_rows)
+        offsets = np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
         names.append(name)
         columns.append(_system_column(reader, plan, name, offsets))
     return pa.RecordBatch.from_arrays(columns, names=names)
@@ -343,17 +370,22 @@ def _scan_filtered(reader: RowSource, plan: ScanPlan, start: int, end: int) -> I
 
 def _found(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[pa.RecordBatch]:
     """Matching rows; batches may be larger than the plan's."""
+    decided = _decided(reader, plan, start, end)
+    if isinstance(reader, FragmentReader) and decided is not None and len(decided) <= (end - start) * SPARSE_SHARE:
+        for at in range(0, len(decided), plan.batch_size):
+            yield take_offsets(reader, plan, decided[at : at + plan.batch_size])
+        return
     sparse = _Sparse()
     read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
     for match in _matches(reader, plan, start, end):
         places, num_rows = np.flatnonzero(match.mask), len(match.mask)
         if not len(places):
             continue
-        offsets = places + match.start
+        offsets = match.offsets(places)
         columns = match.pick(places)
         if not plan.rest.fields:
             yield _output(reader, plan, plan.filter_projection, columns, offsets)
-        elif len(offsets) <= num_rows * _SPARSE_SHARE:
+        elif match.rows is not None or len(offsets) <= num_rows * SPARSE_SHARE:
             sparse.add(offsets, columns)
             if sparse.num_rows >= plan.batch_size:
                 yield from sparse.fetch(reader, plan)
@@ -407,7 +439,7 @@ def _system_column(reader: RowSource, plan: ScanPlan, name: str, offsets: npt.ND
     if name == ROW_OFFSET:
         if plan.row_starts is None:
             raise UnsupportedError(f"{ROW_OFFSET} can be read and asked for by scans and takes only")
-        return numbers_array(plan.row_starts.row_offsets(reader, offsets))
+        return numbers_array(plan.row_starts.row_offsets(reader.fragment.id, reader.deleted, offsets))
     return numbers_array((reader.created_versions if name == ROW_CREATED_AT else reader.updated_versions)[offsets])
 
 

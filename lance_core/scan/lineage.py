@@ -8,7 +8,7 @@ table's config says ``lance.row_lineage.spill``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,11 @@ from lance_core.format.row_ids import decode_row_ids, decode_row_versions
 from lance_core.format.schema import Field, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from lance_core.format.fragment import Fragment, LineageSequence
-    from lance_core.scan.fragment_reader import FragmentReader
 
     UInt64s = npt.NDArray[np.uint64]
 
@@ -34,7 +35,29 @@ _CREATED_FIELD = Field(id=-4, name=ROW_CREATED_AT, logical_type="uint64", nullab
 _UPDATED_FIELD = Field(id=-5, name=ROW_UPDATED_AT, logical_type="uint64", nullable=False)
 
 
-def row_ids(reader: FragmentReader) -> UInt64s:
+class StoredRows(Protocol):
+    """Consecutive rows of a fragment."""
+
+    @property
+    def columns(self) -> Sequence[pa.Array]:
+        """The fields that were asked for."""
+        ...
+
+
+class StoredFragment(Protocol):
+    """A fragment whose files can be read, as `lance_core.scan.fragment_reader.FragmentReader`."""
+
+    @property
+    def fragment(self) -> Fragment:
+        """The fragment."""
+        ...
+
+    def scan(self, projection: Schema, *, start: int, end: int, batch_size: int) -> Iterator[StoredRows]:
+        """Read rows [start, end) in order, deleted ones included."""
+        ...
+
+
+def row_ids(reader: StoredFragment) -> UInt64s:
     """Stable row id of each row, deleted ones included: shape (physical_rows,).
 
     Raises:
@@ -47,12 +70,12 @@ def row_ids(reader: FragmentReader) -> UInt64s:
     return ids
 
 
-def created_versions(reader: FragmentReader) -> UInt64s:
+def created_versions(reader: StoredFragment) -> UInt64s:
     """Version that created each row, deleted ones included: shape (physical_rows,)."""
     return _versions(reader, reader.fragment.created_at_version_sequence, _CREATED_FIELD)
 
 
-def updated_versions(reader: FragmentReader) -> UInt64s:
+def updated_versions(reader: StoredFragment) -> UInt64s:
     """Version that last changed each row, deleted ones included: shape (physical_rows,)."""
     return _versions(reader, reader.fragment.last_updated_at_version_sequence, _UPDATED_FIELD)
 
@@ -62,13 +85,13 @@ def has_spilled_lineage(fragment: Fragment) -> bool:
     return any(isinstance(one, RowLineageColumn) for one in lineage_sequences(fragment))
 
 
-def _versions(reader: FragmentReader, sequence: LineageSequence | None, field: Field) -> UInt64s:
+def _versions(reader: StoredFragment, sequence: LineageSequence | None, field: Field) -> UInt64s:
     versions = _sequence(reader, sequence, field, decode_row_versions)
     return np.ones(reader.fragment.physical_rows, np.uint64) if versions is None else versions
 
 
 def _sequence(
-    reader: FragmentReader, sequence: LineageSequence | None, field: Field, decode: Callable[..., UInt64s]
+    reader: StoredFragment, sequence: LineageSequence | None, field: Field, decode: Callable[..., UInt64s]
 ) -> UInt64s | None:
     match sequence:
         case None:
@@ -82,7 +105,7 @@ def _sequence(
             raise CorruptDataError(f"fragment {fragment_id}: file {sequence.path!r} with {field.name} was not loaded")
 
 
-def _spilled(reader: FragmentReader, field: Field) -> UInt64s:
+def _spilled(reader: StoredFragment, field: Field) -> UInt64s:
     fragment = reader.fragment
     if not any(field.id in file.fields for file in fragment.files):
         raise CorruptDataError(f"no data file of fragment {fragment.id} has the column {field.name} that it refers to")

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_core.errors import CorruptDataError
 from lance_core.file.read.reader import DataFileReader
 from lance_core.file.source import announce_end
 from lance_core.format.paths import data_file_path
-from lance_core.index.zone_maps import load_zone_table
-from lance_core.scan.fragment_reader import FragmentReaders
 from lance_core.store.waits import finished
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lance_core.format.fragment import DataFile
-    from lance_core.format.fragment_list import FragmentList
-    from lance_core.format.index_metadata import IndexMetadata
-    from lance_core.format.schema import Field
-    from lance_core.index.zone_maps import ZoneTable
+    from lance_core.index.protocol import Segment
     from lance_core.store.base import Store
     from lance_core.store.waits import Waits
 
 DEFAULT_CAPACITY = 64
+
+_T = TypeVar("_T")
 
 
 class OpenFiles:
@@ -40,27 +39,27 @@ class OpenFiles:
         self.store = store
         self._capacity = capacity
         self._readers: OrderedDict[tuple[int | None, str], DataFileReader] = OrderedDict()
-        self._zone_tables: dict[bytes, ZoneTable] = {}
+        self._segments: dict[bytes, Segment] = {}
         self._lock = Lock()
-        self._last_readers: FragmentReaders | None = None
+        self._last_kept: tuple[object, Any] | None = None
 
-    def zone_table(self, index: IndexMetadata, leaf: Field) -> ZoneTable:
-        """What a zone map says; it is read once. Errors as `load_zone_table`."""
-        known = self._zone_tables.get(index.uuid)
-        if known is None:
-            known = load_zone_table(self.store, index, leaf)
+    def index_segment(self, uuid: bytes, open_segment: Callable[[], Segment]) -> Segment:
+        """Return a segment of an index; it is opened once, since its files never change."""
+        segment = self._segments.get(uuid)
+        if segment is None:
+            segment = open_segment()
             with self._lock:
-                if len(self._zone_tables) >= self._capacity:
-                    self._zone_tables.clear()
-                self._zone_tables[index.uuid] = known
-        return known
+                if len(self._segments) >= self._capacity:
+                    self._segments.clear()
+                self._segments[uuid] = segment
+        return segment
 
-    def readers(self, fragments: FragmentList) -> FragmentReaders:
-        """The fragments of a version; many calls in a row ask for those of the same, which is the same object."""
-        last = self._last_readers
-        if last is None or last.fragments is not fragments:
-            last = self._last_readers = FragmentReaders(self, fragments)
-        return last
+    def kept_for(self, owner: object, make: Callable[[], _T]) -> _T:
+        """Return what was made for an object; many calls in a row ask for the same one, and others are forgotten."""
+        last = self._last_kept
+        if last is None or last[0] is not owner:
+            last = self._last_kept = (owner, make())
+        return last[1]
 
     def open(self, file: DataFile, *, num_rows: int) -> DataFileReader:
         """A reader of a data file.

@@ -13,6 +13,7 @@ from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.schema import JSON, Schema
 from lance_core.frozen import frozen
 from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
+from lance_core.scan.row_starts import RowStarts
 from lance_core.sql.predicate import make_predicate
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyarrow.compute import Expression
 
-    from lance_core.index.zone_maps import ZoneMaps
-    from lance_core.scan.row_starts import RowStarts
+    from lance_core.format.manifest import Manifest
+    from lance_core.index.answer import RowAnswer
     from lance_core.sql.predicate import Predicate
 
 ROW_ID = "_rowid"
@@ -52,7 +53,8 @@ class ScanPlan:
         predicate: Rows to keep; None for all.
         filter_projection: Fields that the predicate needs.
         rest: Fields of the projection that the predicate does not bring along.
-        zone_maps: What is known of the predicate's columns; None if deleted rows are wanted, or nothing is known.
+        index_answer: What indices know of the predicate's answer; None if deleted rows are wanted, or nothing is known.
+        index_names: Names of the indices that were asked.
         row_starts: What ``_rowoffset`` needs; None if it is not asked for.
     """
 
@@ -64,7 +66,8 @@ class ScanPlan:
     predicate: Predicate | None = None
     filter_projection: Schema = field(default_factory=lambda: Schema(()))
     rest: Schema = field(default_factory=lambda: Schema(()))
-    zone_maps: ZoneMaps | None = None
+    index_answer: RowAnswer | None = None
+    index_names: tuple[str, ...] = ()
     row_starts: RowStarts | None = None
 
     @property
@@ -157,6 +160,12 @@ def _stored_json(schema: Schema, kept: Collection[str]) -> Schema:
 def plan_filter(schema: Schema, condition: str | Expression) -> ScanPlan:
     """A plan that only asks which rows match; errors as in `plan_scan`."""
     return plan_scan(schema, columns=[], filter=condition, batch_size=None, with_row_id=False, with_row_address=False)
+
+
+def with_row_starts(plan: ScanPlan, manifest: Manifest) -> ScanPlan:
+    """Return a plan that knows what ``_rowoffset`` needs, if it asks for it."""
+    asked = plan.columns if plan.predicate is None else (*plan.columns, *plan.predicate.columns)
+    return replace(plan, row_starts=RowStarts.of(manifest.fragments)) if ROW_OFFSET in asked else plan
 
 
 def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, batch_size: int | None) -> ScanPlan:

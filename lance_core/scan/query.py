@@ -253,7 +253,7 @@ def _without_ids(
         changed = batch.set_column(place, batch.schema.field(place), ids)
         place = batch.schema.get_field_index(ROW_OFFSET)
         if place >= 0 and plan.row_starts is not None:
-            places = plan.row_starts.row_offsets(readers[number], offsets.astype(np.int64))
+            places = plan.row_starts.row_offsets(number, readers[number].deleted, offsets.astype(np.int64))
             changed = changed.set_column(place, batch.schema.field(place), numbers_array(places))
         yield changed
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from lance_core.frozen import frozen
-from lance_core.scan.plan import ROW_OFFSET
 
 if TYPE_CHECKING:
     from lance_core.format.fragment_list import FragmentList
-    from lance_core.format.manifest import Manifest
-    from lance_core.scan.fragment_reader import FragmentReader
-    from lance_core.scan.plan import ScanPlan
 
 
 @frozen(kw_only=True)
@@ -37,13 +32,15 @@ class RowStarts:
         order = np.argsort(ids)
         return RowStarts(ids=ids[order], starts=(np.cumsum(num_rows) - num_rows)[order])
 
-    def row_offsets(self, reader: FragmentReader, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """The places of rows of a fragment; a deleted row has that of the next live one, as in pylance."""
-        start = self.starts[np.searchsorted(self.ids, reader.fragment.id)]
-        return (start + offsets - np.searchsorted(reader.deleted, offsets)).astype(np.uint64)
+    def row_offsets(
+        self, fragment_id: int, deleted: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.uint64]:
+        """Return the places of rows of a fragment; a deleted row has that of the next live one, as in pylance.
 
-
-def with_row_starts(plan: ScanPlan, manifest: Manifest) -> ScanPlan:
-    """A plan that knows what ``_rowoffset`` needs, if it asks for it."""
-    asked = plan.columns if plan.predicate is None else (*plan.columns, *plan.predicate.columns)
-    return replace(plan, row_starts=RowStarts.of(manifest.fragments)) if ROW_OFFSET in asked else plan
+        Args:
+            fragment_id: Id of the fragment.
+            deleted: Offsets of its deleted rows, ascending.
+            offsets: Offsets of the rows.
+        """
+        start = self.starts[np.searchsorted(self.ids, fragment_id)]
+        return (start + offsets - np.searchsorted(deleted, offsets)).astype(np.uint64)

@@ -14,7 +14,7 @@ from lance_core.encoding.arrow_values import taken
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError
 from lance_core.file.read.several_files import are_some
-from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.fragment_reader import FragmentReader, readers_of
 from lance_core.scan.fragment_run import take_together
 from lance_core.scan.fragments import taking_offsets
 from lance_core.table.ahead import in_turn
@@ -87,7 +87,7 @@ def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64
     Raises:
         InvalidInputError: There is no such row.
     """
-    readers = files.readers(snapshot.manifest.fragments)
+    readers = readers_of(files, snapshot.manifest.fragments)
     ends = readers.ends
     total = int(ends[-1]) if len(ends) else 0
     if len(places) and (places.min() < 0 or places.max() >= total):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
 from lance_core.change.delete import deleting
+from lance_core.change.indices import BuildIndex
 from lance_core.change.update import UpdateWork, plan_update
-from lance_core.errors import InvalidInputError
 from lance_core.format.operations import CreateIndex, Delete, Update
-from lance_core.format.zone_map import DEFAULT_ROWS_PER_ZONE
-from lance_core.index.indexing import CreateZoneMap
-from lance_core.index.zone_map_build import indexed_column
+from lance_core.index.column import column_to_index
+from lance_core.index.kinds import check_build, kind_named
 from lance_core.scan.plan import plan_filter
 from lance_core.signatures import with_options
 from lance_core.spark.modification import ChangeOptions, Modification
@@ -88,6 +88,46 @@ def update_lance(
 
 
 @with_options(ChangeOptions)
+def create_index_lance(
+    spark: SparkSession,
+    uri: str,
+    column: str,
+    index_type: str,
+    *,
+    name: str | None = None,
+    replace: bool = True,
+    rows_per_zone: int | None = None,
+    **options: Unpack[ChangeOptions],
+) -> CommitResult:
+    """Build a scalar index; each task builds a segment over some fragments, one commit has all.
+
+    Args:
+        spark: The session.
+        uri: Address of the dataset.
+        column: Name, or dotted path inside structs.
+        index_type: As in `lance_core.LanceDataset.create_scalar_index`.
+        name: Name of the index; ``{column}_idx`` if None.
+        replace: Take the place of an index of that name.
+        rows_per_zone: As in `lance_core.LanceDataset.create_scalar_index`.
+        **options: See `lance_core.spark.ChangeOptions`.
+
+    Raises:
+        UnsupportedError: A type of index or column that cannot be built.
+        AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
+    """
+    change = Modification("create_index_lance", spark, uri, options)
+    if change.done is not None:
+        return change.done
+    settings = {} if rows_per_zone is None else {"rows_per_zone": rows_per_zone}
+    with naming(change.snapshot.store):
+        check_build(kind_named(index_type), column_to_index(change.snapshot.manifest.schema, column), settings)
+    index = BuildIndex(kind=index_type, column=column, name=name or f"{column}_idx", replace=replace, options=settings)
+    work = change.spark_work(lambda _: partial(_indexing, index), partial(_join_indices, index.name))
+    done = change.commit(work)
+    return change.result("index", done, work.operations, attempts=work.attempts)
+
+
+@with_options(ChangeOptions)
 def create_zone_map_lance(
     spark: SparkSession,
     uri: str,
@@ -95,36 +135,13 @@ def create_zone_map_lance(
     *,
     name: str | None = None,
     replace: bool = True,
-    rows_per_zone: int = DEFAULT_ROWS_PER_ZONE,
+    rows_per_zone: int | None = None,
     **options: Unpack[ChangeOptions],
 ) -> CommitResult:
-    """Make an index of kind ZONEMAP, by which reads skip rows; each task looks at some fragments.
-
-    Args:
-        spark: The session.
-        uri: Address of the dataset.
-        column: Name, or dotted path inside structs.
-        name: Name of the index; ``{column}_idx`` if None.
-        replace: Take the place of an index of that name.
-        rows_per_zone: Rows of which smallest and largest value are kept.
-        **options: See `lance_core.spark.ChangeOptions`.
-
-    Raises:
-        UnsupportedError: A type that has no order.
-        AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
-    """
-    change = Modification("create_zone_map_lance", spark, uri, options)
-    if change.done is not None:
-        return change.done
-    if rows_per_zone < 1:
-        raise InvalidInputError(f"rows_per_zone must be at least 1, not {rows_per_zone}")
-    with naming(change.snapshot.store):
-        indexed_column(change.snapshot.manifest.schema, column)
-    name = name or f"{column}_idx"
-    make = partial(_indexing, column, name, replace, rows_per_zone)
-    work = change.spark_work(lambda _: make, partial(_join_indices, name))
-    done = change.commit(work)
-    return change.result("zone map", done, work.operations, attempts=work.attempts)
+    """Build an index of type ZONEMAP; as `create_index_lance`."""
+    return create_index_lance(
+        spark, uri, column, "ZONEMAP", name=name, replace=replace, rows_per_zone=rows_per_zone, **options
+    )
 
 
 # ------------------------------------------------------------------------------------ in the tasks, and what joins them
@@ -163,8 +180,8 @@ def _join_updates(_snapshot: Snapshot, parts: Sequence[Part]) -> Operation:
     )
 
 
-def _indexing(column: str, name: str, replace: bool, rows_per_zone: int, _: Snapshot, ids: NewIds) -> DividedWork:
-    return CreateZoneMap(column=column, name=name, replace=replace, rows_per_zone=rows_per_zone, uuid=ids.data_file())
+def _indexing(index: BuildIndex, _: Snapshot, ids: NewIds) -> DividedWork:
+    return replace(index, uuid=ids.data_file(), _written=[])
 
 
 def _join_indices(name: str, snapshot: Snapshot, parts: Sequence[Part]) -> Operation:

@@ -54,7 +54,7 @@ def read_lance(
             itself tells a Python source nothing about the columns a query needs, so this is what saves reading the
             others.
         filter: SQL condition that is evaluated while reading; its columns need not be in ``columns``. Rows that
-            cannot match as far as zone maps tell are not read. Spark's own filters are applied after reading.
+            cannot match as far as indices tell are not read. Spark's own filters are applied after reading.
         version: Version to read; the newest now if neither this nor ``tag`` nor ``timestamp`` is given.
         tag: Name of a tag to read instead of a version.
         branch: Branch that ``version`` and ``timestamp`` are about; the main branch if not given.

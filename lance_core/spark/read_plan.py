@@ -12,8 +12,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
-from lance_core.index.zone_maps import with_zone_maps
+from lance_core.scan.candidates import indexed_ranges
 from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, SYSTEM_COLUMNS, plan_scan
@@ -157,19 +158,13 @@ def plan_ranges(snapshot: Snapshot, plan: ScanPlan, options: ReadOptions) -> lis
     """The rows that a scan looks at: without those that cannot match the filter, or lie behind the limit."""
     files = OpenFiles(snapshot.store)
     with naming(snapshot.store):
-        plan = with_zone_maps(plan, snapshot.manifest, files)
+        plan = with_index_answer(plan, snapshot.manifest, files)
     if options.limit is not None and plan.predicate is None:
         return _first_rows(snapshot.manifest.fragments, files, options.limit)
-    whole = (RowRange(fragment=owner, start=0, end=owner.physical_rows) for owner in snapshot.manifest.fragments)
-    zone_maps = plan.zone_maps
-    if zone_maps is None:
-        return list(whole)
     return [
-        RowRange(fragment=row_range.fragment, start=start, end=end)
-        for row_range in whole
-        for start, end in zone_maps.narrowed(
-            FragmentReader(files, row_range.fragment), [(row_range.start, row_range.end)]
-        )
+        RowRange(fragment=fragment, start=start, end=end)
+        for fragment in snapshot.manifest.fragments
+        for start, end in indexed_ranges(fragment, plan, 0, fragment.physical_rows)
     ]
 
 

@@ -13,7 +13,9 @@ import lance_core
 from lance_core.errors import CorruptDataError, LanceError, NotFoundError, UnsupportedError
 from lance_core.file.read.reader import DataFileReader
 from lance_core.format.checksums import decode_trailer
-from lance_core.index import zone_maps
+from lance_core.index.column import find_column
+from lance_core.index.files import SegmentFiles
+from lance_core.index.zone_map import ZONE_MAP
 from lance_core.store.local import LocalStore
 from lance_core.testing.memory import forget_most_memory, most_memory
 
@@ -180,7 +182,9 @@ def test_zone_maps_of_many_zones_are_not_read(root, monkeypatch):
     dataset = lance_core.dataset(root)
     (index,) = dataset.snapshot.manifest.indices
     with pytest.raises(UnsupportedError, match="LANCE_CORE_MAX_ZONES"):
-        zone_maps.load_zone_table(dataset.snapshot.store, index, dataset.snapshot.manifest.schema.fields[0])
+        ZONE_MAP.open(
+            SegmentFiles.of(dataset.snapshot.store, index), find_column(dataset.snapshot.manifest.schema, "x")
+        )
 
 
 def test_checksums_may_not_be_larger_than_anybody_makes_them():

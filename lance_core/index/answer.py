@@ -1,0 +1,232 @@
+"""What is known, before a row is read, of the answer that a condition gives for it.
+
+An answer is a step function: rows between two bounds have the same code of `lance_core.sql.ternary`, the set of answers
+that are still possible. Rows are numbered by address, or by stable row id until `lance_core.scan.indexed` translates.
+One type carries all that indices say:
+
+    exact      every code has one bit: the index knows the answer of each row
+    at most    codes with `TRUE` and other bits: these rows may match and must be asked
+    at least   rows whose code is `TRUE` match, whatever the others do
+    unknown    `ANY`: rows that no index covers
+
+The rules of three-valued logic hold for each row, so that answers of different indices can be combined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.encoding.distinct import distinct
+from lance_core.errors import CorruptDataError, InvalidInputError
+from lance_core.frozen import frozen
+from lance_core.sql import ternary
+from lance_core.sql.ternary import ANY, FALSE, NULL, TRUE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lance_core.sql.ternary import Codes
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+ADDRESS_SHIFT = 32
+_FRAGMENT_ROWS = 1 << ADDRESS_SHIFT
+_NO_ROWS = np.empty(0, np.int64)
+
+
+@frozen(kw_only=True)
+class RowAnswer:
+    """Possible answers of a condition for all rows.
+
+    Attributes:
+        bounds: Shape (n,), row numbers where the code changes, ascending and distinct.
+        codes: Shape (n + 1,): ``codes[i]`` belongs to rows from ``bounds[i - 1]`` up to but not including
+            ``bounds[i]``, the first and the last code to all rows before and behind.
+        is_exact: False if rows that can only be true must be asked all the same, as zones of a zone map.
+    """
+
+    bounds: Int64s
+    codes: Codes
+    is_exact: bool = True
+
+    def at(self, rows: Int64s) -> Codes:
+        """Return the codes of some rows."""
+        return self.codes[np.searchsorted(self.bounds, rows, side="right")]
+
+    @property
+    def is_unknown(self) -> bool:
+        """True if nothing is known of any row."""
+        return not len(self.bounds) and int(self.codes[0]) == ANY
+
+    def of_fragment(self, fragment_id: int, num_rows: int) -> FragmentAnswer:
+        """Return what is known of the rows of one fragment."""
+        first = fragment_id << ADDRESS_SHIFT
+        low = int(np.searchsorted(self.bounds, first, side="right"))
+        high = int(np.searchsorted(self.bounds, first + num_rows, side="left"))
+        bounds = np.empty(high - low + 2, np.int64)
+        bounds[0], bounds[1:-1], bounds[-1] = 0, self.bounds[low:high] - first, num_rows
+        return FragmentAnswer(bounds=bounds, codes=self.codes[low : high + 1], is_exact=self.is_exact)
+
+
+@frozen(kw_only=True)
+class FragmentAnswer:
+    """Possible answers of a condition for the rows of one fragment, deleted rows included.
+
+    Attributes:
+        bounds: Shape (n + 1,), row offsets from 0 to the number of rows, ascending.
+        codes: Shape (n,), code between each two bounds.
+        is_exact: As in `RowAnswer`.
+    """
+
+    bounds: Int64s
+    codes: Codes
+    is_exact: bool
+
+    @property
+    def may_match(self) -> npt.NDArray[np.bool_]:
+        """Shape (n,): rows between two bounds may match."""
+        return (self.codes & TRUE) != 0
+
+    @property
+    def num_candidates(self) -> int:
+        """Number of rows that may match."""
+        return int(np.diff(self.bounds)[self.may_match].sum())
+
+    @property
+    def is_decided(self) -> bool:
+        """True if each row is known to match or not to match."""
+        return self.is_exact and bool(((self.codes == TRUE) | (self.codes & TRUE == 0)).all())
+
+    def candidates(self) -> Int64s:
+        """Return the offsets of the rows that may match, ascending."""
+        chosen = self.may_match
+        starts, lengths = self.bounds[:-1][chosen], np.diff(self.bounds)[chosen]
+        ends = np.cumsum(lengths)
+        return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def certain(value: bool | None) -> RowAnswer:
+    """Return the same answer for all rows; None is null."""
+    return RowAnswer(bounds=_NO_ROWS, codes=np.array([ternary.code_of(value)], np.uint8))
+
+
+UNKNOWN_ANSWER = RowAnswer(bounds=_NO_ROWS, codes=np.array([ANY], np.uint8))
+
+
+def of_ranges(starts: Int64s, ends: Int64s, codes: Codes, *, elsewhere: int, is_exact: bool = True) -> RowAnswer:
+    """Make an answer of ranges of rows.
+
+    Args:
+        starts: Shape (n,), first row of each range, ascending.
+        ends: Shape (n,), row behind the last one of each, after its start and not after the next start.
+        codes: Shape (n,).
+        elsewhere: Code of all other rows.
+        is_exact: As in `RowAnswer`.
+
+    Raises:
+        InvalidInputError: Ranges that are empty or overlap.
+    """
+    if (starts >= ends).any() or (ends[:-1] > starts[1:]).any():
+        raise InvalidInputError("an answer has ranges that are empty, overlap or are out of order")
+    bounds = distinct(np.concatenate([starts, ends]))
+    found = np.full(len(bounds) + 1, elsewhere, np.uint8)
+    found[np.searchsorted(bounds, starts) + 1] = codes
+    return RowAnswer(bounds=bounds, codes=found, is_exact=is_exact)
+
+
+def of_rows(
+    *, true: Int64s = _NO_ROWS, null: Int64s = _NO_ROWS, undecided: Int64s = _NO_ROWS, elsewhere: int = FALSE
+) -> RowAnswer:
+    """Make an answer of single rows, in any order.
+
+    Args:
+        true: Rows for which the answer is true.
+        null: Rows for which it is null.
+        undecided: Rows for which it may be anything.
+        elsewhere: Code of all other rows; ``FALSE | NULL`` if nobody asked which of them are null.
+
+    Returns:
+        The answer; a row that is given twice may have either answer.
+    """
+    parts = ((true, TRUE), (null, NULL), (undecided, ANY))
+    rows = np.concatenate([part for part, _ in parts])
+    codes = np.repeat(np.array([code for _, code in parts], np.uint8), [len(part) for part, _ in parts])
+    order = np.argsort(rows, kind="stable")
+    rows, codes = rows[order], codes[order]
+    if (rows[1:] == rows[:-1]).any():
+        rows, first = np.unique(rows, return_index=True)
+        codes = np.bitwise_or.reduceat(codes, first)
+    is_start = np.ones(len(rows), np.bool_)
+    is_start[1:] = (rows[1:] != rows[:-1] + 1) | (codes[1:] != codes[:-1])
+    starts = np.flatnonzero(is_start)
+    lasts = np.append(starts[1:], len(rows))[: len(starts)] - 1
+    return of_ranges(rows[starts], rows[lasts] + 1, codes[starts], elsewhere=elsewhere)
+
+
+def not_(answer: RowAnswer) -> RowAnswer:
+    """Return the answer of ``NOT``."""
+    return replace(answer, codes=ternary.not_(answer.codes))
+
+
+def fill_null(answer: RowAnswer, *, value: bool) -> RowAnswer:
+    """Return the same answer with ``value`` in place of null."""
+    return replace(answer, codes=ternary.fill_null(answer.codes, value=value))
+
+
+def and_(left: RowAnswer, right: RowAnswer) -> RowAnswer:
+    """Return the answer of Kleene's ``AND``."""
+    return _combined(ternary.and_, left, right)
+
+
+def or_(left: RowAnswer, right: RowAnswer) -> RowAnswer:
+    """Return the answer of Kleene's ``OR``."""
+    return _combined(ternary.or_, left, right)
+
+
+def narrowed(left: RowAnswer, right: RowAnswer) -> RowAnswer:
+    """Return what two answers to the same question say together."""
+    return _combined(np.bitwise_and, left, right)
+
+
+def within(answer: RowAnswer, fragment_ids: Int64s, num_rows: Int64s, *, path: str | None = None) -> RowAnswer:
+    """Return an answer for the rows of some fragments; of all others nothing is known.
+
+    Args:
+        answer: The answer, by row address.
+        fragment_ids: Fragments that it holds for, ascending.
+        num_rows: Physical rows of each.
+        path: The index, for errors.
+
+    Raises:
+        CorruptDataError: The answer names a row behind the last one of a fragment.
+    """
+    if not len(fragment_ids):
+        return UNKNOWN_ANSWER
+    starts = fragment_ids << ADDRESS_SHIFT
+    ends = starts + num_rows
+    bounds = distinct(np.concatenate([answer.bounds, starts, ends]))
+    codes = answer.at(bounds)
+    place = np.searchsorted(starts, bounds, side="right") - 1
+    is_covered = (place >= 0) & (bounds < (starts + _FRAGMENT_ROWS)[place])
+    is_inside = is_covered & (bounds < ends[place])
+    stray = np.flatnonzero(is_covered & ~is_inside & (codes != answer.codes[-1]))
+    if len(stray):
+        fragment_id = int(bounds[stray[0]]) >> ADDRESS_SHIFT
+        raise CorruptDataError(f"an index has rows behind the last one of fragment {fragment_id}", path=path)
+    codes[~is_inside] = ANY
+    return replace(answer, bounds=bounds, codes=np.concatenate([np.array([ANY], np.uint8), codes]))
+
+
+def _combined(rule: Callable[[Codes, Codes], Codes], left: RowAnswer, right: RowAnswer) -> RowAnswer:
+    is_exact = left.is_exact and right.is_exact
+    if left.bounds is right.bounds or not len(right.bounds):
+        return RowAnswer(bounds=left.bounds, codes=rule(left.codes, right.codes), is_exact=is_exact)
+    if not len(left.bounds):
+        return RowAnswer(bounds=right.bounds, codes=rule(left.codes, right.codes), is_exact=is_exact)
+    bounds = distinct(np.concatenate([left.bounds, right.bounds]))
+    sides = [np.concatenate([one.codes[:1], one.at(bounds)]) for one in (left, right)]
+    return RowAnswer(bounds=bounds, codes=rule(*sides), is_exact=is_exact)

@@ -1,0 +1,126 @@
+"""Files of one index segment: Lance files in a folder of their own, which are never changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lance_core.errors import CorruptDataError
+from lance_core.file.read.reader import DataFileReader
+from lance_core.file.write.writer import DataFileWriter
+from lance_core.format.paths import INDICES_FOLDER, base_prefix
+from lance_core.format.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.store.base import Store
+
+_FILE_VERSION = "2.1"
+_BATCH_ROWS = 1 << 16
+
+
+class SegmentFiles:
+    """Reads and writes the files of one segment.
+
+    Args:
+        store: The dataset.
+        folder: Folder of the segment.
+    """
+
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store = store
+        self._folder = folder
+        self.written: dict[str, int] = {}
+        """Size of each file written here, by name."""
+
+    @classmethod
+    def of(cls, store: Store, index: IndexMetadata) -> SegmentFiles:
+        """Return the files of a segment of a version."""
+        return cls(store, f"{base_prefix(index.base_id)}{INDICES_FOLDER}/{index.uuid_text}")
+
+    def path(self, name: str) -> str:
+        """Return the path of a file below the dataset."""
+        return f"{self._folder}/{name}"
+
+    def open(self, name: str) -> DataFileReader:
+        """Open a file.
+
+        Raises:
+            CorruptDataError: It is damaged.
+            NotFoundError: It is missing.
+        """
+        path = self.path(name)
+        return DataFileReader(self._store.reader(path), path=f"{self._store.uri}/{path}")
+
+    def write(
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        *,
+        metadata: Mapping[str, str],
+        buffers: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Write a file.
+
+        Args:
+            name: Its name.
+            schema: Arrow schema.
+            batches: The rows.
+            metadata: Schema metadata.
+            buffers: Global buffers by the key of the schema metadata that gets the number of the buffer.
+        """
+        writer = DataFileWriter(self._store.writer(self.path(name)), Schema.from_arrow(schema), version=_FILE_VERSION)
+        try:
+            for batch in batches:
+                writer.write(batch)
+            for key, data in (buffers or {}).items():
+                writer.add_schema_metadata(key, str(writer.add_global_buffer(data)).encode())
+            for key, text in metadata.items():
+                writer.add_schema_metadata(key, text.encode())
+            self.written[name] = writer.finish().size
+        except BaseException:
+            writer.abort()
+            raise
+
+    def remove(self) -> None:
+        """Remove the files written here."""
+        self._store.delete([self.path(name) for name in self.written])
+        self.written.clear()
+
+
+def check_columns(reader: DataFileReader, expected: pa.Schema, *, path: str) -> None:
+    """Check that a file has the columns that its kind of index has.
+
+    Raises:
+        CorruptDataError: It has other columns.
+    """
+    found = reader.schema.to_arrow()
+    if found.names != expected.names or found.types != expected.types:
+        shown = ", ".join(f"{one.name} {one.type}" for one in found)
+        raise CorruptDataError(f"the index file has columns {shown}; drop the index and build it again", path=path)
+
+
+def read_columns(reader: DataFileReader, names: Sequence[str], start: int, end: int) -> list[pa.Array]:
+    """Read columns of the rows [start, end), each as one array.
+
+    Raises:
+        CorruptDataError: The file is damaged.
+    """
+    projection = reader.schema.select(list(names))
+    batches = reader.scan(projection, reader.column_numbers, start=start, end=end, batch_size=_BATCH_ROWS)
+    table = pa.Table.from_batches(batches, schema=projection.to_arrow()).select(list(names))
+    return [_whole(column) for column in table.columns]
+
+
+def metadata_number(reader: DataFileReader, key: str) -> int | None:
+    """Return a positive number from a file's schema metadata; None if there is none."""
+    text = reader.schema.metadata.get(key, b"")
+    return int(text) if text.isdigit() and int(text) else None
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,72 @@
+"""The registry of index kinds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.format.index_metadata import index_fields
+from lance_core.index.zone_map import ZONE_MAP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lance_core.format.index_metadata import IndexFields, IndexMetadata
+    from lance_core.index.column import IndexedColumn
+    from lance_core.index.protocol import IndexKind
+
+KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (ZONE_MAP,)}
+"""By name in `create_scalar_index`."""
+
+
+def kind_named(name: str) -> IndexKind:
+    """Return the kind of a name, in upper or lower case.
+
+    Raises:
+        UnsupportedError: lance_core does not build this kind.
+    """
+    kind = KINDS.get(str(name).upper())
+    if kind is None:
+        raise UnsupportedError(f"lance_core builds indices of type {', '.join(KINDS)}, not {name}")
+    return kind
+
+
+def check_build(kind: IndexKind, column: IndexedColumn, options: Mapping[str, int]) -> dict[str, int]:
+    """Check that an index can be built.
+
+    Args:
+        kind: The kind.
+        column: The column.
+        options: What the caller asks for.
+
+    Returns:
+        All options of the kind.
+
+    Raises:
+        InvalidInputError: An option that the kind does not have, or one below 1.
+        UnsupportedError: A type that the kind does not take.
+    """
+    if not kind.takes(column.type):
+        raise UnsupportedError(
+            f"column {column.path!r} has type {column.type}, for which {kind.name} indices cannot be built"
+        )
+    for name, value in options.items():
+        if name not in kind.default_options:
+            raise InvalidInputError(f"a {kind.name} index has no option {name!r}")
+        if value < 1:
+            raise InvalidInputError(f"{name} must be at least 1, not {value}")
+    return {**kind.default_options, **options}
+
+
+def kind_of(fields: IndexFields) -> IndexKind | None:
+    """Return the kind of a segment; None if its kind or version is unknown, so that it must not be asked."""
+    if fields.details is None:
+        return None
+    url = fields.details[0].lower()
+    kind = next((kind for kind in KINDS.values() if kind.type_url.lower() == url), None)
+    return kind if kind is not None and fields.index_version in kind.index_versions else None
+
+
+def kind_of_index(index: IndexMetadata) -> IndexKind | None:
+    """As `kind_of`, for an encoded entry."""
+    return kind_of(index_fields(index))

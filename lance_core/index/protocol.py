@@ -1,0 +1,171 @@
+"""What a kind of index is.
+
+A kind reads, builds and rewrites the files of *segments*: parts of an index that cover some fragments. All else is done
+for every kind alike: `lance_core.scan.indexed` asks segments, restricts their answers to the fragments that they cover
+and combines them; `lance_core.change.indices` builds, extends and drops indices in commits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.index.answer import RowAnswer
+    from lance_core.index.column import IndexedColumn
+    from lance_core.index.files import SegmentFiles
+    from lance_core.sql.pruning import Question
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+Relocation: TypeAlias = "Callable[[Int64s], Int64s]"
+"""New row address of each row address; -1 if the row is gone."""
+
+
+@frozen(kw_only=True)
+class SegmentContent:
+    """What an index entry says of the content of its files.
+
+    Attributes:
+        index_version: Version of the kind's layout.
+        details: Content of the message with the details of the kind.
+    """
+
+    index_version: int
+    details: bytes
+
+
+class FragmentColumn(Protocol):
+    """The values of the indexed column in one fragment."""
+
+    @property
+    def fragment_id(self) -> int:
+        """Id of the fragment."""
+        ...
+
+    def batches(self) -> Iterator[tuple[Int64s, pa.Array]]:
+        """Read live rows in order: row addresses and values, of the same length."""
+        ...
+
+    def arrays(self) -> Iterator[pa.Array]:
+        """Read the values of all rows in order, deleted rows included."""
+        ...
+
+
+class Segment(Protocol):
+    """One segment, opened. It may be asked by several threads and lives as long as the open dataset."""
+
+    @property
+    def options(self) -> Mapping[str, int]:
+        """Options that it was built with."""
+        ...
+
+    @property
+    def statistics(self) -> Mapping[str, int]:
+        """Numbers about it for users."""
+        ...
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
+        """Answer a question about the column.
+
+        Args:
+            question: The question.
+            tells_null: If false, ``FALSE | NULL`` will do for rows that do not match.
+
+        Returns:
+            What is known of all rows, as if the segment covered all fragments; None if the question cannot be answered,
+            or reading the rows is cheaper. Rows are numbered by address, or by row id if the entry says that the
+            segment holds row ids.
+
+        Raises:
+            CorruptDataError: A file is damaged.
+        """
+        ...
+
+
+class IndexKind(Protocol):
+    """A kind of index."""
+
+    @property
+    def name(self) -> str:
+        """Name in `create_scalar_index`."""
+        ...
+
+    @property
+    def type_url(self) -> str:
+        """Name of the message with its details."""
+        ...
+
+    @property
+    def index_versions(self) -> Collection[int]:
+        """Versions of the layout that can be read; segments of others are not asked."""
+        ...
+
+    @property
+    def default_options(self) -> Mapping[str, int]:
+        """Options of `build` with their defaults; values are at least 1."""
+        ...
+
+    def takes(self, kind: pa.DataType) -> bool:
+        """Return whether values of a type can be indexed."""
+        ...
+
+    def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
+        """Open a segment.
+
+        Raises:
+            CorruptDataError: A file is damaged or fits another column.
+            NotFoundError: A file is missing.
+        """
+        ...
+
+    def build(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        fragments: Iterable[FragmentColumn],
+        options: Mapping[str, int],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Write a segment that covers some fragments.
+
+        Args:
+            files: Where it is written.
+            column: The column.
+            fragments: Its values.
+            options: All options of the kind.
+            with_stable_row_ids: The table has stable row ids.
+        """
+        ...
+
+
+@runtime_checkable
+class RewritableKind(IndexKind, Protocol):
+    """A kind whose segments can be made of others; all other kinds are built anew."""
+
+    def rewrite(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        segments: Sequence[tuple[Segment, Relocation]],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Write one segment from others without reading the column: to merge them, or after rows moved.
+
+        Args:
+            files: Where it is written.
+            column: The column.
+            segments: Segments that hold row addresses, and where each of their rows is now.
+            with_stable_row_ids: As in `build`.
+        """
+        ...

@@ -1,0 +1,176 @@
+"""Zone maps: the kind of index that knows smallest and largest value, nulls and NaN of each run of rows.
+
+It tells which rows cannot match, so that scans skip them; the others are asked. The layout of the file is described in
+`lance_core.format.zone_map`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.zone_map import (
+    COLUMNS,
+    DEFAULT_ROWS_PER_ZONE,
+    FILE_NAME,
+    INDEX_VERSION,
+    ROWS_PER_ZONE_KEY,
+    TYPE_URL,
+    has_zone_map,
+    zone_schema,
+)
+from lance_core.frozen import frozen
+from lance_core.index.answer import ADDRESS_SHIFT, RowAnswer, of_ranges
+from lance_core.index.files import check_columns, metadata_number, read_columns
+from lance_core.limits import check_limit
+from lance_core.sql.ternary import ANY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lance_core.index.column import IndexedColumn
+    from lance_core.index.files import SegmentFiles
+    from lance_core.index.protocol import FragmentColumn, SegmentContent
+    from lance_core.sql.pruning import Question
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+_MAX_ROWS = 1 << 32
+_MAX_FRAGMENT_ID = (1 << 31) - 1
+_ROWS_PER_ZONE = "rows_per_zone"
+
+
+@frozen(kw_only=True)
+class ZoneTable:
+    """Content of one zone map, sorted by fragment and first row.
+
+    Attributes:
+        fragment_ids: Shape (zones,).
+        starts: Shape (zones,), offset of each zone's first row.
+        ends: Shape (zones,), offset of the row behind its last one; greater than its start.
+        null_count: Shape (zones,).
+        nan_count: Shape (zones,).
+        minimum: One value for each zone.
+        maximum: Likewise.
+    """
+
+    fragment_ids: Int64s
+    starts: Int64s
+    ends: Int64s
+    null_count: Int64s
+    nan_count: Int64s
+    minimum: pa.Array
+    maximum: pa.Array
+
+
+class ZoneMapSegment:
+    """One zone map, opened: all of it is in memory.
+
+    Args:
+        column: The column.
+        table: What the file says.
+        rows_per_zone: Rows in each zone but the last of a fragment, if the file tells.
+    """
+
+    def __init__(self, column: IndexedColumn, table: ZoneTable, rows_per_zone: int | None) -> None:
+        self.table = table
+        self._is_nested = column.is_nested
+        self._rows_per_zone = rows_per_zone
+        first = table.fragment_ids << ADDRESS_SHIFT
+        self._starts, self._ends = first + table.starts, first + table.ends
+
+    @property
+    def options(self) -> Mapping[str, int]:
+        """Options that it was built with."""
+        return {} if self._rows_per_zone is None else {_ROWS_PER_ZONE: self._rows_per_zone}
+
+    @property
+    def statistics(self) -> Mapping[str, int]:
+        """Number of zones, and rows in each."""
+        return {"num_zones": len(self._starts), **self.options}
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer:
+        """Judge each zone by its smallest and largest value and its counts."""
+        from lance_core.sql.pruning import ColumnZones, judge_column  # noqa: PLC0415 brings Arrow's kernels along
+
+        del tells_null
+        table = self.table
+        zones = ColumnZones(
+            num_rows=table.ends - table.starts,
+            # Where the struct around the column is null, the column is null too, which the counts leave out.
+            null_count=np.full(len(table.starts), -1) if self._is_nested else table.null_count,
+            nan_count=table.nan_count,
+            minimum=table.minimum,
+            maximum=table.maximum,
+        )
+        codes = judge_column(question, zones).codes
+        return of_ranges(self._starts, self._ends, codes, elsewhere=ANY, is_exact=False)
+
+
+class ZoneMapKind:
+    """The kind ``ZONEMAP``."""
+
+    name = "ZONEMAP"
+    type_url = TYPE_URL
+    index_versions = frozenset({INDEX_VERSION})
+    default_options: Mapping[str, int] = {_ROWS_PER_ZONE: DEFAULT_ROWS_PER_ZONE}
+
+    def takes(self, kind: pa.DataType) -> bool:
+        """Return whether values of a type have an order."""
+        return has_zone_map(kind)
+
+    def open(self, files: SegmentFiles, column: IndexedColumn) -> ZoneMapSegment:
+        """Read the zone map of a segment."""
+        reader, path = files.open(FILE_NAME), files.path(FILE_NAME)
+        check_columns(reader, zone_schema(column.type), path=path)
+        check_limit("max_zones", reader.num_rows, "zones of a zone map", path=path)
+        columns = read_columns(reader, COLUMNS, 0, reader.num_rows)
+        return ZoneMapSegment(column, _checked(columns, path), metadata_number(reader, ROWS_PER_ZONE_KEY))
+
+    def build(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        fragments: Iterable[FragmentColumn],
+        options: Mapping[str, int],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Read the column and write its zones."""
+        from lance_core.index.zone_map_build import build_zones, write_zones  # noqa: PLC0415 rarely needed
+
+        del with_stable_row_ids
+        rows_per_zone = options[_ROWS_PER_ZONE]
+        return write_zones(files, column, build_zones(fragments, rows_per_zone), rows_per_zone)
+
+
+ZONE_MAP = ZoneMapKind()
+
+
+def _checked(columns: Sequence[pa.Array], path: str) -> ZoneTable:
+    minimum, maximum = columns[:2]
+    counts = [column.to_numpy(zero_copy_only=False) for column in columns[2:]]
+    if any(column.null_count for column in columns[2:]) or any(one.max(initial=0) > _MAX_ROWS for one in counts):
+        raise CorruptDataError("a zone map has counts that cannot be", path=path)
+    nulls, nans, fragment_ids, starts, lengths = (one.astype(np.int64) for one in counts)
+    if fragment_ids.max(initial=0) > _MAX_FRAGMENT_ID:
+        raise UnsupportedError(f"a zone map of fragments with ids above {_MAX_FRAGMENT_ID}", path=path)
+    order = np.lexsort((starts, fragment_ids))
+    order = order[lengths[order] > 0]
+    fragment_ids, starts, ends = fragment_ids[order], starts[order], (starts + lengths)[order]
+    overlaps = (fragment_ids[1:] == fragment_ids[:-1]) & (starts[1:] < ends[:-1])
+    if overlaps.any() or (nulls > lengths).any() or (nans > lengths).any() or (ends > _MAX_ROWS).any():
+        raise CorruptDataError("the zones of a zone map overlap, or have more nulls than rows", path=path)
+    positions = pa.array(order)
+    return ZoneTable(
+        fragment_ids=fragment_ids,
+        starts=starts,
+        ends=ends,
+        null_count=nulls[order],
+        nan_count=nans[order],
+        minimum=minimum.take(positions),
+        maximum=maximum.take(positions),
+    )

@@ -1,0 +1,226 @@
+"""Scans and indices: what the indices of a version know of a filter's answer, and columns as indices are built of them.
+
+Nothing here knows a kind of index: segments are asked through `lance_core.index.protocol`. An answer counts for the
+fragments that the segment covers and that still exist; all other rows are read and filtered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.format.index_metadata import holds_row_ids, index_fields
+from lance_core.format.row_ids import row_id_bounds
+from lance_core.frozen import frozen
+from lance_core.index import answer as answers
+from lance_core.index.answer import ADDRESS_SHIFT, UNKNOWN_ANSWER, RowAnswer
+from lance_core.index.column import find_column
+from lance_core.index.files import SegmentFiles
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.sql.ternary import ANY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lance_core.format.fragment import Fragment
+    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.manifest import Manifest
+    from lance_core.index.column import IndexedColumn
+    from lance_core.index.protocol import IndexKind, Segment
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.scan.plan import ScanPlan
+    from lance_core.sql.pruning import Question
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+_BATCH_ROWS = 1 << 16
+
+
+def with_index_answer(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> ScanPlan:
+    """Return a plan that knows what the version's indices know; deleted rows may be missing from its answer.
+
+    Raises:
+        CorruptDataError: A file of an index is damaged.
+        NotFoundError: It is missing.
+    """
+    if plan.predicate is None or plan.predicate.asks is None or manifest.index_section is None:
+        return plan
+    from lance_core.index.evaluate import evaluate, tells_null_from_false  # noqa: PLC0415 brings Arrow's kernels along
+
+    asks = plan.predicate.asks
+    source = _IndexedVersion(manifest, files, plan.predicate.columns, tells_null=tells_null_from_false(asks))
+    if not source.has_segments:
+        return plan
+    answer = evaluate(asks, source.ask)
+    return plan if answer.is_unknown else replace(plan, index_answer=answer, index_names=tuple(source.asked))
+
+
+@frozen(kw_only=True)
+class _CoveringSegment:
+    """A segment that can be asked.
+
+    Attributes:
+        index: Its entry.
+        kind: Its kind.
+        column: The column.
+        fragment_ids: Shape (n,), existing fragments that it covers, ascending.
+        num_rows: Shape (n,), their physical rows.
+    """
+
+    index: IndexMetadata
+    kind: IndexKind
+    column: IndexedColumn
+    fragment_ids: Int64s
+    num_rows: Int64s
+
+
+class _IndexedVersion:
+    """The indices of a version over the columns of a condition.
+
+    Args:
+        manifest: The version.
+        files: The dataset's open files.
+        paths: Columns of the condition.
+        tells_null: See `lance_core.index.protocol.Segment.answer`.
+    """
+
+    def __init__(self, manifest: Manifest, files: OpenFiles, paths: Sequence[str], *, tells_null: bool) -> None:
+        self._manifest = manifest
+        self._files = files
+        self._tells_null = tells_null
+        self.asked: dict[str, None] = {}
+        """Names of the indices that answered a question, in order."""
+        columns = [column for path in paths if (column := find_column(manifest.schema, path)) is not None]
+        self._segments: dict[str, list[_CoveringSegment]] = {}
+        for index in manifest.indices:
+            for column in columns:
+                if index.fields == (column.leaf.id,) and (one := self._covering(index, column)) is not None:
+                    self._segments.setdefault(column.path, []).append(one)
+
+    @property
+    def has_segments(self) -> bool:
+        """True if an index may answer a question."""
+        return bool(self._segments)
+
+    def ask(self, question: Question) -> RowAnswer:
+        """Return what all indices know of the answer to a question."""
+        known = UNKNOWN_ANSWER
+        for covering in self._segments.get(question.column, ()):
+            answer = self._open(covering).answer(question, tells_null=self._tells_null)
+            if answer is not None:
+                self.asked[covering.index.name] = None
+                known = answers.narrowed(known, self._restricted(answer, covering))
+        return known
+
+    def _covering(self, index: IndexMetadata, column: IndexedColumn) -> _CoveringSegment | None:
+        from lance_core.index.kinds import kind_of  # noqa: PLC0415 most tables have no indices
+
+        kind, covered = kind_of(index_fields(index)), index.fragment_ids
+        if kind is None or not covered or not kind.takes(column.type):
+            return None
+        fragments = self._manifest.fragments
+        ids = fragments.ids.astype(np.int64)
+        chosen = np.flatnonzero(np.isin(ids, np.fromiter(covered, np.int64, len(covered))))
+        if not len(chosen):
+            return None
+        chosen = chosen[np.argsort(ids[chosen])]
+        return _CoveringSegment(
+            index=index,
+            kind=kind,
+            column=column,
+            fragment_ids=ids[chosen],
+            num_rows=fragments.physical_rows[chosen].astype(np.int64),
+        )
+
+    def _open(self, covering: _CoveringSegment) -> Segment:
+        index = covering.index
+        return self._files.index_segment(
+            index.uuid, lambda: covering.kind.open(SegmentFiles.of(self._files.store, index), covering.column)
+        )
+
+    def _restricted(self, answer: RowAnswer, covering: _CoveringSegment) -> RowAnswer:
+        """Return the answer by row address, for the fragments that the segment covers."""
+        if self._manifest.uses_stable_row_ids and holds_row_ids(covering.index):
+            return self._by_address(answer, covering.fragment_ids)
+        path = SegmentFiles.of(self._files.store, covering.index).path("")
+        return answers.within(answer, covering.fragment_ids, covering.num_rows, path=path)
+
+    def _by_address(self, answer: RowAnswer, fragment_ids: Int64s) -> RowAnswer:
+        """Translate an answer by row id; of fragments whose ids all have the same code no id is looked at."""
+        starts: list[Int64s] = []
+        ends: list[Int64s] = []
+        codes: list[npt.NDArray[np.uint8]] = []
+        for fragment in self._manifest.fragments.select(fragment_ids.tolist()):
+            edges, found = _codes_of_ids(answer, FragmentReader(self._files, fragment))
+            first = fragment.id << ADDRESS_SHIFT
+            starts.append(edges[:-1] + first)
+            ends.append(edges[1:] + first)
+            codes.append(found)
+        if not starts:
+            return UNKNOWN_ANSWER
+        every_start, every_end = np.concatenate(starts), np.concatenate(ends)
+        order = np.argsort(every_start, kind="stable")
+        return answers.of_ranges(
+            every_start[order],
+            every_end[order],
+            np.concatenate(codes)[order],
+            elsewhere=ANY,
+            is_exact=answer.is_exact,
+        )
+
+
+def _codes_of_ids(answer: RowAnswer, reader: FragmentReader) -> tuple[Int64s, npt.NDArray[np.uint8]]:
+    """Return the codes of a fragment's rows: offsets where runs of one code begin and end, and the code of each."""
+    sequence, num_rows = reader.fragment.row_id_sequence, reader.physical_rows
+    bounds = row_id_bounds(sequence) if isinstance(sequence, bytes) else None
+    if bounds is not None:
+        low, high = np.searchsorted(answer.bounds, np.array(bounds, np.int64), side="right").tolist()
+        if low == high:
+            return np.array([0, num_rows], np.int64), answer.codes[low : low + 1]
+    codes = answer.at(reader.stable_row_ids.astype(np.int64))
+    edges = np.flatnonzero(np.diff(codes)) + 1
+    edges = np.concatenate([[0], edges, [num_rows]]).astype(np.int64)
+    return edges, codes[edges[:-1]]
+
+
+class ColumnOfFragment:
+    """The values of a column in one fragment, for building an index.
+
+    Args:
+        files: The dataset's open files.
+        fragment: The fragment.
+        column: The column.
+    """
+
+    def __init__(self, files: OpenFiles, fragment: Fragment, column: IndexedColumn) -> None:
+        self._reader = FragmentReader(files, fragment)
+        self._column = column
+
+    @property
+    def fragment_id(self) -> int:
+        """Id of the fragment."""
+        return self._reader.fragment.id
+
+    def arrays(self) -> Iterator[pa.Array]:
+        """Read the values of all rows in order, deleted rows included."""
+        import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
+
+        kernels: Any = pc
+        end = self._reader.physical_rows
+        for rows in self._reader.scan(self._column.projection, start=0, end=end, batch_size=_BATCH_ROWS):
+            values = rows.columns[0]
+            for name in self._column.steps:
+                values = kernels.struct_field(values, name)
+            yield values
+
+    def batches(self) -> Iterator[tuple[Int64s, pa.Array]]:
+        """Read live rows in order: row addresses and values."""
+        first, start = self.fragment_id << ADDRESS_SHIFT, 0
+        for values in self.arrays():
+            addresses = np.arange(first + start, first + start + len(values))
+            live = self._reader.live_mask(start, start + len(values))
+            start += len(values)
+            yield (addresses, values) if live is None else (addresses[live], values.filter(pa.array(live)))
