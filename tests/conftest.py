@@ -98,9 +98,15 @@ class S3Service:
             assert answer.status == 200
 
     def dynamo_client(self):
+        return self._client("dynamodb")
+
+    def s3_client(self):
+        return self._client("s3")
+
+    def _client(self, service):
         options = {key.removeprefix("aws_"): value for key, value in self.storage_options.items()}
         return get_session().create_client(
-            "dynamodb",
+            service,
             region_name=options["region"],
             endpoint_url=self.endpoint,
             aws_access_key_id=options["access_key_id"],

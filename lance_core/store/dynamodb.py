@@ -7,7 +7,7 @@
     committer  S   who wrote the row
 
 Rows of older writers may lack ``size`` and have an ``e_tag``; neither is needed. Imports of botocore stay in
-functions: it comes with the extra ``s3``, and is slow to import.
+functions: it comes with the extra ``boto3``, and is slow to import.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _client(options: S3Options, endpoint: str | None, process: int) -> tuple[Any
         from botocore.session import get_session  # noqa: PLC0415 an extra
     except ImportError as error:
         raise UnsupportedError(
-            "s3+ddb:// addresses need s3fs, which is not installed: pip install 'lance-dagster[s3]'"
+            "s3+ddb:// addresses need boto3, which is not installed: pip install 'lance-dagster[s3,boto3]'"
         ) from error
     client = get_session().create_client(
         "dynamodb",

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lance_core.store.base import Store
-    from lance_core.store.s3 import S3Store
+    from lance_core.store.cloud_store import CloudStore
 
 _MANIFEST_STORE = "manifest_store"
 _DURABLE = "durable"
 _ALIKE = 0.8
 _TABLE_NAME = "ddbTableName"
+_DIRECTORY_BUCKET = "--x-s3"
+"""Names of directory buckets end so; they list in no order."""
 
 
 def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> Store:
@@ -129,8 +131,9 @@ def _open_dynamodb(address: str, options: dict[str, str], table: str | None) -> 
     return ExternalManifestStore(store, DynamoTable(name, parsed, endpoint=endpoint), base=store.root, uri=uri)
 
 
-def _open_s3(address: str, storage_options: Mapping[str, str] | None) -> S3Store:
-    from lance_core.store.s3 import S3Store  # noqa: PLC0415 not needed for local datasets
+def _open_s3(address: str, storage_options: Mapping[str, str] | None) -> CloudStore:
+    from lance_core.store.cloud_store import CloudStore  # noqa: PLC0415 not needed for local datasets
+    from lance_core.store.s3 import S3Bucket  # noqa: PLC0415 likewise
     from lance_core.store.s3_options import parse_s3_options  # noqa: PLC0415 likewise
 
     location = _place_of(address)
@@ -138,7 +141,11 @@ def _open_s3(address: str, storage_options: Mapping[str, str] | None) -> S3Store
     root = unquote(key)
     if root:
         check_path(root)
-    return S3Store(bucket=bucket, root=root, uri=f"s3://{location}", options=parse_s3_options(storage_options))
+    options = parse_s3_options(storage_options)
+    is_ordered = not bucket.endswith(_DIRECTORY_BUCKET)
+    return CloudStore(
+        bucket=S3Bucket(name=bucket, options=options), root=root, uri=f"s3://{location}", is_ordered=is_ordered
+    )
 
 
 def _open_memory(address: str) -> Store:

@@ -1,350 +1,120 @@
-"""Datasets on S3 and on services that speak like it.
-
-An object is created exclusively by a PUT with the condition ``If-None-Match: *``. Requests are repeated when their
-answer gets lost (by aiohttp even if botocore is told not to), so that the answer "it exists already" may be about our
-own object: every exclusive PUT carries a mark of its own among the object's metadata, and who loses looks whose mark it
-is. Services that do not know the condition ignore it silently, so each is put to the test before it is trusted.
-"""
+"""Buckets of S3 and of services that speak like it, through obstore."""
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections import deque
-from contextlib import suppress
-from functools import partial
-from io import BytesIO
+import os
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lance_core.errors import NotFoundError, UnsafeStoreError
-from lance_core.store.base import ObjectInfo
-from lance_core.store.paths import check_path
-from lance_core.store.range_reader import FAR_AT_ONCE, TAIL_SIZE, RangeReader
-from lance_core.store.s3_client import s3_client, status_of
-from lance_core.store.sizes import check_size
+from lance_core.errors import UnsupportedError
+from lance_core.frozen import frozen
+from lance_core.store.object_client import obstore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from concurrent.futures import Future
-
-    import pyarrow as pa
-
-    from lance_core.store.s3_client import S3Client
     from lance_core.store.s3_options import S3Options
 
-PART_SIZE = 16 << 20
-"""Bytes of all parts of a large object but the last; there may be 10,000 of them."""
+_REQUEST_TIMEOUTS = 10
+"""A request that keeps answering may take so many times as long as one may be silent."""
 
-MAX_PARTS_IN_FLIGHT = 3
-_MAX_DELETES = 1000
-_MARK = "lance-core-writer"
-_CONFLICT_PAUSES_S = (0.05, 0.1, 0.2, 0.4)
-_CONFLICT, _EXISTS, _NO_SUCH_RANGE, _NOT_IMPLEMENTED = 409, 412, 416, 501
+# Set where AWS gives a process an identity of its own, which obstore knows how to use and to renew.
+_IDENTITIES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+_PROFILE = "AWS_PROFILE"
+_PROFILE_FILES = {"AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials", "AWS_CONFIG_FILE": "~/.aws/config"}
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
-class S3Store:
-    """A dataset below a key of a bucket.
+@frozen(kw_only=True)
+class S3Bucket:
+    """A bucket, and how to talk to its service.
 
-    Args:
-        bucket: The bucket.
-        root: Key of the dataset, without slashes at its ends; empty for the whole bucket.
-        uri: Address of the dataset.
-        options: How to talk to the service.
+    Attributes:
+        name: The bucket.
+        options: Settings.
     """
 
-    def __init__(self, *, bucket: str, root: str, uri: str, options: S3Options) -> None:
-        self._bucket = bucket
-        self._root = root
-        self._uri = uri
-        self._options = options
-
-    def __repr__(self) -> str:
-        return f"S3Store({self._uri!r})"
+    name: str
+    options: S3Options
 
     @property
-    def uri(self) -> str:
-        """Address of the dataset."""
-        return self._uri
+    def max_retries(self) -> int:
+        """Number of times a failed request is repeated."""
+        return self.options.client_max_retries
 
-    @property
-    def root(self) -> str:
-        """Key of the dataset in its bucket."""
-        return self._root
-
-    @property
-    def at_once(self) -> int:
-        """Objects that may be read at the same time."""
-        return FAR_AT_ONCE
-
-    @property
-    def client(self) -> S3Client:
-        """The connection of this process: a store may cross a fork."""
-        return s3_client(self._options)
-
-    # ------------------------------------------------------------------------------------------------------- reading
-
-    def reader(self, path: str, /) -> RangeReader:
-        """Open an object with one request, which also brings its end."""
-        target, address = self.target(path), self._address(path)
-        try:
-            ((answer, tail),) = self.client.read([{**target, "Range": f"bytes=-{TAIL_SIZE}"}], path=address)
-            size = _total_size(answer, len(tail))
-        except OSError as error:
-            if status_of(error) != _NO_SUCH_RANGE:
-                raise
-            size, tail = 0, b""  # an empty object has no last byte
-
-        def fetch(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-            requests = [{**target, "Range": f"bytes={start}-{end - 1}"} for start, end in ranges]
-            return [content for _, content in self.client.read(requests, path=address)]
-
-        return RangeReader(fetch, path=address, size=size, tail=tail)
-
-    def get(self, path: str, /) -> bytes:
-        """Read a whole object."""
-        address = self._address(path)
-        check = partial(check_size, path, address=address)
-        ((_, content),) = self.client.read([self.target(path)], path=address, check=check)
-        return content
-
-    def sizes(self, paths: Sequence[str], /) -> list[int]:
-        """Bytes in each object, all asked for at the same time."""
-        client = self.client
-        asked = [(path, client.start("head_object", **self.target(path))) for path in paths]
-        return [client.wait(answer, path=self._address(path))["ContentLength"] for path, answer in asked]
-
-    # ------------------------------------------------------------------------------------------------------- writing
-
-    def writer(self, path: str, /) -> S3Writer:
-        """Begin an object: one PUT if it stays small, else an upload in parts."""
-        check_path(path)
-        return S3Writer(self, path)
-
-    def put(self, path: str, data: bytes, /) -> None:
-        """Write a whole object."""
-        self.call("put_object", path, Body=data)
-
-    def put_if_absent(self, path: str, data: bytes, /) -> bool:
-        """Create an object; False if it exists.
+    def connect(self) -> Any:
+        """Return a store of obstore.
 
         Raises:
-            UnsafeStoreError: The service ignores the condition.
-            ConnectionError: Whether the object was created is unknown.
+            UnsupportedError: obstore is not installed, or boto3, which profiles need.
         """
-        check_path(path)
-        self._check_conditions()
-        mark = uuid.uuid4().hex
-        for pause_s in (*_CONFLICT_PAUSES_S, None):
-            try:
-                self.call("put_object", path, Body=data, IfNoneMatch="*", Metadata={_MARK: mark})
-                return True
-            except OSError as error:
-                status = status_of(error)
-                if status not in {_CONFLICT, _EXISTS}:
-                    raise
-                if status == _EXISTS or pause_s is None:
-                    return self.has_mark(path, mark)
-            time.sleep(pause_s)  # another request for the same key is being decided
-        raise AssertionError  # the last attempt returned or raised
+        obstore()
+        from obstore.store import S3Store  # noqa: PLC0415 an extra
 
-    def has_mark(self, path: str, mark: str) -> bool:
-        """Return whether the object is the one that was written with a mark.
+        options = self.options
+        client: Any = {
+            "allow_http": True,  # `parse_s3_options` decided about the endpoint
+            "allow_invalid_certificates": options.allow_invalid_certificates,
+            "connect_timeout": timedelta(seconds=options.connect_timeout),
+            "read_timeout": timedelta(seconds=options.request_timeout),
+            "timeout": timedelta(seconds=options.request_timeout * _REQUEST_TIMEOUTS),
+        }
+        config = {name: value for name, value in self._config().items() if value is not None}
+        provider = self._credential_provider()
+        return S3Store(
+            self.name,
+            client_options=client,
+            retry_config={"max_retries": options.client_max_retries},
+            **({} if provider is None else {"credential_provider": provider}),
+            **config,
+        )
 
-        Raises:
-            ConnectionError: The object is gone, so nobody knows.
-        """
+    def _config(self) -> dict[str, Any]:
+        options = self.options
+        endpoint = options.endpoint
+        virtual = options.virtual_hosted_style_request
+        if virtual is None:
+            is_aws = endpoint is None and not any(os.environ.get(name) for name in _ENDPOINTS)
+            virtual = is_aws and "." not in self.name  # AWS's certificates cover one level of names
+        if virtual and endpoint is not None:
+            scheme, _, host = endpoint.partition("://")
+            endpoint = f"{scheme}://{self.name}.{host}"
+        return {
+            "access_key_id": options.access_key_id,
+            "secret_access_key": options.secret_access_key,
+            "session_token": options.session_token,
+            "region": options.region,
+            "endpoint": endpoint,
+            "virtual_hosted_style_request": virtual,
+            "skip_signature": options.skip_signature or None,
+            "server_side_encryption": options.server_side_encryption,
+            "sse_kms_key_id": options.sse_kms_key_id,
+        }
+
+    def _credential_provider(self) -> Any:
+        """Return boto3's credentials if a profile or a file of profiles holds them; None for all other kinds."""
+        options = self.options
+        if options.access_key_id is not None or options.skip_signature:
+            return None
+        profile = options.profile or os.environ.get(_PROFILE)
+        if profile is None and (any(os.environ.get(name) for name in _IDENTITIES) or not _has_profiles()):
+            return None
         try:
-            answer = self.call("head_object", path)
-        except NotFoundError as error:
-            raise ConnectionError(f"{self._address(path)} was there, and is gone") from error
-        return answer.get("Metadata", {}).get(_MARK) == mark
-
-    def _check_conditions(self) -> None:
-        """Put the service to the test; once for each bucket and process."""
-        client = self.client
-        if self._bucket in client.trusted_buckets:
-            return
-        path = f".tmp_{uuid.uuid4().hex}"
-        try:
-            is_safe = self._creates_once(path, mark=path)
-        finally:
-            with suppress(OSError):
-                self.delete([path])
-        if not is_safe:
-            raise UnsafeStoreError(
-                "this S3 service does not support the condition If-None-Match, or metadata of objects, so that two "
-                "writers could overwrite each other's commits; nothing was committed. Use a service that does",
-                path=self._uri,
-            )
-        client.trusted_buckets.add(self._bucket)
-
-    def _creates_once(self, path: str, *, mark: str) -> bool:
-        """Return whether an object cannot be created twice, and says who created it."""
-        request: dict[str, Any] = {"Body": b"may be deleted", "IfNoneMatch": "*", "Metadata": {_MARK: mark}}
-        try:
-            self.call("put_object", path, **request)
-            self.call("put_object", path, **request)
-        except OSError as error:
-            status = status_of(error)
-            if status not in {_CONFLICT, _EXISTS, _NOT_IMPLEMENTED}:
-                raise
-            return status != _NOT_IMPLEMENTED and self.has_mark(path, mark)
-        return False
-
-    # ------------------------------------------------------------------------------------------------------- listing
-
-    def names(self, folder: str, /) -> list[str]:
-        """Names of objects and folders in a folder."""
-        return [name for answer in self._pages(folder, Delimiter="/") for name in self._names_in(folder, answer)]
-
-    def first_names(self, folder: str, count: int, /) -> list[str]:
-        """The first names in a folder, in ascending order; one request."""
-        if self._bucket.endswith("--x-s3"):  # directory buckets list in no order
-            return sorted(self.names(folder))[:count]
-        answer = next(self._pages(folder, Delimiter="/", MaxKeys=count))
-        return sorted(self._names_in(folder, answer))
-
-    def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
-        """All objects below a folder."""
-        check_path(prefix)
-        return self._list(prefix)
-
-    def _list(self, prefix: str) -> Iterator[ObjectInfo]:
-        skipped = len(self._key(""))
-        for answer in self._pages(prefix):
-            for entry in answer.get("Contents", ()):
-                yield ObjectInfo(path=entry["Key"][skipped:], size=entry["Size"], modified=entry["LastModified"])
-
-    def delete(self, paths: Sequence[str], /) -> None:
-        """Delete objects, a thousand with each request."""
-        keys = [{"Key": self.target(path)["Key"]} for path in paths]
-        if len(paths) == 1:
-            self.call("delete_object", paths[0])
-            return
-        for start in range(0, len(keys), _MAX_DELETES):
-            batch = {"Objects": keys[start : start + _MAX_DELETES], "Quiet": True}
-            answer = self.client.call("delete_objects", path=self._uri, Bucket=self._bucket, Delete=batch)
-            for failed in answer.get("Errors", ()):
-                raise OSError(f"{self._uri}: {failed.get('Key')} was not deleted: {failed.get('Message')}")
-
-    # ------------------------------------------------------------------------------------------------------ requests
-
-    def target(self, path: str) -> dict[str, str]:
-        """Arguments that name an object in a request."""
-        check_path(path)
-        return {"Bucket": self._bucket, "Key": self._key(path)}
-
-    def call(self, method: str, path: str, **arguments: Any) -> Mapping[str, Any]:
-        """Make a request about an object; errors as `S3Client.call`."""
-        return self.client.call(method, path=self._address(path), **self.target(path), **arguments)
-
-    def _key(self, path: str) -> str:
-        return f"{self._root}/{path}" if self._root else path
-
-    def _address(self, path: str) -> str:
-        return f"{self._uri}/{path}"
-
-    def _pages(self, folder: str, **arguments: Any) -> Iterator[Mapping[str, Any]]:
-        check_path(folder)
-        arguments |= {"Bucket": self._bucket, "Prefix": self._key(f"{folder}/")}
-        while True:
-            answer = self.client.call("list_objects_v2", path=self._address(folder), **arguments)
-            yield answer
-            if not answer.get("IsTruncated"):
-                return
-            arguments["ContinuationToken"] = answer["NextContinuationToken"]
-
-    def _names_in(self, folder: str, answer: Mapping[str, Any]) -> list[str]:
-        skipped = len(self._key(f"{folder}/"))
-        objects = [entry["Key"][skipped:] for entry in answer.get("Contents", ())]
-        folders = [entry["Prefix"][skipped:-1] for entry in answer.get("CommonPrefixes", ())]
-        return [name for name in objects + folders if name]  # a folder may be an object of its own, with no name left
+            import boto3  # noqa: PLC0415 an extra
+            from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 likewise
+        except ImportError as error:
+            if profile is None:
+                return None
+            raise UnsupportedError(
+                f"AWS profile {profile!r} needs boto3, which is not installed: pip install 'lance-dagster[boto3]'"
+            ) from error
+        session = boto3.Session(profile_name=profile, region_name=options.region)
+        return None if session.get_credentials() is None else Boto3CredentialProvider(session)
 
 
-class S3Writer:
-    """An object that appears when it is finished. Memory holds a few parts of it.
-
-    Args:
-        store: Where it will appear.
-        path: Under which name.
-    """
-
-    def __init__(self, store: S3Store, path: str) -> None:
-        self._store = store
-        self._client = store.client
-        self._path = path
-        self._address = f"{store.uri}/{path}"
-        self._mark = uuid.uuid4().hex
-        self._size = 0
-        self._part = BytesIO()
-        self._upload: dict[str, str] | None = None
-        self._in_flight: deque[Future[Any]] = deque()
-        self._etags: list[str] = []
-
-    def write(self, data: bytes | memoryview | pa.Buffer) -> None:
-        """Append bytes; full parts are on their way while more is written."""
-        left = memoryview(data).cast("B")
-        self._size += len(left)
-        while len(left):
-            written = self._part.write(left[: PART_SIZE - self._part.tell()])
-            left = left[written:]
-            if self._part.tell() == PART_SIZE:
-                self._send()
-
-    def commit(self) -> int:
-        """Let the object appear and return its size in bytes."""
-        if self._upload is None:
-            self._store.call("put_object", self._path, Body=self._part.getvalue())
-        else:
-            if self._part.tell():
-                self._send()
-            while self._in_flight:
-                self._receive()
-            self._complete(self._upload)
-            self._upload = None
-        self._part = BytesIO()
-        return self._size
-
-    def abort(self) -> None:
-        """Drop what was written; nothing happens after ``commit``."""
-        self._part = BytesIO()
-        upload, self._upload = self._upload, None
-        if upload is None:
-            return
-        while self._in_flight:  # a part that arrives after the end of the upload would stay
-            with suppress(Exception):
-                self._in_flight.popleft().result()
-        with suppress(NotFoundError):
-            self._client.call("abort_multipart_upload", path=self._address, **upload)
-
-    def _send(self) -> None:
-        if self._upload is None:
-            mark = {_MARK: self._mark}
-            answer = self._store.call("create_multipart_upload", self._path, Metadata=mark)
-            self._upload = {**self._store.target(self._path), "UploadId": answer["UploadId"]}
-        if len(self._in_flight) == MAX_PARTS_IN_FLIGHT:
-            self._receive()
-        number = len(self._etags) + len(self._in_flight) + 1
-        body, self._part = self._part.getvalue(), BytesIO()
-        self._in_flight.append(self._client.start("upload_part", **self._upload, PartNumber=number, Body=body))
-
-    def _receive(self) -> None:
-        self._etags.append(self._client.wait(self._in_flight.popleft(), path=self._address)["ETag"])
-
-    def _complete(self, upload: Mapping[str, str]) -> None:
-        parts = {"Parts": [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(self._etags, 1)]}
-        try:
-            self._client.call("complete_multipart_upload", path=self._address, **upload, MultipartUpload=parts)
-        except OSError:
-            # The upload is also unknown when it was completed before, and the answer got lost.
-            with suppress(OSError):
-                if self._store.has_mark(self._path, self._mark):
-                    return
-            raise
-
-
-def _total_size(answer: Mapping[str, Any], num_bytes: int) -> int:
-    """Size of the whole object; a service that ignores the range sends all of it."""
-    content_range: str = answer.get("ContentRange") or ""
-    total = content_range.rpartition("/")[2]
-    return int(total) if total.isdigit() else num_bytes
+def _has_profiles() -> bool:
+    return any(Path(os.environ.get(name) or default).expanduser().exists() for name, default in _PROFILE_FILES.items())

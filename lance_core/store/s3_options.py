@@ -31,6 +31,7 @@ class S3Options:
         access_key_id: Name of the key.
         secret_access_key: The key.
         session_token: Goes with temporary keys.
+        profile: Name of a profile in AWS's configuration files; needs boto3. None for ``AWS_PROFILE``.
         region: Region.
         endpoint: Address of another service than AWS's.
         allow_http: Talk to an endpoint without encryption.
@@ -47,6 +48,7 @@ class S3Options:
     access_key_id: str | None = field(default=None, repr=False)
     secret_access_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    profile: str | None = None
     region: str | None = None
     endpoint: str | None = None
     allow_http: bool = False

@@ -7,8 +7,8 @@ import pytest
 
 import lance_core
 
-HEAVY = ["pyarrow.compute", "pyarrow.dataset", "sqlglot", "sqlite3", "pandas", "polars", "s3fs", "pyspark", "dagster"]
-HEAVY += ["secrets", "difflib"]
+HEAVY = ["pyarrow.compute", "pyarrow.dataset", "sqlglot", "sqlite3", "pandas", "polars", "pyspark", "dagster"]
+HEAVY += ["obstore", "boto3", "secrets", "difflib"]
 RARE = ["optimize", "maintenance.compact", "merge_insert", "change.merge", "verification", "file.read.v0_1"]
 RARE += ["operations"]
 HEAVY += [f"lance_core.{one}" for one in RARE]

@@ -21,9 +21,6 @@ INTERNAL = ("_proto", "testing")
 # Public functions that take arguments of any name and type, and why.
 UNNAMED = {
     "lance_core/scanner.py:LanceScanner.to_pandas": "arguments of pyarrow.Table.to_pandas",
-    "lance_core/store/s3.py:S3Store.call": "parameters of the AWS API",
-    "lance_core/store/s3_client.py:S3Client.call": "parameters of the AWS API",
-    "lance_core/store/s3_client.py:S3Client.start": "parameters of the AWS API",
     "lance_core/torch/data.py:get_safe_loader": "arguments of torch.utils.data.DataLoader",
 }
 # Their options are named where the module of the options can be imported.

@@ -1,0 +1,222 @@
+"""Datasets on object stores: S3 and services that speak like it.
+
+An object is created exclusively by a PUT with a condition (`lance_core.store.object_client.ObjectClient.create`).
+Services that do not know the condition ignore it silently, so each is put to the test before it is trusted.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lance_core.errors import UnsafeStoreError
+from lance_core.store.base import ObjectInfo
+from lance_core.store.object_client import client_of, translated
+from lance_core.store.paths import check_path
+from lance_core.store.range_reader import FAR_AT_ONCE, TAIL_SIZE, RangeReader
+from lance_core.store.sizes import check_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.store.object_client import Bucket, ObjectClient
+
+PART_SIZE = 16 << 20
+"""Bytes of all parts of a large object but the last; S3 takes 10,000 of them."""
+
+
+class CloudStore:
+    """A dataset below a key of a bucket.
+
+    Args:
+        bucket: The bucket.
+        root: Key of the dataset, without slashes at its ends; empty for the whole bucket.
+        uri: Address of the dataset.
+        is_ordered: The service lists keys in ascending order.
+    """
+
+    def __init__(self, *, bucket: Bucket, root: str, uri: str, is_ordered: bool = True) -> None:
+        self._bucket = bucket
+        self._root = root
+        self._uri = uri
+        self._is_ordered = is_ordered
+
+    def __repr__(self) -> str:
+        return f"CloudStore({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """Address of the dataset."""
+        return self._uri
+
+    @property
+    def root(self) -> str:
+        """Key of the dataset in its bucket."""
+        return self._root
+
+    @property
+    def at_once(self) -> int:
+        """Objects that may be read at the same time."""
+        return FAR_AT_ONCE
+
+    @property
+    def client(self) -> ObjectClient:
+        """The connection of this process."""
+        return client_of(self._bucket)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def reader(self, path: str, /) -> RangeReader:
+        """Open an object with one request, which also brings its end."""
+        key, address = self._target(path)
+        tail, size = self.client.get_tail(key, TAIL_SIZE, address=address)
+
+        def fetch(ranges: Sequence[tuple[int, int]]) -> list[Any]:
+            return self.client.get_ranges(key, ranges, address=address)
+
+        return RangeReader(fetch, path=address, size=size, tail=tail)
+
+    def get(self, path: str, /) -> bytes:
+        """Read a whole object."""
+        key, address = self._target(path)
+        return self.client.get(key, address=address, check=partial(check_size, path, address=address))
+
+    def sizes(self, paths: Sequence[str], /) -> list[int]:
+        """Bytes in each object, all asked for at the same time."""
+        addresses = dict(map(self._target, paths))
+        return self.client.sizes([*map(self._key, paths)], address=addresses.__getitem__)
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def writer(self, path: str, /) -> CloudWriter:
+        """Begin an object: one PUT if it stays small, else an upload in parts."""
+        key, address = self._target(path)
+        return CloudWriter(self.client, key, address)
+
+    def put(self, path: str, data: bytes, /) -> None:
+        """Write a whole object."""
+        key, address = self._target(path)
+        self.client.put(key, data, address=address)
+
+    def put_if_absent(self, path: str, data: bytes, /) -> bool:
+        """Create an object; False if it exists.
+
+        Raises:
+            UnsafeStoreError: The service ignores the condition.
+            ConnectionError: Whether the object was created is unknown.
+        """
+        key, address = self._target(path)
+        self._check_conditions()
+        return self.client.create(key, data, mark=uuid.uuid4().hex, address=address)
+
+    def _check_conditions(self) -> None:
+        """Put the service to the test; once for each bucket and process."""
+        client = self.client
+        if client.is_trusted:
+            return
+        mark = uuid.uuid4().hex
+        key, address = self._target(f".tmp_{mark}")
+        try:
+            is_safe = client.creates_once(key, mark=mark, address=address)
+        finally:
+            with suppress(OSError):
+                client.delete([key], address=address)
+        if not is_safe:
+            raise UnsafeStoreError(
+                "this service does not support the condition If-None-Match, or metadata of objects, so that two "
+                "writers could overwrite each other's commits; nothing was committed. Use a service that does",
+                path=self._uri,
+            )
+        client.is_trusted = True
+
+    def delete(self, paths: Sequence[str], /) -> None:
+        """Delete objects, many with each request where the service can."""
+        keys = [self._target(path)[0] for path in paths]
+        if keys:
+            self.client.delete(keys, address=self._uri)
+
+    # ------------------------------------------------------------------------------------------------------- listing
+
+    def names(self, folder: str, /) -> list[str]:
+        """Names of objects and folders in a folder."""
+        key, address = self._target(folder)
+        objects, folders = self.client.list_folder(key, address=address)
+        return [child[len(key) + 1 :] for child in (*objects, *folders)]
+
+    def first_names(self, folder: str, count: int, /) -> list[str]:
+        """The first names in a folder, in ascending order; one request."""
+        if not self._is_ordered:
+            return sorted(self.names(folder))[:count]
+        key, address = self._target(folder)
+        page = next(self.client.list(key, address=address, chunk_size=count), ())
+        names = dict.fromkeys(entry["path"][len(key) + 1 :].partition("/")[0] for entry in page)
+        return sorted(names)
+
+    def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
+        """All objects below a folder."""
+        key, address = self._target(prefix)
+        skipped = len(self._key(""))
+        for page in self.client.list(key, address=address):
+            for entry in page:
+                yield ObjectInfo(path=entry["path"][skipped:], size=entry["size"], modified=entry["last_modified"])
+
+    # ---------------------------------------------------------------------------------------------------------- paths
+
+    def _target(self, path: str) -> tuple[str, str]:
+        """Key of an object, and its address for errors."""
+        check_path(path)
+        return self._key(path), f"{self._uri}/{path}"
+
+    def _key(self, path: str) -> str:
+        return f"{self._root}/{path}" if self._root else path
+
+
+class CloudWriter:
+    """An object that appears when it is finished. Memory holds a few parts of it, which are uploaded meanwhile.
+
+    Args:
+        client: The connection.
+        key: Of the object.
+        address: For errors.
+    """
+
+    def __init__(self, client: ObjectClient, key: str, address: str) -> None:
+        self._client = client
+        self._key = key
+        self._address = address
+        self._mark = uuid.uuid4().hex
+        self._size = 0
+        self._file: Any = client.open_writer(key, part_size=PART_SIZE, mark=self._mark)
+
+    def write(self, data: bytes | memoryview | pa.Buffer) -> None:
+        """Append bytes; full parts are on their way while more is written."""
+        view = memoryview(data).cast("B")
+        self._size += len(view)
+        with translated(self._address):
+            for start in range(0, len(view), PART_SIZE):
+                self._file.write(view[start : start + PART_SIZE])
+
+    def commit(self) -> int:
+        """Let the object appear and return its size in bytes."""
+        file, self._file = self._file, None
+        try:
+            with translated(self._address):
+                file.close()
+        except OSError:
+            # The upload is also unknown when it was completed before, and the answer got lost.
+            with suppress(OSError):
+                if self._client.has_mark(self._key, self._mark, address=self._address):
+                    return self._size
+            raise
+        return self._size
+
+    def abort(self) -> None:
+        """Drop what was written; nothing happens after ``commit``."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(Exception):  # what was uploaded goes with the bucket's rule for unfinished uploads
+                file.__exit__(InterruptedError, InterruptedError(), None)

@@ -1,0 +1,310 @@
+"""One connection to an object store for each process and each set of options, through obstore.
+
+obstore is Rust: its threads do not survive a fork, and a request in a forked child would wait forever. Imports of
+obstore stay in functions: it is an extra.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lance_core.errors import InvalidInputError, LanceError, NotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+
+_MAX_CLIENTS = 16
+_MAX_RANGES_IN_CALL = 10
+"""Ranges that one call of obstore requests at the same time."""
+
+_THREADS = 8
+_MARK = "lance-core-writer"
+_CONFLICT_PAUSES_S = (0.05, 0.1, 0.2, 0.4)
+_LOST_PAUSE_S = 0.1
+_MISSING, _CONFLICT, _NO_SUCH_RANGE, _NOT_IMPLEMENTED = 404, 409, 416, 501
+_STATUS = re.compile(r"status code: (\d{3})")
+_NO_PART = "non-partial response"
+_PARTS_IN_FLIGHT = 3
+
+
+class Bucket(Protocol):
+    """A bucket or container, with the settings of its service; hashable, equal if all of it is."""
+
+    @property
+    def max_retries(self) -> int:
+        """Number of times a failed request is repeated."""
+        ...
+
+    def connect(self) -> Any:
+        """Return a store of obstore."""
+        ...
+
+
+def client_of(bucket: Bucket) -> ObjectClient:
+    """Return the connection of this process to a bucket.
+
+    Raises:
+        UnsupportedError: obstore is not installed, or this process was forked from one that used it.
+    """
+    return _client(bucket, os.getpid())
+
+
+@lru_cache(maxsize=_MAX_CLIENTS)
+def _client(bucket: Hashable, process: int) -> ObjectClient:
+    del process  # only part of the key
+    return ObjectClient(bucket)  # pyright: ignore[reportArgumentType] a bucket is hashable
+
+
+class _Fork:
+    """Remembers whether the parent of this process used obstore."""
+
+    is_used = False
+    is_child_of_user = False
+
+    @classmethod
+    def after_in_child(cls) -> None:
+        cls.is_child_of_user |= cls.is_used
+
+
+os.register_at_fork(after_in_child=_Fork.after_in_child)
+
+
+def obstore() -> Any:
+    """Import obstore.
+
+    Raises:
+        UnsupportedError: It is not installed, or its threads did not survive a fork.
+    """
+    if _Fork.is_child_of_user:
+        raise UnsupportedError(
+            "this process was forked from one that had used an object store, whose connections do not survive a "
+            "fork; start processes with the method 'spawn' or 'forkserver'"
+        )
+    try:
+        import obstore  # noqa: PLC0415 an extra
+    except ImportError as error:
+        raise UnsupportedError(
+            "s3:// addresses need obstore, which is not installed: pip install 'lance-dagster[s3]'"
+        ) from error
+    _Fork.is_used = True
+    return obstore
+
+
+class ObjectClient:
+    """Requests to one bucket or container; may be used by several threads.
+
+    Args:
+        bucket: The bucket, with its settings.
+
+    Attributes:
+        is_trusted: True once the service has shown that it creates objects only if they are absent.
+    """
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._obstore = obstore()
+        self._bucket = bucket
+        try:
+            self._files = bucket.connect()
+        except self._obstore.exceptions.BaseError as error:
+            raise InvalidInputError(f"the object store cannot be opened: {_summary(error)}") from None
+        self._pool: ThreadPoolExecutor | None = None
+        self.is_trusted = False
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def get(self, key: str, *, address: str, check: Callable[[int], None]) -> bytes:
+        """Read a whole object; ``check`` is told its size before it is read.
+
+        Raises:
+            NotFoundError: No such object or bucket; likewise in all methods.
+            PermissionError: Not allowed; likewise.
+            ConnectionError: No answer, or one that leaves open whether the request had an effect; likewise.
+            OSError: Refused; likewise.
+        """
+        with translated(address):
+            answer = self._obstore.get(self._files, key)
+            check(answer.meta["size"])
+            return bytes(answer.bytes())
+
+    def get_tail(self, key: str, size: int, *, address: str) -> tuple[bytes, int]:
+        """Read the last bytes of an object; return them and the object's size."""
+        with translated(address):
+            try:
+                answer = self._obstore.get(self._files, key, options={"range": {"suffix": size}})
+            except self._obstore.exceptions.BaseError as error:
+                if _NO_PART not in str(error) and status_of(error) != _NO_SUCH_RANGE:
+                    raise
+                # An empty object has no last byte, and some services answer with all of a small object.
+                answer = self._obstore.get(self._files, key)
+            return bytes(answer.bytes()), answer.meta["size"]
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]], *, address: str) -> list[Any]:
+        """Read byte ranges at the same time, as they are: one request for each."""
+
+        def fetch(some: Sequence[tuple[int, int]]) -> list[Any]:
+            starts, ends = [start for start, _ in some], [end for _, end in some]
+            return self._obstore.get_ranges(self._files, key, starts=starts, ends=ends, coalesce=0)
+
+        calls = [ranges[at : at + _MAX_RANGES_IN_CALL] for at in range(0, len(ranges), _MAX_RANGES_IN_CALL)]
+        with translated(address):
+            if len(calls) == 1:
+                return fetch(calls[0])
+            return [buffer for buffers in self._threads().map(fetch, calls) for buffer in buffers]
+
+    def sizes(self, keys: Sequence[str], *, address: Callable[[str], str]) -> list[int]:
+        """Return the sizes of objects, asked for at the same time."""
+
+        def size(key: str) -> int:
+            with translated(address(key)):
+                return self._obstore.head(self._files, key)["size"]
+
+        return [size(key) for key in keys] if len(keys) < 2 else list(self._threads().map(size, keys))
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="lance_core_store")
+        return self._pool
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def put(self, key: str, data: bytes | memoryview, *, address: str) -> None:
+        """Write a whole object, replacing what is there."""
+        with translated(address):
+            self._obstore.put(self._files, key, data, use_multipart=False)
+
+    def create(self, key: str, data: bytes, *, mark: str, address: str) -> bool:
+        """Create an object; return False if it exists and was written by another.
+
+        Requests are repeated when their answer gets lost, so "it exists already" may be about our own object. The mark
+        among its metadata tells.
+
+        Args:
+            key: Of the object.
+            data: Its content.
+            mark: Nobody else has it.
+            address: For errors.
+        """
+        pauses, lost = list(_CONFLICT_PAUSES_S), 0
+        while True:
+            try:
+                self._create(key, data, mark)
+                return True
+            except Exception as error:
+                status = status_of(error)
+                if isinstance(error, self._obstore.exceptions.AlreadyExistsError):
+                    if status != _CONFLICT or not pauses:
+                        return self.has_mark(key, mark, address=address)
+                    pause_s = pauses.pop(0)  # another request for the same key is being decided
+                elif status is None and lost < self._bucket.max_retries and not isinstance(error, OSError):
+                    lost, pause_s = lost + 1, _LOST_PAUSE_S
+                else:
+                    with translated(address):
+                        raise
+            time.sleep(pause_s)
+
+    def _create(self, key: str, data: bytes, mark: str) -> None:
+        self._obstore.put(self._files, key, data, mode="create", use_multipart=False, attributes={_MARK: mark})
+
+    def has_mark(self, key: str, mark: str, *, address: str) -> bool:
+        """Return whether the object was written with a mark.
+
+        Raises:
+            ConnectionError: The object is gone, so nobody knows.
+        """
+        try:
+            with translated(address):
+                answer = self._obstore.get(self._files, key, options={"head": True})
+        except NotFoundError as error:
+            raise ConnectionError(f"{address} was there, and is gone") from error
+        return answer.attributes.get(_MARK) == mark
+
+    def creates_once(self, key: str, *, mark: str, address: str) -> bool:
+        """Return whether the service refuses to create an object twice, and tells who created it."""
+        with translated(address):
+            try:
+                self._create(key, b"may be deleted", mark)
+                self._create(key, b"may be deleted", mark)
+            except self._obstore.exceptions.AlreadyExistsError:
+                return self.has_mark(key, mark, address=address)
+            except Exception as error:
+                if status_of(error) == _NOT_IMPLEMENTED:
+                    return False
+                raise
+        return False
+
+    def open_writer(self, key: str, *, part_size: int, mark: str) -> Any:
+        """Return a file of obstore: one PUT if it stays small, else an upload in parts.
+
+        Args:
+            key: Of the object, which appears when the file is closed.
+            part_size: Bytes of a part.
+            mark: As of `create`.
+        """
+        return self._obstore.open_writer(
+            self._files, key, attributes={_MARK: mark}, buffer_size=part_size, max_concurrency=_PARTS_IN_FLIGHT
+        )
+
+    def delete(self, keys: Sequence[str], *, address: str) -> None:
+        """Delete objects, many with one request where the service can."""
+        with translated(address):
+            self._obstore.delete(self._files, keys[0] if len(keys) == 1 else list(keys))
+
+    # ------------------------------------------------------------------------------------------------------- listing
+
+    def list(self, prefix: str, *, address: str, chunk_size: int = 1000) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """Yield the objects below a folder, some at a time: path, size and last_modified of each."""
+        pages = iter(self._obstore.list(self._files, prefix or None, chunk_size=chunk_size))
+        while True:
+            with translated(address):
+                page = next(pages, None)
+            if page is None:
+                return
+            yield page
+
+    def list_folder(self, prefix: str, *, address: str) -> tuple[list[str], list[str]]:
+        """Return the keys of the objects and of the folders directly in a folder."""
+        with translated(address):
+            answer = self._obstore.list_with_delimiter(self._files, prefix or None)
+        return [entry["path"] for entry in answer["objects"]], list(answer["common_prefixes"])
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the HTTP status behind an error of obstore; None if there was no answer."""
+    match = _STATUS.search(str(error))
+    return None if match is None else int(match[1])
+
+
+@contextmanager
+def translated(address: str) -> Generator[None]:
+    """Raise errors of this package and of Python only."""
+    try:
+        yield
+    except (LanceError, PermissionError, ConnectionError, TimeoutError):
+        raise
+    except FileNotFoundError as error:
+        raise NotFoundError(f"the store has no such object or bucket ({_summary(error)})", path=address) from None
+    except Exception as error:
+        name, status = type(error).__name__, status_of(error)
+        if not type(error).__module__.startswith("obstore"):
+            raise
+        message = f"{address}: {_summary(error)}"
+        if status == _MISSING:
+            raise NotFoundError(f"the store has no such object or bucket ({_summary(error)})", path=address) from None
+        if name in {"PermissionDeniedError", "UnauthenticatedError"}:
+            raise PermissionError(message) from None
+        if status is None or status >= 500:
+            raise ConnectionError(message) from None
+        raise OSError(message) from None
+
+
+def _summary(error: Exception) -> str:
+    """Return what the service said, or what went wrong; without the dump of Rust's values behind it."""
+    text = str(error).partition("\n\nDebug source")[0].strip()
+    said = [re.search(f"<{part}>(.*?)</{part}>", text, re.DOTALL) for part in ("Code", "Message")]
+    return " ".join([text.partition(": <")[0].strip(), *[match[1] for match in said if match]])
