@@ -7,16 +7,19 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy as np
 import pyarrow as pa
 
 from lance_core.arguments import check_window
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.blob import BlobFile
+from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import blob_view
 from lance_core.format.extensions import batches_with_types, with_types
+from lance_core.scan.blob_rows import blob_leaves, described_blobs
 from lance_core.scan.fragments import count_all_matching
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.ordering import ColumnOrdering
-from lance_core.scan.plan import plan_scan, with_row_starts
+from lance_core.scan.plan import ROW_ADDRESS, SYSTEM_COLUMNS, plan_scan, with_row_starts
 from lance_core.scan.query import plan_query, run_query
 from lance_core.table.naming import naming
 from lance_core.unsupported import refuse_given, refused
@@ -24,16 +27,19 @@ from lance_core.unsupported import refuse_given, refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    import numpy.typing as npt
     from pyarrow.compute import Expression
 
     from lance_core.format.fragment import Fragment
+    from lance_core.format.schema import Field
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.query import Query
     from lance_core.table.snapshot import Snapshot
 
 __all__ = ["ColumnOrdering", "LanceScanner", "ReadOptions", "ScanKeywords", "ScanOptions", "ScannerBuilder"]
 
-DEFAULT_BLOB_MODE = "descriptions"
+BLOB_MODES = ("lazy", "bytes", "descriptions")
+DEFAULT_BLOB_MODE = "lazy"
 
 
 class ScanKeywords(TypedDict, total=False):
@@ -117,7 +123,7 @@ class LanceScanner:
         files: Its open files.
         fragments: What to read, in this order.
         query: What to read of them.
-        plan: Plans the same query for another ``blob_handling``.
+        plan: Plans the same query for another ``blob_handling``; with ``adds_addresses`` row addresses come too.
     """
 
     def __init__(
@@ -126,7 +132,7 @@ class LanceScanner:
         files: OpenFiles,
         fragments: Sequence[Fragment],
         query: Query,
-        plan: Callable[[str | None], Query],
+        plan: Callable[..., Query],
     ) -> None:
         self._snapshot = snapshot
         self._files = files
@@ -169,17 +175,66 @@ class LanceScanner:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_pandas(self, *, blob_mode: str = DEFAULT_BLOB_MODE, **arrow_options: Any) -> Any:
-        """The rows as a pandas DataFrame.
+        """Read the rows into a pandas DataFrame.
 
         Args:
-            blob_mode: What stands for a blob: ``descriptions``, where it is, or ``bytes``. pylance's ``lazy`` is not
-                supported; use `LanceDataset.take_blobs`.
+            blob_mode: What stands for a blob, inside of structs too: ``lazy``, a `BlobFile`, which reads it when it is
+                asked for; ``bytes``; or ``descriptions``, where it is.
             **arrow_options: Arguments of ``pyarrow.Table.to_pandas``.
+
+        Raises:
+            InvalidInputError: Another mode.
         """
-        handling = blob_handling_of(blob_mode)
-        query = self._query if handling is None else self._plan(handling)
+        if blob_mode not in BLOB_MODES:
+            raise InvalidInputError(f"blob_mode is one of {', '.join(BLOB_MODES)}, not {blob_mode!r}")
+        if blob_mode == "lazy":
+            blobs = self._blob_columns()
+            if blobs:
+                return self._lazy_frame(blobs, arrow_options)
+        query = self._plan("all_binary") if blob_mode == "bytes" else self._query
         scanner = LanceScanner(self._snapshot, self._files, self._fragments, query, self._plan)
         return scanner.to_table().to_pandas(**arrow_options)
+
+    def _blob_columns(self) -> dict[str, list[tuple[tuple[str, ...], Field]]]:
+        """Return the columns of the result that hold blobs, and where in them."""
+        schema = self._snapshot.manifest.schema
+        sources = {name: name for name in self.schema.names}
+        if self._query.outputs is not None:
+            sources = {output.name: output.source for output in self._query.outputs if output.expression is None}
+        columns = {
+            name: blob_leaves(schema, source) for name, source in sources.items() if source not in SYSTEM_COLUMNS
+        }
+        return {name: leaves for name, leaves in columns.items() if leaves}
+
+    def _lazy_frame(
+        self, columns: Mapping[str, Sequence[tuple[tuple[str, ...], Field]]], arrow_options: Mapping[str, Any]
+    ) -> Any:
+        query = self._plan("blobs_descriptions", adds_addresses=True)
+        table = LanceScanner(self._snapshot, self._files, self._fragments, query, self._plan).to_table()
+        addresses = table[ROW_ADDRESS].to_numpy()
+        shown = table.select(self.schema.names)
+        for name, leaves in columns.items():
+            if leaves[0][0] == ():  # the blobs themselves: Arrow need not make dicts of their descriptions
+                shown = shown.set_column(shown.schema.get_field_index(name), name, pa.nulls(len(shown)))
+        frame = shown.to_pandas(**arrow_options)
+        for name, leaves in columns.items():
+            values = frame[name].tolist()
+            for path, leaf in leaves:
+                files = self._blob_files(table[name], path, leaf, addresses)
+                values = [_placed(value, path, file) for value, file in zip(values, files, strict=True)]
+            objects = np.empty(len(values), object)
+            objects[:] = values
+            frame[name] = objects
+        return frame
+
+    def _blob_files(
+        self, column: pa.ChunkedArray, path: Sequence[str], leaf: Field, addresses: npt.NDArray[np.uint64]
+    ) -> list[BlobFile | None]:
+        descriptions = column.combine_chunks()
+        for name in path:
+            descriptions = descriptions.field(name)
+        rows = described_blobs(self._snapshot, self._files, leaf, descriptions, addresses)
+        return [None if row is None or row.place is None else BlobFile(row.sources, row.place) for row in rows]
 
     from_batches = refused("LanceScanner.from_batches")
     from_dataset = refused("LanceScanner.from_dataset")
@@ -309,7 +364,7 @@ def make_scanner(
     if isinstance(columns, str):
         raise InvalidInputError("columns is a list of names, or a dict of names and SQL expressions")
 
-    def plan(handling: str | None) -> Query:
+    def plan(handling: str | None, *, adds_addresses: bool = False) -> Query:
         with naming(snapshot.store):
             query = plan_query(
                 snapshot.manifest.schema,
@@ -320,7 +375,7 @@ def make_scanner(
                 offset=offset or 0,
                 batch_size=batch_size,
                 with_row_id=bool(with_row_id),
-                with_row_address=bool(with_row_address),
+                with_row_address=bool(with_row_address) or adds_addresses,
                 include_deleted_rows=bool(include_deleted_rows),
                 strict_batch_size=bool(strict_batch_size),
                 batch_size_bytes=batch_size_bytes,
@@ -351,18 +406,13 @@ def check_default_options(options: Mapping[str, Any] | None) -> dict[str, Any] |
     return dict(options)
 
 
-def blob_handling_of(blob_mode: str) -> str | None:
-    """The ``blob_handling`` for a ``blob_mode`` of ``to_pandas``; None for the one that there is.
-
-    Raises:
-        UnsupportedError: ``lazy``.
-        InvalidInputError: No such mode.
-    """
-    if blob_mode == "lazy":
-        raise UnsupportedError("argument 'blob_mode' of to_pandas is not supported as 'lazy': use take_blobs")
-    if blob_mode not in {DEFAULT_BLOB_MODE, "bytes"}:
-        raise InvalidInputError(f"blob_mode is 'descriptions' or 'bytes', not {blob_mode!r}")
-    return "all_binary" if blob_mode == "bytes" else None
+def _placed(value: Any, path: Sequence[str], file: BlobFile | None) -> Any:
+    """Return a value with a file in place of the description at a path of names."""
+    if not path:
+        return file
+    if value is not None:
+        value[path[0]] = _placed(value[path[0]], path[1:], file)
+    return value
 
 
 def _orderings(order_by: Iterable[ColumnOrdering | str] | None) -> list[ColumnOrdering]:

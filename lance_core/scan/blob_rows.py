@@ -13,7 +13,7 @@ from lance_core.scan.blobs import BlobPlace, BlobSources, Descriptions
 from lance_core.scan.fragment_reader import FragmentReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -77,6 +77,64 @@ def find_blobs(
         descriptions = Descriptions.of(_descend(reader.take(projection, offsets)[0], projection.fields[0]))
         found += [BlobRow(address, descriptions.place(at), sources) for at, address in enumerate(own.tolist())]
     return [found[at] for at in order.tolist()]
+
+
+def described_blobs(
+    snapshot: Snapshot,
+    files: OpenFiles,
+    leaf: Field,
+    descriptions: pa.StructArray,
+    addresses: npt.NDArray[np.uint64],
+) -> list[BlobRow | None]:
+    """Find blobs whose descriptions were read.
+
+    Args:
+        snapshot: Version that was read.
+        files: The dataset's open files.
+        leaf: Field of the blobs.
+        descriptions: Shape (n,).
+        addresses: Shape (n,): their rows.
+
+    Returns:
+        A blob for each row; None for nulls.
+    """
+    fragments = {fragment.id: fragment for fragment in snapshot.manifest.fragments}
+    rows: list[BlobRow | None] = [None] * len(addresses)
+    valid = np.flatnonzero(np.asarray(descriptions.is_valid()))
+    owners = addresses[valid] >> _ADDRESS_SHIFT
+    for owner in np.unique(owners).tolist():
+        positions = valid[owners == owner]
+        sources = BlobSources(files.store, _file_of(fragments[owner], leaf))
+        places = Descriptions.of(descriptions.take(positions))
+        for index, position in enumerate(positions.tolist()):
+            rows[position] = BlobRow(int(addresses[position]), places.place(index), sources)
+    return rows
+
+
+def blob_leaves(schema: Schema, column: str) -> list[tuple[tuple[str, ...], Field]]:
+    """Return the blob fields of a column, those inside of lists left out.
+
+    Args:
+        schema: Schema of the table.
+        column: Name or dotted path.
+
+    Returns:
+        For each the names that lead to it from the column, and the field.
+    """
+    field = schema.select([column]).fields[0]
+    path = field.name
+    while path != column and field.logical_type == "struct":
+        field = field.children[0]
+        path = f"{path}.{field.name}"
+    return list(_leaves_below(field, ()))
+
+
+def _leaves_below(field: Field, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Field]]:
+    if field.is_blob:
+        yield path, field
+    elif field.logical_type == "struct":
+        for child in field.children:
+            yield from _leaves_below(child, (*path, child.name))
 
 
 def _blob_leaf(projection: Schema, column: str) -> Field:

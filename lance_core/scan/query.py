@@ -13,6 +13,7 @@ from lance_core.encoding.arrow_values import batch_of
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
+from lance_core.scan.blob_rows import blob_leaves
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragments, take_offsets
 from lance_core.scan.ordering import Sorter, check_sortable
@@ -174,15 +175,21 @@ def _outputs(
     arrow = schema.to_arrow()
     for name in SYSTEM_COLUMNS:
         arrow = arrow.append(pa.field(name, pa.uint64()))
-    found = [_output(name, sql, arrow) for name, sql in columns.items()]
+    found = [_output(name, sql, schema, arrow) for name, sql in columns.items()]
     found += [Output(name=name, source=name) for name, wanted in ids.items() if wanted and name not in columns]
     return tuple(found)
 
 
-def _output(name: str, sql: str, arrow: pa.Schema) -> Output:
-    if sql in arrow.names:
+def _output(name: str, sql: str, schema: Schema, arrow: pa.Schema) -> Output:
+    if sql in arrow.names or _is_nested_blob(sql, schema):
         return Output(name=name, source=sql)
     return Output(name=name, source=name, expression=make_expression(sql, arrow))
+
+
+def _is_nested_blob(path: str, schema: Schema) -> bool:
+    """Return whether a path leads to a blob inside of a struct, which expressions cannot read."""
+    top, _, rest = path.partition(".")
+    return bool(rest) and top in schema.names and any(".".join(names) == rest for names, _ in blob_leaves(schema, top))
 
 
 def _needed(output: Output) -> Sequence[str]:

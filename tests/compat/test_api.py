@@ -208,7 +208,6 @@ OTHER_ORDER = {"DataFile", "DeletionFile", "SqlQuery"}
 # Defaults that differ from those of pylance, and why.
 OTHER_DEFAULTS = {
     "uri": "pylance needs none for a table of a catalog",
-    "blob_mode": "lazy columns of pandas are not supported",
     "max_retries": "None: as often as the time allows",
     "conflict_retries": "None: as often as the time allows",
     "retry_timeout": "None: as long as commits may take",

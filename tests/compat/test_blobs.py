@@ -10,6 +10,7 @@ import pytest
 
 import lance_core
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.testing.counting_store import open_counting
 
 VALUES = [b"abc", None, b"", b"x" * 70_000, b"y" * 5_000, b"z" * 5_000_000, b"w" * 66_000, b"end"]
 SMALL = {"inline_size_threshold": 10, "dedicated_size_threshold": 100, "pack_file_size_threshold": 150}
@@ -198,3 +199,79 @@ def test_wrong_uses_are_refused(tmp_path):
     both = pa.table({"b": pa.ExtensionArray.from_storage(lance_core.BlobType(storage.type), storage), "i": [1]})
     with pytest.raises(InvalidInputError, match="either data or a uri"):
         lance_core.write_dataset(both, path, mode="append")
+
+
+def _shown(frame):
+    """The values of a frame, blobs read."""
+
+    def value(one):
+        if isinstance(one, dict):
+            return {key: value(inner) for key, inner in one.items()}
+        if isinstance(one, np.ndarray):
+            return [value(inner) for inner in one]
+        return ("file", one.size(), one.read()) if hasattr(one, "read") else one
+
+    return list(frame.columns), list(frame.index), [[value(one) for one in frame[name]] for name in frame.columns]
+
+
+@pytest.fixture(scope="module")
+def lazy_handles(tmp_path_factory):
+    """Two fragments, a deleted row; blobs of all places, nulls and nothing, at the top and inside of a struct."""
+    path = str(tmp_path_factory.mktemp("lazy") / "table")
+    for first in (0, 6):
+        blobs = [None if i % 4 == 1 else b"" if i % 4 == 2 else b"%d" % i * 50 for i in range(first, first + 6)]
+        inner = lance_core.blob_array([b"i%d" % i if i % 3 else None for i in range(6)])
+        fields = [lance_core.blob_field("b"), pa.field("x", pa.string())]
+        arrays = [inner, pa.array([f"x{i}" for i in range(6)])]
+        structs = pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array([i == 4 for i in range(6)]))
+        columns = [pa.array(range(first, first + 6)), lance_core.blob_array(blobs), structs]
+        top = [pa.field("i", pa.int64()), lance_core.blob_field("b", **SMALL), pa.field("s", pa.struct(fields))]
+        table = pa.table(columns, schema=pa.schema(top))
+        lance.write_dataset(table, path, mode="append" if first else "create", data_storage_version="2.2")
+    lance.dataset(path).delete("i = 3")
+    return lance_core.dataset(path), lance.dataset(path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"blob_mode": "bytes", "columns": ["i", "b"]},
+        {"blob_mode": "descriptions", "columns": ["i"]},
+        {"columns": ["b"], "filter": "i > 4"},
+        {"columns": {"z": "b", "y": "b", "k": "i + 1"}, "filter": "i > 2", "limit": 5, "offset": 1},
+        {"columns": {"q": "s.b", "r": "s"}},
+        {"columns": ["b", "i"], "order_by": ["i"], "limit": 3, "offset": 1},
+        {"columns": ["i", "b"], "with_row_address": True, "with_row_id": True},
+        {"columns": ["i"]},
+        {"filter": "i > 100"},
+    ],
+    ids=str,
+)
+def test_pandas_gets_blobs_as_files_that_read_themselves(lazy_handles, options):
+    mine, theirs = (handle.to_pandas(**options) for handle in lazy_handles)
+    assert _shown(mine) == _shown(theirs)
+
+
+def test_fragments_and_scanners_give_blobs_as_files_too(lazy_handles):
+    mine, theirs = lazy_handles
+    assert _shown(mine.get_fragment(1).to_pandas()) == _shown(theirs.get_fragment(1).to_pandas())
+    assert _shown(mine.scanner(["b"]).to_pandas()) == _shown(theirs.scanner(["b"]).to_pandas())
+    with pytest.raises(InvalidInputError, match="lazy, bytes, descriptions"):
+        mine.to_pandas(blob_mode="all")
+
+
+def test_lazy_blobs_are_read_when_they_are_asked_for(tmp_path):
+    path = str(tmp_path / "table")
+    lance_core.write_dataset(_table([b"x" * 300_000, b"y" * 300_000]), path)
+    dataset, counts = open_counting(path)
+    file = dataset.to_pandas()["b"][1]
+    assert counts.num_bytes < 100_000
+    assert file.read_range(0, 3) == b"yyy"
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_pandas_gets_blobs_of_old_tables_as_files(tmp_path, version):
+    path = str(tmp_path / "table")
+    lance.write_dataset(_old_table(version), path, data_storage_version=version)
+    assert _shown(lance_core.dataset(path).to_pandas()) == _shown(lance.dataset(path).to_pandas())
