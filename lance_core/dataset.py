@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from lance_core.arguments import branch_reference, point_in_time
 from lance_core.branches import Branches
@@ -22,6 +22,7 @@ from lance_core.methods import (
     reading,
     settings,
     tracking,
+    writing,
 )
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scanner import check_default_options
@@ -312,10 +313,10 @@ class LanceDataset:
         """
         return table_statistics(self.snapshot.manifest)
 
-    def reopened(self, version: Reference = None) -> LanceDataset:
+    def reopened(self, version: Reference = None) -> Self:
         """This dataset opened again, at a version, a tag or the newest version."""
         snapshot = open_version(self.snapshot.store, version)
-        return LanceDataset(snapshot.store.uri, session=self._session, snapshot=snapshot, **self._settings())
+        return type(self)(snapshot.store.uri, session=self._session, snapshot=snapshot, **self._settings())
 
     def session(self) -> Session:
         """The session that it was opened with; one of its own if there was none."""
@@ -377,7 +378,7 @@ class LanceDataset:
 
     # ------------------------------------------------------------------------------------------------- changing it
 
-    insert = changing.insert
+    insert = writing.insert
     delete = changing.delete
     truncate_table = changing.truncate_table
     replace_where = changing.replace_where
@@ -390,8 +391,9 @@ class LanceDataset:
     replace_schema_metadata = evolving.replace_schema_metadata
     replace_field_metadata = evolving.replace_field_metadata
     update_field_metadata = evolving.update_field_metadata
-    commit = staticmethod(committing.commit)
-    commit_batch = staticmethod(committing.commit_batch)
+    write_dataset = classmethod(writing.write_dataset)
+    commit = classmethod(committing.commit)
+    commit_batch = classmethod(committing.commit_batch)
     find_commit = committing.find_commit
     update_config = settings.update_config
     delete_config_keys = settings.delete_config_keys
@@ -452,24 +454,6 @@ class LanceDataset:
 
 def _reopen(uri: str, version: int, settings: Mapping[str, Any]) -> LanceDataset:
     return LanceDataset(uri, version, **settings)
-
-
-def address_of(
-    dataset: str | os.PathLike[str] | LanceDataset, storage_options: Mapping[str, str] | None
-) -> tuple[str | os.PathLike[str], Mapping[str, str] | None]:
-    """Address and storage options of what may be a dataset that is open already."""
-    if isinstance(dataset, LanceDataset):
-        return dataset.uri, storage_options or dataset.storage_options
-    return dataset, storage_options
-
-
-def base_params_of(
-    dataset: str | os.PathLike[str] | LanceDataset, base_store_params: Mapping[str, Mapping[str, str]] | None
-) -> Mapping[str, Mapping[str, str]] | None:
-    """Settings for base paths of what may be a dataset that is open already."""
-    if base_store_params is None and isinstance(dataset, LanceDataset):
-        return dataset.base_store_params
-    return base_store_params
 
 
 __getattr__ = late_names(

@@ -12,7 +12,7 @@ from lance_core.scan.plan import ROW_ID
 from lance_core.table.snapshot import load_transaction, open_snapshot
 
 if TYPE_CHECKING:
-    from lance_core.dataset import LanceDataset
+    from lance_core.methods.protocols import OpenDataset
     from lance_core.operations import Transaction
     from lance_core.table.snapshot import Snapshot
 
@@ -29,7 +29,7 @@ class DatasetDelta:
         end_version: The version that the last change made.
     """
 
-    def __init__(self, dataset: LanceDataset, begin_version: int, end_version: int) -> None:
+    def __init__(self, dataset: OpenDataset, begin_version: int, end_version: int) -> None:
         self._snapshot = dataset.snapshot
         self._files = dataset.files
         self.begin_version = begin_version

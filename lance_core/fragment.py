@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError
 from lance_core.format.extensions import batches_with_types
-from lance_core.format.fragment import (
-    DataFile,
-    DeletionFile,
-    ExternalFile,
-    Fragment,
-    RowLineageColumn,
-)
 from lance_core.format.paths import deletion_file_path
-from lance_core.frozen import frozen
+from lance_core.fragment_metadata import FragmentMetadata, to_metadata
 from lance_core.methods import fragment_columns, fragment_rows
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import count_matching, scan_fragment
@@ -33,160 +24,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.compute import Expression
 
-    from lance_core.dataset import LanceDataset
-    from lance_core.format.fragment import LineageSequence
+    from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.methods.protocols import OpenDataset
     from lance_core.scan.ordering import ColumnOrdering
     from lance_core.table.snapshot import Snapshot
 _OPTIONS_OF_ROWS = {"batch_size", "with_row_id", "with_row_address"}
-
-
-@frozen
-class FragmentMetadata:
-    """A fragment as the manifest describes it; picklable and convertible to JSON.
-
-    Attributes:
-        id: Unique in the table; 0 for a staged fragment whose commit assigns it.
-        files: Data files.
-        physical_rows: Rows in the data files, deleted ones included.
-        deletion_file: None if no row is deleted.
-        row_id_meta: Encoded stable row ids, None without them; a marker if they lie in a data file.
-        created_at_version_meta: Encoded versions in which the rows were added.
-        last_updated_at_version_meta: Encoded versions in which the rows were last changed.
-    """
-
-    id: int
-    files: Sequence[DataFile]
-    physical_rows: int
-    deletion_file: DeletionFile | None = None
-    row_id_meta: LineageSequence | None = None
-    created_at_version_meta: LineageSequence | None = None
-    last_updated_at_version_meta: LineageSequence | None = None
-
-    @property
-    def num_deletions(self) -> int:
-        """Rows that are deleted."""
-        return 0 if self.deletion_file is None else self.deletion_file.num_deleted_rows
-
-    @property
-    def num_rows(self) -> int:
-        """Rows that are left."""
-        return self.physical_rows - self.num_deletions
-
-    def data_files(self) -> list[DataFile]:
-        """The data files."""
-        return list(self.files)
-
-    def to_json(self) -> dict[str, Any]:
-        """A value made of dicts, lists, numbers and text only, as in pylance."""
-        return {
-            "id": self.id,
-            "files": [_file_to_json(file) for file in self.files],
-            "physical_rows": self.physical_rows,
-            "deletion_file": _deletion_to_json(self.deletion_file),
-            "row_id_meta": _lineage_to_json(self.row_id_meta),
-            "created_at_version_meta": _lineage_to_json(self.created_at_version_meta),
-            "last_updated_at_version_meta": _lineage_to_json(self.last_updated_at_version_meta),
-        }
-
-    @staticmethod
-    def from_json(json_data: str | Mapping[str, Any]) -> FragmentMetadata:
-        """Read what `to_json` made, as text or as a dict.
-
-        Raises:
-            InvalidInputError: Something else.
-        """
-        try:
-            data = json.loads(json_data) if isinstance(json_data, str) else json_data
-            return FragmentMetadata(
-                id=data["id"],
-                files=[_file_from_json(file) for file in data["files"]],
-                physical_rows=data["physical_rows"],
-                deletion_file=_deletion_from_json(data["deletion_file"]),
-                row_id_meta=_lineage_from_json(data["row_id_meta"]),
-                created_at_version_meta=_lineage_from_json(data["created_at_version_meta"]),
-                last_updated_at_version_meta=_lineage_from_json(data["last_updated_at_version_meta"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"not the JSON of a fragment: {error!r}") from error
-
-
-def _file_to_json(file: DataFile) -> dict[str, Any]:
-    return {
-        "path": file.path,
-        "fields": list(file.fields),
-        "column_indices": list(file.column_indices),
-        "file_major_version": file.file_major_version,
-        "file_minor_version": file.file_minor_version,
-        "file_size_bytes": file.file_size_bytes,
-        "base_id": file.base_id,
-    }
-
-
-def _file_from_json(data: Mapping[str, Any]) -> DataFile:
-    return DataFile(
-        path=data["path"],
-        fields=tuple(data["fields"]),
-        column_indices=tuple(data["column_indices"]),
-        file_major_version=data["file_major_version"],
-        file_minor_version=data["file_minor_version"],
-        file_size_bytes=data["file_size_bytes"],
-        base_id=data["base_id"],
-    )
-
-
-def _deletion_to_json(file: DeletionFile | None) -> dict[str, Any] | None:
-    if file is None:
-        return None
-    return file.asdict()
-
-
-def _deletion_from_json(data: Mapping[str, Any] | None) -> DeletionFile | None:
-    return None if data is None else DeletionFile.from_dict(data)
-
-
-_IN_DATA_FILE = ":column"
-
-
-def _lineage_to_json(sequence: LineageSequence | None) -> str | None:
-    if sequence is None:
-        return None
-    if isinstance(sequence, ExternalFile):
-        raise UnsupportedError(
-            f"row ids or versions in the file {sequence.path!r} have no JSON; load the fragment first"
-        )
-    return base64.b64encode(sequence).decode() if isinstance(sequence, bytes) else _IN_DATA_FILE
-
-
-def _lineage_from_json(text: str | None) -> LineageSequence | None:
-    if text is None:
-        return None
-    return RowLineageColumn() if text == _IN_DATA_FILE else base64.b64decode(text, validate=True)
-
-
-def to_metadata(fragment: Fragment) -> FragmentMetadata:
-    """The public form of a fragment."""
-    return FragmentMetadata(
-        id=fragment.id,
-        files=list(fragment.files),
-        physical_rows=fragment.physical_rows,
-        deletion_file=fragment.deletion_file,
-        row_id_meta=fragment.row_id_sequence,
-        created_at_version_meta=fragment.created_at_version_sequence,
-        last_updated_at_version_meta=fragment.last_updated_at_version_sequence,
-    )
-
-
-def from_metadata(metadata: FragmentMetadata) -> Fragment:
-    """The inner form of a fragment."""
-    return Fragment(
-        id=metadata.id,
-        files=tuple(metadata.files),
-        physical_rows=metadata.physical_rows,
-        deletion_file=metadata.deletion_file,
-        row_id_sequence=metadata.row_id_meta,
-        created_at_version_sequence=metadata.created_at_version_meta,
-        last_updated_at_version_sequence=metadata.last_updated_at_version_meta,
-    )
 
 
 class LanceFragment:
@@ -204,7 +46,7 @@ class LanceFragment:
     # A version may have 100,000 of them: what the manifest says of one is decoded when it is asked for.
     __slots__ = ("_dataset", "_id", "_index", "_inner", "_snapshot")
 
-    def __init__(self, dataset: LanceDataset, fragment_id: int, *, index: int | None = None) -> None:
+    def __init__(self, dataset: OpenDataset, fragment_id: int, *, index: int | None = None) -> None:
         self._dataset = dataset
         self._snapshot = dataset.snapshot
         self._id = fragment_id
@@ -227,7 +69,7 @@ class LanceFragment:
         return self._id
 
     @property
-    def dataset(self) -> LanceDataset:
+    def dataset(self) -> OpenDataset:
         """The dataset that it was taken from."""
         return self._dataset
 
@@ -431,7 +273,9 @@ __getattr__ = late_names(
     __name__,
     {
         "DEFAULT_MAX_BYTES_PER_FILE": "lance_core.arguments",
+        "DataFile": "lance_core.format.fragment",
+        "DeletionFile": "lance_core.format.fragment",
         "FragmentSession": "lance_core.methods.fragment_rows",
-        "write_fragments": "lance_core.write",
+        "write_fragments": "lance_core.methods.writing",
     },
 )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.change.merge_plan import MergePlan
-    from lance_core.dataset import LanceDataset
+    from lance_core.methods.protocols import OpenDataset
 
 
 class MergeInsertBuilder:
@@ -51,7 +51,7 @@ class MergeInsertBuilder:
         on: Columns that make up the key; None for the primary key that the schema declares.
     """
 
-    def __init__(self, dataset: LanceDataset, on: str | Iterable[str] | None = None) -> None:
+    def __init__(self, dataset: OpenDataset, on: str | Iterable[str] | None = None) -> None:
         names = (on,) if isinstance(on, str) else tuple(on or ())
         self._dataset = dataset
         self._options = MergeOptions(on=names or None)

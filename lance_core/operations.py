@@ -15,7 +15,7 @@ from lance_core.base_paths import to_public as to_public_base
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format import operations as inner
 from lance_core.format.transaction import Transaction as InnerTransaction
-from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
+from lance_core.fragment_metadata import FragmentMetadata, from_metadata, to_metadata
 from lance_core.frozen import frozen
 from lance_core.index_entries import Index
 from lance_core.index_entries import from_public as from_public_index

@@ -7,11 +7,11 @@ import os
 import warnings
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from lance_core.change.retries import commit_options, commit_work
 from lance_core.errors import IndexCoverageWarning, InvalidInputError
-from lance_core.fragment import FragmentMetadata, from_metadata, to_metadata
+from lance_core.fragment_metadata import FragmentMetadata, from_metadata, to_metadata
 from lance_core.frozen import frozen
 from lance_core.maintenance.compact import compact
 from lance_core.maintenance.materialize import materialize_deletions
@@ -20,15 +20,17 @@ from lance_core.maintenance.plan import plan_materialization as plan_materializa
 from lance_core.maintenance.rewrite import RewriteMetrics as CompactionMetrics
 from lance_core.maintenance.rewrite import RewriteResult as InnerResult
 from lance_core.maintenance.rewrite import commit_results, execute_task, execute_tasks, rewrite
+from lance_core.methods.settings import delete_config_keys, update_config
 from lance_core.signatures import check_options, with_options
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from lance_core.dataset import LanceDataset
+    from lance_core.methods.protocols import OpenDataset
     from lance_core.table.snapshot import Snapshot
 
+_Dataset = TypeVar("_Dataset", bound="OpenDataset")
 _MAX_DEFAULT_THREADS = 4
 _REFUSED = ("defer_index_remap", "binary_copy_read_batch_bytes")
 _AUTO_CLEANUP = "lance.auto_cleanup"
@@ -76,7 +78,7 @@ class CompactionTask:
     fragments: tuple[FragmentMetadata, ...]
     options: CompactionOptions
 
-    def execute(self, dataset: LanceDataset, *, new_uuid: Callable[[], bytes] | None = None) -> RewriteResult:
+    def execute(self, dataset: OpenDataset, *, new_uuid: Callable[[], bytes] | None = None) -> RewriteResult:
         """Write the new files; nobody sees them before `Compaction.commit`. Works in any process.
 
         Args:
@@ -85,7 +87,7 @@ class CompactionTask:
                 pylance.
         """
         if dataset.version != self.read_version:
-            dataset = dataset.checkout_version(self.read_version)
+            dataset = dataset.reopened(self.read_version)
         task = RewriteTask(read_version=self.read_version, fragments=tuple(map(from_metadata, self.fragments)))
         chosen = {} if new_uuid is None else {"new_uuid": new_uuid}
         return _public(execute_task(dataset.snapshot, task, self.options, **chosen))
@@ -201,7 +203,7 @@ class Compaction:
     """Compaction in three steps, so that the second can run in other processes."""
 
     @staticmethod
-    def plan(dataset: LanceDataset, options: Mapping[str, Any] | None = None) -> CompactionPlan:
+    def plan(dataset: OpenDataset, options: Mapping[str, Any] | None = None) -> CompactionPlan:
         """Decide what to rewrite; reads nothing but the manifest.
 
         Args:
@@ -212,16 +214,14 @@ class Compaction:
         return _plan(dataset, plan_compaction(dataset.snapshot.manifest, chosen), chosen)
 
     @staticmethod
-    def plan_materialization(dataset: LanceDataset, options: Mapping[str, Any] | None = None) -> CompactionPlan:
+    def plan_materialization(dataset: OpenDataset, options: Mapping[str, Any] | None = None) -> CompactionPlan:
         """As `plan`, but only fragments with deleted rows (share above the threshold, default 0). Not in pylance."""
         chosen = _options(dataset, {"materialize_deletions_threshold": 0.0, **(options or {})})
         tasks = plan_materialization_tasks(dataset.snapshot.manifest, threshold=chosen.materialize_deletions_threshold)
         return _plan(dataset, tasks, chosen)
 
     @staticmethod
-    def run(
-        dataset: LanceDataset, plan: CompactionPlan, *, num_threads: int | None = None
-    ) -> tuple[RewriteResult, ...]:
+    def run(dataset: OpenDataset, plan: CompactionPlan, *, num_threads: int | None = None) -> tuple[RewriteResult, ...]:
         """Execute all tasks of a plan here; `commit` publishes what they made. Not in pylance.
 
         If a task fails or the caller is interrupted, the files of all tasks are removed.
@@ -234,7 +234,7 @@ class Compaction:
         if not plan.tasks:
             return ()
         if dataset.version != plan.read_version:
-            dataset = dataset.checkout_version(plan.read_version)
+            dataset = dataset.reopened(plan.read_version)
         tasks = [
             RewriteTask(read_version=task.read_version, fragments=tuple(map(from_metadata, task.fragments)))
             for task in plan.tasks
@@ -244,7 +244,7 @@ class Compaction:
 
     @staticmethod
     def commit(
-        dataset: LanceDataset,
+        dataset: OpenDataset,
         rewrites: Sequence[RewriteResult],
         options: Mapping[str, Any] | None = None,
         *,
@@ -275,7 +275,7 @@ class Compaction:
         if len(versions) > 1:
             raise InvalidInputError(f"results of one version are committed together, these are for {sorted(versions)}")
         version = versions.pop()
-        read = dataset.snapshot if dataset.version == version else dataset.checkout_version(version).snapshot
+        read = dataset.snapshot if dataset.version == version else dataset.reopened(version).snapshot
         results = [_inner(rewrite) for rewrite in rewrites]
         dataset.snapshot, metrics = commit_results(read, results, properties=transaction_properties)
         _warn_of_lost_coverage(metrics)
@@ -283,8 +283,8 @@ class Compaction:
 
     @staticmethod
     def repeat(
-        dataset: LanceDataset,
-        make: Callable[[LanceDataset], Sequence[RewriteResult]],
+        dataset: _Dataset,
+        make: Callable[[_Dataset], Sequence[RewriteResult]],
         *,
         conflict_retries: int | None = None,
         transaction_properties: Mapping[str, str] | None = None,
@@ -315,16 +315,16 @@ class Compaction:
         return metrics
 
     @staticmethod
-    def execute(dataset: LanceDataset, options: Mapping[str, Any] | None = None) -> CompactionMetrics:
+    def execute(dataset: OpenDataset, options: Mapping[str, Any] | None = None) -> CompactionMetrics:
         """Plan, execute and commit here."""
         given: Any = options or {}
-        return dataset.optimize.compact_files(**given)
+        return DatasetOptimizer(dataset).compact_files(**given)
 
 
 class DatasetOptimizer:
     """Maintenance of a dataset's files. Made by `LanceDataset.optimize`."""
 
-    def __init__(self, dataset: LanceDataset) -> None:
+    def __init__(self, dataset: OpenDataset) -> None:
         self._dataset = dataset
 
     @with_options(CompactionArguments)
@@ -414,11 +414,11 @@ class DatasetOptimizer:
         """
         interval, older_than = auto_cleanup_config["interval"], auto_cleanup_config["older_than_seconds"]
         values = {f"{_AUTO_CLEANUP}.interval": str(interval), f"{_AUTO_CLEANUP}.older_than": f"{older_than}s"}
-        self._dataset.update_config(values)
+        update_config(self._dataset, values)
 
     def disable_auto_cleanup(self) -> None:
         """Let commits of pylance no longer clean up; the dataset object moves to the new version."""
-        self._dataset.delete_config_keys([f"{_AUTO_CLEANUP}.interval", f"{_AUTO_CLEANUP}.older_than"])
+        delete_config_keys(self._dataset, [f"{_AUTO_CLEANUP}.interval", f"{_AUTO_CLEANUP}.older_than"])
 
     def optimize_indices(
         self, *, index_names: Sequence[str] | None = None, conflict_retries: int | None = None
@@ -453,7 +453,7 @@ def _warn_of_lost_coverage(metrics: CompactionMetrics) -> None:
         warnings.warn(metrics.index_advice, IndexCoverageWarning, stacklevel=3)
 
 
-def _options(dataset: LanceDataset, given: Mapping[str, Any]) -> CompactionOptions:
+def _options(dataset: OpenDataset, given: Mapping[str, Any]) -> CompactionOptions:
     names = set(CompactionOptions.__dataclass_fields__)
     unknown = sorted(set(given) - set(CompactionArguments.__annotations__) - names)
     if unknown:
@@ -462,7 +462,7 @@ def _options(dataset: LanceDataset, given: Mapping[str, Any]) -> CompactionOptio
     chosen = {name: value for name, value in given.items() if name in names}
     if chosen.get("excluded_fragment_ids") is not None:
         chosen["excluded_fragment_ids"] = frozenset(chosen["excluded_fragment_ids"])
-    return make_options(chosen, dataset.config())
+    return make_options(chosen, dataset.snapshot.manifest.config)
 
 
 def _threads(num_threads: int | None) -> int:
@@ -471,7 +471,7 @@ def _threads(num_threads: int | None) -> int:
     return num_threads or min(os.cpu_count() or 1, _MAX_DEFAULT_THREADS)
 
 
-def _plan(dataset: LanceDataset, tasks: Sequence[RewriteTask], options: CompactionOptions) -> CompactionPlan:
+def _plan(dataset: OpenDataset, tasks: Sequence[RewriteTask], options: CompactionOptions) -> CompactionPlan:
     public = [
         CompactionTask(
             read_version=task.read_version, fragments=tuple(map(to_metadata, task.fragments)), options=options

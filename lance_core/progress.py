@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lance_core.fragment import FragmentMetadata, to_metadata
+from lance_core.fragment_metadata import FragmentMetadata, to_metadata
 from lance_core.frozen import frozen
 from lance_core.unsupported import late_names
 

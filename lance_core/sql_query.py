@@ -19,7 +19,7 @@ from lance_core.table.naming import naming
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lance_core.dataset import LanceDataset
+    from lance_core.methods.protocols import OpenDataset
     from lance_core.scanner import LanceScanner
 
 _DEFAULT_NAME = "dataset"
@@ -29,7 +29,7 @@ _DECIMAL_DIGITS = 38
 class SqlQueryBuilder:
     """A query on the way to its answer. Made by `LanceDataset.sql`; each step returns the builder."""
 
-    def __init__(self, dataset: LanceDataset, sql: str) -> None:
+    def __init__(self, dataset: OpenDataset, sql: str) -> None:
         self._dataset = dataset
         self._sql = sql
         self._name = _DEFAULT_NAME
@@ -148,7 +148,7 @@ class _Plain:
         yield from _answer(batches, scanner.schema, select, schema)
 
 
-def _plain(dataset: LanceDataset, select: Select, options: Mapping[str, Any]) -> SqlQuery:
+def _plain(dataset: OpenDataset, select: Select, options: Mapping[str, Any]) -> SqlQuery:
     columns = {f"_c{position}": _text_of(column) for position, column in enumerate(select.columns)}
     columns.update({f"_o{position}": ordering.text for position, ordering in enumerate(select.order)})
     is_direct = not select.order and not select.is_distinct
@@ -297,7 +297,7 @@ def _result(position: int, aggregate: Aggregate) -> str:
     return kernel if kernel == "count_all" else f"_a{position}_{kernel}"
 
 
-def _grouped(dataset: LanceDataset, select: Select, options: Mapping[str, Any]) -> SqlQuery:
+def _grouped(dataset: OpenDataset, select: Select, options: Mapping[str, Any]) -> SqlQuery:
     columns = {f"_key{position}": text for position, text in enumerate(select.keys)}
     columns.update(
         {

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from lance_core.dataset import LanceDataset
+    from lance_core.methods.protocols import OpenDataset
 
 
 def take_blobs(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     blob_column: str,
     ids: Sequence[int] | pa.Array | None = None,
     addresses: Sequence[int] | pa.Array | None = None,
@@ -50,7 +50,7 @@ def take_blobs(
 
 
 def read_blobs(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     blob_column: str,
     ids: Sequence[int] | pa.Array | None = None,
     addresses: Sequence[int] | pa.Array | None = None,
@@ -78,7 +78,7 @@ def read_blobs(
 
 
 def read_blob_ranges(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     blob_column: str,
     requests: Sequence[tuple[int, int, int]],
     *,
@@ -111,7 +111,7 @@ def read_blob_ranges(
 
 
 def _find(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     blob_column: str,
     ids: Sequence[int] | pa.Array | None,
     addresses: Sequence[int] | pa.Array | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public, to_public
 from lance_core.change.retries import new_transaction
@@ -20,17 +20,19 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from lance_core.dataset import LanceDataset
+    from lance_core.methods.protocols import OpenDataset
     from lance_core.table.refs import Reference
     from lance_core.table.snapshot import Snapshot
 
+_Dataset = TypeVar("_Dataset", bound="OpenDataset")
+
 
 def create_branch(
-    dataset: LanceDataset,
+    dataset: _Dataset,
     branch: str,
     reference: Reference = None,
     storage_options: Mapping[str, str] | None = None,
-) -> LanceDataset:
+) -> _Dataset:
     """Create a branch, which shares the existing files.
 
     Args:
@@ -48,24 +50,22 @@ def create_branch(
         RefNotFoundError: There is no such tag or branch to begin at.
         VersionNotFoundError: There is no such version.
     """
-    from lance_core.dataset import LanceDataset  # noqa: PLC0415 the class lists this function
-
     options = dataset.storage_options if storage_options is None else storage_options
     snapshot = branches.create_branch(_referred(dataset, reference), branch, uuid=str(uuid.uuid4()))
-    return LanceDataset(
+    return type(dataset)(
         snapshot.store.uri, storage_options=options, base_store_params=dataset.base_store_params, snapshot=snapshot
     )
 
 
 def shallow_clone(
-    dataset: LanceDataset,
+    dataset: _Dataset,
     target_path: str | os.PathLike[str],
     reference: Reference = None,
     storage_options: Mapping[str, str] | None = None,
     *,
     namespace_client: Any = None,
     table_id: Sequence[str] | None = None,
-) -> LanceDataset:
+) -> _Dataset:
     """Make a dataset that begins as a version of this one and refers to its files.
 
     Tag the version to keep it from clean-up as long as the clone is used.
@@ -85,29 +85,29 @@ def shallow_clone(
 
 
 def deep_clone(
-    dataset: LanceDataset,
+    dataset: _Dataset,
     target_path: str | os.PathLike[str],
     reference: Reference = None,
     storage_options: Mapping[str, str] | None = None,
     *,
     namespace_client: Any = None,
     table_id: Sequence[str] | None = None,
-) -> LanceDataset:
+) -> _Dataset:
     """Copy a version of this dataset, with all files it needs, into a dataset of its own; as `shallow_clone`."""
     refuse_given("deep_clone", namespace_client=namespace_client, table_id=table_id)
     return _clone(dataset, target_path, reference, storage_options, is_shallow=False)
 
 
-def base_paths(dataset: LanceDataset) -> dict[int, DatasetBasePath]:
+def base_paths(dataset: OpenDataset) -> dict[int, DatasetBasePath]:
     """The other places in which this version may have files, by their number."""
     return {base.id: to_public(base) for base in dataset.snapshot.manifest.base_paths}
 
 
 def add_bases(
-    dataset: LanceDataset,
+    dataset: _Dataset,
     new_bases: Sequence[DatasetBasePath],
     transaction_properties: Mapping[str, str] | None = None,
-) -> LanceDataset:
+) -> _Dataset:
     """Add places in which new data can be written (``target_bases``); this object moves to the new version.
 
     Args:
@@ -130,20 +130,18 @@ def add_bases(
     return dataset
 
 
-def _referred(dataset: LanceDataset, reference: Reference) -> Snapshot:
+def _referred(dataset: OpenDataset, reference: Reference) -> Snapshot:
     return dataset.snapshot if reference is None else open_version(dataset.snapshot.store, reference)
 
 
 def _clone(
-    dataset: LanceDataset,
+    dataset: _Dataset,
     target_path: str | os.PathLike[str],
     reference: Reference,
     storage_options: Mapping[str, str] | None,
     *,
     is_shallow: bool,
-) -> LanceDataset:
-    from lance_core.dataset import LanceDataset  # noqa: PLC0415 the class lists this function
-
+) -> _Dataset:
     options = dataset.storage_options if storage_options is None else storage_options
     target = open_store(target_path, options)
     clone = clones.shallow_clone if is_shallow else clones.deep_clone
@@ -152,4 +150,4 @@ def _clone(
     source, _ = branch_of(dataset.snapshot.store)
     if is_shallow and parse_dataset(source.uri) is not None:
         base_store_params.setdefault(source.uri, dataset.storage_options)
-    return LanceDataset(target_path, storage_options=options, base_store_params=base_store_params, snapshot=snapshot)
+    return type(dataset)(target_path, storage_options=options, base_store_params=base_store_params, snapshot=snapshot)

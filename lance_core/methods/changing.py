@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from lance_core.arguments import (
     DEFAULT_MAX_BYTES_PER_FILE,
@@ -14,7 +14,7 @@ from lance_core.change.delete import delete_rows, removing_staged, replace_rows
 from lance_core.change.retries import CommitOptions, commit_options, commit_work
 from lance_core.change.stage import stage_data
 from lance_core.change.update import UpdateWork
-from lance_core.fragment import FragmentMetadata, from_metadata
+from lance_core.fragment_metadata import FragmentMetadata, from_metadata
 from lance_core.methods.reading import make_plan
 from lance_core.table.naming import naming
 
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.compute import Expression
 
-    from lance_core.dataset import LanceDataset
     from lance_core.format.fragment import Fragment
     from lance_core.merge_insert import MergeInsertBuilder
-    from lance_core.write import WriteArguments
+    from lance_core.methods.protocols import OpenDataset
 
 
 def delete(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     predicate: str | Expression,
     *,
     conflict_retries: int | None = None,
@@ -57,20 +56,13 @@ def delete(
     return {"num_deleted_rows": num_rows}
 
 
-def truncate_table(dataset: LanceDataset) -> None:
+def truncate_table(dataset: OpenDataset) -> None:
     """Delete all rows; this object moves to the new version."""
     delete(dataset, "true")
 
 
-def insert(dataset: LanceDataset, data: Any, *, mode: str = "append", **options: Unpack[WriteArguments]) -> None:
-    """Write data as a new version, to which this object moves; arguments as of `lance_core.write_dataset`."""
-    from lance_core.write import write_dataset  # noqa: PLC0415 which imports the class that lists this function
-
-    dataset.snapshot = write_dataset(data, dataset, mode=mode, **options).snapshot
-
-
 def update(  # noqa: PLR0917 positional as in pylance
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     updates: Mapping[str, str],
     where: str | Expression | None = None,
     conflict_retries: int | None = None,
@@ -115,7 +107,7 @@ def update(  # noqa: PLR0917 positional as in pylance
     return {"num_rows_updated": work.num_rows}
 
 
-def merge_insert(dataset: LanceDataset, on: str | Iterable[str] | None = None) -> MergeInsertBuilder:
+def merge_insert(dataset: OpenDataset, on: str | Iterable[str] | None = None) -> MergeInsertBuilder:
     """Update, insert and delete rows by their keys, in one commit.
 
     Example:
@@ -133,7 +125,7 @@ def merge_insert(dataset: LanceDataset, on: str | Iterable[str] | None = None) -
 
 
 def replace_where(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     predicate: str | Expression,
     data: Any,
     *,

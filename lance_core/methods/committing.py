@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from lance_core.arguments import seconds_of
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.transaction import COMMIT_MESSAGE_KEY
+from lance_core.methods.protocols import address_of, base_params_of, open_dataset_of
 from lance_core.table.commit import commit as publish
 from lance_core.table.detached import commit_detached
 from lance_core.table.idempotency import LOOKBACK, with_key
@@ -22,16 +23,18 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from lance_core.dataset import LanceDataset
+    from lance_core.methods.protocols import OpenDataset
     from lance_core.operations import LanceOperation, Transaction
     from lance_core.store.base import Store
     from lance_core.table.commit_lock import CommitLock
 
 DEFAULT_TIMEOUT = timedelta(minutes=30)
+_Dataset = TypeVar("_Dataset", bound="OpenDataset")
 
 
 def commit(  # noqa: PLR0917 positional as in pylance
-    base_uri: str | os.PathLike[str] | LanceDataset,
+    cls: type[_Dataset],
+    base_uri: str | os.PathLike[str] | _Dataset,
     operation: LanceOperation.BaseOperation | Transaction,
     read_version: int | None = None,
     commit_lock: CommitLock | None = None,
@@ -48,7 +51,7 @@ def commit(  # noqa: PLR0917 positional as in pylance
     namespace_client: Any = None,
     table_id: Sequence[str] | None = None,
     namespace_client_managed_versioning: bool = False,
-) -> LanceDataset:
+) -> _Dataset:
     """Make staged changes a new version.
 
     Args:
@@ -79,7 +82,6 @@ def commit(  # noqa: PLR0917 positional as in pylance
         CommitContentionError: Too many other commits came first.
         CommitOutcomeUnknownError: The store left open what happened; commit the same transaction or key again.
     """
-    from lance_core.dataset import LanceDataset, address_of, base_params_of  # noqa: PLC0415 the class lists this function
     from lance_core.operations import Transaction, to_inner  # noqa: PLC0415 twenty classes that few need
 
     refuse_given(
@@ -89,7 +91,8 @@ def commit(  # noqa: PLR0917 positional as in pylance
         namespace_client_managed_versioning=namespace_client_managed_versioning,
     )
     timeout_s = seconds_of(commit_timeout)
-    commit_lock = commit_lock or (base_uri.commit_lock if isinstance(base_uri, LanceDataset) else None)
+    seen = open_dataset_of(base_uri)
+    commit_lock = commit_lock or (None if seen is None else seen.commit_lock)
     address, storage_options = address_of(base_uri, storage_options)
     base_store_params = base_params_of(base_uri, base_store_params)
     store = with_lock(open_branch(address, storage_options, base_store_params), commit_lock)
@@ -113,7 +116,7 @@ def commit(  # noqa: PLR0917 positional as in pylance
             enable_v2_manifest_paths=enable_v2_manifest_paths is not False,
         )
     )
-    return LanceDataset(
+    return cls(
         address,
         commit_lock=commit_lock,
         storage_options=storage_options,
@@ -123,7 +126,8 @@ def commit(  # noqa: PLR0917 positional as in pylance
 
 
 def commit_batch(  # noqa: PLR0917 positional as in pylance
-    dest: str | os.PathLike[str] | LanceDataset,
+    cls: type[_Dataset],
+    dest: str | os.PathLike[str] | _Dataset,
     transactions: Sequence[Transaction],
     commit_lock: CommitLock | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -180,6 +184,7 @@ def commit_batch(  # noqa: PLR0917 positional as in pylance
         transaction_properties=properties,
     )
     made = commit(
+        cls,
         dest,
         merged,
         commit_lock=commit_lock,
@@ -197,7 +202,7 @@ def commit_batch(  # noqa: PLR0917 positional as in pylance
 
 
 def find_commit(
-    dataset: LanceDataset, idempotency_key: str, *, after: int | None = None, lookback: int = LOOKBACK
+    dataset: OpenDataset, idempotency_key: str, *, after: int | None = None, lookback: int = LOOKBACK
 ) -> int | None:
     """The version that a commit with this key made. Not in pylance.
 

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from lance_core.change.checkpoint import Checkpoint
     from lance_core.change.evolution import Altered, Cast
-    from lance_core.dataset import LanceDataset
     from lance_core.format.operations import Operation
     from lance_core.format.schema import Field
+    from lance_core.methods.protocols import OpenDataset
     from lance_core.table.snapshot import Snapshot
 
 _CHILDREN_MAY_LACK = ("2.2",)
@@ -63,7 +63,7 @@ _EMPTY = {"string": "''", "large_string": "''", "binary": "x''", "large_binary":
 
 
 def add_columns(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     transforms: Any,
     read_columns: Sequence[str] | None = None,
     reader_schema: pa.Schema | None = None,
@@ -113,7 +113,7 @@ def add_columns(
 
 
 def merge(
-    dataset: LanceDataset, data_obj: Any, left_on: str, right_on: str | None = None, schema: pa.Schema | None = None
+    dataset: OpenDataset, data_obj: Any, left_on: str, right_on: str | None = None, schema: pa.Schema | None = None
 ) -> None:
     """Add the columns of other data, joined by a key; this object moves to the new version.
 
@@ -137,7 +137,7 @@ def merge(
     dataset.snapshot = _write(dataset, transform, fields, after)
 
 
-def alter_columns(dataset: LanceDataset, *alterations: Mapping[str, Any]) -> None:
+def alter_columns(dataset: OpenDataset, *alterations: Mapping[str, Any]) -> None:
     """Rename columns, cast them, or change whether they may be null; this object moves to the new version.
 
     Args:
@@ -164,7 +164,7 @@ def alter_columns(dataset: LanceDataset, *alterations: Mapping[str, Any]) -> Non
     dataset.snapshot = _change(dataset, change)
 
 
-def drop_columns(dataset: LanceDataset, columns: Sequence[str]) -> None:
+def drop_columns(dataset: OpenDataset, columns: Sequence[str]) -> None:
     """Drop columns, or fields inside of them; this object moves to the new version.
 
     Only metadata changes; the bytes stay until files are compacted and old versions are cleaned up. A packed struct
@@ -186,19 +186,19 @@ def drop_columns(dataset: LanceDataset, columns: Sequence[str]) -> None:
     dataset.snapshot = _change(dataset, change)
 
 
-def replace_schema_metadata(dataset: LanceDataset, new_metadata: Mapping[str, str]) -> None:
+def replace_schema_metadata(dataset: OpenDataset, new_metadata: Mapping[str, str]) -> None:
     """Replace the metadata of the Arrow schema; this object moves to the new version."""
     updates = UpdateMap(update_entries=dict(new_metadata), replace=True)
     dataset.snapshot = _publish(dataset.snapshot, UpdateConfig(schema_metadata_updates=updates))
 
 
-def replace_field_metadata(dataset: LanceDataset, field_name: str, new_metadata: Mapping[str, str]) -> None:
+def replace_field_metadata(dataset: OpenDataset, field_name: str, new_metadata: Mapping[str, str]) -> None:
     """Replace the metadata of one column; this object moves to the new version."""
     update_field_metadata(dataset, {field_name: new_metadata}, replace=True)
 
 
 def update_field_metadata(
-    dataset: LanceDataset, field_updates: Mapping[str, Mapping[str, str | None]], *, replace: bool = False
+    dataset: OpenDataset, field_updates: Mapping[str, Mapping[str, str | None]], *, replace: bool = False
 ) -> None:
     """Change the metadata of columns; this object moves to the new version.
 
@@ -222,7 +222,7 @@ def update_field_metadata(
 
 
 def make_transform(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     source: Any,
     read_columns: Sequence[str] | None,
     batch_size: int | None,
@@ -241,7 +241,7 @@ def make_transform(
 
 
 def _transform(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     source: Any,
     read_columns: Sequence[str] | None,
     reader_schema: pa.Schema | None,
@@ -254,7 +254,7 @@ def _transform(
     return from_stream(rows), rows, None
 
 
-def _sample(dataset: LanceDataset, columns: Sequence[str], batch_size: int | None) -> pa.RecordBatch:
+def _sample(dataset: OpenDataset, columns: Sequence[str], batch_size: int | None) -> pa.RecordBatch:
     """A few rows, by which a function shows what it makes."""
     num_rows = min(batch_size or _SAMPLE_ROWS, _SAMPLE_ROWS)
     plan = plan_scan(
@@ -270,7 +270,7 @@ def _sample(dataset: LanceDataset, columns: Sequence[str], batch_size: int | Non
 
 
 def _write(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     transform: Transform,
     fields: Schema,
     schema: Schema,
@@ -309,7 +309,7 @@ def _write(
     return made
 
 
-def _change(dataset: LanceDataset, change: Altered) -> Snapshot:
+def _change(dataset: OpenDataset, change: Altered) -> Snapshot:
     """Commit a changed schema, after the columns were written that need it."""
     snapshot, preserves_nullability = dataset.snapshot, not change.tightened
     if not change.casts:
@@ -371,14 +371,14 @@ def schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
     return schema
 
 
-def _check_no_nulls(dataset: LanceDataset, path: str) -> None:
+def _check_no_nulls(dataset: OpenDataset, path: str) -> None:
     fields = find_path(dataset.snapshot.manifest.schema, path)
     above = _quoted(fields[:-1])
     if _has_rows(dataset, f"{_quoted(fields)} IS NULL" + (f" AND {above} IS NOT NULL" if above else "")):
         raise InvalidInputError(f"column {path!r} has nulls, so it cannot become not nullable")
 
 
-def _check_no_empty(dataset: LanceDataset, paths: Sequence[str]) -> None:
+def _check_no_empty(dataset: OpenDataset, paths: Sequence[str]) -> None:
     """In files of version 0.1 an empty string is null as soon as the column may be null."""
     for path in paths:
         fields = find_path(dataset.snapshot.manifest.schema, path)
@@ -395,7 +395,7 @@ def _quoted(fields: Sequence[Field]) -> str:
     return ".".join(f"`{field.name}`" for field in fields)
 
 
-def _has_rows(dataset: LanceDataset, condition: str) -> bool:
+def _has_rows(dataset: OpenDataset, condition: str) -> bool:
     plan = plan_filter(dataset.snapshot.manifest.schema, condition)
     fragments = dataset.snapshot.manifest.fragments
     return any(count_matching(FragmentReader(dataset.files, fragment), plan) for fragment in fragments)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping
 
-    from lance_core.dataset import LanceDataset
     from lance_core.format.manifest import Manifest
+    from lance_core.methods.protocols import OpenDataset
     from lance_core.store.base import Store
 
 _BATCH = 1000
@@ -53,7 +53,7 @@ _ALL_FILES = pa.schema(
 )
 
 
-def all_files(dataset: LanceDataset) -> pa.RecordBatchReader:
+def all_files(dataset: OpenDataset) -> pa.RecordBatchReader:
     """The files there are, whether a version needs them or not.
 
     Other base paths are not looked at, nor what somebody else put beside the folders of the format.
@@ -65,7 +65,7 @@ def all_files(dataset: LanceDataset) -> pa.RecordBatchReader:
 
 
 def tracked_files(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     *,
     min_version: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,

@@ -22,6 +22,7 @@ from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.extensions import table_with_types
 from lance_core.format.fragment import TOMBSTONE_FIELD_ID
 from lance_core.format.schema import Schema
+from lance_core.fragment_metadata import to_metadata
 from lance_core.methods.evolving import make_transform
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import take_offsets
@@ -40,13 +41,14 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
 
     from lance_core.format.fragment import DataFile, Fragment
-    from lance_core.fragment import FragmentMetadata, LanceFragment
+    from lance_core.fragment_metadata import FragmentMetadata
+    from lance_core.methods.protocols import OpenFragment
     from lance_core.scanner import LanceScanner
 
 
 @with_options(ScanOptions)
 def scanner(
-    fragment: LanceFragment,
+    fragment: OpenFragment,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
@@ -68,7 +70,7 @@ def scanner(
 
 
 def take(
-    fragment: LanceFragment,
+    fragment: OpenFragment,
     indices: Sequence[int] | pa.Array,
     columns: Sequence[str] | Mapping[str, str] | None = None,
 ) -> pa.Table:
@@ -95,7 +97,7 @@ def take(
 
 
 def merge_columns(
-    fragment: LanceFragment,
+    fragment: OpenFragment,
     value_func: Any,
     columns: Sequence[str] | None = None,
     batch_size: int | None = None,
@@ -117,7 +119,7 @@ def merge_columns(
 
 
 def merge(
-    fragment: LanceFragment, data_obj: Any, left_on: str, right_on: str | None = None, schema: pa.Schema | None = None
+    fragment: OpenFragment, data_obj: Any, left_on: str, right_on: str | None = None, schema: pa.Schema | None = None
 ) -> tuple[FragmentMetadata, LanceSchema]:
     """Write the columns of other data, joined by a key; arguments as of `LanceDataset.merge`.
 
@@ -130,7 +132,7 @@ def merge(
 
 
 def update_columns(
-    fragment: LanceFragment,
+    fragment: OpenFragment,
     data_obj: Any,
     left_on: str = "_rowid",
     right_on: str | None = None,
@@ -167,7 +169,7 @@ def update_columns(
         transform = from_update(lookup, left_on, fields.to_arrow(), changed_offsets.append)
         file = _write(fragment, transform, fields)
     modified = sorted({field.id for field in fields.walk()} & set(file.fields))
-    changed = public(_replaced(fragment.inner, file))
+    changed = to_metadata(_replaced(fragment.inner, file))
     if not with_offsets:
         return changed, modified
     offsets = np.concatenate(changed_offsets) if changed_offsets else np.empty(0, np.int64)
@@ -175,7 +177,7 @@ def update_columns(
 
 
 def _with_new_columns(
-    fragment: LanceFragment, transform: Transform, rows: RowStream | None
+    fragment: OpenFragment, transform: Transform, rows: RowStream | None
 ) -> tuple[FragmentMetadata, LanceSchema]:
     manifest = fragment.snapshot.manifest
     fields = new_fields(manifest.schema, transform.schema, next_field_id(manifest))
@@ -183,10 +185,12 @@ def _with_new_columns(
     if rows is not None:
         rows.check_empty()
     schema = Schema((*manifest.schema.fields, *fields.fields), manifest.schema.metadata)
-    return public(with_file(fragment.inner, file, frozenset(field.id for field in schema.walk()))), LanceSchema(schema)
+    return to_metadata(with_file(fragment.inner, file, frozenset(field.id for field in schema.walk()))), LanceSchema(
+        schema
+    )
 
 
-def _write(fragment: LanceFragment, transform: Transform, fields: Schema) -> DataFile:
+def _write(fragment: OpenFragment, transform: Transform, fields: Schema) -> DataFile:
     snapshot = fragment.snapshot
     writer = ColumnWriter(
         snapshot=snapshot,
@@ -207,10 +211,3 @@ def _replaced(fragment: Fragment, file: DataFile) -> Fragment:
         if any(number != TOMBSTONE_FIELD_ID for number in fields):
             remaining.append(replace(previous, fields=fields))
     return replace(fragment, files=(*remaining, file))
-
-
-def public(fragment: Fragment) -> FragmentMetadata:
-    """The public form of a fragment."""
-    from lance_core.fragment import to_metadata  # noqa: PLC0415 the class there lists these functions
-
-    return to_metadata(fragment)

@@ -17,8 +17,10 @@ from lance_core.errors import CorruptDataError, InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
 from lance_core.format.fragment import Fragment
 from lance_core.format.paths import data_file_path
+from lance_core.fragment_metadata import to_metadata
 from lance_core.frozen import frozen
 from lance_core.methods import fragment_columns
+from lance_core.methods.writing import write_fragments
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import matching_offsets
 from lance_core.scan.indexed import with_index_answer
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.compute import Expression
 
-    from lance_core.dataset import LanceDataset
-    from lance_core.fragment import FragmentMetadata, LanceFragment
+    from lance_core.fragment_metadata import FragmentMetadata
+    from lance_core.methods.protocols import OpenDataset, OpenFragment
     from lance_core.session import Session
 
 _NO_LIMIT = 1 << 62
@@ -48,7 +50,7 @@ _NO_LIMIT = 1 << 62
 class FragmentSession:
     """Reads rows of the same columns of one fragment again and again. Made by `LanceFragment.open_session`."""
 
-    fragment: LanceFragment
+    fragment: OpenFragment
     columns: tuple[str, ...] | None
     with_row_address: bool
 
@@ -56,12 +58,12 @@ class FragmentSession:
         """Rows by their place in the fragment; as `LanceFragment.take`."""
         columns = self.columns
         if self.with_row_address:
-            columns = (*(self.fragment.schema.names if columns is None else columns), "_rowaddr")
-        return self.fragment.take(indices, columns)
+            columns = (*(self.fragment.dataset.schema.names if columns is None else columns), "_rowaddr")
+        return fragment_columns.take(self.fragment, indices, columns)
 
 
 def open_session(
-    fragment: LanceFragment, columns: Sequence[str] | None = None, with_row_address: bool | None = None
+    fragment: OpenFragment, columns: Sequence[str] | None = None, with_row_address: bool | None = None
 ) -> FragmentSession:
     """For many `take` of the same columns.
 
@@ -108,8 +110,6 @@ def create(  # noqa: PLR0917 positional as in pylance
     Raises:
         InvalidInputError: No rows, or data that does not fit; nothing is left behind.
     """
-    from lance_core.write import write_fragments  # noqa: PLC0415 which imports the class that lists this function
-
     del session
     refuse_given(
         "LanceFragment.create",
@@ -134,7 +134,7 @@ def create(  # noqa: PLR0917 positional as in pylance
     return replace(fragments[0], id=fragment_id or 0)
 
 
-def create_from_file(filename: str, dataset: LanceDataset, fragment_id: int) -> FragmentMetadata:
+def create_from_file(filename: str, dataset: OpenDataset, fragment_id: int) -> FragmentMetadata:
     """A fragment of a data file that is there, but in no version.
 
     Args:
@@ -147,10 +147,10 @@ def create_from_file(filename: str, dataset: LanceDataset, fragment_id: int) -> 
         InvalidInputError: It has other columns than the dataset.
     """
     file, num_rows = data_file_of(dataset.snapshot, filename)
-    return fragment_columns.public(Fragment(id=fragment_id, files=(file,), physical_rows=num_rows))
+    return to_metadata(Fragment(id=fragment_id, files=(file,), physical_rows=num_rows))
 
 
-def delete(fragment: LanceFragment, predicate: str | Expression) -> FragmentMetadata | None:
+def delete(fragment: OpenFragment, predicate: str | Expression) -> FragmentMetadata | None:
     """Delete rows of this fragment.
 
     Args:
@@ -167,7 +167,7 @@ def delete(fragment: LanceFragment, predicate: str | Expression) -> FragmentMeta
     return _without(fragment, matching_offsets(FragmentReader(files, fragment.inner), plan))
 
 
-def delete_rows(fragment: LanceFragment, offsets: Iterable[int]) -> FragmentMetadata | None:
+def delete_rows(fragment: OpenFragment, offsets: Iterable[int]) -> FragmentMetadata | None:
     """Delete rows of this fragment by their offsets in its files, deleted rows counted.
 
     Returns:
@@ -177,13 +177,13 @@ def delete_rows(fragment: LanceFragment, offsets: Iterable[int]) -> FragmentMeta
         InvalidInputError: There is no such row.
     """
     rows = np.unique(np.fromiter(offsets, np.int64))
-    total = fragment.physical_rows
+    total = fragment.inner.physical_rows
     if len(rows) and (rows[0] < 0 or rows[-1] >= total):
-        raise InvalidInputError(f"rows of fragment {fragment.fragment_id} are 0 to {total - 1}, not {rows[[0, -1]]}")
+        raise InvalidInputError(f"rows of fragment {fragment.inner.id} are 0 to {total - 1}, not {rows[[0, -1]]}")
     return _without(fragment, rows)
 
 
-def _without(fragment: LanceFragment, offsets: npt.NDArray[np.int64]) -> FragmentMetadata | None:
+def _without(fragment: OpenFragment, offsets: npt.NDArray[np.int64]) -> FragmentMetadata | None:
     inner, reader = fragment.inner, FragmentReader(fragment.dataset.files, fragment.inner)
     rows = bitmap_from_numpy(reader.deleted)
     before = len(rows)
@@ -199,10 +199,10 @@ def _without(fragment: LanceFragment, offsets: npt.NDArray[np.int64]) -> Fragmen
             new_id=lambda: RANDOM_IDS.deletion_file(inner.id),
         )
         inner = replace(inner, deletion_file=file)
-    return fragment_columns.public(inner)
+    return to_metadata(inner)
 
 
-def validate(fragment: LanceFragment) -> None:
+def validate(fragment: OpenFragment) -> None:
     """Check that the fragment's files are there, have the sizes and rows that the version says, and fit its schema.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lance_core.change.migrate import migrate_manifest_paths_v2 as migrate
 from lance_core.change.retries import new_transaction
@@ -20,12 +20,14 @@ from lance_core.table.version_list import VersionList
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from lance_core.dataset import LanceDataset
+    from lance_core.methods.protocols import OpenDataset
     from lance_core.operations import Transaction
     from lance_core.table.refs import Reference
 
+_Dataset = TypeVar("_Dataset", bound="OpenDataset")
 
-def versions(dataset: LanceDataset) -> VersionList:
+
+def versions(dataset: OpenDataset) -> VersionList:
     """All versions of this branch, ascending.
 
     Where pylance has a list, this is a sequence: the versions are listed now, and the manifest of each is read when
@@ -38,17 +40,17 @@ def versions(dataset: LanceDataset) -> VersionList:
     return VersionList(dataset.snapshot.store)
 
 
-def version_refs(dataset: LanceDataset) -> list[dict[str, int]]:
+def version_refs(dataset: OpenDataset) -> list[dict[str, int]]:
     """The numbers of all versions of this branch, ascending, as dicts with ``version``; no manifest is read."""
     return [{"version": number} for number in list_versions(dataset.snapshot.store)]
 
 
-def get_version(dataset: LanceDataset) -> dict[str, Any]:
+def get_version(dataset: OpenDataset) -> dict[str, Any]:
     """This version as an entry of `versions`; nothing is read."""
     return version_summary(dataset.snapshot.manifest)
 
 
-def migrate_manifest_paths_v2(dataset: LanceDataset) -> None:
+def migrate_manifest_paths_v2(dataset: OpenDataset) -> None:
     """Name the manifests of an old dataset so that the newest sorts first.
 
     Can be repeated if it was interrupted. Nobody may write at the same time.
@@ -56,7 +58,7 @@ def migrate_manifest_paths_v2(dataset: LanceDataset) -> None:
     migrate(dataset.snapshot.store)
 
 
-def checkout_version(dataset: LanceDataset, version: Reference) -> LanceDataset:
+def checkout_version(dataset: _Dataset, version: Reference) -> _Dataset:
     """This dataset at another version; this object stays where it is.
 
     Args:
@@ -66,13 +68,13 @@ def checkout_version(dataset: LanceDataset, version: Reference) -> LanceDataset:
     return dataset.reopened(version)
 
 
-def checkout_latest(dataset: LanceDataset) -> None:
+def checkout_latest(dataset: OpenDataset) -> None:
     """Move this object to the newest version."""
     dataset.snapshot = open_snapshot(dataset.snapshot.store)
 
 
 @contextmanager
-def pinned(dataset: LanceDataset) -> Generator[LanceDataset]:
+def pinned(dataset: _Dataset) -> Generator[_Dataset]:
     """Keep this version, and all files that it needs, from clean-up while a block reads it. Not in pylance.
 
     A tag of its own keeps it, until the block ends. So every process may read it meanwhile, clean-ups of pylance that
@@ -90,7 +92,7 @@ def pinned(dataset: LanceDataset) -> Generator[LanceDataset]:
         yield dataset
 
 
-def restore(dataset: LanceDataset) -> None:
+def restore(dataset: OpenDataset) -> None:
     """Make this version the newest again, as a new version; this object moves to it."""
     store = dataset.snapshot.store
     # The newest version is not opened: it may be damaged, and going back to this one the remedy.
@@ -99,7 +101,7 @@ def restore(dataset: LanceDataset) -> None:
     dataset.snapshot = commit(store, transaction)
 
 
-def read_transaction(dataset: LanceDataset, version: int) -> Transaction | None:
+def read_transaction(dataset: OpenDataset, version: int) -> Transaction | None:
     """The transaction that made a version; None if its writer left none."""
     from lance_core.operations import from_inner  # noqa: PLC0415 twenty classes that few need
 
@@ -107,7 +109,7 @@ def read_transaction(dataset: LanceDataset, version: int) -> Transaction | None:
     return None if inner is None else from_inner(inner)
 
 
-def get_transactions(dataset: LanceDataset, recent_transactions: int = 10) -> list[Transaction | None]:
+def get_transactions(dataset: OpenDataset, recent_transactions: int = 10) -> list[Transaction | None]:
     """The transactions of this version and those before it, newest first."""
     numbers = [number for number in list_versions(dataset.snapshot.store) if number <= dataset.version]
     return [read_transaction(dataset, number) for number in reversed(numbers[-recent_transactions:])]

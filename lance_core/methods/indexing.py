@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 from lance_core.change.retries import commit_options, commit_work
 from lance_core.errors import InvalidInputError
 from lance_core.indices import describe
+from lance_core.stats import LanceStats
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lance_core.dataset import LanceDataset
     from lance_core.indices import IndexDescription
+    from lance_core.methods.protocols import OpenDataset
 
 _SYSTEM_PREFIX = "__lance"
 
 
 def create_scalar_index(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     column: str,
     index_type: str,
     name: str | None = None,
@@ -81,7 +82,7 @@ def create_scalar_index(
     dataset.snapshot = commit_work(dataset.snapshot, work, options)
 
 
-def drop_index(dataset: LanceDataset, name: str) -> None:
+def drop_index(dataset: OpenDataset, name: str) -> None:
     """Remove an index of any kind. Its files stay until the versions that have it are cleaned up.
 
     Raises:
@@ -92,12 +93,12 @@ def drop_index(dataset: LanceDataset, name: str) -> None:
     dataset.snapshot = commit_work(dataset.snapshot, DropIndex(name=name), commit_options())
 
 
-def describe_indices(dataset: LanceDataset) -> list[IndexDescription]:
+def describe_indices(dataset: OpenDataset) -> list[IndexDescription]:
     """The indices of this version, by name, as far as the manifest tells; their files are not opened."""
     return describe(dataset.snapshot.manifest)
 
 
-def list_indices(dataset: LanceDataset) -> list[dict[str, Any]]:
+def list_indices(dataset: OpenDataset) -> list[dict[str, Any]]:
     """The segments of all indices, by name.
 
     Returns:
@@ -119,9 +120,9 @@ def list_indices(dataset: LanceDataset) -> list[dict[str, Any]]:
     ]
 
 
-def index_statistics(dataset: LanceDataset, index_name: str) -> dict[str, Any]:
+def index_statistics(dataset: OpenDataset, index_name: str) -> dict[str, Any]:
     """Numbers about one index; the same as ``stats.index_stats``."""
-    return dataset.stats.index_stats(index_name)
+    return LanceStats(dataset.snapshot).index_stats(index_name)
 
 
 def _uuid(text: str) -> bytes:

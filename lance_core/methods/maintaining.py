@@ -11,15 +11,15 @@ from lance_core.unsupported import refuse_given
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from lance_core.dataset import LanceDataset
     from lance_core.maintenance.cleanup import CleanupExplanation, CleanupStats
     from lance_core.maintenance.verify_report import VerifyReport
+    from lance_core.methods.protocols import OpenDataset
 
 _NO_TIME = timedelta(0)
 
 
 def cleanup_old_versions(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     older_than: timedelta | None = None,
     retain_versions: int | None = None,
     *,
@@ -70,7 +70,7 @@ def cleanup_old_versions(
 
 
 def explain_cleanup_old_versions(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     older_than: timedelta | None = None,
     retain_versions: int | None = None,
     *,
@@ -115,7 +115,7 @@ def explain_cleanup_old_versions(
     )
 
 
-def validate(dataset: LanceDataset) -> None:
+def validate(dataset: OpenDataset) -> None:
     """Check the table as `verify` does, level ``quick``, for those who expect an error.
 
     Raises:
@@ -127,7 +127,7 @@ def validate(dataset: LanceDataset) -> None:
 
 
 def verify(
-    dataset: LanceDataset, *, level: str = "quick", progress: Callable[[str, int, int], None] | None = None
+    dataset: OpenDataset, *, level: str = "quick", progress: Callable[[str, int, int], None] | None = None
 ) -> VerifyReport:
     """Look at all versions of the table and report what is wrong; see `lance_core.verify`. Not in pylance."""
     from lance_core.maintenance.verify import verify_table  # noqa: PLC0415 rarely needed

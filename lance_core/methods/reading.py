@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.compute import Expression
 
-    from lance_core.dataset import LanceDataset
     from lance_core.format.fragment import Fragment
+    from lance_core.methods.protocols import OpenDataset
     from lance_core.scan.plan import ScanPlan
     from lance_core.scanner import LanceScanner
     from lance_core.sql_query import SqlQueryBuilder
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @with_options(ScanKeywords)
 def scanner(  # noqa: PLR0917 positional as in pylance
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
@@ -100,7 +100,7 @@ def scanner(  # noqa: PLR0917 positional as in pylance
 
 @with_options(ReadOptions)
 def to_batches(  # noqa: PLR0917 positional as in pylance
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
@@ -137,7 +137,7 @@ def to_batches(  # noqa: PLR0917 positional as in pylance
 
 @with_options(ReadOptions)
 def to_table(  # noqa: PLR0917 positional as in pylance
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
@@ -170,7 +170,7 @@ def to_table(  # noqa: PLR0917 positional as in pylance
 
 @with_options(ReadOptions)
 def to_reader(  # noqa: PLR0917 positional as in pylance
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
@@ -201,14 +201,14 @@ def to_reader(  # noqa: PLR0917 positional as in pylance
     return made.to_reader()
 
 
-def arrow_c_stream(dataset: LanceDataset, requested_schema: object = None) -> object:
+def arrow_c_stream(dataset: OpenDataset, requested_schema: object = None) -> object:
     """All rows through the Arrow PyCapsule interface, for Polars, DuckDB and others."""
     return scanner(dataset).__arrow_c_stream__(requested_schema)
 
 
 @with_options(ReadOptions)
 def to_pandas(  # noqa: PLR0917 positional as in pylance
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     limit: int | None = None,
@@ -243,7 +243,7 @@ def to_pandas(  # noqa: PLR0917 positional as in pylance
 
 @with_options(ScanOptions)
 def head(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     num_rows: int,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
@@ -255,7 +255,7 @@ def head(
 
 
 def slice_rows(
-    dataset: LanceDataset, start: int, end: int, columns: Sequence[str] | Mapping[str, str] | None = None
+    dataset: OpenDataset, start: int, end: int, columns: Sequence[str] | Mapping[str, str] | None = None
 ) -> pa.Table:
     """Rows by their place in the table, from ``start`` up to but not with ``end``; fewer if the table ends before.
 
@@ -264,11 +264,11 @@ def slice_rows(
     """
     if not 0 <= start <= end:
         raise InvalidInputError(f"there are no rows from {start} to {end}")
-    return dataset.to_table(columns=columns, offset=start, limit=end - start)
+    return to_table(dataset, columns, offset=start, limit=end - start)
 
 
 def take(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     indices: Sequence[int] | pa.Array,
     columns: Sequence[str] | Mapping[str, str] | None = None,
 ) -> pa.Table:
@@ -291,7 +291,7 @@ def take(
 
 
 def sample(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     num_rows: int,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     randomize_order: bool = True,
@@ -309,14 +309,14 @@ def sample(
     Raises:
         InvalidInputError: More rows than there are, or fewer than none.
     """
-    total = dataset.count_rows()
+    total = count_rows(dataset)
     if not 0 <= num_rows <= total:
         raise InvalidInputError(f"cannot choose {num_rows} of {total} rows")
     positions = np.random.default_rng(seed).choice(total, num_rows, replace=False, shuffle=randomize_order)
     return take(dataset, positions if randomize_order else np.sort(positions), columns)
 
 
-def count_rows(dataset: LanceDataset, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
+def count_rows(dataset: OpenDataset, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
     """Count the rows, or those that match a filter. Without a filter no data is read."""
     if filter is None:
         return dataset.snapshot.manifest.num_rows
@@ -325,7 +325,7 @@ def count_rows(dataset: LanceDataset, filter: str | Expression | None = None) ->
 
 
 def make_plan(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     columns: Sequence[str] | None,
     filter: str | Expression | None = None,  # noqa: A002 the name in pylance
     batch_size: int | None = None,
@@ -357,7 +357,7 @@ def make_plan(
         return with_row_starts(plan, manifest)
 
 
-def sql(dataset: LanceDataset, sql: str) -> SqlQueryBuilder:
+def sql(dataset: OpenDataset, sql: str) -> SqlQueryBuilder:
     """A query over this version, called ``dataset`` in it.
 
     Args:
@@ -369,7 +369,7 @@ def sql(dataset: LanceDataset, sql: str) -> SqlQueryBuilder:
     return SqlQueryBuilder(dataset, sql)
 
 
-def get_fragments(dataset: LanceDataset, filter: None = None) -> list[LanceFragment]:  # noqa: A002 the name in pylance
+def get_fragments(dataset: OpenDataset, filter: None = None) -> list[LanceFragment]:  # noqa: A002 the name in pylance
     """All fragments, in order.
 
     Args:
@@ -381,13 +381,13 @@ def get_fragments(dataset: LanceDataset, filter: None = None) -> list[LanceFragm
     return [LanceFragment(dataset, number, index=index) for index, number in enumerate(ids)]
 
 
-def get_fragment(dataset: LanceDataset, fragment_id: int) -> LanceFragment | None:
+def get_fragment(dataset: OpenDataset, fragment_id: int) -> LanceFragment | None:
     """The fragment with this id, None if there is none."""
     is_there = bool((dataset.snapshot.manifest.fragments.ids == fragment_id).any())
     return LanceFragment(dataset, fragment_id) if is_there else None
 
 
-def _chosen(dataset: LanceDataset, fragments: Sequence[LanceFragment] | None) -> Sequence[Fragment]:
+def _chosen(dataset: OpenDataset, fragments: Sequence[LanceFragment] | None) -> Sequence[Fragment]:
     fragments_here = dataset.snapshot.manifest.fragments
     if fragments is None:
         return fragments_here  # type: ignore[return-value] a sequence that decodes when asked

@@ -11,10 +11,10 @@ from lance_core.table.commit import commit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lance_core.dataset import LanceDataset
+    from lance_core.methods.protocols import OpenDataset
 
 
-def update_config(dataset: LanceDataset, values: Mapping[str, str | None], *, replace: bool = False) -> dict[str, str]:
+def update_config(dataset: OpenDataset, values: Mapping[str, str | None], *, replace: bool = False) -> dict[str, str]:
     """Change settings of the table; this object moves to the new version.
 
     Args:
@@ -25,30 +25,28 @@ def update_config(dataset: LanceDataset, values: Mapping[str, str | None], *, re
         All settings there are now.
     """
     _update_map(dataset, UpdateConfig(config_updates=UpdateMap(update_entries=dict(values), replace=replace)))
-    return dataset.config()
+    return dict(dataset.snapshot.manifest.config)
 
 
-def delete_config_keys(dataset: LanceDataset, keys: Iterable[str]) -> None:
+def delete_config_keys(dataset: OpenDataset, keys: Iterable[str]) -> None:
     """Remove settings of the table; this object moves to the new version."""
     update_config(dataset, dict.fromkeys(keys))
 
 
-def update_metadata(
-    dataset: LanceDataset, values: Mapping[str, str | None], *, replace: bool = False
-) -> dict[str, str]:
+def update_metadata(dataset: OpenDataset, values: Mapping[str, str | None], *, replace: bool = False) -> dict[str, str]:
     """Change the free text about the table; as `update_config`."""
     _update_map(dataset, UpdateConfig(table_metadata_updates=UpdateMap(update_entries=dict(values), replace=replace)))
-    return dataset.metadata
+    return dict(dataset.snapshot.manifest.table_metadata)
 
 
 def update_schema_metadata(
-    dataset: LanceDataset, values: Mapping[str, str | None], *, replace: bool = False
+    dataset: OpenDataset, values: Mapping[str, str | None], *, replace: bool = False
 ) -> dict[str, str]:
     """Change the metadata of the Arrow schema; as `update_config`."""
     _update_map(dataset, UpdateConfig(schema_metadata_updates=UpdateMap(update_entries=dict(values), replace=replace)))
     return {key: value.decode() for key, value in dataset.snapshot.manifest.schema.metadata.items()}
 
 
-def _update_map(dataset: LanceDataset, operation: UpdateConfig) -> None:
+def _update_map(dataset: OpenDataset, operation: UpdateConfig) -> None:
     transaction = new_transaction(dataset.version, operation, properties=None, message=None)
     dataset.snapshot = commit(dataset.snapshot.store, transaction, read=dataset.snapshot)

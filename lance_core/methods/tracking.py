@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.dataset import LanceDataset
+    from lance_core.methods.protocols import OpenDataset
 
 
 def delta(
-    dataset: LanceDataset,
+    dataset: OpenDataset,
     compared_against: int | None = None,
     *,
     begin_version: int | None = None,
@@ -46,7 +46,7 @@ def delta(
 
 
 def take_rows(
-    dataset: LanceDataset, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
+    dataset: OpenDataset, row_ids: Sequence[int] | pa.Array, columns: Sequence[str] | None = None
 ) -> pa.Table:
     """Rows by their ids, as ``_rowid`` tells them: stable ids if the dataset has them, else row addresses.
 
@@ -66,7 +66,7 @@ def take_rows(
     return table_with_types(take_addresses(dataset.snapshot, dataset.files, addresses[has_row], plan))
 
 
-def _index(dataset: LanceDataset) -> RowIndex:
+def _index(dataset: OpenDataset) -> RowIndex:
     """The index of the version that the dataset is at; it is kept, because it takes a look at every fragment."""
     manifest = dataset.snapshot.manifest
     if dataset.row_index is None or dataset.row_index.manifest is not manifest:

@@ -16,7 +16,7 @@ from lance_core.format.manifest import with_transaction
 from lance_core.format.operations import Restore, Rewrite
 from lance_core.format.paths import DETACHED_BIT, ManifestNaming, transaction_path
 from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
-from lance_core.table.apply import apply, with_fragment_ids
+from lance_core.table.apply import apply, next_fragment_id, with_fragment_ids
 from lance_core.table.places import without_bases
 from lance_core.table.publish import check_files, create_manifest
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
@@ -50,7 +50,7 @@ def commit_detached(store: Store, transaction: Transaction, *, runtime: Runtime 
     operation = transaction.operation
     restored = load_manifest(store, operation.version) if isinstance(operation, Restore) else None
     if isinstance(operation, Rewrite):
-        transaction = replace(transaction, operation=with_fragment_ids(operation, base))
+        transaction = replace(transaction, operation=with_fragment_ids(operation, next_fragment_id(base)))
     check_files(store, operation, base)
     dictionaries = staged_dictionaries(store, operation, base)
     branch_root = without_bases(store)

@@ -1,0 +1,396 @@
+"""Writing data: as a new version of a dataset, or as files for a later commit."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+
+from lance_core.arguments import (
+    DEFAULT_MAX_BYTES_PER_FILE,
+    DEFAULT_MAX_ROWS_PER_FILE,
+    DEFAULT_MAX_ROWS_PER_GROUP,
+    auto_cleanup_config,
+    check_mode,
+    file_limits,
+    file_version,
+)
+from lance_core.base_paths import DatasetBasePath, allowing_bases, from_public
+from lance_core.change.delete import removing_staged
+from lance_core.change.retries import new_transaction
+from lance_core.change.stage import stage_data
+from lance_core.change.targets import target_store
+from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
+from lance_core.format.operations import Append, Overwrite
+from lance_core.format.paths import DETACHED_BIT
+from lance_core.fragment_metadata import to_metadata
+from lance_core.methods.protocols import address_of, base_params_of, open_dataset_of
+from lance_core.progress import FragmentWriteProgress, staging_progress
+from lance_core.scan.blob_places import ExternalBlobs
+from lance_core.schema import LanceSchema
+from lance_core.signatures import with_options
+from lance_core.table.apply_settings import add_bases
+from lance_core.table.commit import commit
+from lance_core.table.idempotency import find_commit, with_key
+from lance_core.table.naming import naming
+from lance_core.table.open_table import open_branch, open_version
+from lance_core.table.places import branch_of, with_lock
+from lance_core.table.snapshot import Snapshot, find_snapshot
+from lance_core.unsupported import refuse_given
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.format.base_path import BasePath
+    from lance_core.methods.protocols import OpenDataset
+    from lance_core.session import Session
+    from lance_core.store.base import Store
+    from lance_core.table.commit_lock import CommitLock
+
+_Dataset = TypeVar("_Dataset", bound="OpenDataset")
+
+
+class WriteArguments(TypedDict, total=False):
+    """Arguments of `write_dataset`, besides data, address and mode."""
+
+    schema: pa.Schema | None
+    max_rows_per_file: int
+    max_bytes_per_file: int
+    data_storage_version: str | None
+    enable_stable_row_ids: bool
+    commit_message: str | None
+    transaction_properties: Mapping[str, str] | None
+    storage_options: Mapping[str, str] | None
+    branch: str | None
+    enable_v2_manifest_paths: bool
+    initial_bases: Sequence[DatasetBasePath] | None
+    target_bases: Sequence[str] | None
+    target_all_bases: bool | None
+    base_store_params: Mapping[str, Mapping[str, str]] | None
+    idempotency_key: str | None
+    allow_external_blob_outside_bases: bool
+    progress: FragmentWriteProgress | None
+    auto_cleanup_options: Mapping[str, int] | None
+    max_rows_per_group: int | None
+    data_cache_bytes: int | None
+    max_page_bytes: int | None
+    commit_lock: CommitLock | None
+    use_legacy_format: bool | None
+    external_blob_mode: str
+    blob_pack_file_size_threshold: int | None
+    namespace_client: Any
+    table_id: Sequence[str] | None
+    session: Session | None
+
+
+def write_dataset(
+    cls: type[_Dataset],
+    data_obj: Any,
+    uri: str | os.PathLike[str] | _Dataset,
+    schema: pa.Schema | None = None,
+    mode: str = "create",
+    *,
+    max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
+    max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
+    data_storage_version: str | None = None,
+    enable_stable_row_ids: bool = False,
+    commit_message: str | None = None,
+    transaction_properties: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    branch: str | None = None,
+    enable_v2_manifest_paths: bool = True,
+    initial_bases: Sequence[DatasetBasePath] | None = None,
+    target_bases: Sequence[str] | None = None,
+    target_all_bases: bool | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    idempotency_key: str | None = None,
+    allow_external_blob_outside_bases: bool = False,
+    progress: FragmentWriteProgress | None = None,
+    auto_cleanup_options: Mapping[str, int] | None = None,
+    max_rows_per_group: int | None = DEFAULT_MAX_ROWS_PER_GROUP,
+    data_cache_bytes: int | None = None,
+    max_page_bytes: int | None = None,
+    commit_lock: CommitLock | None = None,
+    use_legacy_format: bool | None = None,
+    external_blob_mode: str = "reference",
+    blob_pack_file_size_threshold: int | None = None,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
+    session: Session | None = None,
+) -> _Dataset:
+    """Write data as a new version of a dataset.
+
+    Args:
+        data_obj: pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner, a LanceDataset or LanceScanner, a
+            pandas or Polars DataFrame, a Hugging Face Dataset, a dict of columns, a list of dicts, or an iterable of
+            record batches (with ``schema``). Streams are read once, in bounded memory.
+        uri: Address, or the dataset itself.
+        schema: Arrow schema to convert the data to.
+        mode: ``create``: the dataset must not exist. ``append``: add rows; columns are matched by name, nullable ones
+            may be missing. ``overwrite``: replace rows and schema; older versions stay readable. Through an open
+            dataset it replaces what that version has: if others have overwritten the table since, it fails. The last
+            two create the dataset if there is none.
+        max_rows_per_file: Rows in a full data file.
+        max_bytes_per_file: Bytes in a full data file, roughly.
+        data_storage_version: File version of new files; the dataset's own, or 2.2, if None.
+        enable_stable_row_ids: Give rows ids that survive compaction; only when the dataset is created.
+        commit_message: Text for the history.
+        transaction_properties: More text for the history.
+        storage_options: Settings of the storage service.
+        branch: Branch to write to, which must exist; that of the dataset object or address if None. Not in pylance.
+        enable_v2_manifest_paths: For a new dataset: name manifests so that the newest sorts first.
+        initial_bases: For a new dataset: other places in which it may have files.
+        target_bases: Names or addresses of such places that the data files of this write go to, in turn.
+        target_all_bases: The data files go to the dataset itself and all such places, in turn.
+        base_store_params: Settings for such places, by their address.
+        idempotency_key: Identity of the work: if one of the newest hundred versions carries it, nothing is written
+            and that version is returned. Not in pylance.
+        allow_external_blob_outside_bases: Take external blobs that lie below no base path of the table; they are
+            named by their absolute address.
+        progress: Is told of each fragment that begins, and that is finished.
+        auto_cleanup_options: For a new dataset: ``interval`` (commits) and ``older_than_seconds``, by which pylance
+            cleans up as it commits. lance_core never does so by itself.
+        max_rows_per_group: Rows in a row group, 1024 if None; for file version 0.1 only.
+        data_cache_bytes: Accepted.
+        max_page_bytes: Bytes of Arrow data that make a page of one column, at most; 8 MiB if None.
+        commit_lock: As in `lance_core.dataset`; the object returned has it, too.
+        use_legacy_format: Not supported; ``data_storage_version`` says it.
+        external_blob_mode: ``reference``; pylance's ``ingest`` is not supported.
+        blob_pack_file_size_threshold: Not supported; `lance_core.blob_field` says it for a column.
+        namespace_client: Not supported, like ``table_id``.
+        table_id: Not supported.
+        session: Accepted, see `lance_core.Session`.
+
+    Returns:
+        The dataset at the version made.
+
+    Raises:
+        DatasetAlreadyExistsError: ``create`` where there is a dataset.
+        InvalidInputError: Wrong arguments or data that does not fit; nothing is left behind.
+        CommitConflictError: Another commit made this one impossible.
+    """
+    del data_cache_bytes  # the writer keeps what a page needs
+    _refuse("write_dataset", external_blob_mode, use_legacy_format, namespace_client, table_id)
+    refuse_given("write_dataset", blob_pack_file_size_threshold=blob_pack_file_size_threshold)
+    check_mode(mode)
+    limits = file_limits(max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group)
+    config = auto_cleanup_config(auto_cleanup_options)
+    seen = open_dataset_of(uri)
+    commit_lock = commit_lock or (None if seen is None else seen.commit_lock)
+    address, storage_options = address_of(uri, storage_options)
+    new_bases = add_bases((), from_public(initial_bases or ()))
+    base_store_params = allowing_bases(base_params_of(uri, base_store_params), new_bases)
+    store, existing = _open_for_writing(address, storage_options, branch, base_store_params)
+    store = with_lock(store, commit_lock)
+    opened = partial(
+        cls,
+        storage_options=storage_options,
+        base_store_params=base_store_params,
+        commit_lock=commit_lock,
+        session=session,
+    )
+    done = None if existing is None or idempotency_key is None else find_commit(store, idempotency_key)
+    if done is not None:
+        return opened(store.uri, snapshot=open_version(store, done))
+    _check_existing(existing, mode, initial_bases)
+    with naming(store):
+        version = file_version(data_storage_version, existing)
+    target = target_store(store, existing, new_bases, target_bases, all_bases=bool(target_all_bases))
+    appended = existing if mode == "append" else None
+    staged, table = stage_data(
+        target,
+        data_obj,
+        schema,
+        table=None if appended is None else appended.manifest.schema,
+        limits=limits,
+        data_storage_version=version,
+        external_blobs=_external_blobs(existing, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
+        progress=staging_progress(progress),
+    )
+    overwrite = Overwrite(
+        fragments=target.fragments(staged),
+        schema=table,
+        initial_bases=new_bases,
+        config_upsert_values=config if existing is None else {},
+    )
+    read = existing if appended is not None else _overwritten(seen, existing)
+    transaction = new_transaction(
+        0 if read is None else read.version,
+        overwrite if appended is None else Append(fragments=overwrite.fragments),
+        properties=with_key(transaction_properties, idempotency_key),
+        message=commit_message,
+    )
+    with removing_staged(target, staged):
+        snapshot = commit(
+            store,
+            transaction,
+            read=read,
+            data_storage_version=version,
+            enable_stable_row_ids=enable_stable_row_ids,
+            enable_v2_manifest_paths=enable_v2_manifest_paths,
+        )
+    return opened(address, snapshot=snapshot)
+
+
+def _check_existing(existing: Snapshot | None, mode: str, initial_bases: Sequence[DatasetBasePath] | None) -> None:
+    """Refuse what is only for a dataset that does not exist yet."""
+    if existing is None:
+        return
+    uri = existing.store.uri
+    if mode == "create":
+        raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=uri)
+    if initial_bases is not None:
+        raise InvalidInputError("initial_bases are for new datasets; use add_bases to add some to this one", path=uri)
+
+
+def _overwritten(seen: OpenDataset | None, existing: Snapshot | None) -> Snapshot | None:
+    """Return the version that an overwrite is made from.
+
+    Whoever overwrites through an open dataset has seen that version and no later one, so an overwrite that was
+    committed since is a conflict, as in pylance. By address nothing was seen: the newest version is overwritten.
+    """
+    if existing is None or seen is None or seen.version & DETACHED_BIT:
+        return existing
+    is_same_branch = branch_of(seen.snapshot.store)[1] == branch_of(existing.store)[1]
+    return seen.snapshot if is_same_branch else existing
+
+
+def _open_for_writing(
+    address: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None,
+    branch: str | None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None,
+) -> tuple[Store, Snapshot | None]:
+    """The branch to write to, and its newest version if there is one."""
+    store = open_branch(address, storage_options, base_store_params)
+    if branch is not None:
+        snapshot = open_version(store, (branch, None))
+        return snapshot.store, snapshot
+    newest_snapshot = find_snapshot(store)
+    return (store, None) if newest_snapshot is None else (newest_snapshot.store, newest_snapshot)
+
+
+def write_fragments(
+    data: Any,
+    dataset_uri: str | os.PathLike[str] | OpenDataset,
+    schema: pa.Schema | None = None,
+    *,
+    return_transaction: bool = False,
+    mode: str = "append",
+    max_rows_per_file: int = DEFAULT_MAX_ROWS_PER_FILE,
+    max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
+    progress: FragmentWriteProgress | None = None,
+    data_storage_version: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    target_bases: Sequence[str] | None = None,
+    target_all_bases: bool | None = None,
+    base_store_params: Mapping[str, Mapping[str, str]] | None = None,
+    max_rows_per_group: int | None = DEFAULT_MAX_ROWS_PER_GROUP,
+    data_cache_bytes: int | None = None,
+    max_page_bytes: int | None = None,
+    use_legacy_format: bool | None = None,
+    enable_stable_row_ids: bool = False,
+    initial_bases: Sequence[DatasetBasePath] | None = None,
+    external_blob_mode: str = "reference",
+    allow_external_blob_outside_bases: bool = False,
+    namespace_client: Any = None,
+    table_id: Sequence[str] | None = None,
+    session: Session | None = None,
+) -> Any:
+    """Write data files that no version knows yet; `LanceDataset.commit` makes them visible.
+
+    Args:
+        data: As for `lance_core.write_dataset`.
+        dataset_uri: Address of the dataset, which need not exist.
+        schema: Arrow schema of the data.
+        return_transaction: Return a transaction that `LanceDataset.commit` takes.
+        mode: ``append``: the data must fit the newest version, if there is one; ``create`` or ``overwrite``: it
+            brings a schema of its own.
+        max_rows_per_file: Rows in a full file.
+        max_bytes_per_file: Bytes in a full file, roughly.
+        progress: As in `write_dataset`.
+        data_storage_version: File version.
+        storage_options: Settings of the storage service.
+        target_bases: As in `write_dataset`; the dataset must have these places.
+        target_all_bases: As in `write_dataset`.
+        base_store_params: As in `write_dataset`.
+        max_rows_per_group: Rows in a row group, 1024 if None; for file version 0.1 only.
+        data_cache_bytes: Accepted.
+        max_page_bytes: As in `write_dataset`.
+        use_legacy_format: Not supported.
+        enable_stable_row_ids: Accepted: the commit that creates the dataset says it.
+        initial_bases: Other places of a new dataset, which the transaction carries; only with ``mode="create"`` or
+            ``"overwrite"``, and with ``return_transaction``.
+        external_blob_mode: As in `write_dataset`.
+        allow_external_blob_outside_bases: As in `write_dataset`.
+        namespace_client: Not supported, like ``table_id``.
+        table_id: Not supported.
+        session: Accepted, see `lance_core.Session`.
+
+    Returns:
+        One `FragmentMetadata` with id 0 for each file, or a `Transaction`.
+
+    Raises:
+        InvalidInputError: Data or arguments that do not fit; nothing is left behind.
+    """
+    del data_cache_bytes, enable_stable_row_ids, session
+    _refuse("write_fragments", external_blob_mode, use_legacy_format, namespace_client, table_id)
+    check_mode(mode)
+    address, options = address_of(dataset_uri, storage_options)
+    new_bases = add_bases((), from_public(initial_bases or ()))
+    base_store_params = allowing_bases(base_params_of(dataset_uri, base_store_params), new_bases)
+    store, snapshot = _open_for_writing(address, options, None, base_store_params)
+    existing = snapshot if mode == "append" else None
+    if snapshot is not None and new_bases:
+        _check_existing(snapshot, mode="append", initial_bases=initial_bases)
+    target = target_store(store, snapshot, new_bases, target_bases, all_bases=bool(target_all_bases))
+    with naming(store):
+        version = file_version(data_storage_version, existing)
+    staged, table = stage_data(
+        target,
+        data,
+        schema,
+        table=None if existing is None else existing.manifest.schema,
+        data_storage_version=version,
+        limits=file_limits(
+            max_rows_per_file, max_bytes_per_file, max_page_bytes, max_rows_per_group=max_rows_per_group
+        ),
+        external_blobs=_external_blobs(snapshot, new_bases, may_be_anywhere=allow_external_blob_outside_bases),
+        progress=staging_progress(progress),
+    )
+    fragments = [to_metadata(fragment) for fragment in target.fragments(staged)]
+    if not return_transaction:
+        return fragments
+    from lance_core.operations import LanceOperation, Transaction  # noqa: PLC0415 twenty classes that few need
+
+    overwrite = LanceOperation.Overwrite(LanceSchema(table), fragments, initial_bases)
+    return Transaction(snapshot.version if snapshot else 0, LanceOperation.Append(fragments) if existing else overwrite)
+
+
+def _refuse(
+    function: str, external_blob_mode: str, use_legacy_format: Any, namespace_client: Any, table_id: Any
+) -> None:
+    """Refuse what neither function supports."""
+    refuse_given(
+        function,
+        external_blob_mode=external_blob_mode,
+        use_legacy_format=use_legacy_format,
+        namespace_client=namespace_client,
+        table_id=table_id,
+    )
+
+
+def _external_blobs(
+    existing: Snapshot | None, new_bases: Sequence[BasePath], *, may_be_anywhere: bool
+) -> ExternalBlobs:
+    """Return the rule for external blobs of a write."""
+    bases = (*(existing.manifest.base_paths if existing else ()), *new_bases)
+    return ExternalBlobs(bases={base.id: base.path for base in bases}, may_be_anywhere=may_be_anywhere)
+
+
+@with_options(WriteArguments, defaults_of=write_dataset)
+def insert(dataset: OpenDataset, data: Any, *, mode: str = "append", **options: Unpack[WriteArguments]) -> None:
+    """Write data as a new version, to which this object moves; arguments as of `lance_core.write_dataset`."""
+    dataset.snapshot = write_dataset(type(dataset), data, dataset, mode=mode, **options).snapshot
