@@ -184,13 +184,8 @@ def write_dataset(
     base_store_params = allowing_bases(base_params_of(uri, base_store_params), new_bases)
     store, existing = _open_for_writing(address, storage_options, branch, base_store_params)
     store = with_lock(store, commit_lock)
-    opened = partial(
-        cls,
-        storage_options=storage_options,
-        base_store_params=base_store_params,
-        commit_lock=commit_lock,
-        session=session,
-    )
+    settings: Any = {"storage_options": storage_options, "base_store_params": base_store_params}
+    opened = partial(cls, commit_lock=commit_lock, session=session, **settings)
     done = None if existing is None or idempotency_key is None else find_commit(store, idempotency_key)
     if done is not None:
         return opened(store.uri, snapshot=open_version(store, done))
