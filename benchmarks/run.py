@@ -4,6 +4,7 @@
     python benchmarks/run.py --publish          the same, and the figures of the READMEs are rewritten
     python benchmarks/run.py --quick            3 minutes, smaller data: figures are rough
     python benchmarks/run.py --scale 1 --rounds 7 --data taxi --parts data
+    python benchmarks/run.py --compare ../old --parts data --data text --works scan 'take 100' --rounds 5
     python benchmarks/run.py --parts data --engines core-2.2 'core<pylance-2.1' pylance-2.1 --works 'take 100' scan
 
 Engines: `core-2.2` is lance_core with files of version 2.2, `pylance-2.1` the official implementation,
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import changes
 from at_scale import imports, opening, small_fragments
+from checkouts import compare_checkouts
 from data import DATA_SETS
 from engines import ENGINES
 from figures import OfData
@@ -89,6 +91,14 @@ def machine() -> dict[str, Any]:
             continue
     load = round(os.getloadavg()[0], 2)
     return {"python": platform.python_version(), "cores": os.cpu_count(), "load": load, **versions}
+
+
+def asked_again(options: argparse.Namespace) -> list[str]:
+    """Return the arguments that ask another process for the same benchmarks, with engines of ours only."""
+    arguments = ["--scale", str(options.scale), "--parts", *options.parts, "--data", *options.data]
+    engines = options.engines or ["core-2.2", "core<pylance-2.1"]
+    arguments += ["--engines", *engines, *(["--works", *options.works] if options.works else [])]
+    return [*arguments, *(["--folder", str(options.folder)] if options.folder else [])]
 
 
 def steps(options: argparse.Namespace, root: Path, results: dict[str, Any]) -> Iterator[None]:
@@ -166,9 +176,15 @@ def main() -> None:
     parser.add_argument("--works", nargs="+", choices=WORKS, help="all that goals need")
     parser.add_argument("--folder", type=Path, help="where tables are written; a temporary folder by default")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the results")
+    parser.add_argument(
+        "--compare", type=Path, help="another checkout: ratios of this one to it; rounds are pairs of runs"
+    )
     options = parser.parse_args()
     options.scale = options.scale or (0.02 if options.quick else 1)
     options.rounds = options.rounds or (2 if options.quick else 5)
+    if options.compare:
+        compare_checkouts(options.compare, asked_again(options), options.rounds)
+        return
     results: dict[str, Any] = {
         "machine": machine(), "scale": options.scale, "rounds": options.rounds, "data": {}, "singles": {},
         "left_out": {},

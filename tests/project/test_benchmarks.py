@@ -97,6 +97,31 @@ def test_a_small_run(tmp_path):
     assert (tmp_path / "results.svg").read_text().startswith("<svg")
 
 
+def test_two_checkouts_are_compared(tmp_path):
+    """A copy of the package beside the package: all rows of ours, and of nobody else."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "lance_core").symlink_to(HERE.parent / "lance_core")
+    command = [sys.executable, str(HERE / "run.py"), "--compare", str(tmp_path / "old"), "--scale", "0.001"]
+    command += ["--rounds", "1", "--parts", "data", "--data", "nested", "--works", "scan", "take 1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = {line.split(", core")[0]: line for line in done.stdout.splitlines() if line.startswith("nested, ")}
+    assert set(lines) == {"nested, bytes", "nested, scan", "nested, take 1"}
+    assert "1.000 (1.00-1.00)" in lines["nested, bytes"]
+    assert "of 6 rows are slower" in done.stdout
+
+
+@pytest.mark.usefixtures("report")
+def test_rows_of_two_checkouts_are_judged_by_all_pairs():
+    import checkouts  # noqa: PLC0415 - found from here only
+
+    results = {"text": {"rows": 5, "scan": {"core-2.2": [2, 3], "pylance-2.2": [1, 1]}, "open": {"lance_core": 4}}}
+    assert dict(checkouts.figures_of(results, ())) == {"text, scan, core-2.2": (2, 3), "text, open, lance_core": (4,)}
+    judged = [(1.2, 1.1, 1.3), (1.2, 0.9, 1.3), (1.04, 1.01, 1.1), (0.9, 0.8, 0.97), (0.9, 0.8, 1.2)]
+    found = [checkouts.verdict({"ratios": [ratios]}) for ratios in judged]
+    assert found == ["SLOWER", "slower?", "", "faster", "faster?"]
+
+
 def test_what_is_published_is_what_was_measured(report):
     results = json.loads((report.PUBLISHED / "results.json").read_text())
     assert results["goals"] == report.table(results)
