@@ -13,6 +13,8 @@ from lance_core.format.schema import JSON
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from lance_core.encoding.layouts.shared_levels import SharedLevels
@@ -43,23 +45,12 @@ class EncodedPage:
     Attributes:
         layout: How to read it.
         buffers: Its buffers, without padding.
+        encoded_layout: The layout as bytes, if somebody has made them already.
     """
 
     layout: PageLayout
-    buffers: list[Bytes]
-
-
-@frozen
-class PlacelessPage:
-    """One page, of which nothing but its place in a file is open.
-
-    Attributes:
-        layout: The encoded layout.
-        buffers: Its buffers, without padding.
-    """
-
-    layout: bytes
-    buffers: list[bytes]
+    buffers: Sequence[bytes | Bytes]
+    encoded_layout: bytes | None = None
 
 
 def to_arrow(

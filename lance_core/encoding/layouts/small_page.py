@@ -1,8 +1,9 @@
-"""Mini-block pages of few values: the layout of `mini_block`, written chunk by chunk.
+"""Mini-block pages of few values, of any number of columns at once: the layout of `mini_block`.
 
-A commit of a thousand rows writes such a page for each column. Samples and arrays of all chunks cost more there than
-the work itself, and a chunk more or less costs nothing; so fewer encodings are considered (what compresses whole chunks
-well is left to `mini_block`), and their sizes are known, not guessed.
+A commit of a thousand rows writes such a page for each column. Samples, and arrays of all chunks of one page, cost more
+there than the work itself, and a chunk more or less costs nothing. So fewer encodings are considered (what compresses
+whole chunks well is left to `mini_block`), their sizes are known, not guessed, and columns of one length and width take
+the steps together.
 """
 
 from __future__ import annotations
@@ -10,23 +11,22 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
-from lance_core.encoding import registry
 from lance_core.encoding.choose_dictionary import encode_dictionary
-from lance_core.encoding.codecs import dictionary, fastlanes, flat, variable
+from lance_core.encoding.codecs import dictionary, fastlanes, variable
 from lance_core.encoding.codecs.fastlanes import BLOCK
-from lance_core.encoding.kernels import chunk_counts, fitting_count
+from lance_core.encoding.kernels import chunk_counts, fitting_count, view_buffer
 from lance_core.encoding.layouts.chunk_table import encode_repetition_index, level_bounds
 from lance_core.encoding.layouts.page import EncodedPage
-from lance_core.encoding.options import PageOptions
-from lance_core.encoding.repdef import max_rep
+from lance_core.encoding.options import free_options
+from lance_core.encoding.repdef import Levels, max_rep
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.format.encodings import Flat, InlineBitpacking, OutOfLineBitpacking, Variable
-from lance_core.format.page_layout import MiniBlockLayout
-from lance_core.frozen import frozen
+from lance_core.format.page_layout import Layer, MiniBlockLayout, encode_layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +34,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.layouts.page import Decoded
-    from lance_core.encoding.repdef import LevelArray, Mask
-    from lance_core.encoding.values import Bytes, Int64s
+    from lance_core.encoding.options import PageOptions
+    from lance_core.encoding.repdef import LevelArray
     from lance_core.format.encodings import Encoding
 
 MAX_VALUES = 4 * BLOCK
+AT_ONCE = 64
+"""Columns that are encoded together; with more, they leave the cache."""
+NO_LEVELS = Levels((Layer.ALL_VALID_ITEM,), None, None)
+
 _MAX_LEVELS = 8 * BLOCK
 _MAX_PLAIN_BYTES = 1 << 12
 """Strings of more bytes may be worth a codec."""
@@ -47,260 +51,346 @@ _MAX_MEAN_BYTES = 256
 _CHUNK_BYTES = 1 << 13
 _MAX_CHUNK = 1 << 15
 
-PACKED_PAYS = 0.85
+_PACKED_PAYS = 0.85
 _DICTIONARY_PAYS = 0.8
-PACKED_WELL = 0.125
+_PACKED_WELL = 0.125
 """Of the flat bytes: nothing saves much on values packed so well."""
-RUNS_PAY = 0.75
+_RUNS_PAY = 0.75
 _FEW_BYTES = 512
 """Runs that take less than this are not worth the time, if there is a dictionary of that size."""
-DICTIONARY_WIDTH = 8
-"""Bytes of words for which a dictionary is tried; one of anything shorter saves little."""
-LEAST_FOR_DICTIONARY = 100
+_DICTIONARY_WIDTH = 8
+"""Bytes of values for which a dictionary is tried; one of anything shorter saves little."""
+_LEAST_FOR_DICTIONARY = 100
 _LOOKED_AT = 64
 _LEVEL_BITS = 16
 _PAD = b"\xfe"
-_FREE = {version: PageOptions(version=version) for version in ("2.1", "2.2")}
 
-_Buffer = bytes | memoryview
+OFFSETS: dict[int, np.dtype[Any]] = {
+    kind.id: np.dtype(words)
+    for words, kinds in (("<i4", (pa.string(), pa.binary())), ("<i8", (pa.large_string(), pa.large_binary())))
+    for kind in kinds
+}
+"""Type of the offsets, by the number of the Arrow type."""
+
+_Buffer: TypeAlias = bytes | memoryview
 
 
-@frozen
-class _Values:
-    """Encoded values: how, the values in each chunk, and the one value buffer of each chunk."""
+class _Values(NamedTuple):
+    """Encoded values of a page.
 
-    encoding: Encoding
-    counts: Int64s
-    buffers: list[_Buffer]
+    Attributes:
+        kind: How they are encoded: `Flat`, `InlineBitpacking` or `Variable`.
+        bits: The parameter of the encoding.
+        num_values: How many they are.
+        per_chunk: Values in each chunk but the last.
+        buffers: The value buffer of each chunk.
+        items: Items of the dictionary, if there is one.
+    """
+
+    kind: type[Flat | InlineBitpacking | Variable]
+    bits: int
+    num_values: int
+    per_chunk: int
+    buffers: Sequence[_Buffer]
     items: FixedValues | VariableValues | None = None
 
 
+class _Coded(NamedTuple):
+    """Values as indices into a dictionary.
+
+    Attributes:
+        indices: Shape (n,), unsigned.
+        items: The dictionary.
+        most: Bytes that the values take otherwise.
+    """
+
+    indices: npt.NDArray[Any]
+    items: FixedValues | VariableValues
+    most: int
+
+
 def encode(decoded: Decoded, options: PageOptions) -> EncodedPage | None:
-    """Encode a page of few values; None if they are not so few, or if there may be a better way.
+    """Encode a page of few values, known not to be all the same; None if there may be a better way.
 
     Args:
         decoded: Levels and values, at least one of them.
         options: How to write.
     """
-    levels = decoded.levels
+    levels, values = decoded.levels, decoded.values
     num_levels = max(0 if one is None else len(one) for one in (levels.rep, levels.definition))
-    if decoded.num_slots > MAX_VALUES or num_levels > _MAX_LEVELS or options != _FREE.get(options.version):
+    if decoded.num_slots > MAX_VALUES or num_levels > _MAX_LEVELS or options != free_options(options.version):
         return None
-    values = _encode_values(decoded.values)
-    if values is None:
-        return None
-    bounds = level_bounds(levels, values.counts)
-    starts = bounds.tolist()
-    rep = None if levels.rep is None else _encode_levels(levels.rep, starts)
-    definition = None if levels.definition is None else _encode_levels(levels.definition, starts)
-    is_large = options.has_large_chunks
-    pieces = [one[1] for one in (rep, definition) if one]
-    buffers = join_chunks(values.buffers, values.counts, pieces, starts, is_large=is_large)
-    if buffers is None:
-        return None
-    items = None if values.items is None else encode_dictionary(values.items, options)
-    if items is not None:
-        buffers.append(items[1])
-    if levels.rep is not None:
-        buffers.append(encode_repetition_index(levels.rep, bounds, max_rep(levels.layers)))
-    layout = MiniBlockLayout(
-        rep=None if rep is None else rep[0],
-        definition=None if definition is None else definition[0],
-        values=values.encoding,
-        dictionary=None if items is None else items[0],
-        num_dictionary_items=0 if values.items is None else len(values.items),
-        layers=levels.layers,
-        num_buffers=registry.num_buffers(values.encoding),
-        has_repetition_index=levels.rep is not None,
-        num_items=decoded.num_slots,
-        has_large_chunk=is_large,
-    )
-    return EncodedPage(layout=layout, buffers=buffers)
-
-
-def _bytes(data: bytes) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(data, np.uint8)
-
-
-def _encode_values(values: object) -> _Values | None:
     match values:
         case FixedValues(data) if data.dtype == np.bool_:
-            packed = np.packbits(data.view(np.uint8), bitorder="little")
-            return _Values(Flat(1), np.array([len(data)]), [packed.data])
-        case FixedValues(data) if data.ndim == 1 and flat.bits_of(values) in flat.WORD_BITS:
-            return _encode_words(values)
-        case VariableValues(offsets, _):
-            num_bytes = int(offsets[-1])
-            return _encode_strings(values, num_bytes) if are_short(num_bytes, len(values)) else None
+            bits = np.packbits(data.view(np.uint8), bitorder="little").tobytes()
+            return _page(_Values(Flat, 1, len(data), len(data), [bits]), levels, options.version)
+        case FixedValues(data) if data.ndim == 1:
+            return encode_words([data], options.version, levels, may_be_constant=False)[0]
+        case VariableValues():
+            return encode_strings([dictionary.to_arrow(values)], options.version, levels, may_be_constant=False)[0]
         case _:
             return None
 
 
-def _encode_words(values: FixedValues) -> _Values | None:
-    data = np.ascontiguousarray(values.data)
-    width = data.dtype.itemsize
-    blocks, widths = _blocks(data)
-    best = min(data.nbytes, sum(widths) * (BLOCK // 8) + len(widths) * width)
-    if best <= data.nbytes * PACKED_WELL:
-        return _packed(blocks, widths, len(data))
-    run_bytes = max(_FEW_BYTES, (1 + int(np.count_nonzero(data[1:] != data[:-1]))) * (width + 1))
-    if width == DICTIONARY_WIDTH and repeats(data[None])[0]:
-        built = _with_dictionary(values, min(best, run_bytes))
-        if built is not None:
-            return built
-    if run_bytes <= best * RUNS_PAY:
-        return None
-    if best <= data.nbytes * PACKED_PAYS:
-        return _packed(blocks, widths, len(data))
-    counts = chunk_counts(len(data), words_per_chunk(width))
-    return _Values(Flat(width * 8), counts, cut(data.data.cast("B"), counts, width))
-
-
-def are_short(num_bytes: int, count: int) -> bool:
-    """Whether strings of so many bytes belong here."""
-    return num_bytes <= min(_MAX_STRING_BYTES, _MAX_MEAN_BYTES * count)
-
-
-def _encode_strings(values: VariableValues, num_bytes: int) -> _Values | None:
-    built = _with_dictionary(values, num_bytes + 2 * len(values))
-    if built is not None or num_bytes > _MAX_PLAIN_BYTES:
-        return built
-    width = values.offsets.dtype.itemsize
-    mean = num_bytes / len(values) + width
-    chunks = variable.encode_chunks(values, chunk_counts(len(values), fitting_count(mean, _CHUNK_BYTES)))
-    memory = chunks.buffers[0].data
-    ranges = zip(chunks.starts[0].tolist(), chunks.sizes[0].tolist(), strict=True)
-    return _Values(Variable(width * 8), chunks.counts, [memory[start : start + size] for start, size in ranges])
-
-
-def words_per_chunk(width: int) -> int:
-    """Values of some bytes in a chunk that are stored as they are."""
-    return fitting_count(width, _CHUNK_BYTES)
-
-
-def repeats(rows: npt.NDArray[Any]) -> Mask:
-    """Whether some values of each row, spread over all of it, are such that a dictionary may pay; shape (n,)."""
-    some = rows[:, :: -(-rows.shape[1] // _LOOKED_AT)].copy()
-    some.sort(axis=1)
-    distinct = 1 + (some[:, 1:] != some[:, :-1]).sum(axis=1)
-    return distinct * 4 <= some.shape[1] * 3
-
-
-def _with_dictionary(values: FixedValues | VariableValues, most: int) -> _Values | None:
-    """Packed places in a dictionary, if that leaves enough of what it takes otherwise."""
-    count = len(values)
-    built = dictionary.build(values, most=count // 2) if count >= LEAST_FOR_DICTIONARY else None
-    if built is None:
-        return None
-    indices, items = built
-    blocks, widths = _blocks(indices.data)
-    if not dictionary_pays(sum(widths) * (BLOCK // 8), items, most):
-        return None
-    packed = _packed(blocks, widths, count)
-    return _Values(packed.encoding, packed.counts, packed.buffers, items)
-
-
-def dictionary_pays(packed_bytes: int, items: FixedValues | VariableValues, most: int) -> bool:
-    """Whether packed places and the items leave enough of what the values take otherwise."""
-    item_bytes = items.data.nbytes + (items.offsets.nbytes if isinstance(items, VariableValues) else 0)
-    return packed_bytes + item_bytes <= most * _DICTIONARY_PAYS
-
-
-def _blocks(data: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], list[int]]:
-    """Values in blocks of 1024, zero behind the last, and the bits that each block needs."""
-    num_blocks = -(-len(data) // BLOCK)
-    padded = np.zeros(num_blocks * BLOCK, data.dtype)
-    padded[: len(data)] = data
-    blocks = padded.reshape(num_blocks, BLOCK)
-    return blocks, [int(one).bit_length() for one in np.bitwise_or.reduce(blocks, axis=1).tolist()]
-
-
-def _packed(blocks: npt.NDArray[Any], widths: list[int], count: int) -> _Values:
-    """Chunks of one block each, behind its width."""
-    kind = blocks.dtype
-    buffers: list[_Buffer] = [
-        width.to_bytes(kind.itemsize, "little") + fastlanes.pack(blocks[at : at + 1], width).tobytes()
-        for at, width in enumerate(widths)
-    ]
-    return _Values(InlineBitpacking(kind.itemsize * 8), chunk_counts(count, BLOCK), buffers)
-
-
-def cut(memory: memoryview, counts: Int64s, width: int) -> list[_Buffer]:
-    """The memory of each chunk."""
-    pieces: list[_Buffer] = []
-    start = 0
-    for count in counts.tolist():
-        pieces.append(memory[start : start + count * width])
-        start += count * width
-    return pieces
-
-
-def _encode_levels(levels: LevelArray, starts: list[int]) -> tuple[Encoding, list[_Buffer]]:
-    """Levels of each chunk, packed to one width if that saves bytes; a last block may be raw."""
-    width = max(1, int(levels.max()).bit_length())
-    memory = np.ascontiguousarray(levels).data.cast("B")
-    pieces: list[_Buffer] = []
-    for start, end in pairwise(starts):
-        whole, tail = divmod(end - start, BLOCK)
-        packs_tail = width * (BLOCK - tail) < (_LEVEL_BITS - width) * tail
-        stop = end if packs_tail else start + whole * BLOCK
-        packed = fastlanes.pack(_blocks(levels[start:stop])[0], width)
-        pieces.append(packed.transpose(1, 0, 2).tobytes() + memory[stop * 2 : end * 2])
-    if sum(map(len, pieces)) < len(memory):
-        return OutOfLineBitpacking(_LEVEL_BITS, width), pieces
-    return Flat(_LEVEL_BITS), [memory[start * 2 : end * 2] for start, end in pairwise(starts)]
-
-
-def join_chunks(
-    values: Sequence[_Buffer], counts: Int64s, levels: list[list[_Buffer]], starts: list[int], *, is_large: bool
-) -> list[Bytes] | None:
-    """Chunk metadata and chunks; None if a chunk is too large for version 2.1.
+def encode_words(
+    columns: Sequence[npt.NDArray[Any]], version: str, levels: Levels = NO_LEVELS, *, may_be_constant: bool = True
+) -> list[EncodedPage | None]:
+    """Encode pages of fixed-width values of 8, 16, 32 or 64 bits.
 
     Args:
-        values: Encoded values of each chunk.
-        counts: Their numbers.
-        levels: For repetition and definition levels, as far as there are any, those of each chunk.
-        starts: The first level of each chunk, and the end.
-        is_large: For version 2.2 and newer.
+        columns: Unsigned integers of one type, at least one and at most `MAX_VALUES`; all equally many.
+        version: Version of the file, by name.
+        levels: Levels of each column.
+        may_be_constant: Leave columns of one value to the constant layout, where the version has it.
+
+    Returns:
+        The page of each column; None if there may be a better way.
     """
-    sizes, pieces = _chunks(starts, levels, values, is_large=is_large)
-    if not is_large and max(sizes) > _MAX_CHUNK:
+    leaves_constants, encoded = may_be_constant and version != "2.1", list[_Values | None]()
+    for low in range(0, len(columns), AT_ONCE):
+        encoded += _encode_words(columns[low : low + AT_ONCE], leaves_constants=leaves_constants)
+    return [None if values is None else _page(values, levels, version) for values in encoded]
+
+
+def _encode_words(columns: Sequence[npt.NDArray[Any]], *, leaves_constants: bool) -> list[_Values | None]:
+    count, width = len(columns[0]), columns[0].itemsize
+    blocks = _stack(columns, columns[0].dtype)
+    data = blocks.reshape(len(columns), -1)[:, :count]
+    widths, plain = _widths(blocks), count * width
+    changes = (data[:, 1:] != data[:, :-1]).sum(axis=1).tolist()
+    # Plain numbers: what is decided for each column takes less time than a dozen arrays of so few.
+    packed_bytes = (np.array(widths).sum(axis=1) * (BLOCK // 8) + blocks.shape[1] * width).tolist()
+    run_bytes = [(1 + changing) * (width + 1) for changing in changes]
+    found: list[_Values | None] = [None] * len(columns)
+    if width == _DICTIONARY_WIDTH and count >= _LEAST_FOR_DICTIONARY:
+        most = [
+            0 if size <= plain * _PACKED_WELL else min(size, plain, max(_FEW_BYTES, of_runs))
+            for size, of_runs in zip(packed_bytes, run_bytes, strict=True)
+        ]
+        found = _with_dictionaries(_coded_words(data, most), count)
+    packed: list[int] = []
+    for at, (size, changing, of_runs) in enumerate(zip(packed_bytes, changes, run_bytes, strict=True)):
+        if found[at] is not None or (leaves_constants and not changing):
+            continue
+        best = min(size, plain)
+        has_runs = of_runs <= best * _RUNS_PAY >= _FEW_BYTES
+        if best <= plain * _PACKED_WELL or (best <= plain * _PACKED_PAYS and not has_runs):
+            packed.append(at)
+        elif not has_runs:
+            per_chunk = fitting_count(width, _CHUNK_BYTES)
+            memory, step = data[at].data.cast("B"), per_chunk * width
+            pieces = [memory[start : start + step] for start in range(0, plain, step)]
+            found[at] = _Values(Flat, width * 8, count, per_chunk, pieces)
+    for at, buffers in zip(packed, _pack(blocks, widths, packed), strict=True):
+        found[at] = _Values(InlineBitpacking, width * 8, count, BLOCK, buffers)
+    return found
+
+
+def _coded_words(data: npt.NDArray[Any], most: Sequence[int]) -> list[_Coded | None]:
+    """Rows of values as indices into dictionaries, where these may take fewer bytes than told (0: do not look)."""
+    some = data[:, :: -(-data.shape[1] // _LOOKED_AT)].copy()
+    some.sort(axis=1)
+    distinct = 1 + (some[:, 1:] != some[:, :-1]).sum(axis=1)
+    coded: list[_Coded | None] = [None] * len(data)
+    for at in (distinct * 4 <= some.shape[1] * 3).nonzero()[0].tolist():
+        built = dictionary.build(FixedValues(data[at]), most=data.shape[1] // 2) if most[at] else None
+        if built is not None:
+            coded[at] = _Coded(built[0].data, built[1], most[at])
+    return coded
+
+
+def encode_strings(
+    columns: Sequence[pa.Array], version: str, levels: Levels = NO_LEVELS, *, may_be_constant: bool = True
+) -> list[EncodedPage | None]:
+    """Encode pages of strings.
+
+    Args:
+        columns: Strings or binaries without nulls, at least one and at most `MAX_VALUES`; all equally many.
+        version: Version of the file, by name.
+        levels: Levels of each column.
+        may_be_constant: As in `encode_words`.
+
+    Returns:
+        The page of each column; None if there may be a better way.
+    """
+    pages: list[EncodedPage | None] = []
+    leaves_constants, is_short = may_be_constant and version != "2.1", len(columns[0]) < _LEAST_FOR_DICTIONARY
+    for low in range(0, len(columns), AT_ONCE):
+        some = columns[low : low + AT_ONCE]
+        coded = [None if is_short else _coded_strings(array) for array in some]
+        for array, own, values in zip(some, coded, _with_dictionaries(coded, len(columns[0])), strict=True):
+            if leaves_constants and (is_short or (own is not None and len(own.items) == 1)):
+                pages.append(None)
+                continue
+            best = _plain_strings(array) if values is None else values
+            pages.append(None if best is None else _page(best, levels, version))
+    return pages
+
+
+def _offsets_of(array: pa.Array) -> tuple[npt.NDArray[Any], int]:
+    """Offsets of strings, and the bytes of all of them."""
+    kind = OFFSETS[array.type.id]
+    offsets: npt.NDArray[Any] = np.frombuffer(array.buffers()[1], kind, len(array) + 1, array.offset * kind.itemsize)
+    return offsets, int(offsets[-1]) - int(offsets[0])
+
+
+def _coded_strings(array: pa.Array) -> _Coded | None:
+    """Strings as indices into a dictionary, if that may pay."""
+    offsets, num_bytes = _offsets_of(array)
+    count = len(array)
+    if num_bytes > min(_MAX_STRING_BYTES, _MAX_MEAN_BYTES * count):
         return None
-    return [_bytes(_words(sizes, counts.tolist(), is_large=is_large)), _bytes(b"".join(pieces))]
+    encoded = array.dictionary_encode()
+    items = encoded.dictionary
+    if len(items) > count // 2:
+        return None
+    _, bounds, data = items.buffers()
+    own: npt.NDArray[Any] = np.frombuffer(bounds, offsets.dtype, len(items) + 1)
+    indices: npt.NDArray[Any] = np.frombuffer(encoded.indices.buffers()[1], "<u4", count)
+    return _Coded(indices, VariableValues(own, view_buffer(data)), num_bytes + 2 * count)
 
 
-def _chunks(
-    starts: list[int], levels: list[list[_Buffer]], values: Sequence[_Buffer], *, is_large: bool
-) -> tuple[list[int], list[_Buffer]]:
-    """Bytes of each chunk, and what they consist of, end to end."""
-    header = struct.Struct("<H" + "H" * len(levels) + ("I" if is_large else "H"))
-    sizes: list[int] = []
-    pieces: list[_Buffer] = []
-    for at, parts in enumerate(zip(*levels, values, strict=True)):
-        head = header.pack(starts[at + 1] - starts[at], *map(len, parts))
-        size = 0
-        for part in (head, *parts):
-            padding = -len(part) % 8
-            pieces += (part, _PAD * padding)
-            size += len(part) + padding
-        sizes.append(size)
-    return sizes, pieces
+def _plain_strings(array: pa.Array) -> _Values | None:
+    """Strings behind their offsets; None if a codec may pay, or values are better zipped."""
+    offsets, num_bytes = _offsets_of(array)
+    count = len(array)
+    if num_bytes > min(_MAX_PLAIN_BYTES, _MAX_MEAN_BYTES * count):
+        return None
+    strings = VariableValues(offsets, view_buffer(array.buffers()[2]))
+    per_chunk = fitting_count(variable.mean_bytes(strings), _CHUNK_BYTES)
+    chunks = variable.encode_chunks(strings, chunk_counts(count, per_chunk))
+    memory = chunks.buffers[0].data
+    ranges = zip(chunks.starts[0].tolist(), chunks.sizes[0].tolist(), strict=True)
+    buffers = [memory[start : start + size] for start, size in ranges]
+    return _Values(Variable, offsets.itemsize * 8, count, per_chunk, buffers)
 
 
-def _words(sizes: list[int], counts: list[int], *, is_large: bool) -> bytes:
-    """Chunk metadata; see `chunk_table.encode_words`."""
-    logs = [count.bit_length() - 1 for count in counts[:-1]]
-    words = [(size // 8 - 1) << 4 | log for size, log in zip(sizes, [*logs, 0], strict=True)]
-    return struct.pack(f"<{len(words)}{'I' if is_large else 'H'}", *words)
+def _with_dictionaries(columns: Sequence[_Coded | None], count: int) -> list[_Values | None]:
+    """Packed indices and items of each column, if these leave enough of what the values take otherwise."""
+    alike: dict[str, list[int]] = {}
+    for at, coded in enumerate(columns):
+        if coded is not None:
+            alike.setdefault(dictionary.index_dtype(len(coded.items)), []).append(at)
+    found: list[_Values | None] = [None] * len(columns)
+    for kind, places in alike.items():
+        some = [coded for at in places if (coded := columns[at]) is not None]
+        blocks = _stack([coded.indices for coded in some], np.dtype(kind))
+        widths = _widths(blocks)
+        pays = [at for at, own in enumerate(widths) if _pays(sum(own) * (BLOCK // 8), some[at])]
+        for at, buffers in zip(pays, _pack(blocks, widths, pays), strict=True):
+            found[places[at]] = _Values(InlineBitpacking, blocks.itemsize * 8, count, BLOCK, buffers, some[at].items)
+    return found
+
+
+def _pays(packed_bytes: int, coded: _Coded) -> bool:
+    items = coded.items
+    item_bytes = items.data.nbytes + (items.offsets.nbytes if isinstance(items, VariableValues) else 0)
+    return packed_bytes + item_bytes <= coded.most * _DICTIONARY_PAYS
+
+
+def _stack(columns: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Columns of equally many values as one type, shape (columns, blocks, 1024), zero behind the last value."""
+    count = len(columns[0])
+    num_blocks = -(-count // BLOCK)
+    padded = np.zeros((len(columns), num_blocks * BLOCK), kind)
+    for row, values in zip(padded, columns, strict=True):
+        row[:count] = values
+    return padded.reshape(len(columns), num_blocks, BLOCK)
+
+
+def _widths(blocks: npt.NDArray[Any]) -> list[list[int]]:
+    """The bits that each block of each column needs."""
+    per_column = blocks.shape[1]
+    widths = [word.bit_length() for word in np.bitwise_or.reduce(blocks, axis=2).ravel().tolist()]
+    return [widths[at : at + per_column] for at in range(0, len(widths), per_column)]
+
+
+def _pack(blocks: npt.NDArray[Any], widths: list[list[int]], columns: Sequence[int]) -> list[list[bytes]]:
+    """The chunks of some columns, each of one block: its width, and its packed values."""
+    # The blocks of all columns that need the same width are packed together, then dealt out in the order of columns.
+    flat_widths = [width for column in columns for width in widths[column]]
+    some = (blocks if len(columns) == len(blocks) else blocks[columns]).reshape(-1, BLOCK)
+    packed = [width.to_bytes(blocks.itemsize, "little") for width in flat_widths]
+    for width in {*flat_widths} - {0}:
+        chosen = [at for at, own in enumerate(flat_widths) if own == width]
+        alike = some if len(chosen) == len(some) else some[chosen]
+        words = np.ascontiguousarray(fastlanes.pack(alike, width).transpose(1, 0, 2))
+        for at, own in zip(chosen, words.reshape(len(chosen), -1), strict=True):
+            packed[at] += own.tobytes()
+    per_column = blocks.shape[1]
+    return [packed[at : at + per_column] for at in range(0, len(packed), per_column)]
+
+
+def _page(values: _Values, levels: Levels, version: str) -> EncodedPage | None:
+    """Put a page together; None if a chunk is too large for version 2.1."""
+    is_large = version != "2.1"
+    items, num_items, buffers = None, 0, list[Any]()
+    if values.items is not None:
+        items, block = encode_dictionary(values.items)
+        num_items, buffers = len(values.items), [block]
+    if levels.definition is None and levels.layers == NO_LEVELS.layers:
+        words, heads, pads = _frames(tuple(map(len, values.buffers)), values.per_chunk, is_large=is_large)
+        chunks = b"".join([part for parts in zip(heads, values.buffers, pads, strict=True) for part in parts])
+        layout, encoded = _layout_of(values.kind, values.bits, values.num_values, items, num_items, is_large=is_large)
+        return EncodedPage(layout=layout, buffers=[words, chunks, *buffers], encoded_layout=encoded)
+    counts = chunk_counts(values.num_values, values.per_chunk)
+    bounds = level_bounds(levels, counts)
+    encoded_levels = [_encode_levels(own, bounds.tolist()) for own in (levels.rep, levels.definition)]
+    pieces = [own[1] for own in encoded_levels if own is not None]
+    joined = _join_chunks(values, pieces, bounds.tolist(), is_large=is_large)
+    if joined is None:
+        return None
+    if levels.rep is not None:
+        buffers.append(encode_repetition_index(levels.rep, bounds, max_rep(levels.layers)))
+    rep, definition = [None if own is None else own[0] for own in encoded_levels]
+    layout = MiniBlockLayout(
+        rep=rep,
+        definition=definition,
+        values=values.kind(values.bits),
+        dictionary=items,
+        num_dictionary_items=num_items,
+        layers=levels.layers,
+        num_buffers=1,
+        has_repetition_index=levels.rep is not None,
+        num_items=values.num_values,
+        has_large_chunk=is_large,
+    )
+    return EncodedPage(layout=layout, buffers=[*joined, *buffers])
+
+
+@lru_cache(maxsize=64)
+def _layout_of(
+    kind: type[Flat | InlineBitpacking | Variable],
+    bits: int,
+    count: int,
+    items: Encoding | None,
+    num_items: int,
+    *,
+    is_large: bool,
+) -> tuple[MiniBlockLayout, bytes]:
+    """The layout of a page without levels, as value and as bytes."""
+    layout = MiniBlockLayout(
+        rep=None,
+        definition=None,
+        values=kind(bits),
+        dictionary=items,
+        num_dictionary_items=num_items,
+        layers=NO_LEVELS.layers,
+        num_buffers=1,
+        has_repetition_index=False,
+        num_items=count,
+        has_large_chunk=is_large,
+    )
+    return layout, encode_layout(layout)
 
 
 @lru_cache(maxsize=256)
-def frames(sizes: tuple[int, ...], count: int, *, is_large: bool) -> tuple[bytes, list[bytes], list[bytes]]:
+def _frames(sizes: tuple[int, ...], per_chunk: int, *, is_large: bool) -> tuple[bytes, list[bytes], list[bytes]]:
     """What stands around chunks without levels.
 
     Args:
         sizes: Bytes of the values of each chunk, all of which fit.
-        count: Values in all chunks but the last.
+        per_chunk: Values in all chunks but the last.
         is_large: For version 2.2 and newer.
 
     Returns:
@@ -310,4 +400,57 @@ def frames(sizes: tuple[int, ...], count: int, *, is_large: bool) -> tuple[bytes
     heads = [header.pack(0, size).ljust(8, _PAD) for size in sizes]
     pads = [_PAD * (-size % 8) for size in sizes]
     whole = [8 + size + len(pad) for size, pad in zip(sizes, pads, strict=True)]
-    return _words(whole, [count] * len(sizes), is_large=is_large), heads, pads
+    return _chunk_words(whole, per_chunk, is_large=is_large), heads, pads
+
+
+def _chunk_words(sizes: list[int], per_chunk: int, *, is_large: bool) -> bytes:
+    """Chunk metadata; see `chunk_table.encode_words`."""
+    log = per_chunk.bit_length() - 1
+    words = [(size // 8 - 1) << 4 | log for size in sizes[:-1]]
+    words.append((sizes[-1] // 8 - 1) << 4)
+    return struct.pack(f"<{len(words)}{'I' if is_large else 'H'}", *words)
+
+
+def _encode_levels(levels: LevelArray | None, starts: list[int]) -> tuple[Encoding, list[_Buffer]] | None:
+    """Levels of each chunk, packed to one width if that saves bytes; a last block may be raw."""
+    if levels is None:
+        return None
+    width = max(1, int(levels.max()).bit_length())
+    memory = np.ascontiguousarray(levels).data.cast("B")
+    pieces: list[_Buffer] = []
+    for start, end in pairwise(starts):
+        whole, tail = divmod(end - start, BLOCK)
+        packs_tail = width * (BLOCK - tail) < (_LEVEL_BITS - width) * tail
+        stop = end if packs_tail else start + whole * BLOCK
+        packed = fastlanes.pack(_stack([levels[start:stop]], levels.dtype)[0], width)
+        pieces.append(packed.transpose(1, 0, 2).tobytes() + memory[stop * 2 : end * 2])
+    if sum(map(len, pieces)) < len(memory):
+        return OutOfLineBitpacking(_LEVEL_BITS, width), pieces
+    return Flat(_LEVEL_BITS), [memory[start * 2 : end * 2] for start, end in pairwise(starts)]
+
+
+def _join_chunks(
+    values: _Values, levels: list[list[_Buffer]], starts: list[int], *, is_large: bool
+) -> list[bytes] | None:
+    """Chunk metadata and chunks with levels; None if a chunk is too large for version 2.1.
+
+    Args:
+        values: Encoded values.
+        levels: For repetition and definition levels, as far as there are any, those of each chunk.
+        starts: The first level of each chunk, and the end.
+        is_large: For version 2.2 and newer.
+    """
+    header = struct.Struct("<H" + "H" * len(levels) + ("I" if is_large else "H"))
+    sizes: list[int] = []
+    pieces: list[_Buffer] = []
+    for at, parts in enumerate(zip(*levels, values.buffers, strict=True)):
+        head = header.pack(starts[at + 1] - starts[at], *map(len, parts))
+        size = 0
+        for part in (head, *parts):
+            padding = -len(part) % 8
+            pieces += (part, _PAD * padding)
+            size += len(part) + padding
+        sizes.append(size)
+    if not is_large and max(sizes) > _MAX_CHUNK:
+        return None
+    return [_chunk_words(sizes, values.per_chunk, is_large=is_large), b"".join(pieces)]

@@ -148,7 +148,7 @@ class _Merge:
     options: PageOptions
     page_bytes: int
 
-    def pages(self) -> Iterator[tuple[Page, list[Bytes]]]:
+    def pages(self) -> Iterator[tuple[Page, Sequence[bytes | Bytes]]]:
         """New pages and their buffers."""
         for one in self._encoded():
             layout = encode_layout(one.page.layout)

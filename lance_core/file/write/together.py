@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.layouts.small_page import MAX_VALUES
-from lance_core.encoding.layouts.small_strings import OFFSETS, encode_strings
-from lance_core.encoding.layouts.small_words import encode_words
+from lance_core.encoding.layouts.small_page import MAX_VALUES, OFFSETS, encode_strings, encode_words
 from lance_core.file.write.v2_1 import FieldWriterV21
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_core.encoding.layouts.page import PlacelessPage
+    from lance_core.encoding.layouts.page import EncodedPage
     from lance_core.file.write.field_writer import FieldWriter
 
 WORDS: dict[int, np.dtype[Any]] = {
@@ -35,9 +33,7 @@ def num_bytes_of(array: pa.Array) -> int:
     return array.nbytes if kind is None or array.buffers()[0] is not None else kind.itemsize * len(array)
 
 
-def encode_together(
-    columns: Sequence[tuple[FieldWriter, Sequence[pa.Array]]], version: str
-) -> dict[int, PlacelessPage]:
+def encode_together(columns: Sequence[tuple[FieldWriter, Sequence[pa.Array]]], version: str) -> dict[int, EncodedPage]:
     """Encode what columns have collected.
 
     Args:
@@ -62,7 +58,7 @@ def encode_together(
             words.setdefault((kind.itemsize, count), {})[number] = found
         elif identity in OFFSETS:
             strings.setdefault(count, {})[number] = array
-    pages: dict[int, PlacelessPage] = {}
+    pages: dict[int, EncodedPage] = {}
     for encode, groups in ((encode_words, words), (encode_strings, strings)):
         for alike in groups.values():
             found = encode([*alike.values()], version)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.encoding.layouts.page import PlacelessPage
+    from lance_core.encoding.layouts.page import EncodedPage
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.pages import RowsPage
     from lance_core.encoding.values import Bytes
@@ -70,21 +70,17 @@ class FieldWriterV21:
         for path, options, pages in zip(self._paths, self._options, self._pages, strict=True):
             first_row = self._num_rows
             for one in self._encode(path, array, options, put):
-                buffers = tuple(put(buffer) for buffer in one.page.buffers)
-                layout = encode_layout(one.page.layout)
                 # Page.length counts the items of fixed-size lists of structs, Page.priority the rows.
-                num_items = one.num_rows * path.items_per_row
-                pages.append(Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout))
+                pages.append(_put_page(one.page, one.num_rows * path.items_per_row, first_row, put))
                 first_row += one.num_rows
         self._num_rows += len(array)
 
-    def write_page(self, page: PlacelessPage, num_rows: int, put: Put) -> None:
+    def write_page(self, page: EncodedPage, num_rows: int, put: Put) -> None:
         """Write a page of a field that is one leaf, encoded elsewhere."""
-        buffers = tuple([put(buffer) for buffer in page.buffers])
-        self._pages[0].append(Page(buffers=buffers, num_rows=num_rows, first_row=self._num_rows, layout=page.layout))
+        self._pages[0].append(_put_page(page, num_rows, self._num_rows, put))
         self._num_rows += num_rows
 
-    def copy(self, pages: Iterable[tuple[Page, Sequence[Bytes]]], put: Put) -> int:
+    def copy(self, pages: Iterable[tuple[Page, Sequence[bytes | Bytes]]], put: Put) -> int:
         """Take pages of other files as they are; the field must be one leaf. Returns the rows in them."""
         first_row = self._num_rows
         for page, buffers in pages:
@@ -105,3 +101,9 @@ class FieldWriterV21:
     def finish(self) -> list[bytes]:
         """The metadata of each leaf's column."""
         return [encode_column(pages) for pages in self._pages]
+
+
+def _put_page(page: EncodedPage, num_items: int, first_row: int, put: Put) -> Page:
+    buffers = tuple([put(buffer) for buffer in page.buffers])
+    layout = page.encoded_layout or encode_layout(page.layout)
+    return Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout)

@@ -253,7 +253,7 @@ class DataFileWriter:
                 column.unshare()
         self._num_rows += num_rows
 
-    def copy_pages(self, columns: Sequence[Iterable[tuple[Page, Sequence[Bytes]]]], num_rows: int) -> None:
+    def copy_pages(self, columns: Sequence[Iterable[tuple[Page, Sequence[bytes | Bytes]]]], num_rows: int) -> None:
         """Add rows whose pages another file of this version has: they are copied as they are, column by column.
 
         Args:

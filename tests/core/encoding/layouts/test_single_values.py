@@ -46,8 +46,8 @@ def _page(values, definition, version="2.2", compression="none"):
     decoded = Decoded(levels=Levels(layers, None, definition), values=values, num_slots=len(values))
     page = small_page.encode(decoded, PageOptions(version=version)) if compression == "none" else None
     page = page or mini_block.encode(decoded, None, PageOptions(version=version, compression=compression))
-    data = page.buffers[1]
-    words = page.buffers[0].view("<u4" if page.layout.has_large_chunk else "<u2").astype(np.int64)
+    table, data = [np.frombuffer(buffer, np.uint8) for buffer in page.buffers[:2]]
+    words = table.view("<u4" if page.layout.has_large_chunk else "<u2").astype(np.int64)
     sizes = ((words >> 4) + 1) * 8
     counts = 1 << (words & 15)
     counts[-1] = len(values) - counts[:-1].sum()

@@ -1,0 +1,81 @@
+"""Small pages of many columns, encoded at one go: each column gets the page that it would have got alone."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lance_core.encoding.layouts.small_page import encode_strings, encode_words
+from lance_core.format.encodings import Flat, InlineBitpacking, Variable
+from lance_core.format.page_layout import encode_layout
+
+RNG = np.random.default_rng(4)
+MAKERS = [
+    lambda n: RNG.integers(0, 256, n),
+    lambda n: RNG.integers(0, 3, n),
+    lambda n: RNG.integers(0, 1 << 63, n, np.uint64),
+    lambda n: np.arange(n) // 1024 * 1000 + RNG.integers(0, 2, n),
+    lambda n: np.arange(n) // 50,
+    lambda n: RNG.choice([1 << 60, 7, 5], n),
+    np.zeros,
+    lambda n: np.full(n, 200),
+]
+KINDS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+
+
+def as_bytes(page):
+    """A page as what is written of it; None for none."""
+    if page is None:
+        return None
+    assert page.encoded_layout == encode_layout(page.layout)
+    return page.layout, [bytes(buffer) for buffer in page.buffers]
+
+
+def texts(num_items, count, kind=None):
+    return pa.array([f"text {number}" for number in RNG.integers(0, num_items, count).tolist()]).cast(
+        kind or pa.string()
+    )
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8"])
+@pytest.mark.parametrize("size", [1, 2, 64, 1000, 1024, 1025, 4096])
+def test_numbers_get_the_pages_that_they_get_alone(size, dtype, version):
+    columns = [make(size).astype(np.uint64).astype(dtype) for make in MAKERS] * 9  # more than are encoded at once
+    pages = encode_words(columns, version)
+    assert [as_bytes(page) for page in pages] == [as_bytes(encode_words([data], version)[0]) for data in columns]
+    taken = [page.layout.values for page in pages if page is not None]
+    assert {type(encoding) for encoding in taken} <= {Flat, InlineBitpacking}
+    assert len(taken) >= 9 or size < 64
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize("count", [100, 1000, 1024, 3000])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_strings_get_the_pages_that_they_get_alone(kind, count, version):
+    columns = [texts(number, count + 2, kind).slice(1, count) for number in (2, 7, 40, 40, 300, 9)]
+    pages = encode_strings(columns, version)
+    assert [as_bytes(page) for page in pages] == [as_bytes(encode_strings([array], version)[0]) for array in columns]
+    assert all(page is None or page.layout.dictionary or isinstance(page.layout.values, Variable) for page in pages[:4])
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_columns_of_one_value_are_left_to_the_constant_layout(version):
+    number, text = np.full(500, 7, np.uint64), pa.array(["same"] * 200)
+    pages = [encode_words([number], version)[0], encode_strings([text], version)[0]]
+    assert [page is None for page in pages] == [version == "2.2"] * 2
+    assert encode_words([number], version, may_be_constant=False)[0] is not None
+    assert encode_strings([text], version, may_be_constant=False)[0] is not None
+
+
+def test_what_other_encodings_may_shorten_is_left_to_them():
+    few, unique, long = texts(9, 99), pa.array(map(str, range(2000))), pa.array(["x" * 300, "y" * 300] * 100)
+    assert [encode_strings([array], "2.2") for array in (few, unique, long)] == [[None]] * 3
+    runs = np.repeat(RNG.integers(0, 1 << 60, 20, np.uint64), 200)
+    assert encode_words([runs.astype(np.uint32)], "2.2") == [None]
+
+
+def test_many_columns_of_strings():
+    columns = [texts(1 + number % 200, 400) for number in range(130)]
+    alone = [as_bytes(encode_strings([array], "2.2")[0]) for array in columns]
+    assert [as_bytes(page) for page in encode_strings(columns, "2.2")] == alone
+    assert sum(page is not None for page in alone) > 60
