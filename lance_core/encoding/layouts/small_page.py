@@ -159,22 +159,18 @@ def _encode_words(columns: Sequence[npt.NDArray[Any]], *, leaves_constants: bool
     widths, plain = _widths(blocks), count * width
     changes = (data[:, 1:] != data[:, :-1]).sum(axis=1).tolist()
     # Plain numbers: what is decided for each column takes less time than a dozen arrays of so few.
-    packed_bytes = (np.array(widths).sum(axis=1) * (BLOCK // 8) + blocks.shape[1] * width).tolist()
+    heads = blocks.shape[1] * width
+    best = [min(plain, sum(own) * (BLOCK // 8) + heads) for own in widths]
     run_bytes = [(1 + changing) * (width + 1) for changing in changes]
     found: list[_Values | None] = [None] * len(columns)
     if width == _DICTIONARY_WIDTH and count >= _LEAST_FOR_DICTIONARY:
-        most = [
-            0 if size <= plain * _PACKED_WELL else min(size, plain, max(_FEW_BYTES, of_runs))
-            for size, of_runs in zip(packed_bytes, run_bytes, strict=True)
-        ]
-        found = _with_dictionaries(_coded_words(data, most), count)
+        found = _with_dictionaries(_coded_words(data, best, run_bytes), count)
     packed: list[int] = []
-    for at, (size, changing, of_runs) in enumerate(zip(packed_bytes, changes, run_bytes, strict=True)):
+    for at, (size, changing, of_runs) in enumerate(zip(best, changes, run_bytes, strict=True)):
         if found[at] is not None or (leaves_constants and not changing):
             continue
-        best = min(size, plain)
-        has_runs = of_runs <= best * _RUNS_PAY >= _FEW_BYTES
-        if best <= plain * _PACKED_WELL or (best <= plain * _PACKED_PAYS and not has_runs):
+        has_runs = of_runs <= size * _RUNS_PAY >= _FEW_BYTES
+        if size <= plain * _PACKED_WELL or (size <= plain * _PACKED_PAYS and not has_runs):
             packed.append(at)
         elif not has_runs:
             per_chunk = fitting_count(width, _CHUNK_BYTES)
@@ -186,16 +182,18 @@ def _encode_words(columns: Sequence[npt.NDArray[Any]], *, leaves_constants: bool
     return found
 
 
-def _coded_words(data: npt.NDArray[Any], most: Sequence[int]) -> list[_Coded | None]:
-    """Rows of values as indices into dictionaries, where these may take fewer bytes than told (0: do not look)."""
+def _coded_words(data: npt.NDArray[Any], packed_bytes: Sequence[int], run_bytes: Sequence[int]) -> list[_Coded | None]:
+    """Rows of values as indices into dictionaries, where a sample has repeated values and packing does little."""
     some = data[:, :: -(-data.shape[1] // _LOOKED_AT)].copy()
     some.sort(axis=1)
     distinct = 1 + (some[:, 1:] != some[:, :-1]).sum(axis=1)
     coded: list[_Coded | None] = [None] * len(data)
     for at in (distinct * 4 <= some.shape[1] * 3).nonzero()[0].tolist():
-        built = dictionary.build(FixedValues(data[at]), most=data.shape[1] // 2) if most[at] else None
+        if packed_bytes[at] <= data[0].nbytes * _PACKED_WELL:
+            continue
+        built = dictionary.build(FixedValues(data[at]), most=data.shape[1] // 2)
         if built is not None:
-            coded[at] = _Coded(built[0].data, built[1], most[at])
+            coded[at] = _Coded(built[0].data, built[1], min(packed_bytes[at], max(_FEW_BYTES, run_bytes[at])))
     return coded
 
 

@@ -71,13 +71,17 @@ class FieldWriterV21:
             first_row = self._num_rows
             for one in self._encode(path, array, options, put):
                 # Page.length counts the items of fixed-size lists of structs, Page.priority the rows.
-                pages.append(_put_page(one.page, one.num_rows * path.items_per_row, first_row, put))
+                num_items, layout = one.num_rows * path.items_per_row, encode_layout(one.page.layout)
+                buffers = tuple([put(buffer) for buffer in one.page.buffers])
+                pages.append(Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout))
                 first_row += one.num_rows
         self._num_rows += len(array)
 
     def write_page(self, page: EncodedPage, num_rows: int, put: Put) -> None:
         """Write a page of a field that is one leaf, encoded elsewhere."""
-        self._pages[0].append(_put_page(page, num_rows, self._num_rows, put))
+        buffers = tuple([put(buffer) for buffer in page.buffers])
+        layout = page.encoded_layout or encode_layout(page.layout)
+        self._pages[0].append(Page(buffers=buffers, num_rows=num_rows, first_row=self._num_rows, layout=layout))
         self._num_rows += num_rows
 
     def copy(self, pages: Iterable[tuple[Page, Sequence[bytes | Bytes]]], put: Put) -> int:
@@ -101,9 +105,3 @@ class FieldWriterV21:
     def finish(self) -> list[bytes]:
         """The metadata of each leaf's column."""
         return [encode_column(pages) for pages in self._pages]
-
-
-def _put_page(page: EncodedPage, num_items: int, first_row: int, put: Put) -> Page:
-    buffers = tuple([put(buffer) for buffer in page.buffers])
-    layout = page.encoded_layout or encode_layout(page.layout)
-    return Page(buffers=buffers, num_rows=num_items, first_row=first_row, layout=layout)
