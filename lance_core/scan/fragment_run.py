@@ -17,7 +17,6 @@ from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
 from lance_core.table.ahead import in_turn
 from lance_core.table.once import once
-from lance_core.table.places import objects_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -158,7 +157,7 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
         plan: What to read; small fragments that its predicate cannot match are left out.
     """
     projections = (plan.projection,) if plan.predicate is None else (plan.filter_projection, plan.rest)
-    can_join = bool(projections[0].fields) and objects_at_once(files.store) < 2
+    can_join = bool(projections[0].fields)
     projections = [one for one in projections if one.fields]
     most_rows = max(plan.step, _RUN_ROWS)
     run: list[FragmentReader] = []

@@ -11,6 +11,7 @@ from lance_core.file.read.reader import DataFileReader
 from lance_core.file.source import announce_end
 from lance_core.format.paths import data_file_path
 from lance_core.store.waits import finished
+from lance_core.table.places import objects_at_once, sized_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ class OpenFiles:
         self._segments: dict[bytes, Segment] = {}
         self._lock = Lock()
         self._last_kept: tuple[object, Any] | None = None
+        self._is_far = objects_at_once(store) > 1
 
     def index_segment(self, uuid: bytes, open_segment: Callable[[], Segment]) -> Segment:
         """Return a segment of an index; it is opened once, since its files never change."""
@@ -83,7 +85,8 @@ class OpenFiles:
                 self._readers.move_to_end(key)
                 return known
         path = data_file_path(file)
-        source = self.store.reader(path)
+        size = file.file_size_bytes if self._is_far else 0
+        source = sized_reader(self.store, path, size) if size else self.store.reader(path)
         is_announced = announce_end(source)
         if is_announced:
             yield

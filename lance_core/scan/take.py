@@ -18,7 +18,6 @@ from lance_core.scan.fragment_reader import FragmentReader, readers_of
 from lance_core.scan.fragment_run import take_together
 from lance_core.scan.fragments import taking_offsets
 from lance_core.table.ahead import in_turn
-from lance_core.table.places import objects_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -98,7 +97,7 @@ def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64
 
 def _batches(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Iterator[pa.RecordBatch]:
     """Rows of fragments, in their order."""
-    if objects_at_once(files.store) > 1 or plan.columns != plan.projection.names or not plan.columns:
+    if plan.columns != plan.projection.names or not plan.columns:
         return in_turn(files.store, _works(parts, plan))
     return _together(files, parts, plan)
 

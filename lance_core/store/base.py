@@ -208,6 +208,10 @@ class FarStore(Protocol):
         """Objects that may be read at the same time."""
         ...
 
+    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
+        """Open an object that has ``size`` bytes if it is what it was; a small one comes whole, with one request."""
+        ...
+
 
 @runtime_checkable
 class FolderRemover(Protocol):

@@ -15,7 +15,7 @@ from lance_core.errors import UnsafeStoreError
 from lance_core.store.base import ObjectInfo
 from lance_core.store.object_client import client_of, translated
 from lance_core.store.paths import check_path
-from lance_core.store.range_reader import FAR_AT_ONCE, TAIL_SIZE, RangeReader
+from lance_core.store.range_reader import FAR_AT_ONCE, TAIL_SIZE, reader_of, tail_bytes
 from lance_core.store.sizes import check_size
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lance_core.store.base import ObjectReader
     from lance_core.store.object_client import Bucket, ObjectClient
 
 PART_SIZE = 16 << 20
@@ -70,15 +71,22 @@ class CloudStore:
 
     # ------------------------------------------------------------------------------------------------------- reading
 
-    def reader(self, path: str, /) -> RangeReader:
+    def reader(self, path: str, /) -> ObjectReader:
         """Open an object with one request, which also brings its end."""
+        return self._open(path, TAIL_SIZE)
+
+    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
+        """Open a data file with one request, which brings all of a small one, and of others the end with checksums."""
+        return self._open(path, tail_bytes(size))
+
+    def _open(self, path: str, num_bytes: int) -> ObjectReader:
         key, address = self._target(path)
-        tail, size = self.client.get_tail(key, TAIL_SIZE, address=address)
+        tail, size = self.client.get_tail(key, num_bytes, address=address)
 
         def fetch(ranges: Sequence[tuple[int, int]]) -> list[Any]:
             return self.client.get_ranges(key, ranges, address=address)
 
-        return RangeReader(fetch, path=address, size=size, tail=tail)
+        return reader_of(fetch, path=address, size=size, tail=tail)
 
     def get(self, path: str, /) -> bytes:
         """Read a whole object."""

@@ -31,13 +31,15 @@ from lance_core.store.fsspec_options import (
     without_secrets,
 )
 from lance_core.store.paths import check_path
-from lance_core.store.range_reader import FAR_AT_ONCE, RangeReader
+from lance_core.store.range_reader import FAR_AT_ONCE, WHOLE_BYTES, RangeReader, WholeReader
 from lance_core.store.sizes import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+
+    from lance_core.store.base import ObjectReader
 
 _MAX_FILE_SYSTEMS = 16
 _MAX_MEMORY = 16 << 20
@@ -108,6 +110,14 @@ class FsspecStore:
                 return connection.files.cat_ranges([name] * len(ranges), starts, ends, on_error="raise")
 
         return RangeReader(fetch, path=f"{self._uri}/{path}", size=size)
+
+    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
+        """Open a file that has ``size`` bytes if it is what it was; a small one is read whole."""
+        if size > WHOLE_BYTES:
+            return self.reader(path)
+        with self._using(path) as (connection, name):
+            data = bytes(connection.files.cat_file(name, start=0, end=size + 1))
+        return WholeReader(data, f"{self._uri}/{path}") if len(data) == size else self.reader(path)
 
     def get(self, path: str, /) -> bytes:
         """Read a whole file."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, NotFoundError
+from lance_core.store.memory import copy_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -160,7 +161,7 @@ class LocalReader:
         """
         file = _IDLE.pop(self._key, None) if _CAN_COPY else None
         if file is None:
-            _copy_mapped(self._mapped, into, ranges)
+            copy_ranges(self._mapped, into, ranges)
             return
         try:
             at = 0
@@ -205,13 +206,6 @@ def _whole(file: pa.MemoryMappedFile, size: int) -> pa.Buffer:
     file.seek(0)
     first = file.read_buffer(1)
     return pa.foreign_buffer(first.address, size, base=first)
-
-
-def _copy_mapped(mapped: pa.Buffer, into: memoryview, ranges: Sequence[tuple[int, int]]) -> None:
-    at = 0
-    for start, end in ranges:
-        into[at : at + end - start] = memoryview(mapped)[start:end].cast("B")
-        at += end - start
 
 
 def check_regular(mode: int, path: str) -> None:

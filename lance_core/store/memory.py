@@ -120,7 +120,7 @@ class MemoryReader:
         path: Its name, for errors.
     """
 
-    def __init__(self, data: bytes, path: str) -> None:
+    def __init__(self, data: bytes | pa.Buffer, path: str) -> None:
         self._buffer = pa.py_buffer(data)
         self._path = path
 
@@ -144,6 +144,14 @@ class MemoryReader:
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def copy_ranges(source: pa.Buffer, into: memoryview, ranges: Sequence[tuple[int, int]]) -> None:
+    """Copy byte ranges of a buffer, one behind the other."""
+    view, at = memoryview(source).cast("B"), 0
+    for start, end in ranges:
+        into[at : at + end - start] = view[start:end]
+        at += end - start
 
 
 class MemoryWriter:

@@ -9,19 +9,28 @@ import pyarrow as pa
 
 from lance_core.errors import NotFoundError
 from lance_core.store.coalesce import plan_reads
+from lance_core.store.memory import MemoryReader, copy_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
+
+    from lance_core.store.base import ObjectReader
     from lance_core.store.coalesce import Span
 
 TAIL_SIZE = 1 << 16
 """Bytes at the end of an object that come with opening it: the metadata of most data files, and all of small ones."""
 
-FAR_AT_ONCE = 8
+WHOLE_BYTES = 1 << 20
+"""Objects of so many bytes are read whole when they are opened: that takes less time than another request."""
+
+FAR_AT_ONCE = 32
 """Objects of one store that are read at the same time: enough to hide how long each answer takes."""
 
 _ALIGNMENT = 64
+_CHECKED_BYTES = 1000
+"""Bytes of a file for each byte of its checksums, a little less than there are."""
 
 
 class RangeReader:
@@ -80,6 +89,52 @@ class RangeReader:
                 raise ConnectionError(f"{self._path}: asked for bytes {start} to {end}, got {len(piece)}")
         left = iter(pieces)
         return [_joined(span.start, span.end, [next(left) for _ in span.requests]) for span in spans]
+
+
+def tail_bytes(size: int) -> int:
+    """Return how many bytes to read with the first request to a data file of so many bytes.
+
+    Checksums take a thousandth of a file and lie in front of its footer.
+    """
+    return max(size, TAIL_SIZE) if size <= WHOLE_BYTES else TAIL_SIZE + size // _CHECKED_BYTES
+
+
+def reader_of(
+    fetch: Callable[[Sequence[tuple[int, int]]], list[bytes]], *, path: str, size: int, tail: bytes
+) -> ObjectReader:
+    """Return a reader of an object whose end was read; arguments as of `RangeReader`."""
+    if len(tail) == size <= WHOLE_BYTES:
+        return WholeReader(tail, path)
+    return RangeReader(fetch, path=path, size=size, tail=tail)
+
+
+class WholeReader(MemoryReader):
+    """Random access to a small object that was read whole; see `lance_core.store.base.CopiedReader`.
+
+    Args:
+        data: The object.
+        path: Its address, for errors.
+    """
+
+    def __init__(self, data: bytes, path: str) -> None:
+        super().__init__(_joined(0, len(data), [data]), path)
+
+    @property
+    def mapped(self) -> pa.Buffer:
+        """The whole object."""
+        return self._buffer
+
+    def announce(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], /) -> None:
+        """Do nothing: all is there."""
+
+    def copy_present(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> int:
+        """Copy ranges, one behind the other; return how many, which is all."""
+        self.copy(into, ranges)
+        return len(ranges)
+
+    def copy(self, into: memoryview, ranges: Sequence[tuple[int, int]], /) -> None:
+        """Copy ranges, one behind the other."""
+        copy_ranges(self._buffer, into, ranges)
 
 
 def _joined(start: int, end: int, pieces: Sequence[bytes]) -> pa.Buffer:

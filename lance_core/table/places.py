@@ -56,6 +56,10 @@ class FolderStore:
         """Open an object."""
         return self.parent.reader(self._at(path))
 
+    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
+        """Open an object of a known size."""
+        return sized_reader(self.parent, self._at(path), size)
+
     def get(self, path: str, /) -> bytes:
         """Read a whole object."""
         return self.parent.get(self._at(path))
@@ -147,6 +151,10 @@ class BasedStore:
         not there is looked for at the parent's place in this dataset.
         """
         return self._read(path, lambda store, inner: store.reader(inner))
+
+    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
+        """Open an object of a known size; as `reader`."""
+        return self._read(path, lambda store, inner: sized_reader(store, inner, size))
 
     def get(self, path: str, /) -> bytes:
         """Read a whole object; as `reader`."""
@@ -374,6 +382,11 @@ def objects_at_once(store: Store) -> int:
     if isinstance(branch_root, FolderStore):
         return objects_at_once(branch_root.parent)
     return branch_root.at_once if offers(branch_root, FarStore, "at_once") else 1
+
+
+def sized_reader(store: Store, path: str, size: int) -> ObjectReader:
+    """Open an object that has ``size`` bytes if it is what it was; stores that are far away bring small ones whole."""
+    return store.sized_reader(path, size) if offers(store, FarStore, "sized_reader") else store.reader(path)
 
 
 def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:

@@ -55,6 +55,24 @@ def test_requests_are_few(s3, uri):
     assert counted() == ["GET"]
 
 
+def test_small_fragments_need_one_request_each(s3, uri):
+    """Scans, filters, counts and takes read each of them whole, and then know it."""
+    options = s3.storage_options
+    lance_core.write_dataset(ROWS, uri, max_rows_per_file=100, storage_options=options)
+    works = [
+        lambda dataset: dataset.to_table().num_rows,
+        lambda dataset: dataset.to_table(filter="a % 100 < 20").num_rows,
+        lambda dataset: dataset.count_rows("s != 'row 7'"),
+        lambda dataset: dataset.take(list(range(0, 1000, 3))).num_rows,
+        lambda dataset: dataset.to_table(columns=["a"]).num_rows,
+    ]
+    for work, expected in zip(works, [1000, 200, 999, 334, 1000], strict=True):
+        dataset = lance_core.dataset(uri, storage_options=options)
+        s3.requests()
+        assert work(dataset) == work(dataset) == expected
+        assert [method for method, _ in s3.requests()] == ["GET"] * 10
+
+
 def test_datasets_keep_their_options(s3, uri):
     dataset = lance_core.write_dataset(ROWS, uri, storage_options=s3.storage_options)
     again = pickle.loads(pickle.dumps(dataset))  # noqa: S301 - our own

@@ -11,7 +11,7 @@ import pytest
 from lance_core.errors import LanceError, NotFoundError, UnsafeStoreError, UnsupportedError
 from lance_core.store.cloud_store import PART_SIZE
 from lance_core.store.open import open_store
-from lance_core.store.range_reader import TAIL_SIZE
+from lance_core.store.range_reader import TAIL_SIZE, WHOLE_BYTES
 from lance_core.table.snapshot import find_newest, find_versions
 
 pytestmark = pytest.mark.slow
@@ -45,6 +45,38 @@ def test_opening_brings_the_end(s3, store):
     (whole,) = reader.read_ranges([(0, len(data))])
     assert whole.to_pybytes() == data
     assert len(s3.requests()) == 1
+
+
+@pytest.mark.parametrize("believed", [1, 70_000, WHOLE_BYTES])
+def test_a_small_object_of_known_size_is_read_whole(s3, store, believed):
+    """Whatever the size was believed to be, the bytes are those that are there."""
+    data = np.random.default_rng(0).bytes(70_000)
+    store.put("f", data)
+    s3.requests()
+    reader = store.sized_reader("f", believed)
+    assert reader.size == len(data)
+    ranges = [(3, 70), (69_990, 70_000), (0, 0)]
+    assert [buffer.to_pybytes() for buffer in reader.read_ranges(ranges)] == [data[start:end] for start, end in ranges]
+    assert len(s3.requests()) == (1 if believed >= len(data) else 2)
+
+
+def test_a_large_object_of_known_size_brings_its_checksums(s3, store):
+    data = bytes(WHOLE_BYTES + 100_000)
+    store.put("f", data)
+    reader = store.sized_reader("f", len(data))
+    s3.requests()
+    reader.read_ranges([(len(data) - TAIL_SIZE - len(data) // 1024, len(data))])
+    assert s3.requests() == []
+
+
+def test_a_whole_object_can_be_copied_from(store):
+    data = np.random.default_rng(0).bytes(5000)
+    store.put("f", data)
+    reader = store.sized_reader("f", len(data))
+    memory = bytearray(30)
+    assert reader.copy_present(memoryview(memory), [(7, 17), (4980, 5000)]) == 2
+    assert bytes(memory) == data[7:17] + data[4980:]
+    assert reader.mapped.address % 64 == 0
 
 
 def test_near_ranges_are_read_at_once(s3, store):
