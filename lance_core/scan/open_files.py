@@ -11,6 +11,7 @@ from lance_core.file.read.reader import DataFileReader
 from lance_core.file.source import announce_end
 from lance_core.format.paths import data_file_path
 from lance_core.store.waits import finished
+from lance_core.table.once import once
 from lance_core.table.places import objects_at_once, sized_reader
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ class OpenFiles:
         self._segments: dict[bytes, Segment] = {}
         self._lock = Lock()
         self._last_kept: tuple[object, Any] | None = None
-        self._is_far = objects_at_once(store) > 1
+
+    @once
+    def _is_far(self) -> bool:
+        """True if it pays to read small files whole."""
+        return objects_at_once(self.store) > 1
 
     def index_segment(self, uuid: bytes, open_segment: Callable[[], Segment]) -> Segment:
         """Return a segment of an index; it is opened once, since its files never change."""
