@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Field
     from lance_core.scan.open_files import OpenFiles
+    from lance_core.scan.plan import ScanPlan
     from lance_core.scan.query import Query
     from lance_core.table.snapshot import Snapshot
 
@@ -299,6 +300,8 @@ class LanceScanner:
             for output in computed
             if output.expression is not None
         ]
+        if plan.index_answer is not None:
+            lines.append(f"  index: {', '.join(plan.index_names)}, {self._indexed_rows(plan)}")
         if query.order:
             keys = ", ".join(
                 f"{ordering.column_name} {'asc' if ordering.ascending else 'desc'}" for ordering in query.order
@@ -308,6 +311,16 @@ class LanceScanner:
             lines.append(f"  limit: {query.limit}, offset: {query.offset}")
         lines.append(f"  result: {', '.join(query.schema.names)}")
         return "\n".join(lines)
+
+    def _indexed_rows(self, plan: ScanPlan) -> str:
+        """Return what indices leave of the rows, as text."""
+        answer = plan.index_answer
+        assert answer is not None  # noqa: S101 for the type checker: callers have one
+        known = [answer.of_fragment(fragment.id, fragment.physical_rows) for fragment in self._fragments]
+        candidates = sum(fragment.num_candidates for fragment in known)
+        total = sum(fragment.physical_rows for fragment in self._fragments)
+        verb = "match" if all(fragment.is_decided for fragment in known) else "may match"
+        return f"{candidates:,} of {total:,} rows {verb}"
 
 
 def make_scanner(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.index_metadata import index_fields
+from lance_core.index.btree import BTREE
 from lance_core.index.zone_map import ZONE_MAP
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.protocol import IndexKind
 
-KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (ZONE_MAP,)}
+KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (BTREE, ZONE_MAP)}
 """By name in `create_scalar_index`."""
 
 

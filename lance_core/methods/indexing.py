@@ -37,18 +37,19 @@ def create_scalar_index(
     format_version: int | str | None = None,
     document_granularity: str | None = "row",
 ) -> None:
-    """Make an index that scans use to skip rows.
+    """Build an index; filters of scans, counts, deletes and updates use it.
 
     Args:
         column: Name, or dotted path inside structs.
-        index_type: ``"ZONEMAP"``: smallest and largest value, nulls and NaN of each run of rows. The only kind that
-            lance_core makes; indices of other kinds that pylance made are kept right.
+        index_type: ``"BTREE"``: all values, sorted; finds rows by value, text also by prefix. ``"ZONEMAP"``: smallest
+            and largest value, nulls and NaN of each run of rows; skips runs. Indices of other kinds that pylance made
+            are kept right.
         name: Name of the index; ``{column}_idx`` if None.
         replace: Take the place of an index of that name.
         train: If false, no fragment is covered; `DatasetOptimizer.optimize_indices` does the work later.
         fragment_ids: Fragments to cover; all if None.
         index_uuid: Name of the index folder; random if None.
-        rows_per_zone: Rows in each run.
+        rows_per_zone: Rows in each run of a ``"ZONEMAP"``; 8192 if None.
         conflict_retries: How often to make it anew when another commit rewrote the fragments.
         transaction_properties: Text for the history.
         progress_callback: Not supported, like ``format_version`` and ``document_granularity``.

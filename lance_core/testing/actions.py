@@ -476,6 +476,10 @@ ACTIONS: dict[str, Action] = {
         ),
         effect=lambda state, _: state,
     ),
+    "b-tree": Action(
+        run=_change(lambda dataset, _: dataset.create_scalar_index("k", "BTREE", transaction_properties=_properties())),
+        effect=lambda state, _: state,
+    ),
     "moved tag": Action(run=_no_version(_move_tag)),
     "dropped branch": Action(run=_no_version(_drop_branch)),
 }

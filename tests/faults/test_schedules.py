@@ -20,7 +20,7 @@ PREEMPTIONS = 3 if IS_DEEP else 1
 pytestmark = pytest.mark.timeout(0 if IS_DEEP else 300)
 PAIRS = list(combinations_with_replacement(ACTIONS, 2))  # a search begins with either, so these are all ordered pairs
 if not IS_DEEP:  # what differs little from others is let loose on a few
-    ALIKE, PARTNERS = {"zone map", "moved tag", "dropped branch"}, {"append", "overwrite", "clean-up"}
+    ALIKE, PARTNERS = {"zone map", "b-tree", "moved tag", "dropped branch"}, {"append", "overwrite", "clean-up"}
     PAIRS = [pair for pair in PAIRS if not ALIKE & {*pair} or PARTNERS & {*pair}]
 THOROUGH = [("append", "append"), ("append", "clean-up"), ("delete", "delete the same"), ("restore", "clean-up")]
 SCHEDULES = 100_000 if IS_DEEP else 300

@@ -48,6 +48,7 @@ def table():
     dataset.delete("x < 5500 or x = 7000")  # a bitmap, and an Arrow file
     dataset.update({"s": "'other'"}, where="x % 50 = 0")
     dataset.create_scalar_index("x", "ZONEMAP")
+    dataset.create_scalar_index("x", "BTREE", name="sorted")
     dataset.tags.create("one", 1)
     dataset.create_branch("side")
     dataset.update_config({"key": "value"})

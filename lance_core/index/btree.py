@@ -1,0 +1,352 @@
+"""B-trees: the kind of index that finds rows by value, exactly.
+
+A segment keeps the last value of each page in memory. A question about a value becomes a range of the sorted values:
+the page that holds an end of the range is found among the last values, the end itself among the values of that page.
+The layout of the files is described in `lance_core.format.btree`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.errors import CorruptDataError
+from lance_core.format.btree import (
+    LOOKUP_FILE,
+    PAGE_FILE,
+    RANGE_PARTITIONED_KEY,
+    ROWS_PER_PAGE_KEY,
+    TYPE_URL,
+    VERSION,
+    VERSION_WITH_STABLE_ROW_IDS,
+    has_btree,
+    lookup_schema,
+    page_schema,
+)
+from lance_core.index import answer as answers
+from lance_core.index.files import check_columns, metadata_number, read_columns
+from lance_core.limits import check_limit
+from lance_core.sql.ternary import FALSE, NULL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lance_core.file.read.reader import DataFileReader
+    from lance_core.index.answer import RowAnswer
+    from lance_core.index.column import IndexedColumn
+    from lance_core.index.files import SegmentFiles
+    from lance_core.index.order import Keys
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
+    from lance_core.sql.pruning import Question
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+Side: TypeAlias = Literal["left", "right"]
+
+_MOST_SHARE = 1 / 32
+"""Share of the rows up to which an answer is worth its row addresses; from there on a scan is cheaper."""
+
+_ALWAYS_WORTH = 1 << 14
+"""Rows whose addresses are always worth reading."""
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+class BTreeSegment:
+    """One B-tree, opened.
+
+    Args:
+        column: The column.
+        pages: The sorted values and their rows.
+        path: Name of that file, for errors.
+        last_values: Last value of each page, without those of pages of nulls.
+        num_nulls: Nulls, which come first.
+        rows_per_page: Rows in each page but the last.
+    """
+
+    def __init__(
+        self,
+        column: IndexedColumn,
+        pages: DataFileReader,
+        path: str,
+        last_values: pa.Array,
+        *,
+        num_nulls: int,
+        rows_per_page: int,
+    ) -> None:
+        from lance_core.index.order import sort_keys  # noqa: PLC0415 brings Arrow's kernels along
+
+        self._type = column.type
+        self._pages = pages
+        self._path = path
+        self._last_keys = sort_keys(last_values)
+        if (self._last_keys[1:] < self._last_keys[:-1]).any():
+            raise CorruptDataError("the pages of the B-tree are not in order", path=path)
+        self._num_nulls = num_nulls
+        self._num_rows = pages.num_rows
+        self._rows_per_page = rows_per_page
+        self._first_page = num_nulls // rows_per_page
+        self._most_rows = max(_ALWAYS_WORTH, int(self._num_rows * _MOST_SHARE))
+
+    @property
+    def options(self) -> Mapping[str, int]:
+        """Options that it was built with: none."""
+        return {}
+
+    @property
+    def statistics(self) -> Mapping[str, int]:
+        """Number of pages."""
+        return {"num_pages": -(-self._num_rows // self._rows_per_page)}
+
+    def content(self) -> tuple[pa.Array, Int64s]:
+        """Read all values in order, and the row of each."""
+        values, ids = read_columns(self._pages, ["values", "ids"], 0, self._num_rows)
+        return values, _row_numbers(ids, self._path)
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
+        """Look up the rows for which a question is true."""
+        from lance_core.sql.pruning import Comparison, IsNull, Membership, Prefix  # noqa: PLC0415 as above
+
+        match question:
+            case IsNull():
+                return answers.of_rows(true=self._ids(0, self._num_nulls)) if self._is_worth(self._num_nulls) else None
+            case Comparison(operator="not_equal"):
+                equal = self.answer(Comparison(question.column, "equal", question.value), tells_null=tells_null)
+                return answers.not_(equal) if equal is not None and tells_null else None
+            case Comparison():
+                values = _fitting(pa.repeat(question.value, 1), self._type)
+                ranges = None if values is None else self._compared(question.operator, values)
+            case Membership():
+                values = _fitting(question.values, self._type)
+                ranges = None if values is None else self._equal(values)
+            case Prefix():
+                ranges = self._beginning_with(question.text)
+        if ranges is None:
+            return None
+        starts, ends = ranges
+        if not self._is_worth(int((ends - starts).sum())):
+            return None
+        ids = self._ids_of(starts, ends)
+        knows_nulls = tells_null and self._is_worth(self._num_nulls)
+        null = self._ids(0, self._num_nulls) if knows_nulls else _NO_ROWS
+        elsewhere = FALSE if knows_nulls or not self._num_nulls else FALSE | NULL
+        if isinstance(question, Prefix) and not question.is_exact:
+            return answers.of_rows(undecided=ids, null=null, elsewhere=elsewhere)
+        return answers.of_rows(true=ids, null=null, elsewhere=elsewhere)
+
+    def _is_worth(self, count: int) -> bool:
+        return count <= self._most_rows
+
+    # --------------------------------------------------------------------------------------- ranges of sorted values
+
+    def _compared(self, operator: str, values: pa.Array) -> tuple[Int64s, Int64s] | None:
+        first, end = np.array([self._num_nulls]), np.array([self._num_rows])
+        match operator:
+            case "equal":
+                return self._equal(values)
+            case "less":
+                return first, self._positions(values, "left")[0]
+            case "less_equal":
+                return first, self._positions(values, "right")[0]
+            case "greater":
+                return self._positions(values, "right")[0], end
+            case "greater_equal":
+                return self._positions(values, "left")[0], end
+            case _:
+                return None
+
+    def _equal(self, values: pa.Array) -> tuple[Int64s, Int64s]:
+        starts, ends = self._positions(values.unique(), "left", "right")
+        return starts, ends
+
+    def _beginning_with(self, text: str) -> tuple[Int64s, Int64s] | None:
+        """Return the range of the texts that begin with a text: up to the smallest that is greater than all of them."""
+        if not (pa.types.is_string(self._type) or pa.types.is_large_string(self._type)):
+            return None
+        (starts,) = self._positions(pa.array([text], self._type), "left")
+        behind = _successor(text)
+        if behind is None:
+            return starts, np.array([self._num_rows])
+        return starts, self._positions(pa.array([behind], self._type), "left")[0]
+
+    def _positions(self, values: pa.Array, *sides: Side) -> list[Int64s]:
+        """Return where values stand among all: the first row that is not less (left), or that is greater (right)."""
+        from lance_core.index.order import sort_keys  # noqa: PLC0415 as above
+
+        keys = sort_keys(values)
+        numbers = [np.searchsorted(self._last_keys, keys, side=side) + self._first_page for side in sides]
+        found = [np.full(len(keys), self._num_rows, np.int64) for _ in sides]
+        for number in np.unique(np.concatenate(numbers)).tolist():
+            if number >= self._first_page + len(self._last_keys):
+                break
+            start, page = self._page(number)
+            for side, pages, positions in zip(sides, numbers, found, strict=True):
+                here = np.flatnonzero(pages == number)
+                positions[here] = start + np.searchsorted(page, keys[here], side=side)
+        return found
+
+    def _page(self, number: int) -> tuple[int, Keys]:
+        """Return the first row of a page that is not null, and the keys of the page from there on."""
+        from lance_core.index.order import sort_keys  # noqa: PLC0415 as above
+
+        start = max(number * self._rows_per_page, self._num_nulls)
+        end = min((number + 1) * self._rows_per_page, self._num_rows)
+        (values,) = read_columns(self._pages, ["values"], start, end)
+        if values.null_count:
+            raise CorruptDataError("a page of the B-tree has nulls behind values", path=self._path)
+        return start, sort_keys(values)
+
+    # ------------------------------------------------------------------------------------------------------ their rows
+
+    def _ids(self, start: int, end: int) -> Int64s:
+        if start == end:
+            return _NO_ROWS
+        (ids,) = read_columns(self._pages, ["ids"], start, end)
+        return _row_numbers(ids, self._path)
+
+    def _ids_of(self, starts: Int64s, ends: Int64s) -> Int64s:
+        filled = np.flatnonzero(starts < ends)
+        if len(filled) < 2:
+            return self._ids(int(starts[filled[0]]), int(ends[filled[0]])) if len(filled) else _NO_ROWS
+        ordered = np.sort(np.concatenate([np.arange(starts[at], ends[at]) for at in filled.tolist()]))
+        projection = self._pages.schema.select(["ids"])
+        batch = self._pages.take(projection, self._pages.column_numbers, ordered)
+        return _row_numbers(batch.column(0), self._path)
+
+
+class BTreeKind:
+    """The kind ``BTREE``."""
+
+    name = "BTREE"
+    type_url = TYPE_URL
+    index_versions = frozenset({VERSION, VERSION_WITH_STABLE_ROW_IDS})
+    default_options: Mapping[str, int] = {}
+
+    def takes(self, kind: pa.DataType) -> bool:
+        """Return whether values of a type have an order."""
+        return has_btree(kind)
+
+    def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
+        """Read the lookup file of a segment."""
+        lookup, path = files.open(LOOKUP_FILE), files.path(LOOKUP_FILE)
+        if lookup.schema.metadata.get(RANGE_PARTITIONED_KEY) == b"true":
+            return _UnreadSegment()
+        check_columns(lookup, lookup_schema(column.type), path=path)
+        check_limit("max_pages", lookup.num_rows, "pages of a B-tree", path=path)
+        pages = files.open(PAGE_FILE)
+        check_columns(pages, page_schema(column.type), path=files.path(PAGE_FILE))
+        maximum, null_count, page_idx = read_columns(lookup, ["max", "null_count", "page_idx"], 0, lookup.num_rows)
+        rows_per_page = metadata_number(lookup, ROWS_PER_PAGE_KEY) or 0
+        counts = null_count.to_numpy().astype(np.int64)
+        num_nulls = int(counts.sum())
+        _check_pages(pages.num_rows, rows_per_page, page_idx.to_numpy(), counts, path)
+        last_values = maximum.slice(num_nulls // rows_per_page if num_nulls < pages.num_rows else len(maximum))
+        if last_values.null_count:
+            raise CorruptDataError("the B-tree has pages without a largest value", path=path)
+        return BTreeSegment(
+            column,
+            pages,
+            files.path(PAGE_FILE),
+            last_values,
+            num_nulls=num_nulls,
+            rows_per_page=rows_per_page,
+        )
+
+    def build(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        fragments: Iterable[FragmentColumn],
+        options: Mapping[str, int],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Read the column, sort it and write it."""
+        from lance_core.index.btree_build import write_btree  # noqa: PLC0415 rarely needed
+
+        del options
+        parts = [(values, rows) for fragment in fragments for rows, values in fragment.batches()]
+        return write_btree(files, column.type, parts, with_stable_row_ids=with_stable_row_ids)
+
+    def rewrite(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        segments: Sequence[tuple[Segment, Relocation]],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Merge the sorted values of segments and write the rows where they are now."""
+        from lance_core.index.btree_build import relocated, write_btree  # noqa: PLC0415 rarely needed
+
+        parts = [
+            relocated(*segment.content(), relocate)
+            for segment, relocate in segments
+            if isinstance(segment, BTreeSegment)
+        ]
+        return write_btree(files, column.type, parts, with_stable_row_ids=with_stable_row_ids)
+
+
+BTREE = BTreeKind()
+
+
+class _UnreadSegment:
+    """A segment of a layout that is not read: it answers nothing, so that its rows are scanned."""
+
+    options: Mapping[str, int] = {}
+    statistics: Mapping[str, int] = {}
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
+        """Return None."""
+        del question, tells_null
+
+
+def _check_pages(
+    num_rows: int, rows_per_page: int, numbers: npt.NDArray[np.uint32], null_counts: Int64s, path: str
+) -> None:
+    """Check that pages follow one another and that nulls come first.
+
+    Raises:
+        CorruptDataError: They do not.
+    """
+    num_pages = -(-num_rows // rows_per_page) if rows_per_page else -1
+    if len(numbers) != num_pages or (numbers != np.arange(num_pages)).any():
+        raise CorruptDataError(f"the B-tree's lookup has {len(numbers)} pages for {num_rows} rows", path=path)
+    edges = np.minimum(np.arange(num_pages + 1) * rows_per_page, num_rows)
+    expected = np.diff(np.minimum(edges, int(null_counts.sum())))
+    if (null_counts != expected).any():
+        raise CorruptDataError("the B-tree's nulls do not come first", path=path)
+
+
+def _row_numbers(ids: pa.Array, path: str) -> Int64s:
+    numbers = ids.to_numpy(zero_copy_only=False).view(np.int64)
+    if len(numbers) and int(numbers.min()) < 0:
+        raise CorruptDataError("the B-tree has row ids above 2^63", path=path)
+    return numbers
+
+
+def _fitting(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Return the values of a question in the column's type; None if an index must not answer for them.
+
+    Zeros and NaN among floats are left to the scan: whether zeros of both signs are equal depends on the expression.
+    """
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if is_text and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return values.cast(kind)
+    if not values.type.equals(kind):
+        return None
+    if pa.types.is_floating(kind):
+        numbers = values.to_numpy(zero_copy_only=False)
+        return None if (np.isnan(numbers) | (numbers == 0)).any() else values
+    return values
+
+
+def _successor(text: str) -> str | None:
+    """Return the smallest text that is greater than all that begin with a text; None if there is none."""
+    for length in range(len(text), 0, -1):
+        code = ord(text[length - 1]) + 1
+        if code <= 0x10FFFF:
+            return text[: length - 1] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
+    return None
