@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Ranges, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.integrity import BlockChecks
-    from lance_core.file.page_bytes import PageBytes
     from lance_core.store.base import ObjectReader
     from lance_core.store.waits import Waits
 
 _T = TypeVar("_T")
+
+Answer: TypeAlias = "Callable[[Sequence[tuple[int, int] | Spots]], list[Any]]"
+"""Answers what `lance_core.encoding.plans.Steps` ask for."""
 
 _Bounds: TypeAlias = "tuple[Int64s, Int64s]"
 _NOTHING: _Bounds = (np.empty(0, np.int64), np.empty(0, np.int64))
@@ -111,32 +113,25 @@ class FileBytes:
         self._check_bounds(starts, ends)
         return CopiedRanges(self._copied, self._checks_of(is_scan=False), starts, ends)
 
-    def pages(self, columns: Sequence[Ranges]) -> PageBytes | None:
-        """What pages that a scan goes through are to be read by; None for a mapped file, which is not copied.
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the whole file is at hand, so that nothing has to be copied."""
+        return self._mapped is not None
 
-        Args:
-            columns: See `PageBytes`.
-        """
-        if self._mapped is not None or not any(columns):
-            return None
-        from lance_core.file.page_bytes import PageBytes  # noqa: PLC0415 - mapped files need none of it
-
-        return PageBytes(self.read, columns)
-
-    def run(self, steps: Steps[_T], *, is_scan: bool = True, pages: PageBytes | None = None) -> _T:
+    def run(self, steps: Steps[_T], *, is_scan: bool = True, answer: Answer | None = None) -> _T:
         """Read what a decoder asks for, until it has its result.
 
         Args:
             steps: The decoder.
             is_scan: False if it is after single rows.
-            pages: Has the bytes, or fetches them.
+            answer: Has the bytes, or fetches them; the file itself does if None.
 
         Raises:
             CorruptDataError: What was read is not what was written.
         """
-        if pages is None:
+        if answer is None:
             return finished(self.reading(steps, is_scan=is_scan))
-        return result_of(steps, pages.answer)
+        return result_of(steps, answer)
 
     def reading(self, steps: Steps[_T], *, is_scan: bool) -> Waits[_T]:
         """As `run`, but stops where a mapped file was asked for something."""

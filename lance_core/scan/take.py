@@ -13,7 +13,7 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import taken
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import InvalidInputError
-from lance_core.file.read.several_files import are_some
+from lance_core.file.read.strategy import are_joined
 from lance_core.scan.fragment_reader import FragmentReader, readers_of
 from lance_core.scan.fragment_run import take_together
 from lance_core.scan.fragments import taking_offsets
@@ -118,7 +118,7 @@ def _together(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Itera
 
 def _joined(files: OpenFiles, group: Sequence[_Part], plan: ScanPlan) -> list[pa.Array] | None:
     """The columns of rows of several fragments; None if each fragment has to be read for itself."""
-    if len(group) < 2 or not are_some(sum([len(offsets) for _, offsets in group]), len(plan.projection.leaves())):
+    if len(group) < 2 or not are_joined(sum([len(offsets) for _, offsets in group]), len(plan.projection.leaves())):
         return None
     return take_together(files, group, plan.projection)
 

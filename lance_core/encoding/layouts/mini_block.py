@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.repdef import LevelArray, Mask
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.encodings import Encoding
+    from lance_core.format.page_layout import PageLayout
 
 _T = TypeVar("_T")
 
@@ -102,6 +103,11 @@ def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
         and ours.has_large_chunk == theirs.has_large_chunk
         and ours.blob_layers == theirs.blob_layers
     )
+
+
+def is_plain(layout: PageLayout) -> bool:
+    """Return whether a page has mini-blocks that do not describe blobs."""
+    return isinstance(layout, MiniBlockLayout) and layout.blob_layers is None
 
 
 def decode_dictionaries(pages: Sequence[tuple[MiniBlockLayout, Bytes]]) -> list[Values | None]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Int64s
 
+LIST_TYPES = ("list", "list.struct", "large_list", "large_list.struct")
+"""Logical types of fields whose pages tell where lists end."""
+
 
 def list_array(name: str, kind: pa.DataType, sizes: Int64s, validity: Mask | None, items: pa.Array) -> pa.Array:
     """Lists of the items that follow one another.

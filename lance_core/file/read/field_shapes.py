@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from lance_core.encoding.layouts.few_values import maker, nest_of
 from lance_core.encoding.leaves import leaf_paths
 from lance_core.format.schema import JSON, arrow_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lance_core.encoding.layouts.few_values import Make, Nest, Shape
     from lance_core.encoding.leaves import LeafPath
     from lance_core.format.schema import Field
 
@@ -27,6 +30,7 @@ class LeafShape(NamedTuple):
         kind: Its Arrow type as it is decoded.
         is_dictionary: True if that is a dictionary type.
         is_plain: True if there is nothing around the leaf, and its values are what is stored.
+        is_simple: True if each row or item is one value, neither dictionary-encoded in Arrow nor a packed struct.
         is_packed: True for a packed struct, of which files may hold more fields than are wanted.
     """
 
@@ -34,33 +38,72 @@ class LeafShape(NamedTuple):
     kind: pa.DataType
     is_dictionary: bool
     is_plain: bool
+    is_simple: bool
     is_packed: bool
 
 
-class FieldShape(NamedTuple):
-    """One top-level field, its Arrow type and its leaves in the order of columns."""
+class ScalarForm(NamedTuple):
+    """How the array of a field is made of values that were read one by one.
 
-    field: Field
-    kind: pa.DataType
-    leaves: list[LeafShape]
+    Attributes:
+        makers: For each leaf what values it takes, and what makes its array of them.
+        nest: Puts the leaves together; None if the field is one leaf.
+    """
+
+    makers: list[tuple[Shape, Make]]
+    nest: Nest | None
 
 
-_known: deque[tuple[tuple[Field, ...], list[FieldShape]]] = deque(maxlen=_RECENT)
-"""The fields of a table are the same objects as long as its manifest is known, so comparing them costs little."""
+class FieldShape:
+    """One top-level field.
+
+    Args:
+        field: The field.
+
+    Attributes:
+        field: The field.
+        kind: Its Arrow type.
+        leaves: Its leaves in the order of columns.
+    """
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self.kind = arrow_type_of(field)
+        self.leaves = [_leaf(path) for path in leaf_paths(field)]
+
+    @cached_property
+    def scalar_form(self) -> ScalarForm | None:
+        """How the field's array is made of single values; None if it is not."""
+        makers = [_maker_of(leaf) for leaf in self.leaves]
+        found = [maker for maker in makers if maker is not None]
+        if len(found) < len(makers):
+            return None
+        if self.field.is_leaf:
+            return ScalarForm(found, None)
+        nest = nest_of(self.field, self.kind)
+        return None if nest is None else ScalarForm(found, nest)
+
+
+def _maker_of(leaf: LeafShape) -> tuple[Shape, Make] | None:
+    return None if leaf.is_dictionary or leaf.path.leaf.logical_type == JSON else maker(leaf.kind)
+
+
+_recent: deque[tuple[tuple[Field, ...], list[FieldShape]]] = deque(maxlen=_RECENT)
+"""The fields of a table are the same objects as long as its manifest is cached, so comparing them costs little."""
 
 
 def shapes_of(fields: Sequence[Field]) -> list[FieldShape]:
-    """The shapes of some fields.
+    """Return the shapes of some fields.
 
     Raises:
         UnsupportedError: There is no Arrow type for a field.
     """
     wanted = tuple(fields)
-    for known, shapes in list(_known):
+    for known, shapes in list(_recent):
         if known == wanted:
             return shapes
-    shapes = [FieldShape(one, arrow_type_of(one), [_leaf(path) for path in leaf_paths(one)]) for one in wanted]
-    _known.appendleft((wanted, shapes))
+    shapes = [FieldShape(field) for field in wanted]
+    _recent.appendleft((wanted, shapes))
     return shapes
 
 
@@ -68,4 +111,7 @@ def _leaf(path: LeafPath) -> LeafShape:
     is_json = path.leaf.logical_type == JSON
     kind = pa.large_binary() if is_json else arrow_type_of(path.leaf)
     is_plain = not is_json and len(path.fields) == 1 and path.items_per_row == 1
-    return LeafShape(path, kind, pa.types.is_dictionary(kind), is_plain, path.leaf.is_packed)
+    is_dictionary = pa.types.is_dictionary(kind)
+    is_packed = pa.types.is_nested(kind) and not pa.types.is_fixed_size_list(kind)
+    is_simple = not is_dictionary and not is_packed and path.items_per_row == 1
+    return LeafShape(path, kind, is_dictionary, is_plain, is_simple, path.leaf.is_packed)

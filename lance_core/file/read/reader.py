@@ -7,7 +7,7 @@ generation of the format: `lance_core.file.read.v2_1` and its likes.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,52 +17,32 @@ from lance_core.encoding.arrow_values import batch_of, needs_settling, settled
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import CorruptDataError, InvalidInputError, LanceError
 from lance_core.file.container import Container
-from lance_core.file.read.field_reader import Opened, PagedField
-from lance_core.file.read.known_files import KNOWN_FILES, FileKnown
+from lance_core.file.read import strategy
+from lance_core.file.read.cache import FILE_CACHES, FileCache
+from lance_core.file.read.field_reader import Opened
+from lance_core.file.read.plan import LeavesField
 from lance_core.file.read.several_files import Wanted
 from lance_core.file.read.v2_1 import ContentV21
 from lance_core.file.source import FileBytes
 from lance_core.format.file_version import decode_footer_version
 from lance_core.format.footer import decode_version
-from lance_core.store.base import offers
 from lance_core.store.waits import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 
     from lance_core.encoding.coded import Coded
-    from lance_core.encoding.plans import Ranges, Rows
+    from lance_core.encoding.plans import Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.outline import FileOutline
-    from lance_core.file.page_bytes import PageBytes
-    from lance_core.file.read.field_reader import Content, FieldReader
+    from lance_core.file.read.content import Content
+    from lance_core.file.read.field_reader import FieldReader
+    from lance_core.file.read.page_bytes import PageBytes
     from lance_core.file.read.v0_1 import BatchStatistics
     from lance_core.format.dictionary_values import LegacyDictionary
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
     from lance_core.store.waits import Waits
-
-WINDOW_BYTES = 1 << 24
-"""Decoded bytes of all columns together that a scan holds, unless one batch needs more."""
-
-COLUMN_WINDOW_BYTES = 1 << 22
-"""Decoded bytes of one column that a scan holds, unless one batch needs more; strings need several times as much on
-the way."""
-
-CODED_WINDOW_BYTES = 1 << 23
-"""The same of a column that is read alone, of which hardly anything is decoded: a million numbers at once."""
-
-KEPT_WINDOW_BYTES, KEPT_COLUMN_WINDOW_BYTES = 1 << 26, 1 << 25
-"""The same for those who keep all rows: larger steps are cheaper."""
-
-_KEPT_COLUMN_BYTES = 1 << 19
-"""And at least so many bytes of each column on average: a step of a column costs as much as 100 KiB of its values."""
-
-_CAUTION = 4
-"""The first window has so much less: what is compressed may be much larger than it looks."""
-
-_FEW_ROWS = 64
-"""Up to so many consecutive rows are picked one by one: the chunks that hold them hold many more."""
 
 
 class DataFileReader:
@@ -81,7 +61,7 @@ class DataFileReader:
     def __init__(self, source: ObjectReader, *, path: str, is_announced: bool = False) -> None:
         self._source = source
         self._path = path
-        self._known = FileKnown()
+        self._cache = FileCache()
         with self._blaming_file():
             self._file = FileBytes(source, is_announced=is_announced)
             self._version = decode_footer_version(*decode_version(memoryview(self._file.tail), source.size))
@@ -194,14 +174,11 @@ class DataFileReader:
         if not 0 <= start <= end or batch_size < 1:
             raise InvalidInputError(f"cannot read rows {start} to {end} in batches of {batch_size}", path=self._path)
         with self._blaming_file():
-            passing = self._passing(projection, columns, end, keeps=is_kept)
-        widths = [width for one in passing.fields for width in one.widths]
-        if is_kept:
-            num_bytes = max(KEPT_WINDOW_BYTES, _KEPT_COLUMN_BYTES * len(widths))
-            steps = repeat(_fitting_rows(widths, batch_size, num_bytes, KEPT_COLUMN_WINDOW_BYTES))
-        else:
-            steps = _Windows(_fitting_rows(widths, batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES), batch_size)
-        return self._scan(passing, range(start, end), batch_size=batch_size, steps=steps)
+            stream = self._stream(projection, columns, end, keeps=is_kept)
+        widths = [width for field in stream.fields for width in field.widths]
+        windows = None if is_kept else strategy.Windows(widths, batch_size)
+        step = strategy.kept_window_rows(widths, batch_size)
+        return self._scan(stream, range(start, end), batch_size=batch_size, windows=windows, step=step)
 
     def scan_coded(
         self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int
@@ -219,14 +196,15 @@ class DataFileReader:
             The rows in order, in parts. Errors as in `scan`.
         """
         with self._blaming_file():
-            passing = self._passing(projection, columns, end, keeps=True)
-            pages = self._file.pages(_page_extents(passing.fields, range(start, end)))
-        window = _fitting_rows(passing.fields[0].widths, batch_size, WINDOW_BYTES, CODED_WINDOW_BYTES)
+            stream = self._stream(projection, columns, end, keeps=True)
+            pages = self._page_bytes(stream.fields, range(start, end))
+        window = strategy.dictionary_window_rows(stream.fields[0].widths, batch_size)
         for low in range(start, end, window):
             high = min(low + window, end)
             with self._blaming_file():
-                parts = self._file.run(self._content.plan_coded(passing.fields[0], range(low, high)), pages=pages)
-                passing.passed(high)
+                plan = self._content.plan_dictionary(stream.fields[0], range(low, high))
+                parts = self._file.run(plan, answer=None if pages is None else pages.answer)
+                stream.passed(high)
                 if pages is not None:
                     pages.next_window()
             yield from parts
@@ -249,16 +227,18 @@ class DataFileReader:
             InvalidInputError: Rows that are not there, an unknown column.
         """
         with self._blaming_file():
-            passing = self._passing(projection, columns, end, keeps=False)
+            stream = self._stream(projection, columns, end, keeps=False)
 
-        def read(rows: range, kept: Int64s | None) -> pa.RecordBatch:
+        def read(rows: range, selected: Int64s | None) -> pa.RecordBatch:
             with self._blaming_file():
-                content, fields = self._content, passing.fields
-                steps = content.plan(fields, rows) if kept is None else content.plan_some(fields, rows, kept)
-                arrays = self._file.run(steps)
-                passing.passed(rows.stop)
-                count = len(rows) if kept is None else len(kept)
-                return batch_of([_slice(one, 0, count) for one in arrays], passing.schema, count)
+                content, fields = self._content, stream.fields
+                if selected is None:
+                    plan, count = content.plan(fields, rows), len(rows)
+                else:
+                    plan, count = content.plan_selected(fields, rows, selected), len(selected)
+                arrays = self._file.run(plan)
+                stream.passed(rows.stop)
+                return batch_of([_slice(array, 0, count) for array in arrays], stream.schema, count)
 
         return read
 
@@ -294,7 +274,7 @@ class DataFileReader:
             if rows[0] < 0:
                 raise InvalidInputError(f"there is no row {int(rows[0])}")
             _check_end(int(rows[-1]) + 1, opened.num_rows)
-            is_range = int(rows[-1]) - int(rows[0]) < len(rows) and len(rows) > _FEW_ROWS
+            is_range = strategy.is_consecutive(len(rows), int(rows[-1]) + 1 - int(rows[0]))
             dense: Rows = range(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
             found = yield from self._file.reading(self._content.plan(opened.fields, dense), is_scan=is_range)
             if opened.is_settled and max(map(len, found), default=1) == 1:
@@ -322,43 +302,53 @@ class DataFileReader:
             return Wanted(self._file, opened, rows)
 
     def _scan(
-        self, passing: _Passing, rows: range, *, batch_size: int, steps: repeat[int] | _Windows
+        self, stream: _Stream, rows: range, *, batch_size: int, windows: strategy.Windows | None, step: int
     ) -> Iterator[pa.RecordBatch]:
-        schema = passing.schema
+        """Read rows window by window; all windows have ``step`` rows if the rows are kept, and there are no others."""
+        schema = stream.schema
         with self._blaming_file():
-            pages = self._file.pages(_page_extents(passing.fields, rows))
+            pages = self._page_bytes(stream.fields, rows)
         high = rows.start
         while high < rows.stop:
-            low, high = high, min(high + next(steps), rows.stop)
+            low, high = high, min(high + (step if windows is None else next(windows)), rows.stop)
             with self._blaming_file():
-                arrays = self._read(passing.fields, range(low, high), pages=pages)
-                passing.passed(high)
+                arrays = self._read(stream.fields, range(low, high), pages=pages)
+                stream.passed(high)
                 if pages is not None:
                     pages.next_window()
-            is_kept = not isinstance(steps, _Windows)
-            if not is_kept:
-                steps.learn(arrays, high - low)
-            if arrays and all(len(one) == 1 and not needs_settling(one[0].type) for one in arrays):
-                whole = batch_of([one[0] for one in arrays], schema, high - low)
-                if is_kept:  # the arrays of a wide window are many: each batch would slice all of them
+            if windows is not None:
+                windows.learn([sum(array.nbytes for array in field) for field in arrays], high - low)
+            if arrays and all(len(field) == 1 and not needs_settling(field[0].type) for field in arrays):
+                whole = batch_of([field[0] for field in arrays], schema, high - low)
+                if windows is None:  # the arrays of a wide window are many: each batch would slice all of them
                     yield whole
                 else:
                     yield from (whole.slice(at, batch_size) for at in range(0, high - low, batch_size))
                 del whole, arrays  # before the next window is decoded
                 continue
             cuts = [*range(0, high - low, batch_size), high - low]
-            if is_kept:  # larger pieces, and none has to be put together
+            if windows is None:  # larger pieces, and none has to be put together
                 cuts = min(cuts, _cuts(arrays, high - low), key=len)
             for at, end in pairwise(cuts):
-                yield batch_of([_slice(one, at, end - at) for one in arrays], schema, end - at)
+                yield batch_of([_slice(field, at, end - at) for field in arrays], schema, end - at)
             del arrays
 
-    def _read(self, wanted: list[FieldReader], rows: range, *, pages: PageBytes | None) -> list[list[pa.Array]]:
-        """For each field its rows, in one or more arrays."""
-        return self._file.run(self._content.plan(wanted, rows), pages=pages)
+    def _read(self, fields: list[FieldReader], rows: range, *, pages: PageBytes | None) -> list[list[pa.Array]]:
+        """Return the rows of each field, in one or more arrays."""
+        return self._file.run(self._content.plan(fields, rows), answer=None if pages is None else pages.answer)
 
-    def _passing(self, projection: Schema, columns: Mapping[int, int], end: int, *, keeps: bool) -> _Passing:
-        """The fields of a projection for one who goes through them up to a row.
+    def _page_bytes(self, fields: list[FieldReader], rows: range) -> PageBytes | None:
+        """Return what fetches the pages that a scan goes through; None for a mapped file, which is not copied."""
+        leaves = [field for field in fields if isinstance(field, LeavesField)]
+        extents = [column.extents(rows) for field in leaves for column in field.columns]
+        if self._file.is_mapped or not any(extents):
+            return None
+        from lance_core.file.read.page_bytes import PageBytes  # noqa: PLC0415 - mapped files need none of it
+
+        return PageBytes(self._file.read, extents)
+
+    def _stream(self, projection: Schema, columns: Mapping[int, int], end: int, *, keeps: bool) -> _Stream:
+        """Open the fields of a projection for one who goes through them up to a row.
 
         Args:
             projection: The fields.
@@ -366,23 +356,28 @@ class DataFileReader:
             end: Row behind the last one.
             keeps: What is learnt of pages may be kept, if there is room.
         """
-        if keeps and KNOWN_FILES.has_room(self._known):
-            opened = self._opened(projection, columns)
-            _check_end(end, opened.num_rows)
-            return _Passing(opened.fields, opened.schema, self._known)
-        fields = [one.fresh() for one in self._content.fields(projection, columns)]
+
+        def opened() -> tuple[list[FieldReader], FileCache]:
+            cache = self._cache.transient()
+            return self._content.fields(projection, columns, cache), cache
+
+        if keeps and FILE_CACHES.has_room(self._cache):
+            fields = self._opened(projection, columns)
+            _check_end(end, fields.num_rows)
+            return _Stream(fields.fields, fields.schema, self._cache, opened)
+        fields, cache = opened()
         _check_end(end, self._num_rows(fields))
-        return _Passing(fields, projection.to_arrow(), None)
+        return _Stream(fields, projection.to_arrow(), cache, None)
 
     def _opened(self, projection: Schema, columns: Mapping[int, int]) -> Opened:
         """The fields of a projection; many calls in a row ask for the same, and so does who opens the file again."""
-        for one in list(self._known.opened):
+        for one in list(self._cache.opened):
             if one.projection == projection and one.columns == columns:
                 return one
-        fields, schema = self._content.fields(projection, columns), projection.to_arrow()
+        fields, schema = self._content.fields(projection, columns, self._cache), projection.to_arrow()
         is_settled = not any(needs_settling(one.type) for one in schema)
         found = Opened(projection, dict(columns), schema, fields, self._num_rows(fields), is_settled)
-        self._known.keep(found)
+        self._cache.keep(found)
         return found
 
     def _num_rows(self, wanted: list[FieldReader]) -> int:
@@ -405,8 +400,8 @@ class DataFileReader:
             case _:
                 identity = self._file.identity
                 if identity is not None:
-                    self._known = KNOWN_FILES.find((self._path, identity))
-                return ContentV21(Container(self._file, self._known.parsed), self._known)
+                    self._cache = FILE_CACHES.find((self._path, identity))
+                return ContentV21(Container(self._file, self._cache.parsed))
 
     @contextmanager
     def _blaming_file(self) -> Generator[None]:
@@ -425,62 +420,35 @@ def _check_end(end: int, num_rows: int) -> None:
         raise InvalidInputError(f"there is no row {end - 1} in a file of {num_rows} rows")
 
 
-def _page_extents(wanted: list[FieldReader], rows: range) -> list[Ranges]:
-    """For each column where its pages lie that have no other rows; none in versions whose pages are read otherwise."""
-    return [column.extents(rows) for one in wanted if offers(one, PagedField, "columns") for column in one.columns]
-
-
-class _Passing:
+class _Stream:
     """Fields that are read from row to row, each once.
 
     Args:
         fields: The fields.
         schema: Of what is read.
-        known: Keeps what they learn of pages as long as it has room; None if that is of no use once it has passed.
+        cache: Keeps what is learnt of their pages.
+        opened: Opens the fields with a cache for the stream alone; None if they have that.
     """
 
-    def __init__(self, fields: list[FieldReader], schema: pa.Schema, known: FileKnown | None) -> None:
+    def __init__(
+        self,
+        fields: list[FieldReader],
+        schema: pa.Schema,
+        cache: FileCache,
+        opened: Callable[[], tuple[list[FieldReader], FileCache]] | None,
+    ) -> None:
         self.fields = fields
         self.schema = schema
-        self._known = known
+        self._cache = cache
+        self._opened = opened
 
     def passed(self, row: int) -> None:
-        """What lies before a row is not read again."""
-        if self._known is not None:
-            if KNOWN_FILES.has_room(self._known):
+        """Forget what lies before a row, which is not read again, unless there is room to keep it."""
+        if self._opened is not None:
+            if FILE_CACHES.has_room(self._cache):
                 return
-            self.fields, self._known = [one.fresh() for one in self.fields], None
-        for one in self.fields:
-            one.forget(row)
-
-
-class _Windows:
-    """How many rows a scan decodes at once: as many as guessed, or fewer if they came to more bytes.
-
-    Args:
-        guess: Rows that should come to a window; memory on the way, such as for levels, is part of the guess.
-        batch_size: Rows of a batch.
-    """
-
-    def __init__(self, guess: int, batch_size: int) -> None:
-        self._guess, self._batch_size = guess, batch_size
-        self._rows = max(1, guess // _CAUTION // batch_size) * batch_size
-
-    def __next__(self) -> int:
-        return self._rows
-
-    def learn(self, arrays: list[list[pa.Array]], num_rows: int) -> None:
-        """What columns came to for so many rows."""
-        widths = [sum(array.nbytes for array in one) / num_rows for one in arrays]
-        self._rows = min(self._guess, _fitting_rows(widths, self._batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES))
-
-
-def _fitting_rows(widths: list[float], batch_size: int, num_bytes: int, column_bytes: int) -> int:
-    """Whole batches of rows that need so many bytes in all columns together, and in each."""
-    if not sum(widths):
-        return batch_size
-    rows = min(num_bytes / sum(widths), column_bytes / max(widths))
-    return max(1, int(rows) // batch_size) * batch_size
+            (self.fields, self._cache), self._opened = self._opened(), None
+        self._cache.forget(row)
 
 
 def _cuts(arrays: list[list[pa.Array]], num_rows: int) -> list[int]:

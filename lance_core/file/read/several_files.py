@@ -17,10 +17,9 @@ import pyarrow as pa
 from lance_core.encoding.kernels import empty, starts_of
 from lance_core.encoding.plans import Found, Spots, result_of
 from lance_core.errors import CorruptDataError
-from lance_core.file.read.field_reader import JoinedField, joined
-from lance_core.file.read.points import RowsOfFile, plan_points_of
-from lance_core.file.read.single_rows import is_handful
-from lance_core.store.base import offers
+from lance_core.file.read import strategy
+from lance_core.file.read.field_reader import joined
+from lance_core.file.read.plan import FileRows, LeavesField, plan_files
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
 
 _BASE_BITS = 44
 """Positions in the n-th file begin at n times 16 TiB."""
-
-_AHEAD = 128
-"""So many ranges the disk has to do when one waits for others. Who asks for many more has to wait while asking."""
-
-_MOST_VALUES, _MOST_BYTES = 1 << 13, 1 << 26
-"""More are read file by file: steps of its own cost little beside them, and a mapped file needs no memory."""
 
 
 class Wanted(NamedTuple):
@@ -53,16 +46,11 @@ class Wanted(NamedTuple):
     rows: Rows
 
 
-def are_some(num_rows: int, num_columns: int) -> bool:
-    """Whether so many rows are to be read at one go: neither a handful, which is read value by value, nor many."""
-    return not is_handful(num_rows, num_columns) and num_rows * num_columns <= _MOST_VALUES
-
-
 def can_be_joined(files: Sequence[Wanted]) -> bool:
     """Whether rows of files can be read at one go."""
-    fields = [one for wanted in files for one in wanted.opened.fields]
+    fields = [field for wanted in files for field in wanted.opened.fields]
     are_near = all(one.file.can_be_copied and one.file.size <= 1 << _BASE_BITS for one in files)
-    return are_near and all(offers(one, JoinedField, "join") for one in fields)
+    return are_near and all(isinstance(field, LeavesField) for field in fields)
 
 
 def take_joined(files: Sequence[Wanted]) -> list[pa.Array] | None:
@@ -78,14 +66,13 @@ def take_joined(files: Sequence[Wanted]) -> list[pa.Array] | None:
         CorruptDataError: One of the files is damaged.
         UnsupportedError: A type or encoding that cannot be read.
     """
-    fields = [[one for one in file.opened.fields if offers(one, JoinedField, "join")] for file in files]
-    columns = [[column for one in several for column in one.columns] for several in fields]
     rows = [
-        RowsOfFile(own, one.rows, at << _BASE_BITS) for at, (own, one) in enumerate(zip(columns, files, strict=True))
+        FileRows([field for field in file.opened.fields if isinstance(field, LeavesField)], file.rows, at << _BASE_BITS)
+        for at, file in enumerate(files)
     ]
     with suppress(_TooLargeError), _blaming_bytes():
-        leaves = iter(result_of(plan_points_of(rows, is_near=True), _SeveralFiles([one.file for one in files]).answer))
-        return [joined(one.join([next(leaves) for _ in one.columns])) for one in fields[0]]
+        source = _SeveralFiles([wanted.file for wanted in files])
+        return [joined(arrays) for arrays in result_of(plan_files(rows), source.answer)]
     return None
 
 
@@ -138,7 +125,7 @@ class _SeveralFiles:
             for at, (file, (low, high)) in enumerate(zip(self._files, pairwise(bounds), strict=True))
         ]
         sizes = [one.num_bytes for one in copies]
-        if sum(sizes) > _MOST_BYTES:
+        if sum(sizes) > strategy.MOST_JOINED_BYTES:
             raise _TooLargeError
         memory = empty(sum(sizes), np.uint8)
         places = starts_of(np.array(sizes, np.int64)).tolist()
@@ -147,7 +134,7 @@ class _SeveralFiles:
         for one, part in zip(copies, parts, strict=True):
             one.begin(part)
             waiting.append(one)
-            while waiting and sum([behind.num_missing for behind in islice(waiting, 1, None)]) >= _AHEAD:
+            while waiting and sum([behind.num_missing for behind in islice(waiting, 1, None)]) >= strategy.READ_AHEAD:
                 waiting.popleft().finish()
         for one in waiting:
             one.finish()

@@ -18,10 +18,11 @@ from lance_core.encoding.v0_1.dictionaries import dictionary_of
 from lance_core.encoding.v0_1.pages import Pieces, cut_rows, read_spans, read_values, row_bytes
 from lance_core.encoding.v2_0.arrays import dictionary_array
 from lance_core.encoding.v2_0.ends import Spans
+from lance_core.encoding.v2_0.nesting import LIST_TYPES
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lance_core.file.nodes import LIST_TYPES, open_field
 from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
-from lance_core.file.read.field_reader import arrays_of, kept_rows
+from lance_core.file.read.field_reader import arrays_of, selected_rows
+from lance_core.file.read.nodes import open_field
 from lance_core.format.legacy_dictionaries import is_legacy_dictionary
 from lance_core.format.legacy_file import (
     SIZE_BYTES,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.coded import Coded
     from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.values import Int64s
+    from lance_core.file.read.cache import FileCache
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.source import FileBytes
     from lance_core.format.dictionary_values import LegacyDictionary
@@ -131,21 +133,25 @@ class ContentLegacy:
         """Read at least one row of each of these fields."""
         return together([one.plan(rows) for one in fields])
 
-    def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s) -> Steps[list[list[pa.Array]]]:
+    def plan_selected(
+        self, fields: Sequence[FieldReader], rows: range, selected: Int64s
+    ) -> Steps[list[list[pa.Array]]]:
         """Read some of consecutive rows."""
-        return kept_rows(self.plan(fields, rows), kept)
+        return selected_rows(self.plan(fields, rows), selected)
 
-    def plan_coded(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
+    def plan_dictionary(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
         """Read consecutive rows of a field."""
         return arrays_of(field, rows)
 
-    def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
+    def fields(self, projection: Schema, columns: Mapping[int, int], cache: FileCache) -> list[FieldReader]:
         """Open the fields of a projection.
 
         Args:
             projection: Fields to read.
             columns: For each of them and all below, by field id, its row of the page table.
+            cache: Not needed: nothing is learnt of pages.
         """
+        del cache
         numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}
         found = self._read_tables(numbers.values())
         tables = {identity: found[number] for identity, number in numbers.items()}
@@ -262,12 +268,6 @@ class _Values:
             return [array]
         keys = yield from read_values(pieces, self.kind.index_type, nullable=False, limit=limit)
         return [dictionary_array(self.kind, keys.to_numpy(), self.items)]
-
-    def fresh(self) -> _Values:
-        return self
-
-    def forget(self, row: int) -> None:
-        del row  # nothing is learnt of pages
 
 
 @frozen

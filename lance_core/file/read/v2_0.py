@@ -5,8 +5,7 @@ Not supported: strings stored as lists of bytes (no writer is known).
 
 from __future__ import annotations
 
-from dataclasses import field, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,9 +19,9 @@ from lance_core.encoding.v2_0.arrays import read_array, read_dictionary, read_it
 from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import Spans, read_ends
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.file.nodes import open_field
 from lance_core.file.outline import field_of_column, fields_with_columns
-from lance_core.file.read.field_reader import arrays_of, kept_rows
+from lance_core.file.read.field_reader import arrays_of, selected_rows
+from lance_core.file.read.nodes import open_field
 from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_array_encoding
 from lance_core.format.notation import notation
 from lance_core.frozen import frozen
@@ -35,27 +34,33 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
     from lance_core.file.outline import FileOutline
+    from lance_core.file.read.cache import FileCache, PageCache
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.format.array_encoding import ArrayEncoding
     from lance_core.format.file_metadata import Page
     from lance_core.format.schema import Field, Schema
 
 
+@frozen
 class _Column:
-    """The pages of one column of a file."""
+    """One column of a file.
 
-    def __init__(self, pages: tuple[Page, ...]) -> None:
-        self.pages = pages
-        self.first_rows = starts_of(np.array([page.num_rows for page in pages], np.int64))
-        self._encodings: dict[int, ArrayEncoding] = {}
+    Attributes:
+        pages: Its pages.
+        first_rows: Shape (pages + 1,): first row of each page, and the end.
+        cache: What is learnt of its pages.
+    """
+
+    pages: tuple[Page, ...]
+    first_rows: Int64s
+    cache: PageCache
 
     def encoding(self, number: int) -> ArrayEncoding:
-        known = self._encodings.get(number)
-        if known is None:
-            known = self._encodings[number] = decode_array_encoding(self.pages[number].layout)
-        return known
+        encoding = self.cache.encodings.get(number)
+        if encoding is None:
+            encoding = self.cache.encodings[number] = decode_array_encoding(self.pages[number].layout)
+        return encoding
 
-    @cached_property
     def first_items(self) -> Int64s:
         counts = [self.offsets(at).num_items if page.num_rows else 0 for at, page in enumerate(self.pages)]
         return starts_of(np.array(counts, np.int64))
@@ -69,11 +74,10 @@ class _Column:
 
 @frozen
 class _Values:
-    """Pages of values; ``items`` are those of the dictionaries of pages, as far as they were read."""
+    """Pages of values."""
 
     kind: pa.DataType
     column: _Column
-    items: dict[int, pa.Array] = field(default_factory=dict[int, pa.Array])
 
     @property
     def num_rows(self) -> int:
@@ -92,17 +96,11 @@ class _Values:
         wanted = Wanted(self.column.pages[number].buffers, rows)
         if not isinstance(encoding, Dictionary):
             return (yield from read_array(encoding, wanted, self.kind))
-        items = self.items.get(number)
+        cached = self.column.cache.items
+        items = cached.get(number)
         if items is None:
-            items = self.items[number] = yield from read_items(encoding, wanted.buffers, self.kind)
+            items = cached[number] = yield from read_items(encoding, wanted.buffers, self.kind)
         return (yield from read_dictionary(encoding, wanted, self.kind, items))
-
-    def fresh(self) -> _Values:
-        return replace(self, items={})
-
-    def forget(self, row: int) -> None:
-        for number in [known for known in self.items if self.column.first_rows[known + 1] <= row]:
-            del self.items[number]
 
 
 @frozen
@@ -130,18 +128,13 @@ class _Blobs:
         bitmap = pack_bits(~is_null) if is_null.any() else None
         return pa.Array.from_buffers(array.type, len(array), [bitmap], children=children)
 
-    def fresh(self) -> _Blobs:
-        return self
-
-    def forget(self, row: int) -> None:
-        del row  # nothing is learnt of such pages
-
 
 @frozen
 class _Offsets:
-    """Pages of ends of lists."""
+    """Pages of ends of lists; ``first_items`` is the first item of each page, and the end."""
 
     column: _Column
+    first_items: Int64s
 
     @property
     def num_rows(self) -> int:
@@ -149,7 +142,7 @@ class _Offsets:
 
     @property
     def num_items(self) -> int:
-        return int(self.column.first_items[-1])
+        return int(self.first_items[-1])
 
     def read(self, rows: Rows) -> Steps[Spans]:
         pages = split_rows(self.column.first_rows, rows)
@@ -159,7 +152,7 @@ class _Offsets:
     def _read_page(self, number: int, rows: Rows) -> Steps[Spans]:
         encoding = self.column.offsets(number)
         spans = yield from read_ends(self.column.pages[number].buffers, encoding.ends, rows, encoding.null_adjustment)
-        base, end = self.column.first_items[number : number + 2].tolist()
+        base, end = self.first_items[number : number + 2].tolist()
         if base + int(spans.ends[-1]) > end:
             raise CorruptDataError("a list ends behind the items of its page")
         return replace(spans, starts=spans.starts + base, ends=spans.ends + base)
@@ -197,7 +190,8 @@ class _Opener:
 
     def offsets(self, field: Field, kind: pa.DataType) -> _Offsets:
         del kind  # lists and large lists look the same
-        return _Offsets(self._column(field))
+        column = self._column(field)
+        return _Offsets(column, column.first_items())
 
     def packed_kind(self, field: Field, kind: pa.DataType) -> pa.DataType | None:
         if not field.is_packed:
@@ -226,7 +220,6 @@ class ContentV20:
 
     def __init__(self, container: Container) -> None:
         self._container = container
-        self._columns: dict[int, _Column] = {}
 
     def descriptor(self) -> tuple[Schema, int]:
         """Schema and number of rows."""
@@ -245,24 +238,29 @@ class ContentV20:
         """Read at least one row of each of these fields."""
         return together([one.plan(rows) for one in fields])
 
-    def plan_some(self, fields: Sequence[FieldReader], rows: range, kept: Int64s) -> Steps[list[list[pa.Array]]]:
+    def plan_selected(
+        self, fields: Sequence[FieldReader], rows: range, selected: Int64s
+    ) -> Steps[list[list[pa.Array]]]:
         """Read some of consecutive rows."""
-        return kept_rows(self.plan(fields, rows), kept)
+        return selected_rows(self.plan(fields, rows), selected)
 
-    def plan_coded(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
+    def plan_dictionary(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
         """Read consecutive rows of a field."""
         return arrays_of(field, rows)
 
-    def fields(self, projection: Schema, columns: Mapping[int, int]) -> list[FieldReader]:
+    def fields(self, projection: Schema, columns: Mapping[int, int], cache: FileCache) -> list[FieldReader]:
         """Open the fields of a projection.
 
         Args:
             projection: Fields to read.
             columns: For each of them and all below, by field id, its column in the file; structs may be left out.
+            cache: Keeps what is learnt of their pages.
         """
         numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}
         pages = self._container.pages(set(numbers.values()))
-        for number in set(numbers.values()) - self._columns.keys():
-            self._columns[number] = _Column(pages[number])
-        opener = _Opener(self._columns, numbers, lambda: self.descriptor()[0])
+        found: dict[int, _Column] = {}
+        for number in set(numbers.values()):
+            first_rows = cache.first_rows(tuple([page.num_rows for page in pages[number]]))
+            found[number] = _Column(pages[number], first_rows, cache.pages(number, first_rows))
+        opener = _Opener(found, numbers, lambda: self.descriptor()[0])
         return [open_field(one, opener) for one in projection.fields]

@@ -20,8 +20,10 @@ from lance_core.encoding.options import page_options
 from lance_core.encoding.pages import RowsPage, encode_leaf
 from lance_core.errors import CorruptDataError, LanceError
 from lance_core.file.integrity import Checking
-from lance_core.file.read.plan import Column, plan_rows
-from lance_core.file.read.some_rows import plan_coded
+from lance_core.file.read.cache import FileCache
+from lance_core.file.read.column import Column
+from lance_core.file.read.column_read import ReadOptions
+from lance_core.file.read.plan import plan_column
 from lance_core.file.source import FileBytes
 from lance_core.file.write.page_copy import read_pages
 from lance_core.file.write.writer import PAGE_BYTES, rows_of_vectors
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Bytes
+    from lance_core.file.read.cache import PageCache
     from lance_core.file.write.page_copy import PageSource
     from lance_core.file.write.writer import DataFileWriter
     from lance_core.format.schema import Field, Schema
@@ -79,10 +82,12 @@ def merge_pages(
     if not num_rows:
         return 0
     file, columns = _join(sources, schema)
+    cache = FileCache().transient()
     merges = [
         _Merge(
             file=file,
             column=column,
+            cached=cache.pages(column.number, column.first_rows),
             kept=kept,
             options=page_options(column.path, version),
             page_bytes=page_bytes,
@@ -121,10 +126,12 @@ def _column(field: Field, number: int, sources: Sequence[PageSource], bases: Seq
         ]
     )
     return Column(
+        number,
         path,
         pa.large_binary() if is_json else arrow_type_of(field),
         is_dictionary=False,
         is_plain=not is_json,
+        is_simple=False,
         pages=pages,
         first_rows=starts_of(np.array([page.num_rows for page in pages], np.int64)),
     )
@@ -137,6 +144,7 @@ class _Merge:
     Attributes:
         file: Memory with its pages.
         column: The column.
+        cached: Its cache entry.
         kept: Which of its rows.
         options: How to write.
         page_bytes: Size of pages.
@@ -144,6 +152,7 @@ class _Merge:
 
     file: FileBytes
     column: Column
+    cached: PageCache
     kept: Mask | None
     options: PageOptions
     page_bytes: int
@@ -186,9 +195,9 @@ class _Merge:
 
     def _read(self, rows: range) -> list[pa.Array | Coded]:
         """Those of some rows that are kept."""
-        plan = plan_coded if self.column.is_plain else plan_rows
+        options = ReadOptions(keeps_dictionaries=True)
         try:
-            parts = self.file.run(plan(self.column, rows))
+            parts = self.file.run(plan_column(self.column, self.cached, rows, options))
         except LanceError:
             raise
         except (ValueError, IndexError, OverflowError, MemoryError, pa.ArrowException) as error:

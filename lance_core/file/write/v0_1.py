@@ -20,10 +20,10 @@ from lance_core.encoding.leaves import check_nulls, list_items
 from lance_core.encoding.v0_1.dictionaries import DictionaryBuilder
 from lance_core.encoding.v0_1.encode import PageBytes, put_offsets, put_strings, put_values
 from lance_core.encoding.v0_1.statistics import GroupStatistics, group_statistics, has_statistics
+from lance_core.encoding.v2_0.nesting import LIST_TYPES
 from lance_core.encoding.v2_0.packed import bit_width
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.file.nodes import LIST_TYPES
 from lance_core.file.write.field_writer import RowGroups, WrittenDataFile, fit_arrays
 from lance_core.format.checksums import RunningSums, align, encode_place, encode_sums, sums_size
 from lance_core.format.legacy_dictionaries import place_dictionaries, with_values

@@ -15,9 +15,9 @@ from lance_core.encoding.arrow_values import json_to_binary, null_mask
 from lance_core.encoding.leaves import LeafPath, check_nulls, list_items
 from lance_core.encoding.options import page_options
 from lance_core.encoding.v2_0.encode import PageBuffers, encode_ends, encode_packed, encode_values, fixed_bytes
+from lance_core.encoding.v2_0.nesting import LIST_TYPES
 from lance_core.encoding.v2_0.packed import bit_width
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.file.nodes import LIST_TYPES
 from lance_core.format.array_encoding import StructHeader, encode_array_encoding
 from lance_core.format.blobs import is_second_version
 from lance_core.format.file_metadata import Page, encode_column

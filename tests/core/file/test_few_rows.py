@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import LanceError
-from lance_core.file.read import v2_1 as fields_v2_1
+from lance_core.file.read import plan
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ def test_same_rows(data_file, name, version, max_chunksize):
 def test_these_are_read_one_by_one(data_file, monkeypatch, name):
     table = pa.table({"c": COLUMNS[name]})
     data_file.write(table)
-    monkeypatch.setattr(fields_v2_1, "plan_points", None)
+    monkeypatch.setattr(plan, "batch_jobs", None)
     rows = [3, 77, 4000]
     assert _take(data_file.open(), rows).to_pylist() == table.take(rows).to_pylist()
 

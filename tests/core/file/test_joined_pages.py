@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from lance_core.errors import InvalidInputError
-from lance_core.file.read import joined_pages
-from lance_core.file.read.known_files import KnownFiles
+from lance_core.file.read import cache
+from lance_core.file.read.cache import FileCaches
 from lance_core.file.write import writer
 
 RNG = np.random.default_rng(21)
@@ -16,7 +16,7 @@ ROWS = 24_000
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch):
     monkeypatch.setattr(writer, "PAGE_BYTES", 8_000)
-    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", KnownFiles())
+    monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", FileCaches())
 
 
 def _reader(data_file):
@@ -52,7 +52,7 @@ def test_rows_of_any_pages_in_any_order_of_takes(data_file, table):
 def test_rows_are_found_among_chunks_and_chunks_among_rows(rows):
     firsts = np.array([100, 110, 110, 125, 600, 601, 640])
     wanted = np.sort(RNG.choice(np.arange(100, 2_100), rows, replace=False))
-    found = joined_pages._places_in(firsts, wanted)
+    found = cache.chunks_in(firsts, wanted)
     assert found.tolist() == [max(np.flatnonzero(firsts <= row)) for row in wanted.tolist()]
 
 
@@ -76,7 +76,7 @@ def test_pages_take_few_steps(data_file, calls_of):
 def test_pages_that_were_read_together_are_not_copied(data_file, monkeypatch):
     table = pa.table({"number": RNG.integers(0, 1 << 30, ROWS)})
     data_file.write(table)
-    monkeypatch.setattr(joined_pages, "join_tables", None)
+    monkeypatch.setattr(cache, "join_tables", None)
     rows = np.arange(0, ROWS, 20)
     assert _reader(data_file)(rows).equals(table.take(rows))
 

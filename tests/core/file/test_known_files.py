@@ -12,9 +12,8 @@ from lance_core.encoding.layouts.chunk_table import ChunkTable
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.file import container
-from lance_core.file.read.known_files import KNOWN_FILES, KnownFiles
-from lance_core.file.read.page_indexes import Held, MiniBlockIndex, join_chunks, join_dictionaries, join_indexes
-from lance_core.file.read.plan import Column
+from lance_core.file.read.cache import FILE_CACHES, Budget, FileCaches, PageCache
+from lance_core.file.read.page_index import MiniBlockIndex
 from lance_core.file.read.reader import DataFileReader
 from lance_core.store.local import LocalStore
 
@@ -29,7 +28,7 @@ TABLE = pa.table({
 
 @pytest.fixture(autouse=True)
 def _nothing_known(monkeypatch):
-    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", KnownFiles())
+    monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", FileCaches())
 
 
 def _take(store, rows, name="x.lance"):
@@ -43,9 +42,7 @@ def _forbid(monkeypatch):
     monkeypatch.setattr(container, "decode_footer", None)
     monkeypatch.setattr(container, "decode_descriptor", None)
     monkeypatch.setattr(container, "decode_column", None)
-    for module in ("plan", "points", "single_rows"):
-        refused = None if module != "plan" else lambda *_: None
-        monkeypatch.setattr(f"lance_core.file.read.{module}.load_indexes", refused)
+    monkeypatch.setattr("lance_core.file.read.plan.index_ranges", None)
 
 
 @pytest.mark.parametrize("rows", [[5, 17_000], list(range(0, ROWS, 40))])
@@ -120,45 +117,45 @@ def test_files_do_not_stay_mapped(data_file):
 
 
 def test_few_files_and_bytes_are_kept():
-    known = KnownFiles(most_files=3, most_bytes=100)
+    known = FileCaches(most_files=3, most_bytes=100)
     found = {name: known.find(name) for name in "abc"}
     assert known.find("a") is found["a"]
     known.find("d")  # "b" was used last
     assert known.find("c") is found["c"]
     assert known.find("b") is not found["b"]
     for name in "abc":
-        known.find(name).held.num_bytes = 60
+        known.find(name).budget.num_bytes = 60
     last = known.find("c")
     assert known.find("c") is last
-    assert known.find("a").held.num_bytes == 0
+    assert known.find("a").budget.num_bytes == 0
 
 
 def test_what_is_kept_is_counted(tmp_path, data_file, monkeypatch):
-    known = KnownFiles()
-    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", known)
+    known = FileCaches()
+    monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
     data_file.write(TABLE)
     _take(LocalStore(str(tmp_path)), [3, 4_000])
     reader = DataFileReader(data_file.store.reader("x.lance"), path=f"{tmp_path}/x.lance")
     (found,) = known._files.values()
-    indexes = [index for pages in found.columns.values() for index in pages.indexes.values()]
+    indexes = [index for pages, *_ in found._columns.values() for index in pages.indexes.values()]
     assert reader.num_rows == ROWS
     assert len(indexes) == 4
-    assert found.held.num_bytes > sum(index.table.grid.nbytes for index in indexes)  # and dictionaries
-    assert KNOWN_FILES is not known
+    assert found.budget.num_bytes > sum(index.table.grid.nbytes for index in indexes)  # and dictionaries
+    assert FILE_CACHES is not known
 
 
 def test_opened_columns_are_shared_counted_and_few(data_file, monkeypatch):
     """So that who opens a file again does not put its columns together anew."""
-    known = KnownFiles()
-    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", known)
+    known = FileCaches()
+    monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
     data_file.write(TABLE)
     _take(data_file.store, [3])
     (found,) = known._files.values()
-    before = found.held.num_bytes
+    before = found.budget.num_bytes
     (opened,) = found.opened
     _take(data_file.store, [9_000])
     assert list(found.opened) == [opened]
-    assert found.held.num_bytes == before
+    assert found.budget.num_bytes == before
     reader = DataFileReader(data_file.store.reader("x.lance"), path=f"{data_file.store.uri}/x.lance")
     columns = {leaf.id: number for number, leaf in enumerate(reader.schema.leaves())}
     for name in TABLE.column_names * 2:
@@ -167,33 +164,33 @@ def test_opened_columns_are_shared_counted_and_few(data_file, monkeypatch):
         assert reader.take(projection, wanted, np.array([5]))[name].to_pylist() == TABLE[name][5:6].to_pylist()
     assert len(found.opened) == 4
     assert opened not in found.opened
-    assert found.held.num_bytes == before
+    assert found.budget.num_bytes == before
 
 
 def test_what_is_put_together_of_pages_is_counted_as_long_as_it_is_kept():
-    held = Held()
-    column = Column(None, pa.string(), is_dictionary=False, is_plain=True, pages=(), first_rows=None, held=held)
+    budget = Budget()
+    pages = PageCache(np.arange(11), budget, {}, {})
     for number in range(10):
         table = ChunkTable(grid=np.zeros((5, 100), np.int64), has_preamble=None)
         items = VariableValues(np.arange(11), np.zeros(10, np.uint8))
-        column.indexes[number] = held.keep(MiniBlockIndex((None,), np.array([0, 100]), table, items, None))
-    alone = held.num_bytes
+        pages.keep_index(number, MiniBlockIndex((None,), np.array([0, 100]), table, items, None))
+    alone = budget.num_bytes
     assert alone == 10 * (5 * 100 * 8 + 11 * 8 + 10)
-    for join, size in ((join_chunks, 2 * 5 * 100 * 8), (join_dictionaries, 2 * 10 + 21 * 8)):
-        before = held.num_bytes
+    for join, size in ((pages.chunks_of, 2 * 5 * 100 * 8), (pages.dictionary_of, 2 * 10 + 21 * 8)):
+        before = budget.num_bytes
         for number in range(8):
-            join(column, (number, number + 1))
-        assert held.num_bytes == before + 8 * size
-        join(column, (0, 9))
-        assert held.num_bytes == before + size
-        join(column, (3,))  # nothing is put together
-        assert held.num_bytes == before + size
-    whole = held.num_bytes
-    index = join_indexes(column, (4, 5), is_kept=False)
-    assert held.num_bytes == whole
-    kept = join_indexes(column, (4, 5), is_kept=True)
-    assert join_indexes(column, (4, 5), is_kept=False) is kept is not index
-    assert held.num_bytes == whole + 2 * 5 * 100 * 8 + 2 * 10 + 21 * 8
+            join((number, number + 1))
+        assert budget.num_bytes == before + 8 * size
+        join((0, 9))
+        assert budget.num_bytes == before + size
+        join((3,))  # nothing is put together
+        assert budget.num_bytes == before + size
+    whole = budget.num_bytes
+    index = pages.index_of((4, 5), is_kept=False)
+    assert budget.num_bytes == whole
+    kept = pages.index_of((4, 5), is_kept=True)
+    assert pages.index_of((4, 5), is_kept=False) is kept is not index
+    assert budget.num_bytes == whole + 2 * 5 * 100 * 8 + 2 * 10 + 21 * 8
 
 
 def _scan(reader, *, is_kept, batch_size=ROWS):
@@ -231,36 +228,36 @@ def test_a_condition_keeps_what_it_learns(data_file, monkeypatch):
 
 
 def test_a_stream_keeps_nothing(data_file, monkeypatch):
-    known = KnownFiles()
-    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", known)
+    known = FileCaches()
+    monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
     data_file.write(TABLE)
     assert _scan(_reader(data_file), is_kept=False).equals(TABLE)
     (found,) = known._files.values()
-    assert not any(pages.indexes for pages in found.columns.values())
-    assert found.held.num_bytes == 0
+    assert not any(pages.indexes for pages, *_ in found._columns.values())
+    assert found.budget.num_bytes == 0
 
 
 def test_a_scan_keeps_no_more_than_there_is_room_for(data_file, monkeypatch):
     """It goes on without what it keeps, once that has become too much."""
-    monkeypatch.setattr("lance_core.file.read.reader.KEPT_COLUMN_WINDOW_BYTES", 1 << 14)  # several steps
+    monkeypatch.setattr("lance_core.file.read.strategy.KEPT_COLUMN_WINDOW_BYTES", 1 << 14)  # several steps
     monkeypatch.setattr("lance_core.file.write.writer.PAGE_BYTES", 8_000)
     data_file.write(TABLE, max_chunksize=1000)
     whole = []
     for most in (1 << 30, 6000, 0):
-        known = KnownFiles(most_bytes=most)
-        monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", known)
+        known = FileCaches(most_bytes=most)
+        monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
         assert _scan(_reader(data_file), is_kept=True, batch_size=1000).equals(TABLE)
         (found,) = known._files.values()
-        whole.append(found.held.num_bytes)
+        whole.append(found.budget.num_bytes)
     assert whole[0] > whole[1] >= 6000
     assert whole[2] == 0
 
 
 def test_a_scan_keeps_nothing_of_a_file_that_was_let_go(data_file, monkeypatch):
-    known = KnownFiles(most_files=1)
-    monkeypatch.setattr("lance_core.file.read.reader.KNOWN_FILES", known)
+    known = FileCaches(most_files=1)
+    monkeypatch.setattr("lance_core.file.read.reader.FILE_CACHES", known)
     data_file.write(TABLE)
     reader = _reader(data_file)
     known.find("another")
     assert _scan(reader, is_kept=True).equals(TABLE)
-    assert reader._known.held.num_bytes == 0
+    assert reader._cache.budget.num_bytes == 0

@@ -6,9 +6,8 @@ import pytest
 
 import lance_core
 from lance_core.encoding.plans import Spots
-from lance_core.file import page_bytes
-from lance_core.file.page_bytes import PageBytes
-from lance_core.file.read import reader
+from lance_core.file.read import page_bytes, strategy
+from lance_core.file.read.page_bytes import PageBytes
 from lance_core.store.coalesce import plan_reads
 from lance_core.testing.counting_store import open_counting
 
@@ -35,8 +34,8 @@ class Asked:
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(page_bytes, "MOST_OF_A_COLUMN", 10_000)
-    monkeypatch.setattr(page_bytes, "LEAST_OF_A_COLUMN", 1_000)
+    monkeypatch.setattr(strategy, "MOST_OF_A_COLUMN", 10_000)
+    monkeypatch.setattr(strategy, "LEAST_OF_A_COLUMN", 1_000)
 
 
 def content(found, start, end):
@@ -114,9 +113,9 @@ def data_bytes(uri):
 
 @pytest.mark.parametrize("read", ["to_table", "to_batches"])
 def test_a_scan_in_many_steps_asks_once_for_all_there_is(uri, monkeypatch, read):
-    monkeypatch.setattr(reader, "WINDOW_BYTES", 1 << 20)
-    monkeypatch.setattr(page_bytes, "MOST_OF_A_COLUMN", 1 << 21)
-    monkeypatch.setattr(page_bytes, "LEAST_OF_A_COLUMN", 1 << 21)
+    monkeypatch.setattr(strategy, "WINDOW_BYTES", 1 << 20)
+    monkeypatch.setattr(strategy, "MOST_OF_A_COLUMN", 1 << 21)
+    monkeypatch.setattr(strategy, "LEAST_OF_A_COLUMN", 1 << 21)
     table, counts = open_counting(uri)
     table.head(1)
     counts.clear()

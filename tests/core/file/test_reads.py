@@ -67,12 +67,11 @@ def test_flat_vectors_are_not_copied(wide):
 
 
 def test_scan_holds_a_window_not_the_file(data_file, monkeypatch):
-    from lance_core.file import page_bytes  # noqa: PLC0415 - to change its constants
-    from lance_core.file.read import reader as reader_module  # noqa: PLC0415 - likewise
+    from lance_core.file.read import strategy  # noqa: PLC0415 - to change its constants
 
-    monkeypatch.setattr(reader_module, "COLUMN_WINDOW_BYTES", 1 << 16)
-    monkeypatch.setattr(page_bytes, "MOST_OF_A_COLUMN", 1 << 18)
-    monkeypatch.setattr(page_bytes, "LEAST_OF_A_COLUMN", 1 << 18)
+    monkeypatch.setattr(strategy, "COLUMN_WINDOW_BYTES", 1 << 16)
+    monkeypatch.setattr(strategy, "MOST_OF_A_COLUMN", 1 << 18)
+    monkeypatch.setattr(strategy, "LEAST_OF_A_COLUMN", 1 << 18)
     data_file.write(pa.table({"c": pa.array(np.random.default_rng(2).random(N))}))
     reader = data_file.open(counting=True)
     batches = reader.scan(reader.schema, {0: 0}, start=0, end=N, batch_size=1000)

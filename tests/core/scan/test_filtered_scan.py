@@ -11,7 +11,7 @@ import lance_core
 from lance_core.encoding.coded import Coded
 from lance_core.encoding.layouts import constant, mini_block
 from lance_core.errors import InvalidInputError
-from lance_core.file.read import plan
+from lance_core.file.read import plan, strategy
 from lance_core.file.read import v2_1 as fields_v2_1
 from lance_core.file.write import writer
 from lance_core.sql.predicate import Predicate
@@ -106,7 +106,7 @@ def written(tmp_path_factory):
 @pytest.mark.parametrize("share", [0, 0.001, 0.04, 0.5, 0.93, 1])
 @pytest.mark.parametrize("deleted", [0, 20, 500])
 def test_a_filtered_scan_is_a_scan_filtered(written, monkeypatch, version, share, deleted):
-    monkeypatch.setattr(fields_v2_1, "_FEW_ROWS", 100)
+    monkeypatch.setattr(strategy, "MOST_BATCHED_ROWS", 100)
     uri = written(version, 1 << 14, deleted and f"small_null < {deleted}", num_files=2)
     made = lance_core.dataset(uri)
     whole = made.to_table()
@@ -203,12 +203,12 @@ def test_what_is_known_of_pages_is_kept_from_batch_to_batch(tmp_path, monkeypatc
     made = lance_core.write_dataset(table, tmp_path / "t")
     loaded = []
 
-    def counted(missing, buffers):
-        loaded.extend(part.number for _, part in missing)
-        load_indexes(missing, buffers)
+    def counted(pages):
+        loaded.extend(page.part.number for page in pages)
+        return decode_indexes(pages)
 
-    load_indexes = plan.load_indexes
-    monkeypatch.setattr(plan, "load_indexes", counted)
+    decode_indexes = plan.decode_indexes
+    monkeypatch.setattr(plan, "decode_indexes", counted)
     batches = list(made.to_batches(filter="pick = 1", batch_size=40_000))
     assert len(batches) == 5
     assert loaded == [0, 0, 0]
@@ -221,13 +221,13 @@ def test_a_filter_whose_result_is_kept_looks_at_four_batches_at_once(tmp_path, m
         pa.table({"pick": np.arange(count) % 4, "other": np.arange(count) % 1000}), tmp_path / "t"
     )
     looks = []
-    plan_some = fields_v2_1.ContentV21.plan_some
+    plan_selected = fields_v2_1.ContentV21.plan_selected
 
     def counted(self, fields, rows, kept):
         looks.append(len(rows))
-        return plan_some(self, fields, rows, kept)
+        return plan_selected(self, fields, rows, kept)
 
-    monkeypatch.setattr(fields_v2_1.ContentV21, "plan_some", counted)
+    monkeypatch.setattr(fields_v2_1.ContentV21, "plan_selected", counted)
     assert sum(one.num_rows for one in made.to_batches(filter="pick = 1", batch_size=10_000)) == count // 4
     assert looks == [10_000] * 10
     looks.clear()

@@ -8,7 +8,7 @@ import pytest
 
 from lance_core import dataset, write_dataset
 from lance_core.errors import CorruptDataError
-from lance_core.file.read import several_files
+from lance_core.file.read import strategy
 from lance_core.scan import fragment_run
 
 RNG = np.random.default_rng(11)
@@ -130,7 +130,7 @@ def test_a_run_has_bounds(tmp_path, runs, monkeypatch):
 
 def test_what_would_need_much_memory_is_read_file_by_file(table, monkeypatch):
     whole = table.to_table()
-    monkeypatch.setattr(several_files, "_MOST_BYTES", 100)
+    monkeypatch.setattr(strategy, "MOST_JOINED_BYTES", 100)
     assert table.to_table().to_pylist() == whole.to_pylist()
 
 

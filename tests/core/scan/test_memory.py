@@ -6,7 +6,7 @@ import pytest
 
 import lance_core
 from lance_core.file import source
-from lance_core.file.read import reader
+from lance_core.file.read import reader, strategy
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +37,8 @@ def write(uri, rows):
 
 @pytest.mark.parametrize("options", [{}, {"filter": "numbers >= 0"}, {"columns": ["lists"]}])
 def test_a_scan_holds_a_window(tmp_path, monkeypatch, options):
-    monkeypatch.setattr(reader, "WINDOW_BYTES", WINDOW)
-    monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(strategy, "WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(strategy, "COLUMN_WINDOW_BYTES", WINDOW)
     write(tmp_path / "small", 50_000)
     write(tmp_path / "large", 200_000)
     small, large = peak(tmp_path / "small", **options), peak(tmp_path / "large", **options)
@@ -48,10 +48,10 @@ def test_a_scan_holds_a_window(tmp_path, monkeypatch, options):
 
 
 def test_what_is_kept_anyway_is_read_in_larger_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "WINDOW_BYTES", WINDOW)
-    monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
-    monkeypatch.setattr(reader, "KEPT_WINDOW_BYTES", 2 * WINDOW)
-    monkeypatch.setattr(reader, "KEPT_COLUMN_WINDOW_BYTES", 2 * WINDOW)
+    monkeypatch.setattr(strategy, "WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(strategy, "COLUMN_WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(strategy, "KEPT_WINDOW_BYTES", 2 * WINDOW)
+    monkeypatch.setattr(strategy, "KEPT_COLUMN_WINDOW_BYTES", 2 * WINDOW)
     write(tmp_path / "t", 50_000)
     steps = []
     read = reader.DataFileReader._read
@@ -72,9 +72,9 @@ def test_what_is_kept_anyway_is_read_in_larger_steps(tmp_path, monkeypatch):
 
 def test_many_columns_that_are_kept_anyway_are_read_in_one_step(tmp_path, monkeypatch):
     """Their window is as wide as they are, and no batch slices all of them."""
-    monkeypatch.setattr(reader, "WINDOW_BYTES", WINDOW)
-    monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
-    monkeypatch.setattr(reader, "KEPT_WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(strategy, "WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(strategy, "COLUMN_WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(strategy, "KEPT_WINDOW_BYTES", WINDOW)
     columns = {f"c{number}": np.arange(20_000) * number for number in range(40)}
     made = lance_core.write_dataset(pa.table(columns), tmp_path / "t")
     table = made.to_table(batch_size=1024)
@@ -96,7 +96,7 @@ def test_streams_hold_small_batches(tmp_path):
 
 
 def test_windows_follow_what_strings_come_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "COLUMN_WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(strategy, "COLUMN_WINDOW_BYTES", WINDOW)
     texts = [f"{number:08} {'the same words again and again ' * 12}" for number in range(50_000)]
     table = lance_core.write_dataset(pa.table({"c": texts}), tmp_path / "t")
     stored = sum(one.stat().st_size for one in (tmp_path / "t" / "data").iterdir())

@@ -9,7 +9,7 @@ import pytest
 import lance_core
 from lance_core.errors import CorruptDataError
 from lance_core.file import source
-from lance_core.file.read import several_files
+from lance_core.file.read import several_files, strategy
 from lance_core.scan import fragment_run
 from lance_core.store import local_reader
 
@@ -124,7 +124,7 @@ def test_what_is_read_file_by_file(uri, table, joined, monkeypatch):
     assert whole.column("_rowid").to_pylist() == [(n // ROWS << 32) + n % ROWS for n in WANTED], "of each fragment"
     dataset.add_columns({"more": "number + 1"})
     assert dataset.take(WANTED).drop_columns("more").equals(table.take(WANTED)), "of two files of each fragment"
-    monkeypatch.setattr(several_files, "_MOST_BYTES", 1 << 12)
+    monkeypatch.setattr(strategy, "MOST_JOINED_BYTES", 1 << 12)
     columns = ["number", "cents", "text"]
     assert dataset.take(WANTED, columns=columns).equals(table.select(columns).take(WANTED)), "as it would be too much"
     assert joined == []
@@ -158,7 +158,7 @@ def test_the_next_files_are_asked_before_one_is_waited_for(uri, table, monkeypat
         told.append(("waited", copies._source._path))
         finish(copies)
 
-    monkeypatch.setattr(several_files, "_AHEAD", ahead)
+    monkeypatch.setattr(strategy, "READ_AHEAD", ahead)
     monkeypatch.setattr(local_reader, "_copy_present", lambda *_: 0)
     monkeypatch.setattr(local_reader.LocalReader, "announce", announced)
     monkeypatch.setattr(source.CopiedRanges, "finish", finished)

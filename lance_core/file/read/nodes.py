@@ -5,7 +5,6 @@ What a page looks like is the business of `ValuePages` and `OffsetPages`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -14,8 +13,9 @@ from lance_core.encoding.arrow_values import binary_to_json
 from lance_core.encoding.kernels import aranges
 from lance_core.encoding.leaves import pick_packed
 from lance_core.encoding.plans import together
-from lance_core.encoding.v2_0.nesting import list_array, struct_array
+from lance_core.encoding.v2_0.nesting import LIST_TYPES, list_array, struct_array
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.file.read.strategy import GUESSED_STRING_BYTES
 from lance_core.format.blobs import is_described
 from lance_core.format.schema import BLOB_KEY, JSON
 from lance_core.frozen import frozen
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from lance_core.encoding.v2_0.ends import Spans
     from lance_core.encoding.values import Int64s
     from lance_core.format.schema import Field
-
-_GUESSED_STRING_BYTES = 16
-LIST_TYPES = ("list", "list.struct", "large_list", "large_list.struct")
 
 
 class ValuePages(Protocol):
@@ -46,14 +43,6 @@ class ValuePages(Protocol):
 
     def read(self, rows: Rows, /) -> Plan:
         """At least one row, all of which are there."""
-        ...
-
-    def fresh(self) -> ValuePages:
-        """The same pages; what it learns about them is its own."""
-        ...
-
-    def forget(self, row: int, /) -> None:
-        """Drop what is known of pages before a row."""
         ...
 
 
@@ -151,7 +140,7 @@ class _Leaf:
         try:
             least = self.kind.bit_width / 8
         except ValueError:  # no fixed width
-            least = _GUESSED_STRING_BYTES
+            least = GUESSED_STRING_BYTES
         return [max(least, self.pages.num_bytes / max(1, self.num_rows))]
 
     def plan(self, rows: Rows) -> Plan:
@@ -162,12 +151,6 @@ class _Leaf:
         if self.packed is not None:
             return [pick_packed(self.packed, self.kind, array) for array in arrays]
         return [binary_to_json(array) for array in arrays] if self.is_json else arrays
-
-    def fresh(self) -> _Leaf:
-        return replace(self, pages=self.pages.fresh())
-
-    def forget(self, row: int) -> None:
-        self.pages.forget(row)
 
 
 @frozen
@@ -189,13 +172,6 @@ class _Struct:
         arrays = yield from together([child.plan(rows) for child in self.children])
         return [struct_array(self.kind, len(rows), [_whole(one) for one in arrays])]
 
-    def fresh(self) -> _Struct:
-        return replace(self, children=tuple(child.fresh() for child in self.children))
-
-    def forget(self, row: int) -> None:
-        for child in self.children:
-            child.forget(row)
-
 
 @frozen
 class _EmptyStruct:
@@ -213,12 +189,6 @@ class _EmptyStruct:
             _check_rows(self.num_rows, rows)
         yield []
         return [struct_array(self.kind, len(rows), [])]
-
-    def fresh(self) -> _EmptyStruct:
-        return self
-
-    def forget(self, row: int) -> None:
-        del row  # nothing is known of pages
 
 
 @frozen
@@ -250,13 +220,6 @@ class _List:
         spans = yield from self.pages.read(rows)
         items = yield from self.items.plan(_item_rows(spans.starts, spans.ends))
         return [list_array(self.name, self.kind, spans.ends - spans.starts, spans.validity, _whole(items))]
-
-    def fresh(self) -> _List:
-        return replace(self, items=self.items.fresh())
-
-    def forget(self, row: int) -> None:
-        # Which items the lists before a row had is not known any more; dictionaries of items are few.
-        del row
 
 
 _Node: TypeAlias = _Leaf | _Struct | _EmptyStruct | _List

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.plans import Found, Spots, found_in
+from lance_core.file.read import strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.plans import Ranges
     from lance_core.encoding.values import Int64s
-
-MOST_HELD = 1 << 26
-"""Stored bytes of all columns that are kept at the same time, as far as the next two allow."""
-
-MOST_OF_A_COLUMN = 1 << 25
-"""Larger pages are cut. Few are larger, and what lies in one part is not copied."""
-MOST_TOGETHER = 1 << 24
-"""Smaller pages are fetched together up to this: one request."""
-LEAST_OF_A_COLUMN = 1 << 19
-"""With less in a request an object store would be waited for more than read."""
 
 
 class PageBytes:
@@ -44,7 +35,7 @@ class PageBytes:
 
     def __init__(self, read: Callable[[Ranges], list[pa.Buffer]], columns: Sequence[Ranges]) -> None:
         self._read = read
-        most = min(MOST_OF_A_COLUMN, max(LEAST_OF_A_COLUMN, MOST_HELD // max(1, len(columns))))
+        most = strategy.request_bytes(len(columns))
         pieces = [
             (start, end, number, run)
             for number, pages in enumerate(columns)
@@ -127,7 +118,7 @@ def _runs(pages: Ranges, most: int) -> Iterator[Ranges]:
     run: Ranges = []
     size = 0
     for start, end in pages:
-        if run and size + end - start > min(most, MOST_TOGETHER):
+        if run and size + end - start > min(most, strategy.MOST_FETCHED_TOGETHER):
             yield run
             run, size = [], 0
         parts = -(-(end - start) // most)

@@ -1,0 +1,380 @@
+"""The vector kernel for many columns: rows of pages that are encoded alike, of any columns and files; pure.
+
+A call of numpy costs as much for one value as for a thousand. Its price is paid once for all columns that are encoded
+alike, not once for each: a table of 500 columns has few encodings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import join_values, slice_values, take_values
+from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.layouts import mini_block
+from lance_core.encoding.layouts.chunk_table import byte_ranges, select_rows
+from lance_core.encoding.layouts.list_points import ListRun, decode_rows, shares_levels
+from lance_core.encoding.layouts.mini_block_points import (
+    all_points,
+    decode_all,
+    decode_points,
+    decode_words,
+    find_points,
+    find_words,
+    word_spots,
+)
+from lance_core.encoding.layouts.page import Decoded, to_arrow
+from lance_core.encoding.layouts.shared_levels import SharedLevels
+from lance_core.encoding.plans import Spots
+from lance_core.encoding.repdef import Levels
+from lance_core.encoding.values import FixedValues, VariableValues
+from lance_core.errors import CorruptDataError
+from lance_core.file.read import strategy
+from lance_core.file.read.cache import cells_in
+from lance_core.file.read.page_index import mini_block_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lance_core.encoding.layouts.chunk_table import ChunkSelection, ChunkTable
+    from lance_core.encoding.layouts.list_points import RowValues
+    from lance_core.encoding.layouts.mini_block_points import Points
+    from lance_core.encoding.plans import Found
+    from lance_core.encoding.values import Int64s, Values
+    from lance_core.file.read.cache import PageCache
+    from lance_core.file.read.column import PageSlice
+    from lance_core.file.read.column_read import ColumnRead, Job, ReadOptions
+    from lance_core.format.page_layout import MiniBlockLayout
+
+_NOT_YET = pa.nulls(0)
+
+
+class _Piece(NamedTuple):
+    """Rows of neighbouring pages of a column: the numbers of these, and the rows of each."""
+
+    pages: PageCache
+    numbers: list[int]
+    sizes: list[int]
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Rows of neighbouring pages of one column in a batch, and of the same column in the files that follow.
+
+    Attributes:
+        last: The file in which they end.
+        arrays: Takes the result.
+        place: Where among them.
+        start: Number of the first row in the batch.
+        pieces: One for each file.
+    """
+
+    last: ColumnRead
+    arrays: list[Any]
+    place: int
+    start: int
+    pieces: list[_Piece]
+
+    def continues_in(self, read: ColumnRead) -> bool:
+        """Return whether these are the last rows of a file, and the next ones are the first of the next file."""
+        last = self.last
+        if last.number != read.number or last.file != read.file - 1 or read.arrays:
+            return False
+        return len(last.arrays) == (self.place + 1 if last.arrays is self.arrays else 0)
+
+
+@dataclass(slots=True)
+class BatchJob:
+    """Rows of mini-block pages without lists that are encoded alike."""
+
+    layout: MiniBlockLayout
+    is_near: bool
+    grids: list[Int64s] = field(default_factory=list["Int64s"])
+    rows: list[Int64s] = field(default_factory=list["Int64s"])
+    segments: list[_Segment] = field(default_factory=list[_Segment])
+    num_rows: int = 0
+    _points: Points | None = None
+    _words: Int64s | None = None
+
+    def add_rows(self, read: ColumnRead, cells: Int64s, parts: Sequence[PageSlice], rows: Int64s) -> None:
+        """Add scattered rows.
+
+        Args:
+            read: Their column.
+            cells: What the chunk tables say of the chunk of each row.
+            parts: The rows by page; none if it does not matter.
+            rows: The rows.
+        """
+        self._add_grid(cells, read.base)
+        self.rows.append(rows)
+        sizes = [len(part.rows) for part in parts] or [len(rows)]
+        self._add_segment(read, self.num_rows, [part.number for part in parts], sizes)
+        self.num_rows += len(rows)
+
+    def add_range(self, read: ColumnRead, parts: Sequence[PageSlice]) -> None:
+        """Add consecutive rows of neighbouring pages."""
+        start = -1
+        for part in parts:
+            table, first = read.pages.indexes[part.number].table, int(read.column.first_rows[part.number])
+            if len(part.rows) == part.page.num_rows:
+                self._add_grid(table.grid.copy() if read.base else table.grid, read.base)
+                start = self.num_rows if start < 0 else start
+                self.num_rows += part.page.num_rows
+                continue
+            selection = select_rows(table, range(first + part.rows[0], first + int(part.rows[-1]) + 1))
+            self._add_grid(table.grid[:, selection.chunks], read.base)
+            start = self.num_rows + int(selection.rows[0]) if start < 0 else start
+            self.num_rows += selection.num_rows
+        self._add_segment(read, start, [part.number for part in parts], [len(part.rows) for part in parts])
+
+    def _add_grid(self, grid: Int64s, base: int) -> None:
+        """Add what a chunk table says of some chunks, which is a copy of it if there is a base."""
+        if base:
+            grid[0] += base
+        self.grids.append(grid)
+
+    def _add_segment(self, read: ColumnRead, start: int, numbers: list[int], sizes: list[int]) -> None:
+        piece = _Piece(read.pages, numbers, sizes)
+        if self.segments and self.segments[-1].continues_in(read):
+            self.segments[-1].pieces.append(piece)
+            self.segments[-1].last = read
+            return
+        self.segments.append(_Segment(read, read.arrays, len(read.arrays), start, [piece]))
+        read.arrays.append(_NOT_YET)
+
+    @property
+    def ranges(self) -> Spots:
+        """The byte ranges of the chunks, or of the values alone."""
+        points = self._points = find_points(self.grids, self.rows) if self.rows else all_points(self.grids)
+        if self.is_near and self.rows:
+            self._words = find_words(points, self.layout)
+        if self._words is not None:
+            return word_spots(self._words, self.layout)
+        return Spots(points.chunks[0], points.chunks[0] + points.chunks[1])
+
+    def decode(self, buffers: Found) -> None:
+        """Decode the values of all columns, and give each its own."""
+        layout, definition, points = self.layout, None, self._points
+        if self._words is not None:
+            values: Values = decode_words(buffers.memory, buffers.places(self._words), layout)
+        elif points is None:
+            raise ValueError("rows are decoded before it is known where they are")
+        elif self.rows:
+            definition, values = decode_points(buffers.memory, buffers.places(points.chunks[0]), points, layout)
+        else:
+            definition, values = decode_all(buffers.memory, buffers.places(points.chunks[0]), points.chunks, layout)
+        every = Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=len(values))
+        shared: dict[int, pa.Array] = {}
+        for segment in self.segments:
+            segment.arrays[segment.place] = _array_of(segment, every, layout, shared)
+
+
+def _array_of(segment: _Segment, every: Decoded, layout: MiniBlockLayout, shared: dict[int, pa.Array]) -> pa.Array:
+    """Return the rows of one column as an array; columns of one type are views of one array."""
+    column, values, definition = segment.last.column, every.values, every.levels.definition
+    start, count = segment.start, sum([sum(piece.sizes) for piece in segment.pieces])
+    if isinstance(values, FixedValues) and layout.dictionary is None and column.is_plain:
+        whole = shared.get(id(column.kind))
+        if whole is None:
+            whole = shared[id(column.kind)] = to_arrow(every, column.path, column.kind, len(values))
+        return whole.slice(start, count)
+    own: Values = values if count == every.num_slots else _cut(values, start, start + count)
+    if layout.dictionary is not None:
+        pages = [(piece.pages, number) for piece in segment.pieces for number in piece.numbers]
+        own = _look_up(pages, own, [size for piece in segment.pieces for size in piece.sizes])
+    levels = Levels(layout.layers, None, None if definition is None else definition[start : start + count])
+    return to_arrow(Decoded(levels=levels, values=own, num_slots=count), column.path, column.kind, count)
+
+
+def _cut(values: Values, start: int, end: int) -> Values:
+    """Return values of one column; its strings count their bytes from 0, whatever other columns hold."""
+    own = slice_values(values, start, end)
+    if isinstance(own, VariableValues) and int(own.offsets[0]):
+        return VariableValues(own.offsets - own.offsets[0], own.data[int(own.offsets[0]) :])
+    return own
+
+
+class _ListColumn(NamedTuple):
+    """Scattered rows of one column with lists, the pages of which are alike."""
+
+    read: ColumnRead
+    numbers: tuple[int, ...]
+    layout: MiniBlockLayout
+    table: ChunkTable
+    bounds: Int64s
+    selection: ChunkSelection
+
+    def run(self, found: Found) -> ListRun:
+        """Return the chunks in memory."""
+        starts, sizes, counts = self.table.grid[:3, self.selection.chunks]
+        places = found.places(starts + self.read.base)
+        return ListRun(layout=self.layout, starts=places, sizes=sizes, counts=counts, selection=self.selection)
+
+    def finish(self, rows: RowValues, shared: SharedLevels) -> None:
+        """Make the array of the rows."""
+        values, column = rows.values, self.read.column
+        if self.layout.dictionary is not None:
+            page_of = self.bounds.searchsorted(self.selection.chunks[rows.chunk_of], side="right") - 1
+            sizes = np.bincount(page_of, minlength=len(self.numbers)).tolist()
+            values = _look_up([(self.read.pages, number) for number in self.numbers], values, sizes)
+        decoded = Decoded(levels=rows.levels, values=values, num_slots=len(values))
+        self.read.arrays.append(to_arrow(decoded, column.path, column.kind, len(self.selection.rows), shared))
+
+
+@dataclass(frozen=True, slots=True)
+class ListJob:
+    """Scattered rows of columns with lists of one file that encode their levels alike."""
+
+    columns: list[_ListColumn]
+
+    @property
+    def ranges(self) -> Spots:
+        """The byte ranges of the chunks."""
+        bounds = [byte_ranges(one.table, one.selection.chunks) for one in self.columns]
+        base = self.columns[0].read.base
+        return Spots(*(np.concatenate([pair[side] for pair in bounds]) + base for side in (0, 1)))
+
+    def decode(self, buffers: Found) -> None:
+        """Decode the rows."""
+        shared = SharedLevels()
+        decoded = decode_rows(buffers.memory, [column.run(buffers) for column in self.columns])
+        for column, rows in zip(self.columns, decoded, strict=True):
+            column.finish(rows, shared)
+
+    def takes(self, column: _ListColumn) -> bool:
+        """Return whether a column of the same file encodes its levels alike."""
+        first = self.columns[0]
+        return first.read.base == column.read.base and shares_levels(first.layout, column.layout)
+
+
+def batch_jobs(reads: Sequence[ColumnRead], options: ReadOptions) -> tuple[list[Job], list[ColumnRead]]:
+    """Put columns together that share steps.
+
+    Args:
+        reads: The columns; their pages are found, and the indexes of these known.
+        options: How they are read.
+
+    Returns:
+        Rows to decode together, and the columns that are decoded each for itself.
+    """
+    plain: list[ColumnRead] = []
+    lists: list[ListJob] = []
+    others: list[ColumnRead] = []
+    for read in reads:
+        if read.table is not None:
+            plain.append(read)
+            continue
+        layouts = [part.layout for part in read.slices]
+        if not read.column.is_simple or not all(map(mini_block.is_plain, layouts)):
+            others.append(read)
+        elif not any(mini_block_layout(layout).rep is not None for layout in layouts):
+            plain.append(read)
+        elif isinstance(read.rows, range) or not _are_alike(read):
+            others.append(read)
+        else:
+            column = _list_column(read, read.rows)
+            job = next((job for job in lists if job.takes(column)), None)
+            if job is None:
+                lists.append(ListJob([column]))
+            else:
+                job.columns.append(column)
+    return [*_batches(plain, is_near=options.is_near), *lists], others
+
+
+def _are_alike(read: ColumnRead) -> bool:
+    return len({id(read.pages.indexes[part.number].kind) for part in read.slices}) == 1
+
+
+def _list_column(read: ColumnRead, rows: Int64s) -> _ListColumn:
+    numbers = tuple([part.number for part in read.slices])
+    table, bounds = read.pages.chunks_of(numbers)
+    layout = mini_block_layout(read.slices[0].layout)
+    return _ListColumn(read, numbers, layout, table, bounds, select_rows(table, rows))
+
+
+def _batches(reads: Sequence[ColumnRead], *, is_near: bool) -> Iterator[BatchJob]:
+    """Yield rows of pages that are alike, put together."""
+    batches: dict[int, BatchJob] = {}
+    kinds = _Kinds()
+    for read in reads:
+        indexes, rows, at, key = read.pages.indexes, read.rows, 0, 0
+        batch: BatchJob | None = None
+        if read.table is not None and not isinstance(rows, range):
+            index, table = read.table
+            key = kinds.number(index.kind)
+            batch = batches.setdefault(key, BatchJob(index.layouts[0], is_near))
+            batch.add_rows(read, cells_in(table, rows), (), rows)
+        for kind, run in groupby(read.slices, key=lambda part: indexes[part.number].kind):
+            parts, key = list(run), kinds.number(kind)
+            batch = batches.get(key)
+            if batch is None:
+                batch = batches[key] = BatchJob(indexes[parts[0].number].layouts[0], is_near)
+            if isinstance(rows, range):
+                batch.add_range(read, parts)
+            else:
+                some = rows[at : (at := at + sum([len(part.rows) for part in parts]))]
+                batch.add_rows(read, read.pages.cells_of(parts, some), parts, some)
+        if batch is not None and batch.num_rows >= strategy.MOST_TOGETHER:
+            yield batches.pop(key)
+    yield from batches.values()
+
+
+class _Kinds:
+    """What pages are alike in, over several files: within a file it is the same object, over several an equal one."""
+
+    __slots__ = ("_equal", "_same")
+
+    def __init__(self) -> None:
+        self._same: dict[int, int] = {}
+        self._equal: dict[object, int] = {}
+
+    def number(self, kind: object) -> int:
+        """Return the same number for kinds that are equal."""
+        number = self._same.get(id(kind))
+        if number is None:
+            number = self._same[id(kind)] = self._equal.setdefault(kind, len(self._equal))
+        return number
+
+
+def _look_up(pages: Sequence[tuple[PageCache, int]], indices: Values | None, sizes: Sequence[int]) -> Values:
+    """Return the items of the dictionaries of pages.
+
+    Args:
+        pages: Cache entry of the column and number of each page: one column of one file or of several.
+        indices: Shape (n,): dictionary index of each value in its page.
+        sizes: Values of each page; pages follow one another.
+    """
+    if not isinstance(indices, FixedValues):
+        raise CorruptDataError("a dictionary page without indices")
+    if len(pages) == 1:
+        return take_values(_dictionaries(pages), indices.data)
+    page_of: Int64s = np.repeat(np.arange(len(pages)), sizes)
+    layouts = [mini_block_layout(cache.indexes[number].layouts[0]) for cache, number in pages]
+    num_items = np.array([layout.num_dictionary_items for layout in layouts], np.int64)
+    items: Int64s = indices.data.astype(np.int64)
+    if (items >= num_items[page_of]).any() or (items < 0).any():
+        raise CorruptDataError("an index points beyond the dictionary of its page")
+    if len(items) == 0 or int(num_items.sum()) <= strategy.MAX_LOOKED_UP_ITEMS:
+        return take_values(_dictionaries(pages), items + starts_of(num_items)[page_of])
+    bounds = starts_of(np.array(sizes, np.int64)).tolist()
+    parts = [
+        take_values(_dictionaries([page]), items[low:high])
+        for page, (low, high) in zip(pages, pairwise(bounds), strict=True)
+        if high > low
+    ]
+    return join_values(parts)
+
+
+def _dictionaries(pages: Sequence[tuple[PageCache, int]]) -> Values:
+    """Return the items of the dictionaries of some pages, one after the other."""
+    if len(pages) == 1:
+        return pages[0][0].dictionary_of((pages[0][1],))
+    each = [
+        run[0][0].dictionary_of(tuple([number for _, number in run]))
+        for run in (list(run) for _, run in groupby(pages, key=lambda page: id(page[0])))
+    ]
+    return each[0] if len(each) == 1 else join_values(each)

@@ -1,0 +1,380 @@
+"""Cached metadata of data files: what was learnt of a file serves its next reads and its next readers.
+
+Data files never change, and what is kept is about bytes that were held against their checksums. A file is found again
+by its name, inode and times, its size and the checksums in its end, which every reader reads and verifies: these tell
+the content of the whole file. A file that was replaced or written to is another one. A file without checksums, or in a
+store that cannot tell when it was changed, is not found again. Each reader holds bytes of data against checksums anew.
+
+Nothing here keeps a file open or mapped.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from itertools import pairwise
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lance_core.encoding.arrow_values import join_values, num_bytes_of
+from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.layouts.chunk_table import ChunkTable, join_tables
+from lance_core.errors import CorruptDataError
+from lance_core.file.container import Parsed
+from lance_core.file.read import strategy
+from lance_core.file.read.page_index import MiniBlockIndex, check_page, join_indexes
+from lance_core.format.page_layout import decode_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from lance_core.encoding.values import Int64s, Values
+    from lance_core.file.read.column import Column, PageSlice
+    from lance_core.file.read.field_reader import Opened
+    from lance_core.file.read.page_index import JoinedChunks, SparseIndex
+    from lance_core.format.page_layout import PageLayout
+
+_COLUMN_BYTES = 1 << 10
+"""Bytes of an opened column without its pages: a dozen small objects."""
+
+_ONE_PAGE = 2
+"""Length of the first rows of a column of one page: that of the page, and the end."""
+
+_FEW_ROWS = 16
+"""So few rows cost nothing to look for."""
+
+
+class Budget:
+    """Counts the bytes that the cache entry of a file takes."""
+
+    __slots__ = ("num_bytes",)
+
+    def __init__(self) -> None:
+        self.num_bytes = 0
+
+
+class JoinedPages(NamedTuple):
+    """Pages of a column without lists that are alike, and their chunks."""
+
+    pages: frozenset[int]
+    table: ChunkTable
+
+
+class PageCache:
+    """Cache entry of one column: what was learnt of its pages, by number of the page.
+
+    Attributes:
+        kinds: What pages of the file are alike in; the same for all its columns.
+        readers: How the scalar kernel reads chunks, by identity of their layout; likewise.
+        layouts: Layouts.
+        indexes: Indexes of mini-block pages.
+        sparse_indexes: Indexes of pages of different values below sparse layers.
+        scalar_pages: Pages as the scalar kernel reads them, by number and form of the values; None for those that it
+            does not read.
+        ready: Pages whose rows can be found: what tells where they are is known or not needed.
+        whole: Index of one page and the chunks of all, if all are alike and it does not matter which one a row is in.
+        encodings: Encodings of pages of version 2.0.
+        items: Dictionaries of pages of version 2.0.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_dictionaries",
+        "_first_rows",
+        "_indexes_joined",
+        "_is_shared",
+        "_pages_joined",
+        "_tables",
+        "encodings",
+        "indexes",
+        "items",
+        "kinds",
+        "layouts",
+        "readers",
+        "ready",
+        "scalar_pages",
+        "sparse_indexes",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        first_rows: Int64s,
+        budget: Budget,
+        kinds: dict[object, object],
+        readers: dict[int, Any],
+        source: PageCache | None = None,
+    ) -> None:
+        self._first_rows = first_rows
+        self.kinds = kinds
+        self.readers = readers
+        self._is_shared = source is None
+        self.layouts: dict[int, PageLayout] = {} if source is None else source.layouts
+        self.encodings: dict[int, Any] = {} if source is None else source.encodings
+        self.indexes: dict[int, MiniBlockIndex] = {} if source is None else dict(source.indexes)
+        self.sparse_indexes: dict[int, SparseIndex] = {} if source is None else dict(source.sparse_indexes)
+        self.scalar_pages: dict[object, Any] = {}
+        self.items: dict[int, Any] = {}
+        self.ready: set[int] = set() if source is None else set(source.ready)
+        self.whole: tuple[MiniBlockIndex, ChunkTable] | None = None if source is None else source.whole
+        self._budget = budget
+        self._pages_joined: dict[int, JoinedPages] = {}
+        self._indexes_joined: dict[tuple[int, ...], MiniBlockIndex] = {}
+        self._dictionaries: dict[tuple[int, ...], Values] = {}
+        self._tables: dict[tuple[int, ...], JoinedChunks] = {}
+
+    def layout(self, column: Column, number: int) -> PageLayout:
+        """Return the layout of a page; it is decoded when it is first asked for."""
+        layout = self.layouts.get(number)
+        if layout is None:
+            page = column.pages[number]
+            layout = self.layouts[number] = decode_layout(page.layout)
+            check_page(len(page.buffers), layout)
+        return layout
+
+    def keep_index(self, number: int, index: MiniBlockIndex) -> None:
+        """Keep the index of a mini-block page."""
+        index = self.indexes[number] = index.detached() if self._is_shared else index
+        self.ready.add(number)
+        self._budget.num_bytes += index.num_bytes
+        if len(self._first_rows) == _ONE_PAGE and index.is_simple:
+            self.whole = (index, index.table)
+
+    def keep_sparse_index(self, number: int, index: SparseIndex) -> None:
+        """Keep the index of a page with sparse layers."""
+        self.sparse_indexes[number] = index
+        self.ready.add(number)
+        self._budget.num_bytes += index.num_bytes
+
+    def forget(self, row: int) -> None:
+        """Drop what is known of the pages that end at a row or before it."""
+        self.whole = None
+        for indexes in (self.indexes, self.sparse_indexes, self.items):
+            for number in [number for number in indexes if self._first_rows[number + 1] <= row]:
+                del indexes[number]
+                self.ready.discard(number)
+
+    def index_of(self, numbers: tuple[int, ...], *, is_kept: bool) -> MiniBlockIndex:
+        """Return the indexes of some pages as one.
+
+        Args:
+            numbers: The pages.
+            is_kept: Whether to keep what had to be put together.
+        """
+        if len(numbers) == 1:
+            return self.indexes[numbers[0]]
+        joined = self._indexes_joined.get(numbers)
+        if joined is None:
+            joined = join_indexes([self.indexes[number] for number in numbers])
+            if is_kept:
+                self._keep(self._indexes_joined, numbers, joined)
+        return joined
+
+    def dictionary_of(self, numbers: tuple[int, ...]) -> Values:
+        """Return the items of the dictionaries of some pages, one after the other."""
+        joined = self._dictionaries.get(numbers)
+        if joined is None:
+            dictionaries = [self.indexes[number].dictionary for number in numbers]
+            items = [dictionary for dictionary in dictionaries if dictionary is not None]
+            if not items:
+                raise CorruptDataError("a dictionary page without dictionary")
+            if len(dictionaries) == 1:
+                return items[0]
+            joined = join_values(items)
+            self._keep(self._dictionaries, numbers, joined)
+        return joined
+
+    def chunks_of(self, numbers: tuple[int, ...]) -> JoinedChunks:
+        """Return the chunks of some pages."""
+        joined = self._tables.get(numbers)
+        if joined is None:
+            tables = [self.indexes[number].table for number in numbers]
+            joined = (join_tables(tables), starts_of(np.array([len(table.starts) for table in tables])))
+            if len(tables) > 1:
+                self._keep(self._tables, numbers, joined)
+        return joined
+
+    def _keep(self, cached: dict[tuple[int, ...], Any], numbers: tuple[int, ...], joined: Any) -> None:
+        """Keep what was put together, and drop what was before once that is much."""
+        if len(cached) >= strategy.MAX_JOINED:
+            dropped = list(cached.values())
+            cached.clear()
+            self._budget.num_bytes -= sum(map(_num_bytes, dropped))
+        cached[numbers] = joined
+        self._budget.num_bytes += _num_bytes(joined)
+
+    def cells_of(self, parts: Sequence[PageSlice], rows: Int64s) -> Int64s:
+        """Return what the chunk tables say of the chunk of each of some rows.
+
+        Args:
+            parts: The rows by page; the pages are alike, and their indexes known.
+            rows: Shape (n,): the same rows, counted from the first of the column.
+
+        Returns:
+            Shape (5, n), as `ChunkTable.grid`.
+        """
+        table = self._table_of(parts) if len(parts) > 1 else self.indexes[parts[0].number].table
+        if table is not None:
+            return cells_in(table, rows)
+        ends = np.cumsum([len(part.rows) for part in parts[:-1]])
+        each = zip(parts, np.split(rows, ends), strict=True)
+        return np.concatenate([self.cells_of([part], some) for part, some in each], axis=1)
+
+    def _table_of(self, parts: Sequence[PageSlice]) -> ChunkTable | None:
+        """Return the chunks of these pages and of others that are alike; None if joining them does not pay yet."""
+        kind = self.indexes[parts[0].number].kind
+        joined = self._pages_joined.get(id(kind))
+        if joined is None or not joined.pages.issuperset([part.number for part in parts]):
+            alike = sorted(number for number, index in list(self.indexes.items()) if index.kind is kind)
+            is_all = len(self.indexes) == len(self._first_rows) - 1
+            if joined is not None and not is_all and not strategy.pays_to_join(len(alike), len(joined.pages)):
+                return None
+            joined = self._pages_joined[id(kind)] = self._join(alike)
+            if len(alike) == len(self._first_rows) - 1 and self.indexes[0].is_simple:
+                self.whole = (self.indexes[0], joined.table)
+        return joined.table
+
+    def _join(self, numbers: Sequence[int]) -> JoinedPages:
+        indexes = [self.indexes[number] for number in numbers]
+        grid = _around([index.table.grid for index in indexes])
+        if grid is None:
+            grid = join_tables([index.table for index in indexes]).grid
+            bounds = starts_of(np.array([index.table.grid.shape[1] for index in indexes]))
+            for number, index, (low, high) in zip(numbers, indexes, pairwise(bounds.tolist()), strict=True):
+                table = ChunkTable(grid=grid[:, low:high], has_preamble=None)  # nothing is kept twice
+                self.indexes[number] = MiniBlockIndex(index.layouts, index.bounds, table, index.dictionary, index.kind)
+        return JoinedPages(frozenset(numbers), ChunkTable(grid=grid, has_preamble=None))
+
+
+def cells_in(table: ChunkTable, rows: Int64s) -> Int64s:
+    """Return what a table says of the chunk of each of some rows, all of which it has; as `PageCache.cells_of`."""
+    return table.grid.take(chunks_in(table.grid[3], rows), axis=1)
+
+
+def chunks_in(first_rows: Int64s, rows: Int64s) -> Int64s:
+    """Return the chunk that each row is in: both ascend, and what is fewer is looked for among what is more."""
+    if len(rows) < max(len(first_rows), _FEW_ROWS):
+        return first_rows.searchsorted(rows, side="right") - 1
+    begins = rows.searchsorted(first_rows)
+    return np.repeat(np.arange(len(first_rows)), np.diff(begins, append=len(rows)))
+
+
+def _around(grids: Sequence[Int64s]) -> Int64s | None:
+    """Return the grid that grids are neighbouring parts of, as those of pages read together are; None otherwise."""
+    whole = grids[0].base
+    if not isinstance(whole, np.ndarray) or whole.ndim < 2 or any(grid.base is not whole for grid in grids):
+        return None
+    firsts = [(grid.ctypes.data - whole.ctypes.data) // whole.itemsize for grid in grids]
+    ends = [first + grid.shape[1] for first, grid in zip(firsts, grids, strict=True)]
+    return whole[:, firsts[0] : ends[-1]] if firsts[1:] == ends[:-1] else None
+
+
+def _num_bytes(joined: MiniBlockIndex | Values | JoinedChunks) -> int:
+    if isinstance(joined, tuple):
+        return joined[0].grid.nbytes
+    return joined.num_bytes if isinstance(joined, MiniBlockIndex) else num_bytes_of(joined)
+
+
+class FileCache:
+    """Cache entry of one file; may be shared by its readers.
+
+    Attributes:
+        parsed: Footer, schema and pages.
+        kinds: What pages are alike in.
+        opened: The fields of some projections; never more than a few.
+        readers: How the scalar kernel reads chunks, by identity of their layout.
+        bounds: First row of each page, and the end, by the rows in each; columns whose pages are alike share it.
+        budget: Counts chunk tables, dictionaries and opened columns.
+    """
+
+    __slots__ = ("_columns", "_source", "bounds", "budget", "kinds", "opened", "parsed", "readers")
+
+    def __init__(self, source: FileCache | None = None) -> None:
+        self._source = source
+        self.parsed = Parsed() if source is None else source.parsed
+        self.kinds: dict[object, object] = {} if source is None else source.kinds
+        self.readers: dict[int, Any] = {} if source is None else source.readers
+        self.bounds: dict[tuple[int, ...], Int64s] = {} if source is None else source.bounds
+        self._columns: dict[int, tuple[PageCache, int]] = {}
+        self.budget = Budget()
+        self.opened: deque[Opened] = deque()
+
+    def transient(self) -> FileCache:
+        """Return a cache for one stream: it knows the same, and what it learns of pages serves no other reader."""
+        return FileCache(self)
+
+    def keep(self, opened: Opened) -> None:
+        """Keep the fields of a projection in the place of those that were opened first."""
+        if len(self.opened) >= strategy.MAX_OPENED:
+            self.budget.num_bytes -= _COLUMN_BYTES * len(self.opened.popleft().columns)
+        self.opened.append(opened)
+        self.budget.num_bytes += _COLUMN_BYTES * len(opened.columns)
+
+    def pages(self, number: int, first_rows: Int64s, items_per_row: int = 1) -> PageCache:
+        """Return the cache entry of a column.
+
+        Args:
+            number: Index of the column in the file.
+            first_rows: First row of each page, and the end.
+            items_per_row: In fixed-size lists of structs each of so many items counts as a row of pages.
+        """
+        entry = self._columns.get(number)
+        if entry is None:
+            source = None if self._source is None else self._source.pages(number, first_rows, items_per_row)
+            pages = PageCache(first_rows, self.budget, self.kinds, self.readers, source)
+            entry = self._columns[number] = (pages, items_per_row)
+        return entry[0]
+
+    def forget(self, row: int) -> None:
+        """Drop what is known of pages that end at a row or before it."""
+        for pages, items_per_row in self._columns.values():
+            pages.forget(row * items_per_row)
+
+    def first_rows(self, sizes: tuple[int, ...]) -> Int64s:
+        """Return the first row of each page, and the end; columns whose pages are alike share it."""
+        first_rows = self.bounds.get(sizes)
+        if first_rows is None:
+            first_rows = self.bounds[sizes] = starts_of(np.array(sizes, np.int64))
+        return first_rows
+
+
+class FileCaches:
+    """Cache entries of the files that were opened last, within one budget. May be shared by threads.
+
+    Args:
+        most_files: Number of files.
+        most_bytes: Bytes of all entries.
+    """
+
+    def __init__(
+        self, most_files: int = strategy.MOST_CACHED_FILES, most_bytes: int = strategy.MOST_CACHED_BYTES
+    ) -> None:
+        self._most_files = most_files
+        self._most_bytes = most_bytes
+        self._files: OrderedDict[Hashable, FileCache] = OrderedDict()
+        self._lock = Lock()
+
+    def find(self, file: Hashable) -> FileCache:
+        """Return the entry of a file.
+
+        Args:
+            file: Tells its content.
+        """
+        with self._lock:
+            entry = self._files.pop(file, None)
+            entry = self._files[file] = FileCache() if entry is None else entry
+            num_bytes = sum([cache.budget.num_bytes for cache in self._files.values()])
+            while len(self._files) > 1 and (len(self._files) > self._most_files or num_bytes > self._most_bytes):
+                _, dropped = self._files.popitem(last=False)
+                num_bytes -= dropped.budget.num_bytes
+        return entry
+
+    def has_room(self, cache: FileCache) -> bool:
+        """Return whether a scan may keep what it learns of a file: it is one of these, and they are not too large."""
+        with self._lock:
+            files = list(self._files.values())
+        return cache in files and sum([entry.budget.num_bytes for entry in files]) < self._most_bytes
+
+
+FILE_CACHES = FileCaches()

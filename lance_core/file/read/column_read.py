@@ -1,0 +1,130 @@
+"""Rows of one column being read: which pages hold them, and the arrays that they become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from lance_core.encoding.plans import Spots, split_rows
+from lance_core.errors import CorruptDataError
+from lance_core.file.read.column import PageSlice, items_of
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from lance_core.encoding.layouts.chunk_table import ChunkTable
+    from lance_core.encoding.layouts.shared_levels import SharedLevels
+    from lance_core.encoding.plans import Found, Rows
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.read.cache import PageCache
+    from lance_core.file.read.column import Column
+    from lance_core.file.read.page_index import MiniBlockIndex
+
+
+@frozen(kw_only=True)
+class ReadOptions:
+    """How rows are read.
+
+    Attributes:
+        selected: Which of consecutive rows are wanted: counted from the first, ascending; None for all.
+        keeps_dictionaries: Return dictionary-encoded values as such (`Coded`).
+        is_near: Bytes cost more than requests: fixed-width values are asked for without their chunks.
+    """
+
+    selected: Int64s | None = None
+    keeps_dictionaries: bool = False
+    is_near: bool = False
+
+
+PLAIN = ReadOptions()
+
+
+@dataclass(slots=True)
+class ColumnRead:
+    """Rows of one column of a file.
+
+    Attributes:
+        column: The column.
+        pages: Its cache entry; indexes that are read are kept in it.
+        rows: Its rows, at least one.
+        number: Which of the columns it is.
+        file: Which of the files.
+        base: Added to positions in the file when something is asked for; of several files each has room of its own.
+        levels: Levels of the leaves of the same field that were decoded before.
+        table: Index of one page and the chunks of all, if it does not matter which page a row is in.
+        slices: Otherwise the rows by page.
+        buffers: What was read to find the rows of pages, by number of the page, if it is not kept.
+        arrays: Takes the rows, one after the other: arrays, and `Coded` values if dictionaries are kept.
+    """
+
+    column: Column
+    pages: PageCache
+    rows: Rows
+    number: int = 0
+    file: int = 0
+    base: int = 0
+    levels: SharedLevels | None = None
+    table: tuple[MiniBlockIndex, ChunkTable] | None = None
+    slices: Sequence[PageSlice] = ()
+    buffers: dict[int, list[pa.Buffer]] | None = None
+    arrays: list[Any] = field(default_factory=list)
+
+
+def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]]:
+    """Find the pages that hold the rows of columns.
+
+    Returns:
+        Pages of which it has to be read where rows are.
+
+    Raises:
+        CorruptDataError: A column ends before the last row.
+    """
+    missing: list[tuple[ColumnRead, PageSlice]] = []
+    spans: dict[tuple[int, int], list[tuple[int, Rows]]] = {}  # columns whose pages are alike share their first rows
+    for read in reads:
+        column, cached, rows = read.column, read.pages, read.rows
+        is_scattered = cached.whole is not None and column.is_simple and not isinstance(rows, range)
+        if is_scattered and rows[-1] < column.first_rows[-1]:
+            read.table = cached.whole
+            continue
+        key, per_row = (id(column.first_rows), id(rows)), column.path.items_per_row
+        found = spans.get(key) if per_row == 1 else None
+        if found is None:
+            found = spans[key] = _split(column, items_of(rows, per_row))
+        pages, layouts, ready = column.pages, cached.layouts, cached.ready
+        read.slices = [
+            PageSlice(at, pages[at], layouts[at] if at in ready else cached.layout(column, at), inside)
+            for at, inside in found
+        ]
+        missing += [(read, part) for part in read.slices if part.number not in ready]
+    return missing
+
+
+def _split(column: Column, rows: Rows) -> list[tuple[int, Rows]]:
+    """Return the pages that hold rows, and the rows counted from the first one of each."""
+    last = rows.stop if isinstance(rows, range) else int(rows[-1]) + 1
+    if last > column.first_rows[-1]:
+        message = f"field {column.path.leaf.name!r} has {column.num_rows} rows in this file, not {last}"
+        raise CorruptDataError(message)
+    return [(0, rows)] if len(column.pages) == 1 else list(split_rows(column.first_rows, rows))
+
+
+class Job(Protocol):
+    """Rows that a kernel decodes at one go: the seam between the plan and the kernels."""
+
+    @property
+    def ranges(self) -> Spots:
+        """The byte ranges that it needs."""
+        ...
+
+    def decode(self, buffers: Found, /) -> None:
+        """Decode the rows into the arrays of their columns."""
+        ...
+
+
+NO_RANGES = Spots(np.empty(0, np.int64), np.empty(0, np.int64))

@@ -1,0 +1,64 @@
+"""What the reader needs of a data file below its footer: one class for each generation of the format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.encoding.coded import Coded
+    from lance_core.encoding.plans import Rows, Steps
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.outline import FileOutline
+    from lance_core.file.read.cache import FileCache
+    from lance_core.file.read.field_reader import FieldReader
+    from lance_core.format.schema import Schema
+
+
+class Content(Protocol):
+    """A data file below its footer."""
+
+    def descriptor(self) -> tuple[Schema, int]:
+        """Schema and number of rows."""
+        ...
+
+    def fields(self, projection: Schema, columns: Mapping[int, int], cache: FileCache, /) -> list[FieldReader]:
+        """Open the fields of a projection.
+
+        Args:
+            projection: Fields to read.
+            columns: See `lance_core.file.read.reader.DataFileReader.scan`.
+            cache: Keeps what is learnt of their pages.
+        """
+        ...
+
+    def plan(self, fields: Sequence[FieldReader], rows: Rows, /) -> Steps[list[list[pa.Array]]]:
+        """Read at least one row of each of these fields; see `FieldReader.plan`."""
+        ...
+
+    def plan_selected(
+        self, fields: Sequence[FieldReader], rows: range, selected: Int64s, /
+    ) -> Steps[list[list[pa.Array]]]:
+        """Read some of consecutive rows.
+
+        Args:
+            fields: The fields.
+            rows: The consecutive rows.
+            selected: Shape (n,), at least one: which of them are wanted, counted from the first, ascending.
+        """
+        ...
+
+    def plan_dictionary(self, field: FieldReader, rows: range, /) -> Steps[list[pa.Array | Coded]]:
+        """Read consecutive rows of one field, at least one; dictionary-encoded values may stay so."""
+        ...
+
+    def column_numbers(self) -> dict[int, int]:
+        """For each field of the file that has a column, by field id, its number."""
+        ...
+
+    def outline(self) -> FileOutline:
+        """What the file is made of."""
+        ...

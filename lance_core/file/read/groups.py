@@ -1,0 +1,381 @@
+"""The vector kernel for one column: neighbouring pages that are alike, decoded at one go; pure.
+
+Items of dictionaries are looked up late: rows that are not selected cost no look-up, and what is asked of values can be
+asked of each item once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from lance_core.encoding.arrow_values import buffer_view, from_values, settled, slice_leaf
+from lance_core.encoding.coded import Coded
+from lance_core.encoding.kernels import empty, gather_windows, starts_of
+from lance_core.encoding.layouts import chunk_table, constant, full_zip, mini_block
+from lance_core.encoding.layouts.page import cut, pick, to_arrow
+from lance_core.encoding.plans import Spots, touching
+from lance_core.encoding.repdef import check_levels, unravel
+from lance_core.encoding.values import DictionaryValues
+from lance_core.errors import CorruptDataError
+from lance_core.file.read import strategy
+from lance_core.file.read.column import items_of
+from lance_core.file.read.column_read import NO_RANGES
+from lance_core.file.read.page_index import PageRead, decode_sparse_index, mini_block_layout, values_slice
+from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, SparseLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.encoding.layouts.chunk_table import ChunkSelection
+    from lance_core.encoding.layouts.page import Decoded
+    from lance_core.encoding.layouts.shared_levels import SharedLevels
+    from lance_core.encoding.layouts.sparse import SparseRows
+    from lance_core.encoding.plans import Found, Rows
+    from lance_core.encoding.values import Bytes, Int64s, LeafValues
+    from lance_core.file.read.column import Column, PageSlice
+    from lance_core.file.read.column_read import ColumnRead, ReadOptions
+    from lance_core.file.read.page_index import MiniBlockIndex
+
+
+@dataclass(frozen=True, slots=True)
+class MiniBlockGroup:
+    """Rows of neighbouring pages whose chunks are decoded together."""
+
+    column: Column
+    index: MiniBlockIndex
+    selection: ChunkSelection
+    ranges: Spots
+
+    @property
+    def count(self) -> int:
+        """Wanted rows."""
+        return len(self.selection.rows)
+
+    @property
+    def has_lists(self) -> bool:
+        """True if there are lists around the leaf."""
+        return self.index.layouts[0].rep is not None
+
+    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+        """Decode the wanted rows."""
+        column, selection, rows = self.column, self.selection, self.selection.rows
+        if not isinstance(rows, range) or strategy.is_sparse(len(rows), selection.num_rows):
+            return to_arrow(self.decode_values(found, np.asarray(rows)), column.path, column.kind, len(rows))
+        decoded = self.decode_values(found, None, shared=shared)
+        if column.path.items_per_row > 1:  # chunks may begin inside of a row
+            return to_arrow(cut(decoded, rows), column.path, column.kind, len(rows))
+        return pick(to_arrow(decoded, column.path, column.kind, selection.num_rows, shared), rows)
+
+    def decode_selected(self, found: Found, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+        """Decode some of consecutive rows, counted from the first of them."""
+        if self.has_lists:
+            return _pick_rows(self.column, self.decode(found, shared), selected)
+        decoded = self.decode_values(found, _shifted(selected, int(self.selection.rows[0])))
+        return to_arrow(decoded, self.column.path, self.column.kind, len(selected))
+
+    def decode_dictionary(self, found: Found) -> Coded:
+        """Decode consecutive rows of pages with dictionaries, without looking their items up."""
+        column, first = self.column, int(self.selection.rows[0])
+        decoded, here = self.decode_values(found, None, keeps_dictionary=True), slice(first, first + self.count)
+        values = decoded.values
+        if not isinstance(values, DictionaryValues):
+            raise CorruptDataError(f"field {column.path.leaf.name!r}: a page with a dictionary has none")
+        check_levels(decoded.levels)
+        validity = unravel(decoded.levels, decoded.num_slots)[0].validity
+        items = from_values(values.items, column.kind, None, len(values.items))
+        return Coded(items, values.indices.data[here], None if validity is None else validity[here])
+
+    def wanted_values(self, found: Found) -> LeafValues | None:
+        """Decode the values of the wanted rows of pages without lists."""
+        rows = self.selection.rows
+        if isinstance(rows, range):
+            return slice_leaf(self.decode_values(found, None).values, rows.start, rows.stop)
+        return self.decode_values(found, rows).values
+
+    def decode_values(
+        self,
+        found: Found,
+        rows: Int64s | None,
+        *,
+        keeps_dictionary: bool = False,
+        shared: SharedLevels | None = None,
+    ) -> Decoded:
+        """Decode some of the rows that the chunks hold, or all of them; see `mini_block.decode`."""
+        keeps_dictionary = keeps_dictionary or self.column.is_dictionary
+        index, chunks = self.index, self.selection.chunks
+        run = mini_block.ChunkRun(
+            layouts=index.layouts,
+            bounds=np.searchsorted(chunks, index.bounds),
+            starts=found.places(index.table.starts[chunks]),
+            sizes=index.table.sizes[chunks],
+            counts=index.table.counts[chunks],
+            is_cut=self.selection.is_cut,
+            dictionary=index.dictionary,
+        )
+        return mini_block.decode(found.memory, run, rows=rows, keeps_dictionary=keeps_dictionary, shared=shared)
+
+
+@dataclass(frozen=True, slots=True)
+class _FullZipGroup:
+    """Rows of full-zip pages that are alike: where each starts and ends, or of one page, one after the other."""
+
+    column: Column
+    count: int
+    layout: FullZipLayout
+    bounds: tuple[Int64s, Int64s] | None
+    ranges: Spots
+
+    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+        del shared  # it is about levels of chunks
+        return to_arrow(self._decode(found), self.column.path, self.column.kind, self.count)
+
+    def decode_selected(self, found: Found, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+        return _pick_rows(self.column, self.decode(found, shared), selected)
+
+    def wanted_values(self, found: Found) -> LeafValues | None:
+        """Decode the values of the wanted rows of pages without lists."""
+        return self._decode(found).values
+
+    def _decode(self, found: Found) -> Decoded:
+        count, kind = self.count, self.column.kind
+        if self.bounds is None:
+            start, size = int(found.places(self.ranges.starts)[0]), int(self.ranges.ends[0] - self.ranges.starts[0])
+            return full_zip.decode_even(self.layout, found.memory[start : start + size], count, kind)
+        if full_zip.has_index(self.layout):
+            starts = found.places(self.bounds[0])
+            ends = starts + (self.bounds[1] - self.bounds[0])
+            return full_zip.decode_rows(self.layout, found.memory, starts, ends, kind)
+        step = full_zip.stride(self.layout)
+        rows = gather_windows(found.memory, found.places(self.bounds[0]), step).reshape(-1)
+        return full_zip.decode_even(self.layout, rows, count, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _ConstantGroup:
+    """Rows of one constant page."""
+
+    column: Column
+    part: PageSlice
+    layout: ConstantLayout
+    buffers: list[Bytes]
+    ranges: Spots = NO_RANGES
+
+    @property
+    def count(self) -> int:
+        return len(self.part.rows)
+
+    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+        del found, shared  # there is no data beyond the index
+        rows, column = self.part.rows, self.column
+        decoded = constant.decode(self.layout, self.buffers, column.kind, num_rows=self.part.page.num_rows, rows=rows)
+        return to_arrow(decoded, column.path, column.kind, len(rows))
+
+    def decode_selected(self, found: Found, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+        rows = selected + self.part.rows[0]
+        return replace(self, part=self.part._replace(rows=rows)).decode(found, shared)
+
+
+@dataclass(frozen=True, slots=True)
+class _SparseGroup:
+    """Rows of one page of different values below sparse layers."""
+
+    column: Column
+    count: int
+    rows: SparseRows
+    values: MiniBlockGroup | _FullZipGroup | None
+
+    @property
+    def ranges(self) -> Spots:
+        return NO_RANGES if self.values is None else self.values.ranges
+
+    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+        del shared  # it is about levels of chunks
+        values = None if self.values is None else self.values.wanted_values(found)
+        return to_arrow(self.rows.join(values), self.column.path, self.column.kind, self.count)
+
+    def decode_selected(self, found: Found, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+        return _pick_rows(self.column, self.decode(found, shared), selected)
+
+
+_Group: TypeAlias = MiniBlockGroup | _FullZipGroup | _ConstantGroup | _SparseGroup
+
+
+def _pick_rows(column: Column, array: pa.Array, items: Int64s) -> pa.Array:
+    """Return some rows of an array, given as items of its rows; pages of this kind hold whole rows."""
+    per_row = column.path.items_per_row
+    return pick(settled(array), items if per_row == 1 else items[::per_row] // per_row)
+
+
+def _shifted(rows: Int64s, by: int) -> Int64s:
+    return np.add(rows, by, out=empty(len(rows), np.int64)) if by else rows
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJob:
+    """One group of a column.
+
+    Attributes:
+        read: The column.
+        group: The rows.
+        selected: Which of them are wanted, counted from the group's first one; None for all.
+        keeps_dictionary: Return dictionary-encoded values as such.
+    """
+
+    read: ColumnRead
+    group: _Group
+    selected: Int64s | None
+    keeps_dictionary: bool
+
+    @property
+    def ranges(self) -> Spots:
+        """The byte ranges of the rows."""
+        ranges, base = self.group.ranges, self.read.base
+        return Spots(ranges.starts + base, ranges.ends + base) if base else ranges
+
+    def decode(self, buffers: Found) -> None:
+        """Decode the rows."""
+        read, group = self.read, self.group
+        found = buffers.moved(-read.base) if read.base else buffers
+        if self.selected is not None and len(self.selected):
+            array = group.decode_selected(found, self.selected, read.levels)
+        elif self.selected is not None:
+            array = pick(settled(group.decode(found, read.levels)), self.selected)
+        elif self.keeps_dictionary and isinstance(group, MiniBlockGroup) and group.index.dictionary is not None:
+            array = group.decode_dictionary(found)
+        else:
+            array = group.decode(found, read.levels)
+        read.arrays.append(array)
+
+
+def group_jobs(read: ColumnRead, options: ReadOptions) -> list[GroupJob]:
+    """Put neighbouring pages of a column together that can be decoded at once."""
+    column, groups = read.column, list(_merged(_groups(read)))
+    keeps = options.keeps_dictionaries and column.is_plain and not column.is_dictionary
+    if options.selected is None:
+        return [GroupJob(read, group, None, keeps) for group in groups]
+    selected = items_of(options.selected, column.path.items_per_row)
+    bounds = starts_of(np.array([group.count for group in groups]))
+    cuts = pairwise(selected.searchsorted(bounds).tolist())
+    return [
+        GroupJob(read, group, _shifted(selected[low:high], -first), keeps)
+        for group, first, (low, high) in zip(groups, bounds[:-1].tolist(), cuts, strict=True)
+    ]
+
+
+def _groups(read: ColumnRead) -> Iterator[_Group]:
+    waiting: list[PageSlice] = []
+    num_bytes = num_items = 0
+    for part in read.slices:
+        layout = part.layout
+        if isinstance(layout, MiniBlockLayout):
+            num_bytes += part.page.buffers[1][1]
+            num_items += layout.num_dictionary_items
+            fits = strategy.fits_group(num_bytes, num_items)
+            if waiting and not (fits and mini_block.is_alike(mini_block_layout(waiting[0].layout), layout)):
+                yield _chunks_of_pages(read, waiting)
+                waiting, num_bytes, num_items = [], part.page.buffers[1][1], layout.num_dictionary_items
+            waiting.append(part)
+            continue
+        if waiting:
+            yield _chunks_of_pages(read, waiting)
+            waiting, num_bytes, num_items = [], 0, 0
+        buffers = (read.buffers or {}).get(part.number, [])
+        index = [buffer_view(buffer, np.uint8) for buffer in buffers]
+        match layout:
+            case FullZipLayout():
+                yield _full_zip_group(read.column, part, layout, index)
+            case ConstantLayout():
+                yield _ConstantGroup(read.column, part, layout, index)
+            case SparseLayout():
+                yield _sparse_group(read, part, layout, buffers)
+    if waiting:
+        yield _chunks_of_pages(read, waiting)
+
+
+def _chunks_of_pages(read: ColumnRead, parts: list[PageSlice]) -> MiniBlockGroup:
+    firsts = read.column.first_rows[[part.number for part in parts]].tolist()
+    rows: Rows
+    if isinstance(parts[0].rows, range):
+        # Between the first and the last page of a range all rows are wanted.
+        rows = range(firsts[0] + parts[0].rows[0], firsts[-1] + int(parts[-1].rows[-1]) + 1)
+    else:
+        each = [first + np.asarray(part.rows) for first, part in zip(firsts, parts, strict=True)]
+        rows = each[0] if len(each) == 1 else np.concatenate(each)
+    numbers = tuple([part.number for part in parts])
+    return _chunk_group(read.column, read.pages.index_of(numbers, is_kept=not isinstance(rows, range)), rows)
+
+
+def _chunk_group(column: Column, index: MiniBlockIndex, rows: Rows) -> MiniBlockGroup:
+    selection = chunk_table.select_rows(index.table, rows)
+    return MiniBlockGroup(column, index, selection, Spots(*chunk_table.byte_ranges(index.table, selection.chunks)))
+
+
+def _full_zip_group(column: Column, part: PageSlice, layout: FullZipLayout, index: Sequence[Bytes]) -> _FullZipGroup:
+    base, size = part.page.buffers[0]
+    count = len(part.rows)
+    if index:
+        width = full_zip.index_width(part.page.buffers[1][1], part.page.num_rows)
+        starts, ends = full_zip.row_ranges(index, part.rows, width, size)
+        bounds = (starts + base, ends + base)
+        return _FullZipGroup(column, count, layout, bounds, touching(*bounds))
+    step = full_zip.stride(layout)
+    if step * part.page.num_rows > size:
+        raise CorruptDataError(f"a page of {size} bytes cannot hold {part.page.num_rows} rows")
+    if isinstance(part.rows, range):
+        ends = np.array([part.rows.start, part.rows.stop]) * step + base
+        return _FullZipGroup(column, count, layout, None, Spots(ends[:1], ends[1:]))
+    starts = part.rows * step + base
+    return _FullZipGroup(column, count, layout, (starts, starts + step), Spots(starts, starts + step))
+
+
+def _sparse_group(
+    read: ColumnRead, part: PageSlice, layout: SparseLayout, buffers: Sequence[pa.Buffer]
+) -> _SparseGroup:
+    """Return the rows of a page of values that rows of a page with sparse layers need."""
+    index = read.pages.sparse_indexes.get(part.number)
+    if index is None:
+        index = decode_sparse_index(PageRead(part, 0, buffers, read.pages.kinds), layout)
+        read.pages.keep_sparse_index(part.number, index)
+    rows, column = index.page.find(part.rows), read.column
+    if not len(rows.values):
+        return _SparseGroup(column, len(part.rows), rows, None)
+    if index.chunks is not None:
+        return _SparseGroup(column, len(part.rows), rows, _chunk_group(column, index.chunks, rows.values))
+    inside = values_slice(part, layout, index.layout)._replace(rows=rows.values)
+    parts: list[Bytes] = []
+    if index.rows is not None:
+        width = full_zip.index_width(len(index.rows), index.page.num_values)
+        parts = [index.rows[start:end] for start, end in full_zip.index_ranges(rows.values, width)]
+    assert isinstance(inside.layout, FullZipLayout)  # noqa: S101 - the others have chunks
+    return _SparseGroup(column, len(part.rows), rows, _full_zip_group(column, inside, inside.layout, parts))
+
+
+def _merged(groups: Iterable[_Group]) -> Iterator[_Group]:
+    """Yield scattered rows of neighbouring full-zip pages that are alike as one group."""
+    waiting: list[_FullZipGroup] = []
+    for group in groups:
+        scattered = group if isinstance(group, _FullZipGroup) and group.bounds is not None else None
+        if waiting and not (scattered and full_zip.is_alike(waiting[0].layout, scattered.layout)):
+            yield _merge(waiting)
+            waiting = []
+        if scattered:
+            waiting.append(scattered)
+        else:
+            yield group
+    if waiting:
+        yield _merge(waiting)
+
+
+def _merge(groups: list[_FullZipGroup]) -> _FullZipGroup:
+    if len(groups) == 1:
+        return groups[0]
+    bounds = [group.bounds for group in groups if group.bounds is not None]
+    starts, ends = (np.concatenate([pair[side] for pair in bounds]) for side in (0, 1))
+    count = sum(group.count for group in groups)
+    return _FullZipGroup(groups[0].column, count, groups[0].layout, (starts, ends), touching(starts, ends))

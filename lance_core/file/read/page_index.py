@@ -1,0 +1,224 @@
+"""What has to be known of pages before their rows can be read: which bytes tell it, and how they are decoded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import buffer_view, join_values, num_bytes_of, own_values
+from lance_core.encoding.kernels import starts_of
+from lance_core.encoding.layouts import chunk_table, full_zip, mini_block, sparse
+from lance_core.encoding.layouts.chunk_table import PageWords, join_tables
+from lance_core.errors import CorruptDataError
+from lance_core.format.page_layout import ConstantLayout, FullZipLayout, MiniBlockLayout, SparseLayout
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.encoding.layouts.chunk_table import ChunkTable
+    from lance_core.encoding.layouts.sparse import SparsePage
+    from lance_core.encoding.plans import Ranges
+    from lance_core.encoding.values import Bytes, Int64s, Values
+    from lance_core.file.read.column import PageSlice
+    from lance_core.format.page_layout import PageLayout
+
+
+@frozen
+class MiniBlockIndex:
+    """Index of mini-block pages: their chunks and dictionaries.
+
+    Attributes:
+        layouts: Layouts of the pages.
+        bounds: Shape (pages + 1,): the first chunk of each page, and the end.
+        table: Their chunks.
+        dictionary: Items of their dictionaries, one after the other; None if they have none.
+        kind: The same object for pages of one file whose chunks can be decoded together.
+    """
+
+    layouts: tuple[MiniBlockLayout, ...]
+    bounds: Int64s
+    table: ChunkTable
+    dictionary: Values | None
+    kind: object
+
+    @property
+    def is_simple(self) -> bool:
+        """True if each value is a row, stored as it is."""
+        layout = self.layouts[0]
+        return layout.rep is None and layout.dictionary is None and layout.blob_layers is None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that it takes."""
+        return self.table.grid.nbytes + (0 if self.dictionary is None else num_bytes_of(self.dictionary))
+
+    def detached(self) -> MiniBlockIndex:
+        """Return the same index in memory of its own, which does not keep the file mapped."""
+        return self if self.dictionary is None else replace(self, dictionary=own_values(self.dictionary))
+
+
+@frozen
+class SparseIndex:
+    """Index of a page of different values below sparse layers.
+
+    Attributes:
+        page: Its levels, and which value belongs to which slot.
+        layout: Layout of the page of values.
+        chunks: Index of the page of values, if that has mini-blocks.
+        rows: Repetition index of the page of values, if that has one.
+    """
+
+    page: SparsePage
+    layout: MiniBlockLayout | FullZipLayout
+    chunks: MiniBlockIndex | None
+    rows: Bytes | None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that it takes."""
+        chunks = 0 if self.chunks is None else self.chunks.num_bytes
+        return self.page.num_bytes + chunks + (0 if self.rows is None else self.rows.nbytes)
+
+
+JoinedChunks: TypeAlias = "tuple[ChunkTable, Int64s]"
+"""The chunks of some pages, and shape (pages + 1,) the first chunk of each."""
+
+
+class PageRead(NamedTuple):
+    """A page whose index is decoded.
+
+    Attributes:
+        part: The page.
+        first_row: Its first row.
+        buffers: What `index_ranges` asked for.
+        kinds: What pages of the file are alike in; takes new ones.
+    """
+
+    part: PageSlice
+    first_row: int
+    buffers: Sequence[pa.Buffer]
+    kinds: dict[object, object]
+
+
+def check_page(num_buffers: int, layout: PageLayout) -> None:
+    """Raise CorruptDataError if a page has another number of buffers than its layout needs."""
+    match layout:
+        case MiniBlockLayout():
+            is_right = num_buffers == 2 + (layout.dictionary is not None) + layout.has_repetition_index
+        case FullZipLayout():
+            is_right = num_buffers == 1 + full_zip.has_index(layout)
+        case ConstantLayout():
+            is_right = num_buffers <= 3 or layout.sparse is not None
+        case SparseLayout():
+            is_right = num_buffers >= sparse.value_buffers(layout).stop
+    if not is_right:
+        raise CorruptDataError(f"a page has {num_buffers} buffers, which does not fit its layout")
+
+
+def index_ranges(part: PageSlice) -> Ranges:
+    """Return the byte ranges that tell which bytes hold the rows of a page."""
+    match part.layout:
+        case MiniBlockLayout():
+            return [part.range_of(buffer) for buffer in range(len(part.page.buffers)) if buffer != 1]
+        case FullZipLayout():
+            if not full_zip.has_index(part.layout):
+                return []
+            width = full_zip.index_width(part.page.buffers[1][1], part.page.num_rows)
+            return [part.range_of(1, *ends) for ends in full_zip.index_ranges(part.rows, width)]
+        case ConstantLayout():
+            return [part.range_of(buffer) for buffer in range(len(part.page.buffers))]
+        case SparseLayout():
+            data = sparse.data_buffer(part.layout)
+            return [part.range_of(buffer) for buffer in range(len(part.page.buffers)) if buffer != data]
+
+
+def decode_indexes(pages: Sequence[PageRead]) -> list[MiniBlockIndex]:
+    """Decode the indexes of mini-block pages, those of pages that are alike at one go.
+
+    Args:
+        pages: The pages with their buffers.
+
+    Raises:
+        CorruptDataError: Buffers that do not fit their page.
+    """
+    alike: dict[tuple[bool, bool], list[tuple[int, MiniBlockLayout, list[Bytes]]]] = {}
+    for number, (part, _, buffers, _) in enumerate(pages):
+        layout = mini_block_layout(part.layout)
+        if layout.rep is not None and not layout.has_repetition_index:
+            raise CorruptDataError("a page with lists has no repetition index")
+        views = [buffer_view(buffer, np.uint8) for buffer in buffers]
+        alike.setdefault((layout.has_large_chunk, layout.rep is None), []).append((number, layout, views))
+    indexes: dict[int, MiniBlockIndex] = {}
+    for group in alike.values():
+        tables = chunk_table.page_tables([_page_words(pages[number], layout, views) for number, layout, views in group])
+        items = mini_block.decode_dictionaries(
+            [(layout, views[layout.dictionary is not None]) for _, layout, views in group]
+        )
+        for (number, layout, _), table, dictionary in zip(group, tables, items, strict=True):
+            bounds = np.array([0, table.grid.shape[1]])
+            indexes[number] = MiniBlockIndex((layout,), bounds, table, dictionary, _kind(layout, pages[number].kinds))
+    return [indexes[number] for number in range(len(pages))]
+
+
+def mini_block_layout(layout: PageLayout) -> MiniBlockLayout:
+    """Return a layout that is known to be one of mini-blocks."""
+    assert isinstance(layout, MiniBlockLayout)  # noqa: S101 - callers ask for nothing else
+    return layout
+
+
+def _page_words(page: PageRead, layout: MiniBlockLayout, buffers: list[Bytes]) -> PageWords:
+    part = page.part
+    position, size = part.page.buffers[1]
+    return PageWords(
+        words=buffers[0],
+        is_large=layout.has_large_chunk,
+        index=None if layout.rep is None else buffers[-1],
+        num_items=layout.num_items,
+        num_rows=part.page.num_rows,
+        data_size=size,
+        position=position,
+        first_row=page.first_row,
+    )
+
+
+def _kind(layout: MiniBlockLayout, kinds: dict[object, object]) -> object:
+    key = (layout.values, layout.definition, layout.layers, layout.dictionary is None, layout.has_large_chunk)
+    key = (*key, layout.num_buffers, layout.rep, layout.blob_layers)
+    return kinds.setdefault(key, key)
+
+
+def decode_sparse_index(page: PageRead, layout: SparseLayout) -> SparseIndex:
+    """Decode the index of a page with sparse layers, from all its buffers but that of the values."""
+    part, _, buffers, kinds = page
+    own, data = sparse.value_buffers(layout), sparse.data_buffer(layout)
+    buffers = [*buffers[:data], pa.py_buffer(b""), *buffers[data:]]
+    levels = sparse.decode_page(layout, [buffer_view(buffer, np.uint8) for buffer in buffers], part.page.num_rows)
+    values, of_values = replace(layout.values, num_items=levels.num_values), [buffers[at] for at in own if at != data]
+    if isinstance(values, MiniBlockLayout):
+        (chunks,) = decode_indexes([PageRead(values_slice(part, layout, values), 0, of_values, kinds)])
+        return SparseIndex(levels, values, chunks.detached(), None)
+    rows = buffer_view(of_values[0], np.uint8).copy() if of_values else None  # without the file's memory
+    return SparseIndex(levels, values, None, rows)
+
+
+def values_slice(part: PageSlice, layout: SparseLayout, values: MiniBlockLayout | FullZipLayout) -> PageSlice:
+    """Return the page of values of a page with sparse layers, with no rows selected."""
+    own = sparse.value_buffers(layout)
+    page = replace(part.page, buffers=part.page.buffers[own.start : own.stop], num_rows=values.num_items)
+    return part._replace(number=0, page=page, layout=values, rows=range(0))
+
+
+def join_indexes(indexes: Sequence[MiniBlockIndex]) -> MiniBlockIndex:
+    """Put the indexes of pages that are alike together."""
+    dictionaries = [index.dictionary for index in indexes if index.dictionary is not None]
+    return MiniBlockIndex(
+        layouts=tuple(index.layouts[0] for index in indexes),
+        bounds=starts_of(np.array([index.bounds[-1] for index in indexes])),
+        table=join_tables([index.table for index in indexes]),
+        dictionary=join_values(dictionaries) if dictionaries else None,
+        kind=indexes[0].kind,
+    )

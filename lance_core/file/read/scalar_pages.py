@@ -1,0 +1,297 @@
+"""Pages as the scalar kernel reads them: where rows lie, and their levels and values; pure.
+
+What is the same for all rows of a page (its layout, its chunks, its dictionary) is put together once, when a row of it
+is first wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from lance_core.encoding.layouts import full_zip, mini_block
+from lance_core.encoding.layouts.few_levels import few_layers
+from lance_core.encoding.layouts.few_values import shape_of, shape_of_items
+from lance_core.encoding.layouts.single_lists import ListPlace, ListReader, list_reader
+from lance_core.encoding.layouts.single_values import SingleReader, look_up, single_reader
+from lance_core.encoding.leaves import is_list_field
+from lance_core.encoding.repdef import is_list
+from lance_core.file.read.cache import cells_in, chunks_in
+from lance_core.format.page_layout import ConstantLayout, FullZipLayout, Layer, MiniBlockLayout
+from lance_core.frozen import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lance_core.encoding.layouts.chunk_table import ChunkTable
+    from lance_core.encoding.layouts.few_levels import FewLayers
+    from lance_core.encoding.layouts.few_values import Shape
+    from lance_core.encoding.leaves import LeafPath
+    from lance_core.encoding.values import Int64s, Values
+    from lance_core.file.read.column import Column
+    from lance_core.file.read.column_read import ColumnRead
+    from lance_core.file.read.page_index import MiniBlockIndex
+    from lance_core.format.page_layout import Layers, PageLayout
+
+
+_WHOLE_COLUMN = -1
+"""Stands for the number of a page if the chunks of all pages are one table."""
+
+Place: TypeAlias = tuple[int, int, int, int, int]
+"""Where a row is: position of the bytes that hold it (those of a chunk, or its own), how many these are (0 if none are
+needed), values in the chunk, which of the values or of the chunk's rows it is, number of the chunk in its page. A plain
+tuple: there is one for each value."""
+
+_NOWHERE: Place = (0, 0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class ScalarRows:
+    """Levels and values of some rows of a column.
+
+    Attributes:
+        rep: Repetition levels; None without lists.
+        definition: Definition levels; None if nothing is null or empty.
+        values: The values that have a slot.
+    """
+
+    rep: list[int] | None
+    definition: list[int] | None
+    values: list[bytes] = field(default_factory=list)
+
+
+class ScalarPage(Protocol):
+    """One page, or pages of which it does not matter which one a row is in.
+
+    Attributes:
+        layers: What its levels mean.
+        has_definition: Whether it has definition levels.
+    """
+
+    @property
+    def layers(self) -> FewLayers: ...  # noqa: D102 - see above
+
+    @property
+    def has_definition(self) -> bool: ...  # noqa: D102 - see above
+
+    def find(self, rows: Int64s, /) -> list[Place] | None:
+        """Return where rows of the column are; None if one of them lies in several chunks."""
+        ...
+
+    def read(self, memory: memoryview, places: Sequence[Place], into: ScalarRows, known: dict[object, Any], /) -> None:
+        """Read rows.
+
+        Args:
+            memory: Holds them.
+            places: Where they are in the memory.
+            into: Takes what is read.
+            known: What was found out for other columns about the same rows.
+        """
+        ...
+
+
+@frozen
+class _Chunks:
+    """Chunks without lists."""
+
+    layers: FewLayers
+    has_definition: bool
+    table: ChunkTable
+    reader: SingleReader
+    items: Values | None
+
+    def find(self, rows: Int64s) -> list[Place]:
+        starts, sizes, counts, firsts, _ = cells_in(self.table, rows).tolist()
+        return [
+            (start, size, count, row - first, 0)
+            for start, size, count, first, row in zip(starts, sizes, counts, firsts, rows.tolist(), strict=True)
+        ]
+
+    def read(self, memory: memoryview, places: Sequence[Place], into: ScalarRows, known: dict[object, Any]) -> None:
+        del known
+        values: list[bytes] = []
+        opened, last = None, -1
+        for start, size, count, index, _ in places:
+            if opened is None or start != last:
+                opened, last = self.reader.open(memory, (start, size, count)), start
+            level, value = self.reader.read(opened, index)
+            if into.definition is not None:
+                into.definition.append(level)
+            values.append(value)
+        into.values += values if self.items is None else look_up(self.items, values)
+
+
+@frozen
+class _ListChunks:
+    """Chunks with lists."""
+
+    layers: FewLayers
+    has_definition: bool
+    table: ChunkTable
+    reader: ListReader
+    items: Values | None
+
+    def find(self, rows: Int64s) -> list[Place] | None:
+        places: list[Place] = []
+        chunks = chunks_in(self.table.first_rows, rows)
+        columns = self.table.grid.take(chunks, axis=1).tolist()
+        for row, chunk, start, size, count, first, num_rows in zip(
+            rows.tolist(), chunks.tolist(), *columns, strict=True
+        ):
+            is_last = row - first == num_rows - 1
+            if is_last and chunk + 1 < len(self.table.first_rows) and self._is_cut(chunk + 1):
+                return None  # the row goes on in the next chunk
+            places.append((start, size, count, row - first, chunk))
+        return places
+
+    def _is_cut(self, chunk: int) -> bool:
+        return self.table.has_preamble is not None and bool(self.table.has_preamble[chunk])
+
+    def read(self, memory: memoryview, places: Sequence[Place], into: ScalarRows, known: dict[object, Any]) -> None:
+        num_rows = self.table.num_rows
+        for start, size, count, index, chunk in places:
+            place = ListPlace(start, size, count, self._is_cut(chunk), int(num_rows[chunk]), index)
+            rep, definition, values = self.reader.read(memory, place, known)
+            if into.rep is not None:
+                into.rep += rep
+            if into.definition is not None and definition is not None:
+                into.definition += definition
+            into.values += values if self.items is None else look_up(self.items, values)
+
+
+@frozen
+class _Even:
+    """A page of values of one width, one after the other."""
+
+    layers: FewLayers
+    first_row: int
+    start: int
+    width: int
+    has_definition: bool = False
+
+    def find(self, rows: Int64s) -> list[Place]:
+        return [(self.start + (row - self.first_row) * self.width, self.width, 1, 0, 0) for row in rows.tolist()]
+
+    def read(self, memory: memoryview, places: Sequence[Place], into: ScalarRows, known: dict[object, Any]) -> None:
+        del known
+        into.values += [bytes(memory[start : start + self.width]) for start, *_ in places]
+
+
+@frozen
+class _Constant:
+    """A page of one value."""
+
+    layers: FewLayers
+    value: bytes
+    level: int
+    has_definition: bool
+
+    def find(self, rows: Int64s) -> list[Place]:
+        return [_NOWHERE] * len(rows)
+
+    def read(self, memory: memoryview, places: Sequence[Place], into: ScalarRows, known: dict[object, Any]) -> None:
+        del memory, known
+        into.values += [self.value] * len(places)
+        if into.definition is not None:
+            into.definition += [self.level] * len(places)
+
+
+def pages_of(read: ColumnRead, shape: Shape) -> list[tuple[ScalarPage, Int64s]] | None:
+    """Return the pages that hold the rows of a column, each with its rows; None if one is not read value by value.
+
+    Args:
+        read: The column; its pages are found, and the indexes of these known.
+        shape: What values are wanted.
+    """
+    rows, cached = read.rows, read.pages.scalar_pages
+    if isinstance(rows, range):
+        return None
+    if read.table is not None:
+        index, table = read.table
+        key = (_WHOLE_COLUMN, shape)
+        page = cached.get(key)
+        if page is None or page.table is not table:
+            page = cached[key] = _open_chunks(read, index, table, shape)
+        return None if page is None else [(page, rows)]
+    found: list[tuple[ScalarPage, Int64s]] = []
+    at = 0
+    for part in read.slices:
+        key = (part.number, shape)
+        if key in cached:
+            page = cached[key]
+        else:
+            page = cached[key] = _open_page(read, part.number, part.layout, shape)
+        if page is None or (found and not _are_alike(page, found[0][0])):
+            return None
+        found.append((page, rows[at : (at := at + len(part.rows))]))
+    return found
+
+
+def _are_alike(page: ScalarPage, other: ScalarPage) -> bool:
+    """Return whether the levels of two pages have the same meaning."""
+    return page.layers == other.layers and page.has_definition == other.has_definition
+
+
+def _open_page(read: ColumnRead, number: int, layout: PageLayout, shape: Shape) -> ScalarPage | None:
+    """Put together what is the same for all rows of a page; None if rows are not read value by value."""
+    column = read.column
+    match layout:
+        case MiniBlockLayout():
+            index = read.pages.indexes[number]
+            return _open_chunks(read, index, index.table, shape)
+        case FullZipLayout():
+            return _open_even(column, number, layout, shape)
+        case ConstantLayout():
+            has_levels = column.pages[number].buffers or not _fits(layout.layers, column.path)
+            return None if has_levels else _open_constant(layout, shape)
+        case _:
+            return None
+
+
+def _fits(layers: Layers, path: LeafPath) -> bool:
+    """Return whether the layers of a page are those of its column."""
+    if len(layers) != len(path.fields):
+        return False
+    if len(layers) == 1:
+        return not is_list(layers[0])
+    fields = reversed(path.fields)
+    return all(is_list(layer) == is_list_field(one) for layer, one in zip(layers, fields, strict=True))
+
+
+def _open_chunks(read: ColumnRead, index: MiniBlockIndex, table: ChunkTable, shape: Shape) -> ScalarPage | None:
+    layout, items = index.layouts[0], index.dictionary
+    readers, reader = read.pages.readers, None
+    if mini_block.is_plain(layout) and _fits(layout.layers, read.column.path):
+        key = id(layout)  # the index keeps it
+        if key not in readers:
+            readers[key] = single_reader(layout) if layout.rep is None else list_reader(layout)
+        reader = readers[key]
+    if reader is None or (shape_of(reader.encoding) if items is None else shape_of_items(items)) != shape:
+        return None
+    layers, has_definition = few_layers(layout.layers), layout.definition is not None
+    if isinstance(reader, ListReader):
+        return _ListChunks(layers, has_definition, table, reader, items)
+    return _Chunks(layers, has_definition, table, reader, items)
+
+
+def _open_even(column: Column, number: int, layout: FullZipLayout, shape: Shape) -> ScalarPage | None:
+    is_even = not (full_zip.has_index(layout) or full_zip.control_bytes(layout)) and shape_of(layout.values) == shape
+    page, width = column.pages[number], full_zip.stride(layout)
+    if not is_even or width != shape[1] or width * page.num_rows > page.buffers[0][1]:
+        return None
+    if not _fits(layout.layers, column.path):
+        return None
+    return _Even(few_layers(layout.layers), int(column.first_rows[number]), page.buffers[0][0], width)
+
+
+def _open_constant(layout: ConstantLayout, shape: Shape) -> ScalarPage | None:
+    """Open a page of one value without levels."""
+    if layout.sparse is not None or any(map(is_list, layout.layers)):
+        return None
+    if layout.inline_value is None:  # nothing but null leaves is written without levels
+        is_null = layout.layers[0] is Layer.NULLABLE_ITEM
+        return _Constant(few_layers(layout.layers), bytes(shape[1]), 1, has_definition=True) if is_null else None
+    kind, width = shape
+    is_right = kind in {"bits", "words"} and len(layout.inline_value) == width
+    is_right |= kind == "strings"
+    return _Constant(few_layers(layout.layers), layout.inline_value, 0, has_definition=False) if is_right else None

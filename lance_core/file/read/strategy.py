@@ -1,0 +1,214 @@
+"""All thresholds of reading, and what is decided by them.
+
+Two kernels decode rows. The scalar kernel picks values one by one with plain numbers: its price grows with each value.
+The vector kernel decodes with arrays, for all columns that are encoded alike at one go: a step costs as much for one
+value as for a thousand. Figures name the row of benchmarks/README.md that they serve, or what was measured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lance_core.encoding.values import Int64s
+
+# --- which kernel ---
+
+MOST_SCALAR_ROWS = 8
+MOST_SCALAR_VALUES = 48
+"""Rows, or rows times columns, up to which values are read one by one (rows 21, "take 1").
+
+Measured on taxi, text, nested and wide data: both kernels cost the same at 8 to 14 rows whatever the number of columns,
+since the vector kernel pays per column, too. Of one or two columns it pays its steps for few values.
+"""
+
+MOST_BATCHED_ROWS = 1 << 15
+"""Consecutive rows up to which columns that are alike share their steps (row 26, "scan of 500 small fragments"):
+below, a step costs more than the values; above, what is decoded together leaves the cache."""
+
+MOST_BATCHED_MANY_ROWS, MANY_COLUMNS = 1 << 16, 32
+"""Likewise for many columns, each a field of its own (row 25, "500 columns: scan")."""
+
+SPARSE_SHARE = 8
+"""Consecutive rows are picked one by one if their chunks hold this many times as many (row 22, neighbours)."""
+
+MOST_CONSECUTIVE_PICKED = 64
+"""Consecutive rows that a take reads as scattered ones: the chunks that hold them hold many more (row 21)."""
+
+# --- how much is decoded together ---
+
+MAX_GROUP_BYTES = 1 << 25
+"""Bytes of neighbouring pages of a column that are decoded at one go (row 15, scans)."""
+
+MAX_GROUP_ITEMS = 1 << 16
+"""Items of the dictionaries of such pages: more would not stay in the cache while values are looked up."""
+
+MAX_LOOKED_UP_ITEMS = 1 << 14
+"""Items of dictionaries of several pages that are joined to look up scattered rows (row 23, "take 10,000")."""
+
+MOST_TOGETHER = 1 << 17
+"""Values of a batch that takes no further column: what is decoded together should stay in the cache (row 25)."""
+
+# --- the cache ---
+
+MOST_CACHED_FILES = 64
+MOST_CACHED_BYTES = 1 << 25
+"""Chunk tables, dictionaries and opened columns of all files together: 32 MiB (row 24, "open, take 100")."""
+
+MAX_OPENED = 4
+"""Projections of a file whose fields stay open."""
+
+MAX_JOINED = 8
+"""Groups of pages of a column that stay put together."""
+
+_JOIN_GROWTH = 2
+"""Pages are joined once more when so many times as many are known, or all: in the end each was copied twice."""
+
+# --- windows of scans ---
+
+WINDOW_BYTES = 1 << 24
+"""Decoded bytes of all columns together that a scan holds, unless one batch needs more (row 29, memory)."""
+
+COLUMN_WINDOW_BYTES = 1 << 22
+"""Likewise of one column; strings need several times as much on the way."""
+
+DICTIONARY_WINDOW_BYTES = 1 << 23
+"""Likewise of a column that is read alone, most of which stays dictionary-encoded (row 26, "filtered count")."""
+
+KEPT_WINDOW_BYTES, KEPT_COLUMN_WINDOW_BYTES = 1 << 26, 1 << 25
+"""Likewise for reads that keep all rows: larger steps are cheaper (row 18)."""
+
+KEPT_BYTES_OF_A_COLUMN = 1 << 19
+"""And at least so many bytes of each column on average: a step of a column costs as much as 100 KiB of its values."""
+
+CAUTION = 4
+"""The first window is so much smaller: what is compressed may be much larger than it looks."""
+
+GUESSED_STRING_BYTES = 16
+LEVELS_SHARE = 4
+"""What the values of lists take with their levels, which are unpacked beside them."""
+
+# --- requests ---
+
+MOST_HELD = 1 << 26
+"""Stored bytes of all columns that a scan of a store holds at the same time, as far as the next two allow (row 30)."""
+
+MOST_OF_A_COLUMN = 1 << 25
+"""Larger pages are cut. Few are larger, and what lies in one part is not copied."""
+
+MOST_FETCHED_TOGETHER = 1 << 24
+"""Smaller pages are fetched together up to this: one request."""
+
+LEAST_OF_A_COLUMN = 1 << 19
+"""With less in a request an object store would be waited for more than read."""
+
+# --- rows of several files ---
+
+READ_AHEAD = 128
+"""Ranges that the disk has to do when one waits for others. A read that asks for many more waits while asking."""
+
+MOST_JOINED_VALUES, MOST_JOINED_BYTES = 1 << 13, 1 << 26
+"""More values are read file by file: the steps of a file cost little beside them, and a mapped file needs no memory."""
+
+
+def is_scalar(rows: range | Int64s, num_columns: int) -> bool:
+    """Return whether rows of so many columns are cheaper to read value by value."""
+    num_rows = len(rows)
+    return not isinstance(rows, range) and (
+        num_rows <= MOST_SCALAR_ROWS or num_rows * num_columns <= MOST_SCALAR_VALUES
+    )
+
+
+def is_batched(rows: range | Int64s, num_leaves: int, num_alike: int) -> bool:
+    """Return whether the columns of a field share their steps with those of others.
+
+    Args:
+        rows: The rows.
+        num_leaves: Columns of the field.
+        num_alike: Fields of one column each.
+    """
+    num_rows = len(rows)
+    if not isinstance(rows, range) or num_rows <= MOST_BATCHED_ROWS:
+        return True
+    return num_leaves == 1 and num_alike >= MANY_COLUMNS and num_rows <= MOST_BATCHED_MANY_ROWS
+
+
+def is_selected_late(num_rows: int) -> bool:
+    """Return whether some of so many consecutive rows are picked when all of them are decoded."""
+    return num_rows <= MOST_BATCHED_ROWS
+
+
+def is_sparse(num_rows: int, num_held: int) -> bool:
+    """Return whether consecutive rows are picked out of their chunks, which hold so many."""
+    return num_rows * SPARSE_SHARE < num_held
+
+
+def fits_group(num_bytes: int, num_items: int) -> bool:
+    """Return whether pages of so many bytes and items of dictionaries are decoded at one go."""
+    return num_bytes <= MAX_GROUP_BYTES and num_items <= MAX_GROUP_ITEMS
+
+
+def pays_to_join(num_alike: int, num_joined: int) -> bool:
+    """Return whether to join the chunk tables of pages again, of which some are joined already."""
+    return num_alike >= _JOIN_GROWTH * num_joined
+
+
+def are_joined(num_rows: int, num_columns: int) -> bool:
+    """Return whether so many rows of several files are read at one go: neither a handful nor many."""
+    num_values = num_rows * num_columns
+    return num_rows > MOST_SCALAR_ROWS and MOST_SCALAR_VALUES < num_values <= MOST_JOINED_VALUES
+
+
+def is_consecutive(num_rows: int, span: int) -> bool:
+    """Return whether a take of rows that span so many is read as a range."""
+    return span == num_rows > MOST_CONSECUTIVE_PICKED
+
+
+def window_rows(widths: list[float], batch_size: int) -> int:
+    """Return the rows that a scan decodes at once; arguments as of `_fitting_rows`."""
+    return _fitting_rows(widths, batch_size, WINDOW_BYTES, COLUMN_WINDOW_BYTES)
+
+
+def kept_window_rows(widths: list[float], batch_size: int) -> int:
+    """Return the rows that a read that keeps all rows decodes at once."""
+    num_bytes = max(KEPT_WINDOW_BYTES, KEPT_BYTES_OF_A_COLUMN * len(widths))
+    return _fitting_rows(widths, batch_size, num_bytes, KEPT_COLUMN_WINDOW_BYTES)
+
+
+def dictionary_window_rows(widths: list[float], batch_size: int) -> int:
+    """Return the rows of one column that are decoded at once if most of it stays dictionary-encoded."""
+    return _fitting_rows(widths, batch_size, WINDOW_BYTES, DICTIONARY_WINDOW_BYTES)
+
+
+def _fitting_rows(widths: list[float], batch_size: int, num_bytes: int, column_bytes: int) -> int:
+    """Return whole batches of rows that need so many bytes in all columns together, and in each."""
+    if not sum(widths):
+        return batch_size
+    rows = min(num_bytes / sum(widths), column_bytes / max(widths))
+    return max(1, int(rows) // batch_size) * batch_size
+
+
+def request_bytes(num_columns: int) -> int:
+    """Return the stored bytes of one of so many columns that a scan of a store asks for at once."""
+    return min(MOST_OF_A_COLUMN, max(LEAST_OF_A_COLUMN, MOST_HELD // max(1, num_columns)))
+
+
+class Windows:
+    """Rows that a scan decodes at once: as many as guessed, or fewer if they came to more bytes.
+
+    Args:
+        widths: Guessed bytes of a row in each column.
+        batch_size: Rows of a batch.
+    """
+
+    def __init__(self, widths: list[float], batch_size: int) -> None:
+        self._guess, self._batch_size = window_rows(widths, batch_size), batch_size
+        self._rows = max(1, self._guess // CAUTION // batch_size) * batch_size
+
+    def __next__(self) -> int:
+        return self._rows
+
+    def learn(self, num_bytes: list[int], num_rows: int) -> None:
+        """Heed the bytes that columns came to for so many rows."""
+        widths = [size / num_rows for size in num_bytes]
+        self._rows = min(self._guess, window_rows(widths, self._batch_size))
