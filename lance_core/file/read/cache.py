@@ -140,6 +140,7 @@ class PageCache:
         self._budget.num_bytes += index.num_bytes
         if len(self._first_rows) == _ONE_PAGE and index.is_simple:
             self.whole = (index, index.table)
+            self.scalar_pages.clear()
 
     def keep_sparse_index(self, number: int, index: SparseIndex) -> None:
         """Keep the index of a page with sparse layers."""
@@ -233,6 +234,7 @@ class PageCache:
             joined = self._pages_joined[id(kind)] = self._join(alike)
             if len(alike) == len(self._first_rows) - 1 and self.indexes[0].is_simple:
                 self.whole = (self.indexes[0], joined.table)
+                self.scalar_pages.clear()
         return joined.table
 
     def _join(self, numbers: Sequence[int]) -> JoinedPages:
@@ -249,12 +251,15 @@ class PageCache:
 
 def cells_in(table: ChunkTable, rows: Int64s) -> Int64s:
     """Return what a table says of the chunk of each of some rows, all of which it has; as `PageCache.cells_of`."""
-    return table.grid.take(chunks_in(table.grid[3], rows), axis=1)
+    grid = table.grid
+    if rows.size <= _FEW_ROWS:
+        return grid.take(grid[3].searchsorted(rows, side="right") - 1, axis=1)
+    return grid.take(chunks_in(grid[3], rows), axis=1)
 
 
 def chunks_in(first_rows: Int64s, rows: Int64s) -> Int64s:
     """Return the chunk that each row is in: both ascend, and what is fewer is looked for among what is more."""
-    if len(rows) < max(len(first_rows), _FEW_ROWS):
+    if rows.size < first_rows.size:
         return first_rows.searchsorted(rows, side="right") - 1
     begins = rows.searchsorted(first_rows)
     return np.repeat(np.arange(len(first_rows)), np.diff(begins, append=len(rows)))

@@ -57,7 +57,7 @@ class ColumnRead:
         base: Added to positions in the file when something is asked for; of several files each has room of its own.
         levels: Levels of the leaves of the same field that were decoded before.
         table: Index of one page and the chunks of all, if it does not matter which page a row is in.
-        slices: Otherwise the rows by page.
+        spans: Otherwise the number of each page, and rows counted from its first one.
         buffers: What was read to find the rows of pages, by number of the page, if it is not kept.
         arrays: Takes the rows, one after the other: arrays, and `Coded` values if dictionaries are kept.
     """
@@ -70,9 +70,22 @@ class ColumnRead:
     base: int = 0
     levels: SharedLevels | None = None
     table: tuple[MiniBlockIndex, ChunkTable] | None = None
-    slices: Sequence[PageSlice] = ()
+    spans: Sequence[tuple[int, Rows]] = ()
     buffers: dict[int, list[pa.Buffer]] | None = None
     arrays: list[Any] = field(default_factory=list)
+    _slices: list[PageSlice] | None = None
+
+    @property
+    def slices(self) -> list[PageSlice]:
+        """The rows by page; none if it does not matter which page a row is in."""
+        slices = self._slices
+        if slices is None:
+            slices = self._slices = [self.slice_of(number, rows) for number, rows in self.spans]
+        return slices
+
+    def slice_of(self, number: int, rows: Rows) -> PageSlice:
+        """Return rows of a page."""
+        return PageSlice(number, self.column.pages[number], self.pages.layout(self.column, number), rows)
 
 
 def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]]:
@@ -85,23 +98,25 @@ def find_pages(reads: Sequence[ColumnRead]) -> list[tuple[ColumnRead, PageSlice]
         CorruptDataError: A column ends before the last row.
     """
     missing: list[tuple[ColumnRead, PageSlice]] = []
-    spans: dict[tuple[int, int], list[tuple[int, Rows]]] = {}  # columns whose pages are alike share their first rows
+    known: dict[tuple[int, int], list[tuple[int, Rows]]] = {}  # columns whose pages are alike share their first rows
+    rows: Rows = range(0)
+    is_scattered = False
     for read in reads:
-        column, cached, rows = read.column, read.pages, read.rows
-        is_scattered = cached.whole is not None and column.is_simple and not isinstance(rows, range)
-        if is_scattered and rows[-1] < column.first_rows[-1]:
+        column, cached = read.column, read.pages
+        if rows is not read.rows:
+            rows = read.rows
+            is_scattered = not isinstance(rows, range)
+        if is_scattered and column.is_simple and cached.whole is not None and rows[-1] < column.first_rows[-1]:
             read.table = cached.whole
             continue
         key, per_row = (id(column.first_rows), id(rows)), column.path.items_per_row
-        found = spans.get(key) if per_row == 1 else None
-        if found is None:
-            found = spans[key] = _split(column, items_of(rows, per_row))
-        pages, layouts, ready = column.pages, cached.layouts, cached.ready
-        read.slices = [
-            PageSlice(at, pages[at], layouts[at] if at in ready else cached.layout(column, at), inside)
-            for at, inside in found
-        ]
-        missing += [(read, part) for part in read.slices if part.number not in ready]
+        spans = known.get(key) if per_row == 1 else None
+        if spans is None:
+            spans = known[key] = _split(column, items_of(rows, per_row))
+        read.spans = spans
+        for number, inside in spans:
+            if number not in cached.ready:
+                missing.append((read, read.slice_of(number, inside)))
     return missing
 
 

@@ -8,7 +8,7 @@ steps that columns share (`batches`) or column by column (`groups`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -41,25 +41,28 @@ class LeavesField:
 
     Attributes:
         shape: The field.
-        columns: Its leaves.
-        pages: Their cache entries.
+        leaves: Its leaves with their cache entries.
+        num_leaves: How many there are.
     """
 
     shape: FieldShape
-    columns: list[Column]
-    pages: list[PageCache]
+    leaves: Sequence[tuple[Column, PageCache]]
+    num_leaves: int
+
+    @property
+    def columns(self) -> list[Column]:
+        """Its leaves."""
+        return [column for column, _ in self.leaves]
 
     @property
     def num_rows(self) -> int:
         """Rows that can be read."""
-        if len(self.columns) == 1:
-            return self.columns[0].num_rows
-        return min(column.num_rows for column in self.columns)
+        return min([column.num_rows for column, _ in self.leaves])
 
     @property
     def widths(self) -> list[float]:
         """Decoded bytes of a row in each column, guessed."""
-        return [_row_bytes(column) for column in self.columns]
+        return [_row_bytes(column) for column, _ in self.leaves]
 
     def plan(self, rows: Rows) -> Plan:
         """Read at least one row; see `lance_core.file.read.field_reader.FieldReader`."""
@@ -111,19 +114,17 @@ def plan_fields(
     Returns:
         For each field arrays that hold the rows one after the other.
     """
-    reads = [
-        [ColumnRead(column, pages, rows) for column, pages in zip(field.columns, field.pages, strict=True)]
-        for field in fields
-    ]
-    columns = list(chain.from_iterable(reads))
+    columns = [ColumnRead(column, pages, rows) for field in fields for column, pages in field.leaves]
+    ends = list(accumulate([field.num_leaves for field in fields]))
+    reads = [columns[low:high] for low, high in pairwise([0, *ends])]
     yield from _load_indexes(columns)
     arrays: list[list[pa.Array]] = [[] for _ in fields]
     jobs: list[Job] = []
     left: Sequence[int] = range(len(fields))
-    if strategy.is_scalar(rows, len(columns)):
-        scalar = ScalarJob()
+    if not isinstance(rows, range) and strategy.is_scalar(len(rows), len(columns)):
+        scalar = ScalarJob(rows)
         left = [number for number in left if not scalar.takes(fields[number].shape, reads[number], arrays[number])]
-        jobs.append(scalar)
+        jobs += [scalar] if len(left) < len(fields) else []
     is_late = selected is not None and strategy.is_selected_late(len(rows))
     if left:
         jobs += _vector_jobs([reads[number] for number in left], rows, None if is_late else selected)
@@ -155,11 +156,10 @@ def plan_files(files: Sequence[FileRows]) -> Steps[list[list[pa.Array]]]:
     Returns:
         For each field arrays that hold the rows of all files, one after the other.
     """
-    counts = [len(field.columns) for field in files[0].fields]
-    reads: list[list[list[ColumnRead]]] = [[[] for _ in range(count)] for count in counts]
+    reads: list[list[list[ColumnRead]]] = [[[] for _ in field.leaves] for field in files[0].fields]
     for at, (fields, rows, base) in enumerate(files):
         for field, leaves in zip(fields, reads, strict=True):
-            for column, pages, leaf in zip(field.columns, field.pages, leaves, strict=True):
+            for (column, pages), leaf in zip(field.leaves, leaves, strict=True):
                 leaf.append(ColumnRead(column, pages, rows, number=id(leaf), file=at, base=base))
     columns = [read for leaves in reads for leaf in leaves for read in leaf]
     yield from _load_indexes(columns)

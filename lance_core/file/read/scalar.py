@@ -13,7 +13,7 @@ import numpy as np
 from lance_core.encoding.layouts.few_levels import unravel_few
 from lance_core.encoding.layouts.few_values import Leaf
 from lance_core.encoding.plans import Spots
-from lance_core.file.read.scalar_pages import ScalarRows, pages_of
+from lance_core.file.read.scalar_pages import ScalarRows, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,30 +21,47 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lance_core.encoding.layouts.few_levels import FewLayers, FewSlots
+    from lance_core.encoding.layouts.few_values import Make, Nest
     from lance_core.encoding.plans import Found
+    from lance_core.encoding.values import Int64s
     from lance_core.file.read.column_read import ColumnRead
     from lance_core.file.read.field_shapes import FieldShape, ScalarForm
-    from lance_core.file.read.scalar_pages import Place, ScalarPage
+    from lance_core.file.read.scalar_pages import Run
 
-_Run: TypeAlias = "tuple[ScalarPage, list[Place]]"
-"""Rows of one page, one after the other. A plain tuple: there is one for each column."""
+_Field: TypeAlias = "tuple[list[list[Run]], list[pa.Array]]"
+"""Rows of one top-level field: for each leaf where its rows are, and what takes the array."""
 
 
-class _Field(NamedTuple):
-    """Rows of one top-level field: how its array is made, and for each leaf where its rows are."""
+class _Alike(NamedTuple):
+    """Fields that are one leaf each, of one type: they become views of one array.
 
-    form: ScalarForm
-    runs: list[list[_Run]]
-    arrays: list[pa.Array]
+    Attributes:
+        make: Makes it.
+        layers: What levels mean.
+        rows: Levels and values of all of them.
+        fields: The fields.
+    """
+
+    make: Make
+    layers: FewLayers
+    rows: ScalarRows
+    fields: list[_Field]
 
 
 class ScalarJob:
-    """Rows of fields that are read value by value."""
+    """Rows of fields that are read value by value.
 
-    __slots__ = ("_fields",)
+    Args:
+        rows: The rows.
+    """
 
-    def __init__(self) -> None:
-        self._fields: list[_Field] = []
+    __slots__ = ("_alike", "_nested", "_numbers", "_rows")
+
+    def __init__(self, rows: Int64s) -> None:
+        self._rows = rows
+        self._numbers: list[int] = rows.tolist()
+        self._alike: dict[tuple[Make, tuple[int, bool]], _Alike] = {}
+        self._nested: list[tuple[ScalarForm, Nest, _Field]] = []
 
     def takes(self, shape: FieldShape, reads: Sequence[ColumnRead], arrays: list[pa.Array]) -> bool:
         """Take a top-level field; False if it is to be read otherwise.
@@ -57,56 +74,66 @@ class ScalarJob:
         form = shape.scalar_form
         if form is None:
             return False
-        runs: list[list[_Run]] = []
+        leaves: list[list[Run]] = []
         for read, (wanted, _) in zip(reads, form.makers, strict=True):
-            pages = pages_of(read, wanted)
-            if pages is None:
+            runs = runs_of(read, wanted, self._rows, self._numbers)
+            if runs is None:
                 return False
-            leaf: list[_Run] = []
-            for page, rows in pages:
-                places = page.find(rows)
-                if places is None:
-                    return False
-                leaf.append((page, places))
-            runs.append(leaf)
-        self._fields.append(_Field(form, runs, arrays))
+            leaves += (runs,)
+        if form.nest is not None:
+            self._nested.append((form, form.nest, (leaves, arrays)))
+            return True
+        page, make = leaves[0][0][0], form.makers[0][1]
+        group = self._alike.get((make, page.alike))
+        if group is None:
+            group = _Alike(make, page.layers, ScalarRows(None, [] if page.has_definition else None), [])
+            self._alike[make, page.alike] = group
+        group.fields.append((leaves, arrays))
         return True
 
     @property
     def ranges(self) -> Spots:
         """The byte ranges that hold the rows, each once."""
-        places = [place for field in self._fields for leaf in field.runs for _, run in leaf for place in run]
+        fields = [field for group in self._alike.values() for field in group.fields]
+        fields += [field for _, _, field in self._nested]
+        places = [place for leaves, _ in fields for runs in leaves for _, run, _ in runs for place in run]
         bounds = sorted({(start, start + size) for start, size, *_ in places if size})
         return Spots(*np.array(bounds, np.int64).reshape(-1, 2).T)
 
     def decode(self, buffers: Found) -> None:
         """Decode the rows."""
         memory, known = buffers.memory.data, dict[object, Any]()
-        for field in self._fields:
-            runs = field.runs
-            if buffers.starts is not None and len(buffers.starts):
-                runs = [[(page, _moved(run, buffers)) for page, run in leaf] for leaf in runs]
-            field.arrays.append(_decode(field.form, runs, memory, known))
+        is_moved, count = buffers.starts is not None and len(buffers.starts) > 0, len(self._numbers)
+        for make, layers, rows, fields in self._alike.values():
+            for (leaf,), _ in fields:
+                for page, places, numbers in _moved(leaf, buffers) if is_moved else leaf:
+                    page.read(memory, places, numbers, rows, known)
+            whole = make(rows.values, None if rows.definition is None else _slots(layers, rows, known)[0].valid)
+            for at, (_, arrays) in enumerate(fields):
+                arrays.append(whole.slice(at * count, count))
+        for form, nest, (leaves, arrays) in self._nested:
+            each = [_moved(leaf, buffers) for leaf in leaves] if is_moved else leaves
+            makers = zip(form.makers, each, strict=True)
+            arrays.append(nest([_decode(make, leaf, memory, known) for (_, make), leaf in makers]))
 
 
-def _moved(run: list[Place], buffers: Found) -> list[Place]:
+def _moved(leaf: list[Run], buffers: Found) -> list[Run]:
     """Return rows with where they lie in what was read."""
-    starts = buffers.places(np.array([start for start, *_ in run], np.int64)).tolist()
-    return [(at, size, *rest) for at, (_, size, *rest) in zip(starts, run, strict=True)]
+    moved: list[Run] = []
+    for page, places, rows in leaf:
+        starts = buffers.places(np.array([start for start, *_ in places], np.int64)).tolist()
+        moved.append((page, [(start, *rest) for start, (_, *rest) in zip(starts, places, strict=True)], rows))
+    return moved
 
 
-def _decode(form: ScalarForm, runs: list[list[_Run]], memory: memoryview, known: dict[object, Any]) -> pa.Array:
-    leaves: list[Leaf] = []
-    for (_, make), leaf in zip(form.makers, runs, strict=True):
-        first = leaf[0][0]
-        rows = ScalarRows([] if first.layers.max_rep else None, [] if first.has_definition else None)
-        for page, places in leaf:
-            page.read(memory, places, rows, known)
-        if form.nest is None and not first.has_definition:
-            return make(rows.values, None)  # nothing is around the values
-        slots = _slots(first.layers, rows, known)
-        leaves.append(Leaf(make(rows.values, slots[0].valid), slots))
-    return form.nest(leaves) if form.nest else leaves[0].array
+def _decode(make: Make, leaf: list[Run], memory: memoryview, known: dict[object, Any]) -> Leaf:
+    """Decode one of several leaves of a field."""
+    first = leaf[0][0]
+    rows = ScalarRows([] if first.layers.max_rep else None, [] if first.has_definition else None)
+    for page, places, numbers in leaf:
+        page.read(memory, places, numbers, rows, known)
+    slots = _slots(first.layers, rows, known)
+    return Leaf(make(rows.values, slots[0].valid), slots)
 
 
 def _slots(layers: FewLayers, rows: ScalarRows, known: dict[object, Any]) -> list[FewSlots]:

@@ -31,18 +31,23 @@ if TYPE_CHECKING:
     from lance_core.file.read.column import Column
     from lance_core.file.read.column_read import ColumnRead
     from lance_core.file.read.page_index import MiniBlockIndex
-    from lance_core.format.page_layout import Layers, PageLayout
+    from lance_core.format.page_layout import Layers
 
 
-_WHOLE_COLUMN = -1
-"""Stands for the number of a page if the chunks of all pages are one table."""
+_WHOLE = -1
+_WHOLE_COLUMN = ((_WHOLE, range(0)),)
+"""Stands for the pages of a column if the chunks of all are one table."""
 
-Place: TypeAlias = tuple[int, int, int, int, int]
+_NOT_OPEN = object()
+
+Place: TypeAlias = tuple[int, ...]
 """Where a row is: position of the bytes that hold it (those of a chunk, or its own), how many these are (0 if none are
-needed), values in the chunk, which of the values or of the chunk's rows it is, number of the chunk in its page. A plain
-tuple: there is one for each value."""
+needed), and what else the page needs to know. A plain tuple: there is one for each value."""
 
-_NOWHERE: Place = (0, 0, 0, 0, 0)
+_NOWHERE: Place = (0, 0)
+
+Run: TypeAlias = "tuple[ScalarPage, Sequence[Place], list[int]]"
+"""Rows of one page, one after the other: where they are, and their numbers. A plain tuple: each column has one."""
 
 
 @dataclass(slots=True)
@@ -66,7 +71,11 @@ class ScalarPage(Protocol):
     Attributes:
         layers: What its levels mean.
         has_definition: Whether it has definition levels.
+        alike: The same for pages of which both are the same.
     """
+
+    @property
+    def alike(self) -> tuple[int, bool]: ...  # noqa: D102 - see above
 
     @property
     def layers(self) -> FewLayers: ...  # noqa: D102 - see above
@@ -74,16 +83,25 @@ class ScalarPage(Protocol):
     @property
     def has_definition(self) -> bool: ...  # noqa: D102 - see above
 
-    def find(self, rows: Int64s, /) -> list[Place] | None:
-        """Return where rows of the column are; None if one of them lies in several chunks."""
+    def find(self, rows: Int64s, numbers: list[int], /) -> Sequence[Place] | None:
+        """Return where rows of the column are, also given as plain numbers; None if one lies in several chunks."""
         ...
 
-    def read(self, memory: memoryview, places: Sequence[Place], into: ScalarRows, known: dict[object, Any], /) -> None:
+    def read(
+        self,
+        memory: memoryview,
+        places: Sequence[Place],
+        rows: list[int],
+        into: ScalarRows,
+        known: dict[object, Any],
+        /,
+    ) -> None:
         """Read rows.
 
         Args:
             memory: Holds them.
             places: Where they are in the memory.
+            rows: The rows.
             into: Takes what is read.
             known: What was found out for other columns about the same rows.
         """
@@ -96,25 +114,25 @@ class _Chunks:
 
     layers: FewLayers
     has_definition: bool
+    alike: tuple[int, bool]
     table: ChunkTable
     reader: SingleReader
     items: Values | None
 
-    def find(self, rows: Int64s) -> list[Place]:
-        starts, sizes, counts, firsts, _ = cells_in(self.table, rows).tolist()
-        return [
-            (start, size, count, row - first, 0)
-            for start, size, count, first, row in zip(starts, sizes, counts, firsts, rows.tolist(), strict=True)
-        ]
+    def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
+        del numbers
+        return list(zip(*cells_in(self.table, rows).tolist(), strict=True))
 
-    def read(self, memory: memoryview, places: Sequence[Place], into: ScalarRows, known: dict[object, Any]) -> None:
+    def read(
+        self, memory: memoryview, places: Sequence[Place], rows: list[int], into: ScalarRows, known: dict[object, Any]
+    ) -> None:
         del known
         values: list[bytes] = []
         opened, last = None, -1
-        for start, size, count, index, _ in places:
+        for (start, size, count, first, _), row in zip(places, rows, strict=True):
             if opened is None or start != last:
                 opened, last = self.reader.open(memory, (start, size, count)), start
-            level, value = self.reader.read(opened, index)
+            level, value = self.reader.read(opened, row - first)
             if into.definition is not None:
                 into.definition.append(level)
             values.append(value)
@@ -127,30 +145,31 @@ class _ListChunks:
 
     layers: FewLayers
     has_definition: bool
+    alike: tuple[int, bool]
     table: ChunkTable
     reader: ListReader
     items: Values | None
 
-    def find(self, rows: Int64s) -> list[Place] | None:
+    def find(self, rows: Int64s, numbers: list[int]) -> list[Place] | None:
         places: list[Place] = []
         chunks = chunks_in(self.table.first_rows, rows)
         columns = self.table.grid.take(chunks, axis=1).tolist()
-        for row, chunk, start, size, count, first, num_rows in zip(
-            rows.tolist(), chunks.tolist(), *columns, strict=True
-        ):
+        for row, chunk, start, size, count, first, num_rows in zip(numbers, chunks.tolist(), *columns, strict=True):
             is_last = row - first == num_rows - 1
             if is_last and chunk + 1 < len(self.table.first_rows) and self._is_cut(chunk + 1):
                 return None  # the row goes on in the next chunk
-            places.append((start, size, count, row - first, chunk))
+            places.append((start, size, count, self._is_cut(chunk), num_rows, row - first))
         return places
 
     def _is_cut(self, chunk: int) -> bool:
         return self.table.has_preamble is not None and bool(self.table.has_preamble[chunk])
 
-    def read(self, memory: memoryview, places: Sequence[Place], into: ScalarRows, known: dict[object, Any]) -> None:
-        num_rows = self.table.num_rows
-        for start, size, count, index, chunk in places:
-            place = ListPlace(start, size, count, self._is_cut(chunk), int(num_rows[chunk]), index)
+    def read(
+        self, memory: memoryview, places: Sequence[Place], rows: list[int], into: ScalarRows, known: dict[object, Any]
+    ) -> None:
+        del rows
+        for start, size, count, is_cut, num_rows, index in places:
+            place = ListPlace(start, size, count, bool(is_cut), num_rows, index)
             rep, definition, values = self.reader.read(memory, place, known)
             if into.rep is not None:
                 into.rep += rep
@@ -164,16 +183,21 @@ class _Even:
     """A page of values of one width, one after the other."""
 
     layers: FewLayers
+    alike: tuple[int, bool]
     first_row: int
     start: int
     width: int
     has_definition: bool = False
 
-    def find(self, rows: Int64s) -> list[Place]:
-        return [(self.start + (row - self.first_row) * self.width, self.width, 1, 0, 0) for row in rows.tolist()]
+    def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
+        del rows
+        start, width = self.start - self.first_row * self.width, self.width
+        return [(start + row * width, width) for row in numbers]
 
-    def read(self, memory: memoryview, places: Sequence[Place], into: ScalarRows, known: dict[object, Any]) -> None:
-        del known
+    def read(
+        self, memory: memoryview, places: Sequence[Place], rows: list[int], into: ScalarRows, known: dict[object, Any]
+    ) -> None:
+        del rows, known
         into.values += [bytes(memory[start : start + self.width]) for start, *_ in places]
 
 
@@ -182,62 +206,62 @@ class _Constant:
     """A page of one value."""
 
     layers: FewLayers
+    alike: tuple[int, bool]
     value: bytes
     level: int
     has_definition: bool
 
-    def find(self, rows: Int64s) -> list[Place]:
-        return [_NOWHERE] * len(rows)
+    def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
+        del rows
+        return [_NOWHERE] * len(numbers)
 
-    def read(self, memory: memoryview, places: Sequence[Place], into: ScalarRows, known: dict[object, Any]) -> None:
-        del memory, known
+    def read(
+        self, memory: memoryview, places: Sequence[Place], rows: list[int], into: ScalarRows, known: dict[object, Any]
+    ) -> None:
+        del memory, rows, known
         into.values += [self.value] * len(places)
         if into.definition is not None:
             into.definition += [self.level] * len(places)
 
 
-def pages_of(read: ColumnRead, shape: Shape) -> list[tuple[ScalarPage, Int64s]] | None:
-    """Return the pages that hold the rows of a column, each with its rows; None if one is not read value by value.
+def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int]) -> list[Run] | None:
+    """Return where the rows of a column are; None if they are not read value by value.
 
     Args:
         read: The column; its pages are found, and the indexes of these known.
         shape: What values are wanted.
+        rows: The rows.
+        numbers: The same as plain numbers.
     """
-    rows, cached = read.rows, read.pages.scalar_pages
-    if isinstance(rows, range):
-        return None
-    if read.table is not None:
-        index, table = read.table
-        key = (_WHOLE_COLUMN, shape)
-        page = cached.get(key)
-        if page is None or page.table is not table:
-            page = cached[key] = _open_chunks(read, index, table, shape)
-        return None if page is None else [(page, rows)]
-    found: list[tuple[ScalarPage, Int64s]] = []
+    pages = read.pages.scalar_pages
+    runs: list[Run] = []
     at = 0
-    for part in read.slices:
-        key = (part.number, shape)
-        if key in cached:
-            page = cached[key]
-        else:
-            page = cached[key] = _open_page(read, part.number, part.layout, shape)
-        if page is None or (found and not _are_alike(page, found[0][0])):
+    for number, inside in read.spans if read.table is None else _WHOLE_COLUMN:
+        page = pages.get((number, shape), _NOT_OPEN)
+        if page is _NOT_OPEN:
+            page = pages[number, shape] = _open_page(read, number, shape)
+        if page is None or (runs and page.alike != runs[0][0].alike):
             return None
-        found.append((page, rows[at : (at := at + len(part.rows))]))
-    return found
+        if inside is read.rows or number == _WHOLE:
+            places = page.find(rows, numbers)
+            return None if places is None else [(page, places, numbers)]
+        some = slice(at, at := at + len(inside))
+        places = page.find(rows[some], numbers[some])
+        if places is None:
+            return None
+        runs.append((page, places, numbers[some]))
+    return runs
 
 
-def _are_alike(page: ScalarPage, other: ScalarPage) -> bool:
-    """Return whether the levels of two pages have the same meaning."""
-    return page.layers == other.layers and page.has_definition == other.has_definition
-
-
-def _open_page(read: ColumnRead, number: int, layout: PageLayout, shape: Shape) -> ScalarPage | None:
+def _open_page(read: ColumnRead, number: int, shape: Shape) -> ScalarPage | None:
     """Put together what is the same for all rows of a page; None if rows are not read value by value."""
-    column = read.column
+    column, cached = read.column, read.pages
+    if number < 0 and read.table is not None:
+        return _open_chunks(read, *read.table, shape)
+    layout = cached.layout(column, number)
     match layout:
         case MiniBlockLayout():
-            index = read.pages.indexes[number]
+            index = cached.indexes[number]
             return _open_chunks(read, index, index.table, shape)
         case FullZipLayout():
             return _open_even(column, number, layout, shape)
@@ -269,9 +293,10 @@ def _open_chunks(read: ColumnRead, index: MiniBlockIndex, table: ChunkTable, sha
     if reader is None or (shape_of(reader.encoding) if items is None else shape_of_items(items)) != shape:
         return None
     layers, has_definition = few_layers(layout.layers), layout.definition is not None
+    alike = (id(layers), has_definition)
     if isinstance(reader, ListReader):
-        return _ListChunks(layers, has_definition, table, reader, items)
-    return _Chunks(layers, has_definition, table, reader, items)
+        return _ListChunks(layers, has_definition, alike, table, reader, items)
+    return _Chunks(layers, has_definition, alike, table, reader, items)
 
 
 def _open_even(column: Column, number: int, layout: FullZipLayout, shape: Shape) -> ScalarPage | None:
@@ -281,17 +306,19 @@ def _open_even(column: Column, number: int, layout: FullZipLayout, shape: Shape)
         return None
     if not _fits(layout.layers, column.path):
         return None
-    return _Even(few_layers(layout.layers), int(column.first_rows[number]), page.buffers[0][0], width)
+    layers = few_layers(layout.layers)
+    return _Even(layers, (id(layers), False), int(column.first_rows[number]), page.buffers[0][0], width)
 
 
 def _open_constant(layout: ConstantLayout, shape: Shape) -> ScalarPage | None:
     """Open a page of one value without levels."""
     if layout.sparse is not None or any(map(is_list, layout.layers)):
         return None
-    if layout.inline_value is None:  # nothing but null leaves is written without levels
+    layers, value = few_layers(layout.layers), layout.inline_value
+    if value is None:  # nothing but null leaves is written without levels
         is_null = layout.layers[0] is Layer.NULLABLE_ITEM
-        return _Constant(few_layers(layout.layers), bytes(shape[1]), 1, has_definition=True) if is_null else None
+        null = _Constant(layers, (id(layers), True), bytes(shape[1]), 1, has_definition=True)
+        return null if is_null else None
     kind, width = shape
-    is_right = kind in {"bits", "words"} and len(layout.inline_value) == width
-    is_right |= kind == "strings"
-    return _Constant(few_layers(layout.layers), layout.inline_value, 0, has_definition=False) if is_right else None
+    is_right = (kind in {"bits", "words"} and len(value) == width) or kind == "strings"
+    return _Constant(layers, (id(layers), False), value, 0, has_definition=False) if is_right else None

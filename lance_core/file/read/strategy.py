@@ -111,12 +111,9 @@ MOST_JOINED_VALUES, MOST_JOINED_BYTES = 1 << 13, 1 << 26
 """More values are read file by file: the steps of a file cost little beside them, and a mapped file needs no memory."""
 
 
-def is_scalar(rows: range | Int64s, num_columns: int) -> bool:
-    """Return whether rows of so many columns are cheaper to read value by value."""
-    num_rows = len(rows)
-    return not isinstance(rows, range) and (
-        num_rows <= MOST_SCALAR_ROWS or num_rows * num_columns <= MOST_SCALAR_VALUES
-    )
+def is_scalar(num_rows: int, num_columns: int) -> bool:
+    """Return whether so many scattered rows of so many columns are cheaper to read value by value."""
+    return num_rows <= MOST_SCALAR_ROWS or num_rows * num_columns <= MOST_SCALAR_VALUES
 
 
 def is_batched(rows: range | Int64s, num_leaves: int, num_alike: int) -> bool:
@@ -155,8 +152,7 @@ def pays_to_join(num_alike: int, num_joined: int) -> bool:
 
 def are_joined(num_rows: int, num_columns: int) -> bool:
     """Return whether so many rows of several files are read at one go: neither a handful nor many."""
-    num_values = num_rows * num_columns
-    return num_rows > MOST_SCALAR_ROWS and MOST_SCALAR_VALUES < num_values <= MOST_JOINED_VALUES
+    return not is_scalar(num_rows, num_columns) and num_rows * num_columns <= MOST_JOINED_VALUES
 
 
 def is_consecutive(num_rows: int, span: int) -> bool:

@@ -86,8 +86,8 @@ class ContentV21:
 
     def plan_dictionary(self, field: FieldReader, rows: range) -> Steps[list[pa.Array | Coded]]:
         """Read consecutive rows of a field."""
-        if isinstance(field, LeavesField) and len(field.columns) == 1 and field.columns[0].is_plain:
-            return plan_column(field.columns[0], field.pages[0], rows, ReadOptions(keeps_dictionaries=True))
+        if isinstance(field, LeavesField) and field.num_leaves == 1 and field.leaves[0][0].is_plain:
+            return plan_column(*field.leaves[0], rows, ReadOptions(keeps_dictionaries=True))
         return arrays_of(field, rows)
 
     def _field(
@@ -97,8 +97,7 @@ class ContentV21:
         pages: Mapping[int, tuple[Page, ...]],
         cache: FileCache,
     ) -> LeavesField:
-        columns: list[Column] = []
-        caches: list[PageCache] = []
+        leaves: list[tuple[Column, PageCache]] = []
         for leaf in shape.leaves:
             number, kind = numbers[leaf.path.leaf.id], leaf.kind
             if leaf.is_packed:
@@ -106,8 +105,6 @@ class ContentV21:
                 kind = packed_kind(stored, leaf.path.leaf, kind)
             own = pages[number]
             first_rows = cache.first_rows(tuple([page.num_rows for page in own]))
-            columns.append(
-                Column(number, leaf.path, kind, leaf.is_dictionary, leaf.is_plain, leaf.is_simple, own, first_rows)
-            )
-            caches.append(cache.pages(number, first_rows, leaf.path.items_per_row))
-        return LeavesField(shape, columns, caches)
+            column = Column(number, leaf.path, kind, leaf.is_dictionary, leaf.is_plain, leaf.is_simple, own, first_rows)
+            leaves.append((column, cache.pages(number, first_rows, leaf.path.items_per_row)))
+        return LeavesField(shape, leaves, len(leaves))
