@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.layouts.list_points import RowValues
     from lance_core.encoding.layouts.mini_block_points import Points
     from lance_core.encoding.plans import Found
+    from lance_core.encoding.repdef import LevelArray
     from lance_core.encoding.values import Int64s, Values
     from lance_core.file.read.cache import PageCache
     from lance_core.file.read.column import PageSlice
@@ -167,22 +168,28 @@ class BatchJob:
             definition, values = decode_points(buffers.memory, buffers.places(points.chunks[0]), points, layout)
         else:
             definition, values = decode_all(buffers.memory, buffers.places(points.chunks[0]), points.chunks, layout)
-        every = Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=len(values))
         shared: dict[int, pa.Array] = {}
         for segment in self.segments:
-            segment.arrays[segment.place] = _array_of(segment, every, layout, shared)
+            segment.arrays[segment.place] = _array_of(segment, layout, definition, values, shared)
 
 
-def _array_of(segment: _Segment, every: Decoded, layout: MiniBlockLayout, shared: dict[int, pa.Array]) -> pa.Array:
+def _array_of(
+    segment: _Segment,
+    layout: MiniBlockLayout,
+    definition: LevelArray | None,
+    values: Values,
+    shared: dict[int, pa.Array],
+) -> pa.Array:
     """Return the rows of one column as an array; columns of one type are views of one array."""
-    column, values, definition = segment.last.column, every.values, every.levels.definition
+    column = segment.last.column
     start, count = segment.start, sum([sum(piece.sizes) for piece in segment.pieces])
     if isinstance(values, FixedValues) and layout.dictionary is None and column.is_plain:
         whole = shared.get(id(column.kind))
         if whole is None:
+            every = Decoded(levels=Levels(layout.layers, None, definition), values=values, num_slots=len(values))
             whole = shared[id(column.kind)] = to_arrow(every, column.path, column.kind, len(values))
         return whole.slice(start, count)
-    own: Values = values if count == every.num_slots else _cut(values, start, start + count)
+    own = values if count == len(values) else _cut(values, start, start + count)
     if layout.dictionary is not None:
         pages = [(piece.pages, number) for piece in segment.pieces for number in piece.numbers]
         own = _look_up(pages, own, [size for piece in segment.pieces for size in piece.sizes])

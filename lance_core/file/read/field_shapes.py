@@ -15,7 +15,8 @@ from lance_core.format.schema import JSON, arrow_type_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lance_core.encoding.layouts.few_values import Make, Nest, Shape
+    from lance_core.encoding.codecs.codec import Shape
+    from lance_core.encoding.layouts.few_values import Make, Nest
     from lance_core.encoding.leaves import LeafPath
     from lance_core.format.schema import Field
 

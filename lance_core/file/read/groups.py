@@ -316,7 +316,7 @@ def _chunk_group(column: Column, index: MiniBlockIndex, rows: Rows) -> MiniBlock
     return MiniBlockGroup(column, index, selection, Spots(*chunk_table.byte_ranges(index.table, selection.chunks)))
 
 
-def _full_zip_group(column: Column, part: PageSlice, layout: FullZipLayout, index: Sequence[Bytes]) -> _FullZipGroup:
+def _full_zip_group(column: Column, part: PageSlice, layout: FullZipLayout, index: list[Bytes]) -> _FullZipGroup:
     base, size = part.page.buffers[0]
     count = len(part.rows)
     if index:

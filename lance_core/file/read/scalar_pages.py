@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from lance_core.encoding import registry
 from lance_core.encoding.layouts import full_zip, mini_block
 from lance_core.encoding.layouts.few_levels import few_layers
-from lance_core.encoding.layouts.few_values import shape_of, shape_of_items
+from lance_core.encoding.layouts.few_values import shape_of_items
 from lance_core.encoding.layouts.single_lists import ListPlace, ListReader, list_reader
 from lance_core.encoding.layouts.single_values import SingleReader, look_up, single_reader
 from lance_core.encoding.leaves import is_list_field
@@ -23,9 +24,9 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lance_core.encoding.codecs.codec import Shape
     from lance_core.encoding.layouts.chunk_table import ChunkTable
     from lance_core.encoding.layouts.few_levels import FewLayers
-    from lance_core.encoding.layouts.few_values import Shape
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.values import Int64s, Values
     from lance_core.file.read.column import Column
@@ -290,7 +291,7 @@ def _open_chunks(read: ColumnRead, index: MiniBlockIndex, table: ChunkTable, sha
         if key not in readers:
             readers[key] = single_reader(layout) if layout.rep is None else list_reader(layout)
         reader = readers[key]
-    if reader is None or (shape_of(reader.encoding) if items is None else shape_of_items(items)) != shape:
+    if reader is None or (reader.value.shape if items is None else shape_of_items(items)) != shape:
         return None
     layers, has_definition = few_layers(layout.layers), layout.definition is not None
     alike = (id(layers), has_definition)
@@ -300,7 +301,9 @@ def _open_chunks(read: ColumnRead, index: MiniBlockIndex, table: ChunkTable, sha
 
 
 def _open_even(column: Column, number: int, layout: FullZipLayout, shape: Shape) -> ScalarPage | None:
-    is_even = not (full_zip.has_index(layout) or full_zip.control_bytes(layout)) and shape_of(layout.values) == shape
+    value = registry.scalar_of(layout.values)
+    has_more = full_zip.has_index(layout) or full_zip.control_bytes(layout)
+    is_even = not has_more and value is not None and value.shape == shape
     page, width = column.pages[number], full_zip.stride(layout)
     if not is_even or width != shape[1] or width * page.num_rows > page.buffers[0][1]:
         return None
