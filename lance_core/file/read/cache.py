@@ -1,4 +1,4 @@
-"""Cached metadata of data files: what was learnt of a file serves its next reads and its next readers.
+"""Cached metadata of data files: it serves the next reads of a file and its next readers.
 
 Data files never change, and what is kept is about bytes that were held against their checksums. A file is found again
 by its name, inode and times, its size and the checksums in its end, which every reader reads and verifies: these tell
@@ -62,7 +62,7 @@ class JoinedPages(NamedTuple):
 
 
 class PageCache:
-    """Cache entry of one column: what was learnt of its pages, by number of the page.
+    """Cache entry of one column: metadata of its pages, by number of the page.
 
     Attributes:
         kinds: What pages of the file are alike in; the same for all its columns.
@@ -376,7 +376,7 @@ class FileCaches:
         return entry
 
     def has_room(self, cache: FileCache) -> bool:
-        """Return whether a scan may keep what it learns of a file: it is one of these, and they are not too large."""
+        """Return whether a scan may keep the metadata of a file: it is one of these, and they are not too large."""
         with self._lock:
             files = list(self._files.values())
         return cache in files and sum([entry.budget.num_bytes for entry in files]) < self._most_bytes

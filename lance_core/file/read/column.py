@@ -1,4 +1,4 @@
-"""Columns of data files as immutable values; what is learnt of their pages is in `lance_core.file.read.cache`."""
+"""Columns of data files as immutable values; their cache entries are in `lance_core.file.read.cache`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Content(Protocol):
         Args:
             projection: Fields to read.
             columns: See `lance_core.file.read.reader.DataFileReader.scan`.
-            cache: Keeps what is learnt of their pages.
+            cache: Takes the metadata of their pages.
         """
         ...
 

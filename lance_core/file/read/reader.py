@@ -212,7 +212,7 @@ class DataFileReader:
     def passage(
         self, projection: Schema, columns: Mapping[int, int], *, end: int
     ) -> Callable[[range, Int64s | None], pa.RecordBatch]:
-        """Read ranges of rows, each behind the one before; what is learnt of pages is kept in between.
+        """Read ranges of rows, each behind the one before; metadata of pages is cached in between.
 
         Args:
             projection: Fields to read.
@@ -354,7 +354,7 @@ class DataFileReader:
             projection: The fields.
             columns: As in `scan`.
             end: Row behind the last one.
-            keeps: What is learnt of pages may be kept, if there is room.
+            keeps: Metadata of pages may be cached, if there is room.
         """
 
         def opened() -> tuple[list[FieldReader], FileCache]:
@@ -426,7 +426,7 @@ class _Stream:
     Args:
         fields: The fields.
         schema: Of what is read.
-        cache: Keeps what is learnt of their pages.
+        cache: Takes the metadata of their pages.
         opened: Opens the fields with a cache for the stream alone; None if they have that.
     """
 

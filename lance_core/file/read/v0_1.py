@@ -149,7 +149,7 @@ class ContentLegacy:
         Args:
             projection: Fields to read.
             columns: For each of them and all below, by field id, its row of the page table.
-            cache: Not needed: nothing is learnt of pages.
+            cache: Not needed: pages have no metadata.
         """
         del cache
         numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}

@@ -48,7 +48,7 @@ class _Column:
     Attributes:
         pages: Its pages.
         first_rows: Shape (pages + 1,): first row of each page, and the end.
-        cache: What is learnt of its pages.
+        cache: Its cache entry.
     """
 
     pages: tuple[Page, ...]
@@ -254,7 +254,7 @@ class ContentV20:
         Args:
             projection: Fields to read.
             columns: For each of them and all below, by field id, its column in the file; structs may be left out.
-            cache: Keeps what is learnt of their pages.
+            cache: Takes the metadata of their pages.
         """
         numbers = {one.id: columns[one.id] for one in projection.walk() if one.id in columns}
         pages = self._container.pages(set(numbers.values()))

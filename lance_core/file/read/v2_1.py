@@ -61,7 +61,7 @@ class ContentV21:
         Args:
             projection: Fields to read.
             columns: For each leaf of the projection, by field id, its column in the file.
-            cache: Keeps what is learnt of their pages.
+            cache: Takes the metadata of their pages.
         """
         shapes = shapes_of(projection.fields)
         numbers: set[int] = set()
