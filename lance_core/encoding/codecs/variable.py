@@ -295,7 +295,7 @@ VARIABLE = Codec(
 )
 PACKED_VARIABLE = Codec(
     serves=PackedVariable,
-    num_buffers=lambda encoding: 1 + num_buffers(encoding.offsets),
+    num_buffers=lambda encoding: 1 + (num_buffers(encoding.offsets) > 0),
     unwrap=unpack_offsets,
     decode_blocks=not_in_blocks,
 )
