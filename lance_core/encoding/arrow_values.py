@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from lance_core.encoding.repdef import Mask
     from lance_core.encoding.values import Bytes, LeafValues, Values
 
-_WORDS: dict[int, npt.DTypeLike] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_UNSIGNED: dict[int, npt.DTypeLike] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 MAX_INT32 = 2**31 - 1
-_FEW_STRINGS = 1 << 8
+_MAX_NUMPY_STRINGS = 1 << 8
 """Up to so many, numpy finds strings faster than Arrow."""
-_FEW_WORDS = 1 << 14
+_MAX_NUMPY_VALUES = 1 << 14
 """Up to so many, numpy finds words faster than Arrow."""
 
 
@@ -151,8 +151,8 @@ def _no_bools() -> Mask:
 def words_of(array: pa.Array) -> npt.NDArray[Any]:
     """Values of one width of whole bytes: unsigned words, or rows of bytes if there are no words of that width."""
     bits: int = array.type.bit_width
-    if bits in _WORDS:
-        return buffer_view(array.buffers()[1], _WORDS[bits])[array.offset : array.offset + len(array)]
+    if bits in _UNSIGNED:
+        return buffer_view(array.buffers()[1], _UNSIGNED[bits])[array.offset : array.offset + len(array)]
     width = bits // 8
     data = buffer_view(array.buffers()[1], np.uint8)[array.offset * width : (array.offset + len(array)) * width]
     return data.reshape(len(array), width)
@@ -306,29 +306,29 @@ def join_values(parts: Sequence[Values]) -> Values:
     if len(parts) == 1:
         return parts[0]
     lists = [part for part in parts if isinstance(part, FixedListValues)]
-    if len(lists) == len(parts) and len({one.dimension for one in lists}) == 1:
+    if len(lists) == len(parts) and len({part.dimension for part in lists}) == 1:
         return _join_lists(lists)
     arrays = [part.data for part in parts if isinstance(part, FixedValues)]
     strings = [part for part in parts if isinstance(part, VariableValues)]
-    if len(arrays) == len(parts) and len({(one.dtype, one.shape[1:]) for one in arrays}) == 1:
+    if len(arrays) == len(parts) and len({(part.dtype, part.shape[1:]) for part in arrays}) == 1:
         return FixedValues(np.concatenate(arrays))
-    if len(strings) != len(parts) or len({one.offsets.dtype for one in strings}) > 1:
+    if len(strings) != len(parts) or len({part.offsets.dtype for part in strings}) > 1:
         raise CorruptDataError("dictionaries of one column hold different kinds of values")
-    ends = [int(one.offsets[-1]) for one in strings]
+    ends = [int(part.offsets[-1]) for part in strings]
     bases = np.cumsum([0, *ends[:-1]])
-    moved = [one.offsets[1:].astype(np.int64) + base for one, base in zip(strings, bases, strict=True)]
+    moved = [part.offsets[1:].astype(np.int64) + base for part, base in zip(strings, bases, strict=True)]
     offsets: npt.NDArray[Any] = np.concatenate([np.zeros(1, np.int64), *moved])
-    data = np.concatenate([one.data[:end] for one, end in zip(strings, ends, strict=True)])
+    data = np.concatenate([part.data[:end] for part, end in zip(strings, ends, strict=True)])
     if len(data) <= MAX_INT32:
         offsets = offsets.astype(strings[0].offsets.dtype)
     return VariableValues(offsets, data)
 
 
 def _join_lists(parts: Sequence[FixedListValues]) -> FixedListValues:
-    items = join_values([one.items for one in parts])
-    if all(one.validity is None for one in parts):
+    items = join_values([part.items for part in parts])
+    if all(part.validity is None for part in parts):
         return FixedListValues(parts[0].dimension, items, None)
-    masks = [np.ones(len(one.items), np.bool_) if one.validity is None else one.validity for one in parts]
+    masks = [np.ones(len(part.items), np.bool_) if part.validity is None else part.validity for part in parts]
     return FixedListValues(parts[0].dimension, items, np.concatenate(masks))
 
 
@@ -388,13 +388,13 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
     """
     check_places(indices, len(values))
     match values:
-        case FixedValues(data) if data.ndim == 1 and data.dtype != np.bool_ and len(indices) > _FEW_WORDS:
+        case FixedValues(data) if data.ndim == 1 and data.dtype != np.bool_ and len(indices) > _MAX_NUMPY_VALUES:
             # Arrow takes by indices of any width; numpy widens them to 64 bits, and its memory is new each time.
             taken = take_inside(numbers_array(data), indices)
             return FixedValues(buffer_view(taken.buffers()[1], data.dtype)[: len(indices)])
         case FixedValues(data):
             return FixedValues(data.take(indices, axis=0))
-        case VariableValues(offsets, data) if len(indices) <= _FEW_STRINGS:
+        case VariableValues(offsets, data) if len(indices) <= _MAX_NUMPY_STRINGS:
             places: npt.NDArray[np.int64] = indices.astype(np.int64)
             starts = offsets[places].astype(np.int64)
             sizes = offsets[places + 1] - starts
@@ -403,9 +403,9 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
                 bounds = bounds.astype(offsets.dtype)
             return VariableValues(bounds, gather(data, starts, sizes))
         case VariableValues(offsets, _):
-            found = take_few(values, indices)
-            if found is not None:
-                return found
+            joined = take_few(values, indices)
+            if joined is not None:
+                return joined
             kind = pa.binary() if offsets.dtype == np.int32 else pa.large_binary()
             taken = take_inside(_strings_from_values(values, kind, None), indices)
             return to_values(taken)
@@ -472,14 +472,14 @@ def without_views(kind: pa.DataType) -> pa.DataType:
         return pa.dictionary(kind.index_type, without_views(kind.value_type), kind.ordered)
     if not pa.types.is_nested(kind):
         return kind
-    fields = [kind.field(place) for place in range(kind.num_fields)]
+    fields = [kind.field(number) for number in range(kind.num_fields)]
     plain = [field.with_type(without_views(field.type)) for field in fields]
     if plain == fields:
         return kind
     if pa.types.is_struct(kind):
         return pa.struct(plain)
     if pa.types.is_map(kind):
-        return pa.map_(*(plain[0].type.field(place) for place in range(2)), keys_sorted=kind.keys_sorted)
+        return pa.map_(*(plain[0].type.field(number) for number in range(2)), keys_sorted=kind.keys_sorted)
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(plain[0], kind.list_size)
     make = {pa.types.is_list: pa.list_, pa.types.is_large_list: pa.large_list}

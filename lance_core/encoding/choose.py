@@ -1,4 +1,4 @@
-"""Which encoding values get.
+"""Choose the encoding for the values of a page.
 
 What a field's metadata asks for goes first (`PageOptions`). The rest is judged by bytes, with a thumb on the scale for
 what is fast to read: a slower encoding must save a good part of the bytes.
@@ -164,7 +164,7 @@ def sampled_runs(data: npt.NDArray[np.generic]) -> float:
 
 
 def may_have_runs(data: npt.NDArray[np.generic], best_bytes: int) -> bool:
-    """Whether a sample has runs long enough to beat the best of the other encodings."""
+    """Return whether a sample has runs long enough to beat the best of the other encodings."""
     return len(data) > 0 and sampled_runs(data) * (data.dtype.itemsize + 1) <= best_bytes
 
 

@@ -1,4 +1,4 @@
-"""Whether values become places in a dictionary, and how its items are stored."""
+"""Choose whether values become indices into a dictionary, and how its items are stored."""
 
 from __future__ import annotations
 

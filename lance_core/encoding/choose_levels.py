@@ -1,4 +1,4 @@
-"""Which encoding repetition and definition levels get."""
+"""Choose the encoding for repetition and definition levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which encoding strings get, in mini-block chunks and one by one.
+"""Choose the encoding for strings, in mini-block chunks and one by one.
 
 Codecs are judged by samples. LZ4 costs next to nothing to read. zstd finds much more, the more the larger a chunk is,
 while a single value costs as much to read as its whole chunk. FSST reads single values for nothing, but is no smaller
@@ -93,8 +93,8 @@ def _sample(values: VariableValues) -> Chunks:
     firsts = np.unique(np.linspace(0, max(0, len(values) - count), wanted).astype(np.int64))
     parts = [_part(values, first, count) for first in firsts.tolist()]
     chunks = [variable.encode_chunks(part, np.array([len(part)])) for part in parts]
-    bounds = starts_of(np.array([len(one.buffers[0]) for one in chunks], np.int64))
-    memory = np.concatenate([one.buffers[0] for one in chunks])
+    bounds = starts_of(np.array([len(part_chunks.buffers[0]) for part_chunks in chunks], np.int64))
+    memory = np.concatenate([part_chunks.buffers[0] for part_chunks in chunks])
     return one_buffer(memory, bounds, np.array([len(part) for part in parts], np.int64))
 
 
@@ -131,7 +131,7 @@ def encode_zipped(values: VariableValues, options: PageOptions) -> tuple[Encodin
 
 
 def _pays_one_by_one(values: VariableValues) -> bool:
-    """Whether zstd makes single values so much smaller that it should be used; judged by some values."""
+    """Return whether zstd makes single values so much smaller that it should be used; judged by some values."""
     sizes: Int64s = np.diff(values.offsets).astype(np.int64)
     filled = np.flatnonzero(sizes)
     if int(sizes.sum()) < _MIN_ZIPPED_BYTES:

@@ -34,7 +34,7 @@ class Coded:
     validity: Mask | None
 
     def __len__(self) -> int:
-        """How many values there are."""
+        """Return the number of values."""
         return len(self.places)
 
     def kept(self, rows: npt.NDArray[np.int64]) -> Coded:

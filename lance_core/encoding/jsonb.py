@@ -106,7 +106,7 @@ def _array(values: list[Any]) -> _Container:
 
 @frozen
 class _Shape:
-    """What objects with the same keys in the same order have in common.
+    """The common part of objects with the same keys in the same order have in common.
 
     Attributes:
         order: Puts their values into the order of the sorted keys; None if they are.

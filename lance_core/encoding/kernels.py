@@ -192,7 +192,7 @@ def check_places(places: npt.NDArray[Any], count: int) -> None:
 
 
 def take_inside(values: pa.Array | pa.RecordBatch, places: npt.NDArray[Any] | pa.Array) -> Any:
-    """What an array or batch has at some places, shape (n,), all of which are known to be inside.
+    """Take the rows at some indices, shape (n,), all of which are known to be inside, of an array or a batch.
 
     Arrow would ask it of each place, which takes longer than to fetch what is there; `check_places` asks for the
     largest one.

@@ -148,8 +148,8 @@ def list_items(array: pa.Array, is_null: Mask | None) -> tuple[npt.NDArray[np.in
     sizes = np.diff(offsets).astype(np.int64, copy=False)
     child = _list_child(array)
     if is_null is not None and sizes[is_null].any():
-        kept = ~is_null
-        child = child.take(numbers_array(aranges(offsets[:-1][kept].astype(np.int64), sizes[kept])))
+        is_valid = ~is_null
+        child = child.take(numbers_array(aranges(offsets[:-1][is_valid].astype(np.int64), sizes[is_valid])))
         return np.where(is_null, 0, sizes), child
     return sizes, child.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 

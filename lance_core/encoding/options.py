@@ -1,4 +1,4 @@
-"""How the pages of one column are to be written: the version of the file, and what the field's metadata asks for.
+"""Options for writing the pages of one column: the version of the file, and what the field's metadata asks for.
 
 Keys and their meaning are pylance's: ``lance-encoding:compression`` and the others of `_KEYS`. They are read from the
 leaf that has the column, but for ``structural-encoding``, which is read from the top-level field.
@@ -31,7 +31,7 @@ _MAX_CHUNK_BYTES = {"2.1": 1 << 14, "2.2": 1 << 24}
 
 @frozen(kw_only=True)
 class PageOptions:
-    """How to write pages; None leaves the choice to the data.
+    """Options for writing pages; None leaves the choice to the data.
 
     Attributes:
         version: str of the file.
@@ -111,10 +111,10 @@ def _refuse(field: Field, key: str, value: str, allowed: str) -> InvalidInputErr
     return InvalidInputError(f"field {field.name!r}: metadata {PREFIX + key!r} is {value!r}; allowed: {allowed}")
 
 
-def _one_of(*words: str) -> Callable[[Field, str, str], str]:
+def _one_of(*allowed: str) -> Callable[[Field, str, str], str]:
     def parse(field: Field, key: str, value: str) -> str:
-        if value not in words:
-            raise _refuse(field, key, value, ", ".join(words))
+        if value not in allowed:
+            raise _refuse(field, key, value, ", ".join(allowed))
         return value
 
     return parse

@@ -246,7 +246,7 @@ def _mean_bytes(values: Values) -> float:
 
 
 def _is_zipped(values: Values, options: PageOptions) -> bool:
-    """Whether values stand one by one instead of in chunks."""
+    """Return whether values are zipped one by one instead of put into chunks."""
     if options.structural_encoding is not None:
         return options.structural_encoding == "fullzip"
     match values:

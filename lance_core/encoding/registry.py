@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 __all__ = ["CODECS", "decode_block", "decode_integers", "decode_rows", "decode_strings"]
 
 CODECS.update(
-    (one.serves, one)
-    for one in (
+    (entry.serves, entry)
+    for entry in (
         flat.FLAT,
         bitpack.INLINE_BITPACKING,
         bitpack.OUT_OF_LINE_BITPACKING,
@@ -79,7 +79,7 @@ _LEVEL = np.dtype(np.uint16)
 
 def codec_named(name: str) -> Codec[Encoding] | None:
     """Return the codec that fields ask for by this name, None if there is none."""
-    return next((one for one in CODECS.values() if one.name == name), None)
+    return next((entry for entry in CODECS.values() if entry.name == name), None)
 
 
 def num_buffers(encoding: Encoding) -> int:

@@ -61,7 +61,7 @@ class Levels:
 
 @frozen
 class Slots:
-    """What one layer looks like in Arrow.
+    """One layer as Arrow stores it.
 
     Attributes:
         length: Slots of the layer.
@@ -296,7 +296,7 @@ def _unravel_items(
 
 
 def _up_to(definition: LevelArray, level: int) -> Mask | None:
-    """Where levels are at most ``level``; None if they are everywhere."""
+    """Mark the levels that are at most ``level``; None if they are everywhere."""
     mask = definition <= level
     return None if mask.all() else mask
 

@@ -56,28 +56,28 @@ def build_levels(nestings: Sequence[Nesting]) -> Levels:
         is_null = nestings[0].is_null  # by far the most columns
         definition = None if is_null is None else is_null.astype(np.uint16)
         return Levels((_layer_of(nestings[0]),), None, definition)
-    layers = tuple(_layer_of(one) for one in reversed(nestings))
+    layers = tuple(_layer_of(nesting) for nesting in reversed(nestings))
     numbers = level_numbers(layers)
     entries = _Entries(nestings[0].length, None, None, None)
     lists_left = sum(map(is_list, layers))
     definition = np.zeros(entries.count, np.uint16) if max_def(layers) else None
     entries = replace(entries, definition=definition)
-    for one, (null, empty) in zip(nestings, reversed(numbers), strict=True):
-        if one.sizes is None:
-            _mark_null_items(entries, one.is_null, null)
-            entries = _multiply(entries, one.dimension)
+    for nesting, (null, empty) in zip(nestings, reversed(numbers), strict=True):
+        if nesting.sizes is None:
+            _mark_null_items(entries, nesting.is_null, null)
+            entries = _multiply(entries, nesting.dimension)
         else:
-            entries = _expand(entries, one, lists_left, null, empty)
+            entries = _expand(entries, nesting, lists_left, null, empty)
             lists_left -= 1
     return Levels(layers, entries.rep, entries.definition)
 
 
-def _layer_of(one: Nesting) -> Layer:
-    has_null = one.is_nullable or one.is_null is not None
-    if one.sizes is None:
+def _layer_of(nesting: Nesting) -> Layer:
+    has_null = nesting.is_nullable or nesting.is_null is not None
+    if nesting.sizes is None:
         return Layer.NULLABLE_ITEM if has_null else Layer.ALL_VALID_ITEM
-    empty = one.sizes == 0
-    has_empty = bool(empty.any() if one.is_null is None else (empty & ~one.is_null).any())
+    empty = nesting.sizes == 0
+    has_empty = bool(empty.any() if nesting.is_null is None else (empty & ~nesting.is_null).any())
     return list_layer(has_null=has_null, has_empty=has_empty)
 
 
@@ -98,9 +98,9 @@ def _mark_null_items(entries: _Entries, is_null: Mask | None, level: int) -> Non
     entries.definition[at] = level
 
 
-def _expand(entries: _Entries, one: Nesting, rep_level: int, null: int, empty: int) -> _Entries:
+def _expand(entries: _Entries, nesting: Nesting, rep_level: int, null: int, empty: int) -> _Entries:
     """Replace each list by its items, or by one entry if it has none."""
-    sizes = one.sizes if one.sizes is not None else np.zeros(one.length, np.int64)
+    sizes = nesting.sizes if nesting.sizes is not None else np.zeros(nesting.length, np.int64)
     counts = np.maximum(sizes, 1)
     if entries.live is not None:
         all_counts = np.ones(entries.count, np.int64)
@@ -115,7 +115,7 @@ def _expand(entries: _Entries, one: Nesting, rep_level: int, null: int, empty: i
         return _Entries(total, rep, None, None)
     levels = entries.definition.copy()
     at = slice(None) if entries.live is None else entries.live
-    levels[at] = _list_levels(levels[at], one, sizes, null, empty)
+    levels[at] = _list_levels(levels[at], nesting, sizes, null, empty)
     definition = np.zeros(total, np.uint16)
     definition[starts] = levels
     # Every level set so far is that of a null or empty thing at or above this list: no items below.
@@ -134,10 +134,10 @@ def _restart(entries: _Entries, rep_level: int) -> LevelArray:
     return merged
 
 
-def _list_levels(levels: LevelArray, one: Nesting, sizes: Int64s, null: int, empty: int) -> LevelArray:
-    own = np.zeros(one.length, np.uint16)
+def _list_levels(levels: LevelArray, nesting: Nesting, sizes: Int64s, null: int, empty: int) -> LevelArray:
+    levels_here = np.zeros(nesting.length, np.uint16)
     if empty:
-        own[sizes == 0] = empty
-    if one.is_null is not None:
-        own[one.is_null] = null
-    return np.where(levels != 0, levels, own)
+        levels_here[sizes == 0] = empty
+    if nesting.is_null is not None:
+        levels_here[nesting.is_null] = null
+    return np.where(levels != 0, levels, levels_here)

@@ -23,7 +23,7 @@ _MOST_THREADS = 16
 
 
 def run_parts(work: Callable[[slice], _T], sizes: Int64s) -> list[_T]:
-    """What a function makes of neighbouring ranges, cut into as many parts as threads.
+    """Call a function with neighbouring ranges, cut into as many parts as threads.
 
     Threads are as many as Arrow takes (``pyarrow.set_cpu_count``, or the environment variable ``OMP_NUM_THREADS``,
     which Spark sets for its workers), up to 16. They end with the call, so that processes can be forked at any time.
@@ -46,4 +46,4 @@ def run_parts(work: Callable[[slice], _T], sizes: Int64s) -> list[_T]:
     parts = [slice(low, high) for low, high in pairwise(cuts)]
     with ThreadPoolExecutor(num_parts - 1) as pool:
         others = [pool.submit(work, part) for part in parts[1:]]
-        return [work(parts[0]), *(one.result() for one in others)]
+        return [work(parts[0]), *(future.result() for future in others)]

@@ -62,7 +62,7 @@ ORDINARY = {
 ROOMS = {
     "lance_core": (2, 0, 1),
     "lance_core/change": (1, 0, 0),
-    "lance_core/encoding": (360, 3, 62),
+    "lance_core/encoding": (250, 3, 30),
     "lance_core/file": (463, 9, 61),
     "lance_core/format": (14, 0, 1),
     "lance_core/index": (12, 0, 3),

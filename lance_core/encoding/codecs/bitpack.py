@@ -40,22 +40,24 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.values import Bytes, Chunks, Int64s
 
-_FEW_SEQUENCES, _FEW_VALUES = 16, 1 << 15
+_MAX_SLICED_SEQUENCES, _MAX_SLICED_VALUES = 16, 1 << 15
 _MANY_WIDTHS = 5
-_FEW_BLOCKS = 24
+_MAX_MIXED_BLOCKS = 24
 """With more widths and fewer blocks for each than these, all widths at once are faster than one by one."""
 _BLOCKS_AT_ONCE = 256
 """Blocks of one width among others are unpacked in the cache, so many at once, and then put to their places."""
 _LEAST_RUN = 16
 """From so many blocks of one width on average, neighbours are unpacked to where they belong."""
-_FEW_SHORT = 64
+_MAX_SLICED_BLOCKS = 64
 """Up to so many blocks that are not full, which end pages, what lies between them is copied piece by piece."""
 
 _WORD_CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
 _UNPACKED = Scratch()
 
 
-def _words(memory: Bytes, starts: Int64s, sizes: Int64s, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], Int64s]:
+def _aligned_words(
+    memory: Bytes, starts: Int64s, sizes: Int64s, dtype: np.dtype[Any]
+) -> tuple[npt.NDArray[Any], Int64s]:
     """Memory as words, and where in it each range starts; copies only what is not aligned."""
     width = dtype.itemsize
     if memory.ctypes.data % width or (starts % width).any():
@@ -74,7 +76,7 @@ def compact(blocks: npt.NDArray[Any], counts: Int64s) -> npt.NDArray[Any]:
         return flat
     if short[0] == len(counts) - 1:
         return flat[: (len(counts) - 1) * BLOCK + int(counts[-1])]
-    if len(short) <= _FEW_SHORT:
+    if len(short) <= _MAX_SLICED_BLOCKS:
         starts = [0, *((short + 1) * BLOCK).tolist()]
         ends = [*(short * BLOCK + counts[short]).tolist(), len(flat)]
         out = empty(int(counts.sum()), flat.dtype)
@@ -92,10 +94,10 @@ def decode_inline(encoding: InlineBitpacking, chunks: Chunks) -> FixedValues:
     """
     bits = encoding.bits
     widths = _read_widths(bits, chunks)
-    words, firsts = _words(chunks.buffers[0], chunks.starts[0], chunks.sizes[0], word_dtype(bits))
+    memory_words, firsts = _aligned_words(chunks.buffers[0], chunks.starts[0], chunks.sizes[0], word_dtype(bits))
     firsts = firsts + 1
-    runs = _unpack_runs(words, firsts, widths, chunks.counts)
-    return FixedValues(compact(_unpack_widths(words, firsts, widths), chunks.counts) if runs is None else runs)
+    runs = _unpack_runs(memory_words, firsts, widths, chunks.counts)
+    return FixedValues(compact(_unpack_widths(memory_words, firsts, widths), chunks.counts) if runs is None else runs)
 
 
 def decode_inline_at(encoding: InlineBitpacking, chunks: Chunks, chunk_of: Int64s, index: Int64s) -> FixedValues:
@@ -149,15 +151,17 @@ def _read_widths(bits: int, chunks: Chunks) -> Int64s:
     if np.maximum.reduce(counts, initial=0) > BLOCK:
         raise CorruptDataError(f"bit-packed chunk of {int(counts.max())} values; {BLOCK} is the limit")
     check_sizes(sizes, dtype.itemsize, "InlineBitpacking")
-    words = gather_words(chunks.buffers[0], starts, dtype)
-    if np.maximum.reduce(words, initial=0) > bits:
-        raise CorruptDataError(f"bit-packed chunk of width {int(words.max())} for values of {bits} bits")
-    widths: Int64s = words.astype(np.int64)
+    memory_words = gather_words(chunks.buffers[0], starts, dtype)
+    if np.maximum.reduce(memory_words, initial=0) > bits:
+        raise CorruptDataError(f"bit-packed chunk of width {int(memory_words.max())} for values of {bits} bits")
+    widths: Int64s = memory_words.astype(np.int64)
     check_sizes(sizes, dtype.itemsize + widths * (BLOCK // 8), "InlineBitpacking")
     return widths
 
 
-def _unpack_runs(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s, counts: Int64s) -> npt.NDArray[Any] | None:
+def _unpack_runs(
+    memory_words: npt.NDArray[Any], firsts: Int64s, widths: Int64s, counts: Int64s
+) -> npt.NDArray[Any] | None:
     """The values of blocks, run by run to where they belong; None if runs are short.
 
     A run has one width, and only its last block may not be full: what that leaves over is overwritten by the next run.
@@ -168,31 +172,31 @@ def _unpack_runs(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s, counts
     ends = np.flatnonzero(is_last) + 1
     if len(ends) * _LEAST_RUN > len(widths):
         return None
-    held = starts_of(counts)
-    out = empty(int(held[-1]) + BLOCK, words.dtype)
+    bounds_of_values = starts_of(counts)
+    out = empty(int(bounds_of_values[-1]) + BLOCK, memory_words.dtype)
     for low, high in pairwise([0, *ends.tolist()]):
-        at = int(held[low])
+        at = int(bounds_of_values[low])
         into = out[at : at + (high - low) * BLOCK].reshape(-1, BLOCK)
-        fastlanes.unpack_into(words, firsts[low:high], int(widths[low]), into)
-    return out[: int(held[-1])]
+        fastlanes.unpack_into(memory_words, firsts[low:high], int(widths[low]), into)
+    return out[: int(bounds_of_values[-1])]
 
 
-def _unpack_widths(words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:
+def _unpack_widths(memory_words: npt.NDArray[Any], firsts: Int64s, widths: Int64s) -> npt.NDArray[Any]:
     """Unpack blocks of several widths, shape (n, 1024)."""
-    out = empty(len(widths) * BLOCK, words.dtype).reshape(-1, BLOCK)
+    out = empty(len(widths) * BLOCK, memory_words.dtype).reshape(-1, BLOCK)
     distinct = np.flatnonzero(np.bincount(widths)).tolist()
-    if len(distinct) > _MANY_WIDTHS and len(distinct) * _FEW_BLOCKS > len(widths):
-        fastlanes.unpack_mixed(words, firsts, widths, out)
+    if len(distinct) > _MANY_WIDTHS and len(distinct) * _MAX_MIXED_BLOCKS > len(widths):
+        fastlanes.unpack_mixed(memory_words, firsts, widths, out)
         return out
     for width in distinct:
         blocks = np.flatnonzero(widths == width)
         if len(blocks) == len(widths):
-            fastlanes.unpack_into(words, firsts, width, out)
+            fastlanes.unpack_into(memory_words, firsts, width, out)
             continue
         for low in range(0, len(blocks), _BLOCKS_AT_ONCE):
             some = blocks[low : low + _BLOCKS_AT_ONCE]
-            unpacked = _UNPACKED.array(len(some) * BLOCK, words.dtype).reshape(-1, BLOCK)
-            fastlanes.unpack_into(words, firsts[some], width, unpacked)
+            unpacked = _UNPACKED.array(len(some) * BLOCK, memory_words.dtype).reshape(-1, BLOCK)
+            fastlanes.unpack_into(memory_words, firsts[some], width, unpacked)
             out[some] = unpacked
     return out
 
@@ -208,7 +212,7 @@ def decode_out_of_line(encoding: OutOfLineBitpacking, chunks: Chunks) -> FixedVa
     is_raw = _has_raw_tail(encoding, chunks)
     if width == 0:
         return FixedValues(np.zeros(_checked_total(counts), dtype))
-    if len(counts) <= _FEW_SEQUENCES and int(counts.sum()) <= _FEW_VALUES:
+    if len(counts) <= _MAX_SLICED_SEQUENCES and int(counts.sum()) <= _MAX_SLICED_VALUES:
         return FixedValues(_unpack_few(chunks, dtype, width, is_raw.tolist()))
     return FixedValues(_unpack_sequences(chunks, dtype, width, is_raw & (counts % BLOCK > 0)))
 
@@ -258,14 +262,14 @@ def decode_out_of_line_one(encoding: OutOfLineBitpacking) -> Scalar | None:
 
     def read(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
         whole, tail = divmod(count, BLOCK)
-        block, place = divmod(index, BLOCK)
+        block, offset = divmod(index, BLOCK)
         if size == whole * block_size + tail * word_bytes:
             if block == whole:  # the tail is not packed
-                at = start + whole * block_size + place * word_bytes
+                at = start + whole * block_size + offset * word_bytes
                 return bytes(memory[at : at + word_bytes])
         elif size != (whole + (tail > 0)) * block_size:
             raise CorruptDataError(f"{size} bytes cannot hold {count} values packed to {width} bits")
-        value = fastlanes.unpack_one(memory, start + block * block_size, width, place, bits)
+        value = fastlanes.unpack_one(memory, start + block * block_size, width, offset, bits)
         return value.to_bytes(word_bytes, "little")
 
     return Scalar(read, ("words", word_bytes))
@@ -296,19 +300,19 @@ def _unpack_few(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: list[b
     memory, block_bytes = chunks.buffers[0], width * (BLOCK // 8)
     packed: list[Bytes] = []
     tails: list[npt.NDArray[Any]] = []
-    held: list[tuple[int, int]] = []
+    bounds_of_values: list[tuple[int, int]] = []
     for start, count, has_raw in zip(chunks.starts[0].tolist(), chunks.counts.tolist(), is_raw, strict=True):
         rest = count % BLOCK if has_raw else 0
         num_blocks = -(-(count - rest) // BLOCK)
         end = start + num_blocks * block_bytes
         packed.append(memory[start:end])
         tails.append(memory[end : end + rest * dtype.itemsize].copy().view(dtype))
-        held.append((num_blocks * BLOCK, count - rest))
-    words = np.concatenate(packed).view(dtype).reshape(-1, width, BLOCK // 8 // dtype.itemsize)
-    values = fastlanes.unpack_blocks(words).reshape(-1)
+        bounds_of_values.append((num_blocks * BLOCK, count - rest))
+    memory_words = np.concatenate(packed).view(dtype).reshape(-1, width, BLOCK // 8 // dtype.itemsize)
+    values = fastlanes.unpack_blocks(memory_words).reshape(-1)
     parts: list[npt.NDArray[Any]] = []
     first = 0
-    for (length, used), tail in zip(held, tails, strict=True):
+    for (length, used), tail in zip(bounds_of_values, tails, strict=True):
         parts += (values[first : first + used], tail)
         first += length
     return np.concatenate(parts)
@@ -317,14 +321,14 @@ def _unpack_few(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: list[b
 def _unpack_sequences(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: npt.NDArray[np.bool_]) -> Any:
     """Unpack all blocks of all sequences in one go, then put raw tails in between."""
     counts, starts = chunks.counts, chunks.starts[0]
-    words, firsts = _words(chunks.buffers[0], starts, chunks.sizes[0], dtype)
+    memory_words, firsts = _aligned_words(chunks.buffers[0], starts, chunks.sizes[0], dtype)
     num_blocks = -(-counts // BLOCK)
     block_words = width * (BLOCK // 8 // dtype.itemsize)
     positions = aranges(np.zeros_like(counts), num_blocks)
     at = np.repeat(firsts, num_blocks) + positions * block_words
     used = np.minimum(np.repeat(counts, num_blocks) - positions * BLOCK, BLOCK)
     if not is_raw.any():
-        return compact(fastlanes.unpack(words, at, width), used)
+        return compact(fastlanes.unpack(memory_words, at, width), used)
     raw_counts = counts[is_raw] % BLOCK
     raw = gather(
         chunks.buffers[0], (starts + chunks.sizes[0])[is_raw] - raw_counts * dtype.itemsize, raw_counts * dtype.itemsize
@@ -333,7 +337,7 @@ def _unpack_sequences(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: 
     is_packed = np.ones(len(at), np.bool_)
     is_packed[tails] = False
     blocks = empty(len(at) * BLOCK, dtype)
-    blocks.reshape(-1, BLOCK)[is_packed] = fastlanes.unpack(words, at[is_packed], width)
+    blocks.reshape(-1, BLOCK)[is_packed] = fastlanes.unpack(memory_words, at[is_packed], width)
     blocks[aranges(tails * BLOCK, raw_counts)] = from_bytes(raw, dtype.itemsize * 8).data
     return compact(blocks.reshape(-1, BLOCK), used)
 
@@ -362,28 +366,28 @@ def encode_inline(values: FixedValues, widths: Int64s) -> Chunks:
     counts = chunk_counts(len(data), BLOCK)
     lanes = BLOCK // 8 // data.dtype.itemsize
     bounds = starts_of(1 + widths * lanes)
-    words = np.zeros(int(bounds[-1]), data.dtype)
-    words[bounds[:-1]] = widths
+    memory_words = np.zeros(int(bounds[-1]), data.dtype)
+    memory_words[bounds[:-1]] = widths
     whole = len(data) // BLOCK
     blocks = data[: whole * BLOCK].reshape(-1, BLOCK)
-    _pack_widths(blocks, widths[:whole], words, bounds[:whole] + 1)
+    _pack_widths(blocks, widths[:whole], memory_words, bounds[:whole] + 1)
     if whole < len(counts):
         tail = np.zeros((1, BLOCK), data.dtype)
         tail[0, : len(data) - whole * BLOCK] = data[whole * BLOCK :]
-        _pack_widths(tail, widths[whole:], words, bounds[whole:-1] + 1)
-    return one_buffer(words.view(np.uint8), bounds * data.dtype.itemsize, counts)
+        _pack_widths(tail, widths[whole:], memory_words, bounds[whole:-1] + 1)
+    return one_buffer(memory_words.view(np.uint8), bounds * data.dtype.itemsize, counts)
 
 
-def _pack_widths(blocks: npt.NDArray[Any], widths: Int64s, words: npt.NDArray[Any], firsts: Int64s) -> None:
+def _pack_widths(blocks: npt.NDArray[Any], widths: Int64s, memory_words: npt.NDArray[Any], firsts: Int64s) -> None:
     """Pack blocks of several widths to where their words, now zero, start."""
     distinct = np.flatnonzero(np.bincount(widths)).tolist()
-    if len(distinct) > _MANY_WIDTHS and len(distinct) * _FEW_BLOCKS > len(widths):
-        fastlanes.pack_mixed(blocks, widths, words, firsts)
+    if len(distinct) > _MANY_WIDTHS and len(distinct) * _MAX_MIXED_BLOCKS > len(widths):
+        fastlanes.pack_mixed(blocks, widths, memory_words, firsts)
         return
     for width in distinct:
         chosen = np.flatnonzero(widths == width)
         part = blocks if len(chosen) == len(widths) else blocks[chosen]
-        fastlanes.pack_into(part, width, words, firsts[chosen])
+        fastlanes.pack_into(part, width, memory_words, firsts[chosen])
 
 
 def out_of_line_bytes(counts: Int64s, bits: int, width: int) -> tuple[Int64s, npt.NDArray[np.bool_]]:
@@ -406,16 +410,16 @@ def encode_out_of_line(values: FixedValues, bounds: Int64s, width: int) -> Chunk
     word_bytes = data.dtype.itemsize
     sizes, packs_tail = out_of_line_bytes(counts, word_bytes * 8, width)
     out_bounds = starts_of(sizes)
-    words = empty(int(out_bounds[-1]) // word_bytes, data.dtype)
+    memory_words = empty(int(out_bounds[-1]) // word_bytes, data.dtype)
     num_blocks = counts // BLOCK + packs_tail
     positions = aranges(np.zeros_like(counts), num_blocks)
     sources = np.repeat(bounds[:-1], num_blocks) + positions * BLOCK
     targets = np.repeat(out_bounds[:-1] // word_bytes, num_blocks) + positions * (width * (BLOCK // 8) // word_bytes)
     ends = np.repeat(bounds[1:], num_blocks)
-    fastlanes.pack_into(_blocks_at(data, sources, ends), width, words, targets)
+    fastlanes.pack_into(_blocks_at(data, sources, ends), width, memory_words, targets)
     raw = np.where(packs_tail, 0, counts % BLOCK)
-    words[aranges(out_bounds[1:] // word_bytes - raw, raw)] = data[aranges(bounds[1:] - raw, raw)]
-    return one_buffer(words.view(np.uint8), out_bounds, counts)
+    memory_words[aranges(out_bounds[1:] // word_bytes - raw, raw)] = data[aranges(bounds[1:] - raw, raw)]
+    return one_buffer(memory_words.view(np.uint8), out_bounds, counts)
 
 
 def _blocks_at(data: npt.NDArray[Any], sources: Int64s, ends: Int64s) -> npt.NDArray[Any]:

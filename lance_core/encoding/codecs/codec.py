@@ -1,4 +1,4 @@
-"""What a codec is: one object that knows all about one physical encoding.
+"""The codec: one object that knows all about one physical encoding.
 
 A codec serves values, repetition and definition levels, and dictionaries alike. It needs no more than `Codec.decode`;
 everything else makes it faster, or is there because the format stores that encoding in another form somewhere.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_ITEMS = 100_000
 _MIN_VALUES = 100
 _SAMPLE_BLOCKS = 32
-_FEW = 512
+_SPARSE_SAMPLE = 512
 _REPEATS = 0.95
 """If more than this part of a few strings are distinct, so are more than half of the sample."""
 _SAMPLE_BLOCK, _LARGE_SAMPLE_BLOCK = 128, 2048
@@ -68,7 +68,7 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     if len(values) < _MIN_VALUES:
         return None
     positions = sample_positions(len(values))
-    if len(positions) > 2 * _FEW and not _repeat(values, positions[:: len(positions) // _FEW]):
+    if len(positions) > 2 * _SPARSE_SAMPLE and not _repeat(values, positions[:: len(positions) // _SPARSE_SAMPLE]):
         return None
     whole = to_arrow(values)
     sample = whole if len(positions) == len(values) else whole.take(pa.array(positions))
@@ -81,16 +81,16 @@ def sampled_distinct(values: FixedValues | VariableValues) -> int | None:
     return _guess(len(whole.take(pa.array(positions)).unique()), len(positions))
 
 
-def _repeat(values: FixedValues | VariableValues, few: Int64s) -> bool:
-    """Whether some of these few values are the same, so that it is worth the time to look at more."""
+def _repeat(values: FixedValues | VariableValues, positions: Int64s) -> bool:
+    """Return whether some values of a sparse sample are the same, so that it is worth the time to look at more."""
     if isinstance(values, FixedValues) and values.data.ndim == 1:
-        some = np.sort(values.data[few])
+        some = np.sort(values.data[positions])
         return bool((some[1:] == some[:-1]).any())
-    return len(to_arrow(values).take(pa.array(few)).unique()) <= _REPEATS * len(few)
+    return len(to_arrow(values).take(pa.array(positions)).unique()) <= _REPEATS * len(positions)
 
 
 def _guess(distinct: int, count: int) -> int | None:
-    """How many equally frequent values there are, if so many of some picked ones differ; None above `MAX_ITEMS`."""
+    """Estimate the number of equally frequent values from the distinct ones of a sample; None above `MAX_ITEMS`."""
     low, high = distinct, MAX_ITEMS
     if distinct > high * -math.expm1(-count / high):
         return None
@@ -106,7 +106,7 @@ def _guess(distinct: int, count: int) -> int | None:
 def build(
     values: FixedValues | VariableValues, *, most: int
 ) -> tuple[FixedValues, FixedValues | VariableValues] | None:
-    """Indices and items, or None if there are more than ``most`` distinct values.
+    """Split values into indices and items; None if there are more than ``most`` distinct values.
 
     Indices are as narrow as the number of items allows: words of 8 and 16 bits are unpacked five and two times as fast
     as those of 32, and look items up without being widened. pylance 14.0.2 writes 32 bits, but reads all widths.

@@ -29,10 +29,10 @@ ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
 _ROW = np.dtype("V128")
 """The words of all lanes, or the values that they hold in one row: 128 bytes, whatever the words."""
 _BLOCKS_AT_ONCE = 512
-_FEW_BLOCKS = 64
-_FEW_TO_PACK = 3
+_MAX_BLOCKS_AT_ONCE = 64
+_MAX_PACKED_AT_ONCE = 3
 """Up to so many blocks (for packing, for each byte of a word), all rows at once are faster than one after the other."""
-_FEW_ROWS = 1 << 9
+_MAX_NUMPY_ROWS = 1 << 9
 """Up to so many rows numpy's own memory is cheaper; from 128 KiB on it may be mapped anew, page by page, every time."""
 
 _PACKED, _ROWS = Scratch(), Scratch()
@@ -78,7 +78,7 @@ def unpack_into(words: npt.NDArray[Any], starts: Int64s, width: int, out: npt.ND
     if width == 0 or len(starts) == 0:
         out[...] = 0
         return
-    if len(starts) <= _FEW_BLOCKS:
+    if len(starts) <= _MAX_BLOCKS_AT_ONCE:
         _unpack_at_once(_packed_rows(words, starts, width), width, out)
         return
     for low in range(0, len(starts), _BLOCKS_AT_ONCE):
@@ -134,24 +134,24 @@ def unpack_blocks(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _unpack_at_once(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) -> None:
     """As `_unpack_rows`, all rows in each step."""
     bits, dtype = packed.dtype.itemsize * 8, packed.dtype
-    places = _places_of_rows(bits, width)
-    rows = _pick(packed, places.words)
-    np.right_shift(rows, places.shifts, out=rows)
-    if len(places.split):
-        high = _pick(packed, places.following)
-        np.left_shift(high, places.rest, out=high)
-        np.bitwise_or(high, _pick(rows, places.split), out=high)
-        rows[places.split] = high
+    layout = _places_of_rows(bits, width)
+    rows = _pick(packed, layout.words)
+    np.right_shift(rows, layout.shifts, out=rows)
+    if len(layout.split):
+        high = _pick(packed, layout.following)
+        np.left_shift(high, layout.rest, out=high)
+        np.bitwise_or(high, _pick(rows, layout.split), out=high)
+        rows[layout.split] = high
     np.bitwise_and(rows, dtype.type((1 << width) - 1), out=rows)
     _put_in_order(rows, out)
 
 
-def _pick(rows: npt.NDArray[Any], places: Int64s) -> npt.NDArray[Any]:
+def _pick(rows: npt.NDArray[Any], layout: Int64s) -> npt.NDArray[Any]:
     """Some rows of shape (m, n, lanes), all of which are there; many of them in Arrow's memory pool."""
-    if len(places) * rows.shape[1] <= _FEW_ROWS:
-        return rows[places]
-    out = empty(len(places) * rows[0].size, rows.dtype).reshape(len(places), *rows.shape[1:])
-    return np.take(rows, places, axis=0, out=out, mode="clip")  # with the mode that raises it would fill a copy first
+    if len(layout) * rows.shape[1] <= _MAX_NUMPY_ROWS:
+        return rows[layout]
+    out = empty(len(layout) * rows[0].size, rows.dtype).reshape(len(layout), *rows.shape[1:])
+    return np.take(rows, layout, axis=0, out=out, mode="clip")  # with the mode that raises it would fill a copy first
 
 
 def _unpack_rows(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) -> None:
@@ -327,7 +327,7 @@ def pack_into(blocks: npt.NDArray[Any], width: int, words: npt.NDArray[Any], sta
     lanes = BLOCK // (words.dtype.itemsize * 8)
     windows = as_strided(words, (len(words) - lanes + 1, lanes), words.strides * 2)
     columns = np.arange(width)[:, None] * lanes
-    if len(starts) <= _FEW_TO_PACK * words.dtype.itemsize:
+    if len(starts) <= _MAX_PACKED_AT_ONCE * words.dtype.itemsize:
         windows[starts + columns] = pack(blocks, width)
         return
     for low in range(0, len(starts), _BLOCKS_AT_ONCE):
@@ -348,17 +348,17 @@ def pack(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
     lanes = BLOCK // bits
     if width == 0 or len(blocks) == 0:
         return np.empty((width, len(blocks), lanes), dtype)
-    places = _places_of_rows(bits, width)
+    layout = _places_of_rows(bits, width)
     rows = blocks.take(_VALUES_OF_ROWS[bits], axis=1).reshape(len(blocks), bits, lanes).transpose(1, 0, 2)
-    packed = np.bitwise_or.reduceat(rows << places.shifts, places.firsts, axis=0)
-    if len(places.split):
-        packed[places.following] |= rows[places.split] >> places.rest
+    packed = np.bitwise_or.reduceat(rows << layout.shifts, layout.firsts, axis=0)
+    if len(layout.split):
+        packed[layout.following] |= rows[layout.split] >> layout.rest
     return packed
 
 
 @frozen
-class _Places:
-    """Where the values of each row begin in the words of a lane.
+class _Layout:
+    """Positions of the values of each row in the words of a lane.
 
     Attributes:
         words: Shape (bits,): word of each row.
@@ -378,13 +378,13 @@ class _Places:
 
 
 @cache
-def _places_of_rows(bits: int, width: int) -> _Places:
+def _places_of_rows(bits: int, width: int) -> _Layout:
     """The places for words of 8, 16, 32 or 64 bits and values of 1 bit to as many."""
     words, bit = np.divmod(np.arange(bits) * width, bits)
     shifts = bit.astype(f"<u{bits // 8}")[:, None, None]
     split = np.flatnonzero(bit + width > bits)
     rest = shifts.dtype.type(bits) - shifts[split]
-    return _Places(words, shifts, words.searchsorted(np.arange(width)), split, words[split] + 1, rest)
+    return _Layout(words, shifts, words.searchsorted(np.arange(width)), split, words[split] + 1, rest)
 
 
 def _pack_rows(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:

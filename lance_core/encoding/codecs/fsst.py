@@ -88,13 +88,13 @@ def decode(table: bytes, values: VariableValues) -> VariableValues:
         return values
     codes = values.data[: int(values.offsets[-1])]
     escapes = _find_escapes(codes, values.offsets)
-    words = _words(table, has_escapes=len(escapes) > 0)
+    meanings = _meanings(table, has_escapes=len(escapes) > 0)
     literals = codes[escapes + 1]
-    codes = _hide_literals(codes, escapes, words)
-    parts, offsets, spots = _expand(codes, words, values.offsets, escapes + 1)
+    codes = _hide_literals(codes, escapes, meanings)
+    parts, offsets, literal_positions = _expand(codes, meanings, values.offsets, escapes + 1)
     text = parts[0] if len(parts) == 1 else _join(parts)
-    if len(spots):
-        text[spots] = literals
+    if len(literal_positions):
+        text[literal_positions] = literals
     dtype: np.dtype[Any] = values.offsets.dtype
     return VariableValues(offsets.astype(dtype) if len(text) < 1 << 31 else offsets, text)
 
@@ -103,14 +103,14 @@ def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
     """Positions of the bytes that say that the next one stands for itself."""
     if len(codes) == 0 or int(codes.max()) < _ESCAPE:
         return np.empty(0, np.int64)
-    marks = np.flatnonzero(codes == _ESCAPE)
-    begins = np.diff(marks, prepend=-2) != 1
+    literal_marks = np.flatnonzero(codes == _ESCAPE)
+    begins = np.diff(literal_marks, prepend=-2) != 1
     if begins.all():
-        escapes = marks
+        escapes = literal_marks
     else:  # in a run of 255s every other one is an escape, because the byte after an escape is never one
         first = np.flatnonzero(begins)
-        rank = np.arange(len(marks)) - np.repeat(first, np.diff(first, append=len(marks)))
-        escapes = marks[rank % 2 == 0]
+        rank = np.arange(len(literal_marks)) - np.repeat(first, np.diff(first, append=len(literal_marks)))
+        escapes = literal_marks[rank % 2 == 0]
     lasts = offsets[np.searchsorted(offsets, 1) :] - 1
     lasts = lasts[codes.take(lasts) == _ESCAPE]  # an escape, or a literal of the same number
     if len(lasts) and (escapes.take(escapes.searchsorted(lasts), mode="clip") == lasts).any():
@@ -119,8 +119,8 @@ def _find_escapes(codes: Bytes, offsets: npt.NDArray[Any]) -> Int64s:
 
 
 @frozen
-class _Words:
-    """What codes mean, also those that nobody may write.
+class _Meanings:
+    """The meanings of codes, also of those that nobody may write.
 
     Attributes:
         num_symbols: Codes below it may be written.
@@ -141,33 +141,35 @@ def _symbols(table: bytes) -> list[bytes] | None:
 
 
 @lru_cache(maxsize=_TABLES_KEPT)
-def _words(table: bytes, *, has_escapes: bool) -> _Words:
+def _meanings(table: bytes, *, has_escapes: bool) -> _Meanings:
     """The words of a table; escapes mean nothing, literals some byte."""
     symbols = _symbols(table) or []
     num_symbols = len(symbols)
-    words = [*symbols, *[b"?"] * (_ESCAPE + 1 - num_symbols)]
+    meanings = [*symbols, *[b"?"] * (_ESCAPE + 1 - num_symbols)]
     literal = next((code for code, word in enumerate(symbols) if len(word) == 1), num_symbols)
     if has_escapes:
-        words[_ESCAPE] = b""
+        meanings[_ESCAPE] = b""
         if literal == _ESCAPE:
-            words.append(b"?")
+            meanings.append(b"?")
             literal += 1
-    return _Words(num_symbols, literal, np.array(list(map(len, words)), np.uint8), pa.array(words, pa.binary()))
+    return _Meanings(
+        num_symbols, literal, np.array(list(map(len, meanings)), np.uint8), pa.array(meanings, pa.binary())
+    )
 
 
-def _hide_literals(codes: npt.NDArray[Any], escapes: Int64s, words: _Words) -> npt.NDArray[Any]:
+def _hide_literals(codes: npt.NDArray[Any], escapes: Int64s, meanings: _Meanings) -> npt.NDArray[Any]:
     """Codes with literals that mean some byte, to be replaced by the right one in the text."""
     if len(escapes) == 0:
-        if len(codes) and int(codes.max()) >= words.num_symbols:
+        if len(codes) and int(codes.max()) >= meanings.num_symbols:
             raise CorruptDataError("FSST code without symbol")
         return codes
     codes = codes.copy()
     codes[escapes + 1] = _ESCAPE
-    if words.num_symbols < _ESCAPE and ((codes >= words.num_symbols) & (codes != _ESCAPE)).any():
+    if meanings.num_symbols < _ESCAPE and ((codes >= meanings.num_symbols) & (codes != _ESCAPE)).any():
         raise CorruptDataError("FSST code without symbol")
-    if words.literal > _ESCAPE:
+    if meanings.literal > _ESCAPE:
         codes = codes.astype(np.uint16)
-    codes[escapes + 1] = words.literal
+    codes[escapes + 1] = meanings.literal
     return codes
 
 
@@ -180,66 +182,70 @@ def _join(parts: list[Bytes]) -> Bytes:
 
 
 def _expand(
-    codes: npt.NDArray[Any], words: _Words, offsets: npt.NDArray[Any], literals: Int64s
+    codes: npt.NDArray[Any], meanings: _Meanings, offsets: npt.NDArray[Any], literals: Int64s
 ) -> tuple[list[Bytes], npt.NDArray[Any], npt.NDArray[Any]]:
     """Replace codes by words.
 
     Args:
         codes: Shape (n,).
-        words: What they mean.
+        meanings: What they mean.
         offsets: Ascending positions in ``codes``, 0 to n each.
         literals: Likewise.
 
     Returns:
         The text in pieces, and where in it offsets and literals lie.
     """
-    lengths = words.lengths
+    lengths = meanings.lengths
     by_pairs = codes.dtype == np.uint8 and len(codes) >= _PAIRS_PAY_AT
-    lookup = _all_pairs(words.texts) if by_pairs else words.texts
+    lookup = _all_pairs(meanings.texts) if by_pairs else meanings.texts
     if len(codes) <= _BLOCK_CODES:
         text, bounds = _look_up(codes, lookup, lengths, by_pairs=by_pairs)
-        found = [_places(codes, bounds, lengths, marks, by_pairs=by_pairs) for marks in (offsets, literals)]
-        return [text], found[0], found[1]
+        positions_of = [
+            _positions_in_text(codes, bounds, lengths, wanted, by_pairs=by_pairs) for wanted in (offsets, literals)
+        ]
+        return [text], positions_of[0], positions_of[1]
     parts: list[Bytes] = []
-    found = [np.zeros(len(offsets), np.int64), np.zeros(len(literals), np.int64)]
+    positions_of = [np.zeros(len(offsets), np.int64), np.zeros(len(literals), np.int64)]
     done = 0
     for low in range(0, len(codes), _BLOCK_CODES):
         block = codes[low : low + _BLOCK_CODES]
         text, bounds = _look_up(block, lookup, lengths, by_pairs=by_pairs)
-        for marks, places in zip((offsets, literals), found, strict=True):
+        for wanted, positions in zip((offsets, literals), positions_of, strict=True):
             # A mark on the border is the end of one block and the start of the next, which is the same place.
-            start, stop = np.searchsorted(marks, (low, low + len(block) + 1))
-            places[start:stop] = _places(block, bounds, lengths, marks[start:stop] - low, by_pairs=by_pairs)
-            places[start:stop] += done
+            start, stop = np.searchsorted(wanted, (low, low + len(block) + 1))
+            positions[start:stop] = _positions_in_text(
+                block, bounds, lengths, wanted[start:stop] - low, by_pairs=by_pairs
+            )
+            positions[start:stop] += done
         parts.append(text)
         done += len(text)
-    return parts, found[0], found[1]
+    return parts, positions_of[0], positions_of[1]
 
 
-def _places(
+def _positions_in_text(
     codes: npt.NDArray[Any],
     bounds: npt.NDArray[Any],
     lengths: Bytes,
-    marks: npt.NDArray[Any],
+    wanted: npt.NDArray[Any],
     *,
     by_pairs: bool,
 ) -> npt.NDArray[Any]:
-    """Where marked codes lie in the text.
+    """Return the positions of some codes in the text.
 
     Args:
         codes: Shape (n,).
         bounds: Where the word of each code or pair starts in the text, and the end.
         lengths: Bytes of each word.
-        marks: Ascending positions in ``codes``, 0 to n each.
+        wanted: Ascending positions in ``codes``, 0 to n each.
         by_pairs: Whether ``bounds`` are of pairs.
     """
     if not by_pairs:
-        return bounds.take(marks)
-    places = bounds.take(marks >> 1)
-    before = lengths.take(codes.take(marks & -2, mode="clip"))  # the first half of a pair whose second is marked
-    before *= (marks & 1).astype(np.uint8)
-    places += before
-    return places
+        return bounds.take(wanted)
+    positions = bounds.take(wanted >> 1)
+    before = lengths.take(codes.take(wanted & -2, mode="clip"))  # the first half of a pair whose second is marked
+    before *= (wanted & 1).astype(np.uint8)
+    positions += before
+    return positions
 
 
 def _look_up(
@@ -254,10 +260,10 @@ def _look_up(
     return text[: len(text) - int(lengths[0])] if is_odd else text, bounds
 
 
-def _all_pairs(words: pa.Array) -> pa.Array:
-    """What each pair of codes means: entry ``second << 8 | first``."""
+def _all_pairs(meanings: pa.Array) -> pa.Array:
+    """Make the meaning of each pair of codes: entry ``second << 8 | first``."""
     order = np.arange(1 << 16, dtype="<u2").view(np.uint8)
-    singles = take_inside(words, order)
+    singles = take_inside(meanings, order)
     offsets = np.frombuffer(singles.buffers()[1], np.int32)[: len(order) + 1 : 2].copy()
     return pa.Array.from_buffers(pa.binary(), 1 << 16, [None, pa.py_buffer(offsets), singles.buffers()[2]])
 

@@ -192,7 +192,7 @@ def _decompress_large_lz4(memory: Bytes, starts: Int64s, sizes: Int64s, claims: 
 
 
 def _yields(codec: pa.Codec, block: Bytes, room: int) -> bool:
-    """Whether a block can be decompressed into so little room."""
+    """Return whether a block can be decompressed into so little room."""
     try:
         codec.decompress(pa.py_buffer(block), decompressed_size=room)
     except (OSError, pa.ArrowException):
@@ -249,7 +249,7 @@ _HEADS = {Compression.LZ4: "<u4", Compression.ZSTD: "<u8"}
 
 
 def _compressor(compression: Compression, level: int | None, largest: int) -> Compress:
-    """What compresses ranges of at most so many bytes in this thread."""
+    """Return what compresses ranges of at most so many bytes in this thread."""
     if compression is Compression.ZSTD:
         return ZSTD.compressor(level, largest)
     codec = pa.Codec("lz4_raw")
@@ -324,7 +324,7 @@ def _frames(memory: Bytes, starts: Int64s, sizes: Int64s, compress: Compress) ->
 
 
 def sampled_ratio(compression: Compression, chunks: Chunks, samples: int) -> float:
-    """What compression leaves of the first value buffers, judged by some chunks spread over all of them."""
+    """Return the share that compression leaves of the first value buffers, judged by some chunks."""
     chosen = np.unique(np.linspace(0, len(chunks.counts) - 1, samples).astype(np.int64))
     starts, sizes = chunks.starts[0, chosen], chunks.sizes[0, chosen]
     compress = _compressor(compression, None, int(sizes.max(initial=0)))

@@ -130,13 +130,13 @@ def decode_variable(encoding: VariablePackedStruct, rows: VariableValues) -> Str
     has_row = offsets[1:] > offsets[:-1]
     at, ends = offsets[:-1][has_row], offsets[1:][has_row]
     children: list[Values] = []
-    for one in encoding.fields:
-        width = (one.bits_per_value or one.bits_per_length or 0) // 8
+    for field in encoding.fields:
+        width = (field.bits_per_value or field.bits_per_length or 0) // 8
         _check_ends(at + width, ends)
-        if one.bits_per_value is not None:
+        if field.bits_per_value is not None:
             data = np.zeros((len(has_row), width), np.uint8)
             data[has_row] = gather_windows(rows.data, at, width)
-            children.append(decode_rows(one.values, data))
+            children.append(decode_rows(field.values, data))
             at = at + width
             continue
         lengths = gather_words(rows.data, at, f"<u{width}")
@@ -144,7 +144,7 @@ def decode_variable(encoding: VariablePackedStruct, rows: VariableValues) -> Str
             raise CorruptDataError("a field of a packed struct is longer than its page")
         at, sizes = at + width, lengths.astype(np.int64)
         _check_ends(at + sizes, ends)
-        strings = decode_strings(one.values, _strings(rows.data, at, sizes, has_row))
+        strings = decode_strings(field.values, _strings(rows.data, at, sizes, has_row))
         if not isinstance(strings, VariableValues):
             raise UnsupportedError("a packed struct inside of another")
         children.append(strings)

@@ -44,7 +44,7 @@ _HEADER = 8
 _MAX_RUN = 255
 _SHORT_RUN = 6
 """Runs of fewer values on average are short."""
-_FEW_VALUES = 1 << 14
+_LEAST_VALUES = 1 << 14
 
 
 def decode(encoding: Rle, chunks: Chunks) -> FixedValues:
@@ -61,12 +61,12 @@ def _expand(runs: npt.NDArray[Any], lengths: Bytes | Int64s, ends: Int64s) -> np
     # numpy repeats one run after the other. Short runs are numbered instead: the sum of the marks up to a value, one at
     # the first value of each run but the first, is the number of its run. That takes two thirds of the time.
     total = int(ends[-1]) if len(ends) else 0
-    if total < _FEW_VALUES or len(runs) * _SHORT_RUN < total or not lengths.all():
+    if total < _LEAST_VALUES or len(runs) * _SHORT_RUN < total or not lengths.all():
         return np.repeat(runs, lengths)
-    marks, numbers = empty(total, np.uint8), empty(total, np.uint32)
-    marks.fill(0)
-    marks[ends[:-1]] = 1
-    numbers[:] = marks
+    begins_run, numbers = empty(total, np.uint8), empty(total, np.uint32)
+    begins_run.fill(0)
+    begins_run[ends[:-1]] = 1
+    numbers[:] = begins_run
     add_up(numbers)
     values = view_buffer(take_inside(numbers_array(runs), numbers).buffers()[1])
     return values[: total * runs.dtype.itemsize].view(runs.dtype)
@@ -92,8 +92,8 @@ def _read_runs(encoding: Rle, chunks: Chunks) -> tuple[npt.NDArray[Any], Bytes |
     if length_width > 1:
         lengths = from_bytes(lengths, length_bits).data.astype(np.int64)
     totals = starts_of(lengths)
-    found = totals[starts_of(num_runs)]
-    if (found[1:] - found[:-1] != chunks.counts).any():
+    sums = totals[starts_of(num_runs)]
+    if (sums[1:] - sums[:-1] != chunks.counts).any():
         raise CorruptDataError("Rle: run lengths of a chunk do not add up to its number of values")
     return from_bytes(gather(chunks.buffers[0], chunks.starts[0], value_sizes), bits).data, lengths, totals[1:]
 
@@ -214,9 +214,9 @@ def _count_runs(encoding: BlockRle, values: Bytes, lengths: Bytes, count: int) -
         CorruptDataError: Run lengths without bytes do not add up to the count.
         UnsupportedError: Nothing tells the number.
     """
-    for one, block in ((encoding.values, values), (encoding.lengths, lengths)):
-        if isinstance(one, Flat) and one.bits in WORD_BITS:
-            return len(block) // (one.bits // 8)
+    for part, block in ((encoding.values, values), (encoding.lengths, lengths)):
+        if isinstance(part, Flat) and part.bits in WORD_BITS:
+            return len(block) // (part.bits // 8)
     match encoding.lengths:
         case Constant(bytes() as value):
             start, step = int.from_bytes(value, "little"), 0
@@ -228,10 +228,10 @@ def _count_runs(encoding: BlockRle, values: Bytes, lengths: Bytes, count: int) -
             return int(np.searchsorted(ends, np.uint64(count))) + 1 if count else 0
         case _:
             raise UnsupportedError("runs whose number neither values nor lengths tell are not supported")
-    found = bisect_left(range(count), count, key=lambda runs: _total(start, step, runs))
-    if _total(start, step, found) != count:
+    num_runs = bisect_left(range(count), count, key=lambda runs: _total(start, step, runs))
+    if _total(start, step, num_runs) != count:
         raise CorruptDataError(f"run lengths of a block do not add up to {count} integers")
-    return found
+    return num_runs
 
 
 def _total(start: int, step: int, count: int) -> int:

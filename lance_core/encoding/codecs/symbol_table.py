@@ -200,8 +200,8 @@ def _take_some_apart(
             active, at, ends = active[is_open], at[is_open], ends[is_open]
     firsts = starts_of(counts)
     tokens = np.empty(int(firsts[-1]), np.uint16)
-    for number, (pieces, found) in enumerate(rounds):
-        tokens[firsts[pieces] + number] = found
+    for number, (pieces, matches) in enumerate(rounds):
+        tokens[firsts[pieces] + number] = matches
     return tokens, counts
 
 

@@ -102,9 +102,9 @@ def decode_some(encoding: Variable, chunks: Chunks, positions: Int64s) -> Variab
     # Between two chunks stands one value that nobody wants: what lies between their bytes.
     array = pa.Array.from_buffers(kind, len(out) - 1, [None, pa.py_buffer(out), pa.py_buffer(memory)])
     of_each = positions.searchsorted(starts_of(counts))
-    places = np.repeat(np.arange(len(counts)), of_each[1:] - of_each[:-1])
-    np.add(places, positions, out=places)
-    _, bounds, data = take_inside(array, places).buffers()
+    positions_with_gaps = np.repeat(np.arange(len(counts)), of_each[1:] - of_each[:-1])
+    np.add(positions_with_gaps, positions, out=positions_with_gaps)
+    _, bounds, data = take_inside(array, positions_with_gaps).buffers()
     offsets: npt.NDArray[Any] = np.frombuffer(bounds, dtype, len(positions) + 1)
     return VariableValues(offsets, view_buffer(data))
 
@@ -180,11 +180,19 @@ def unpack_offsets(encoding: PackedVariable, chunks: Chunks) -> tuple[Variable, 
     for chunk, count in enumerate(chunks.counts.tolist()):
         start, size = int(chunks.starts[0, chunk]), int(chunks.sizes[0, chunk])
         block = chunks.buffers[0][start : start + size if has_bytes else start]
-        own = decode_integers(encoding.offsets, block, count + 1)
+        offsets_of_chunk = decode_integers(encoding.offsets, block, count + 1)
         start, size = int(chunks.starts[-1, chunk]), int(chunks.sizes[-1, chunk])
-        if own[0] != 0 or (own[1:] < own[:-1]).any() or int(own[-1]) > size:
+        if (
+            offsets_of_chunk[0] != 0
+            or (offsets_of_chunk[1:] < offsets_of_chunk[:-1]).any()
+            or int(offsets_of_chunk[-1]) > size
+        ):
             raise CorruptDataError("Variable: packed offsets of a chunk point outside of its bytes")
-        head = (own + own.dtype.type(len(own) * width)).astype(f"<u{width}").view(np.uint8)
+        head = (
+            (offsets_of_chunk + offsets_of_chunk.dtype.type(len(offsets_of_chunk) * width))
+            .astype(f"<u{width}")
+            .view(np.uint8)
+        )
         parts += [head, chunks.buffers[-1][start : start + size]]
         sizes.append(len(head) + size)
     memory = np.concatenate(parts) if parts else np.empty(0, np.uint8)

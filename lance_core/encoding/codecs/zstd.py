@@ -50,7 +50,7 @@ class Zstd(Protocol):
     """Makes and reads frames; any number of threads may use one."""
 
     def compressor(self, level: int | None, largest: int) -> Compress:
-        """What makes frames in this thread.
+        """Return what makes frames in this thread.
 
         Args:
             level: Effort, up to 22; None for the default.
@@ -78,11 +78,11 @@ class ArrowZstd:
     def decompress(self, frames: Bytes, out: Bytes) -> None:
         """See `Zstd`."""
         try:
-            found = pa.Codec("zstd").decompress(pa.py_buffer(frames), decompressed_size=len(out))
+            content = pa.Codec("zstd").decompress(pa.py_buffer(frames), decompressed_size=len(out))
         except (OSError, pa.ArrowException, MemoryError) as error:
             raise CorruptDataError(f"zstd: {error}") from error
-        _check(found.size, out)
-        out[:] = view_buffer(found)
+        _check(content.size, out)
+        out[:] = view_buffer(content)
 
 
 class _Contexts(threading.local):
@@ -98,18 +98,18 @@ class PackageZstd:
 
     def __init__(self, package: ModuleType) -> None:
         self._package: Any = package
-        self._kept = _Contexts()
+        self._contexts = _Contexts()
 
     def compressor(self, level: int | None, largest: int) -> Compress:
         """See `Zstd`."""
         level = DEFAULT_LEVEL if level is None else level
         key = level, level in _SMALL_TABLES and largest <= _SMALL_BYTES
-        found = self._kept.compressors.get(key)
-        if found is None:
-            found = self._new_compressor(*key)
+        compressor_of_level = self._contexts.compressors.get(key)
+        if compressor_of_level is None:
+            compressor_of_level = self._new_compressor(*key)
             if level <= _MOST_KEPT_LEVEL:  # those of higher levels are large
-                self._kept.compressors[key] = found
-        compress: Compress = found.compress
+                self._contexts.compressors[key] = compressor_of_level
+        compress: Compress = compressor_of_level.compress
         return compress
 
     def _new_compressor(self, level: int, is_small: bool) -> Any:
@@ -120,10 +120,10 @@ class PackageZstd:
 
     def decompress(self, frames: Bytes, out: Bytes) -> None:
         """See `Zstd`."""
-        if self._kept.decompressor is None:
-            self._kept.decompressor = self._package.ZstdDecompressor()
+        if self._contexts.decompressor is None:
+            self._contexts.decompressor = self._package.ZstdDecompressor()
         try:
-            reader = self._kept.decompressor.stream_reader(frames, read_across_frames=True)
+            reader = self._contexts.decompressor.stream_reader(frames, read_across_frames=True)
             size = reader.readinto(out) + len(reader.read(1))
         except (self._package.ZstdError, MemoryError) as error:
             raise CorruptDataError(f"zstd: {error}") from error

@@ -1,1 +1,1 @@
-"""How levels and values of a page lie in its buffers."""
+"""Layouts of pages: the positions of levels and values in the buffers of a page."""

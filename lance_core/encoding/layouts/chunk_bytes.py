@@ -65,12 +65,12 @@ def assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks, options
 
 
 def _adjoins(source: Chunks) -> bool:
-    """Whether the pieces of a source follow each other in its memory."""
+    """Return whether the pieces of a source follow each other in its memory."""
     return bool((source.starts[0, 1:] == source.starts[0, :-1] + source.sizes[0, :-1]).all())
 
 
 def _is_even(source: Chunks) -> bool:
-    """Whether all pieces of a source but the last one are of one size."""
+    """Return whether all pieces of a source but the last one are of one size."""
     return bool((source.sizes[0, :-1] == source.sizes[0, 0]).all())
 
 

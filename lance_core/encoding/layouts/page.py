@@ -1,4 +1,4 @@
-"""What every page layout decodes to and is encoded from, and an encoded page before it has a place in a file."""
+"""Values that every page layout decodes to and is encoded from, and an encoded page before it is put into a file."""
 
 from __future__ import annotations
 

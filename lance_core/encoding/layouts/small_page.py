@@ -56,7 +56,7 @@ _DICTIONARY_PAYS = 0.8
 _PACKED_WELL = 0.125
 """Of the flat bytes: nothing saves much on values packed so well."""
 _RUNS_PAY = 0.75
-_FEW_BYTES = 512
+_LEAST_RUN_BYTES = 512
 """Runs that take less than this are not worth the time, if there is a dictionary of that size."""
 _DICTIONARY_WIDTH = 8
 """Bytes of values for which a dictionary is tried; one of anything shorter saves little."""
@@ -66,8 +66,8 @@ _LEVEL_BITS = 16
 _PAD = b"\xfe"
 
 OFFSETS: dict[int, np.dtype[Any]] = {
-    kind.id: np.dtype(words)
-    for words, kinds in (("<i4", (pa.string(), pa.binary())), ("<i8", (pa.large_string(), pa.large_binary())))
+    kind.id: np.dtype(offsets)
+    for offsets, kinds in (("<i4", (pa.string(), pa.binary())), ("<i8", (pa.large_string(), pa.large_binary())))
     for kind in kinds
 }
 """Type of the offsets, by the number of the Arrow type."""
@@ -95,7 +95,7 @@ class _Values(NamedTuple):
     items: FixedValues | VariableValues | None = None
 
 
-class _Coded(NamedTuple):
+class _Candidate(NamedTuple):
     """Values as indices into a dictionary.
 
     Attributes:
@@ -117,7 +117,7 @@ def encode(decoded: Decoded, options: PageOptions) -> EncodedPage | None:
         options: How to write.
     """
     levels, values = decoded.levels, decoded.values
-    num_levels = max(0 if one is None else len(one) for one in (levels.rep, levels.definition))
+    num_levels = max(0 if side is None else len(side) for side in (levels.rep, levels.definition))
     if decoded.num_slots > MAX_VALUES or num_levels > _MAX_LEVELS or options != free_options(options.version):
         return None
     match values:
@@ -160,41 +160,45 @@ def _encode_words(columns: Sequence[npt.NDArray[Any]], *, leaves_constants: bool
     changes = (data[:, 1:] != data[:, :-1]).sum(axis=1).tolist()
     # Plain numbers: what is decided for each column takes less time than a dozen arrays of so few.
     heads = blocks.shape[1] * width
-    best = [min(plain, sum(own) * (BLOCK // 8) + heads) for own in widths]
+    best = [min(plain, sum(block_widths) * (BLOCK // 8) + heads) for block_widths in widths]
     run_bytes = [(1 + changing) * (width + 1) for changing in changes]
-    found: list[_Values | None] = [None] * len(columns)
+    encoded_columns: list[_Values | None] = [None] * len(columns)
     if width == _DICTIONARY_WIDTH and count >= _LEAST_FOR_DICTIONARY:
-        found = _with_dictionaries(_coded_words(data, best, run_bytes), count)
+        encoded_columns = _with_dictionaries(_find_repeated(data, best, run_bytes), count)
     packed: list[int] = []
     for at, (size, changing, of_runs) in enumerate(zip(best, changes, run_bytes, strict=True)):
-        if found[at] is not None or (leaves_constants and not changing):
+        if encoded_columns[at] is not None or (leaves_constants and not changing):
             continue
-        has_runs = of_runs <= size * _RUNS_PAY >= _FEW_BYTES
+        has_runs = of_runs <= size * _RUNS_PAY >= _LEAST_RUN_BYTES
         if size <= plain * _PACKED_WELL or (size <= plain * _PACKED_PAYS and not has_runs):
             packed.append(at)
         elif not has_runs:
             per_chunk = fitting_count(width, _CHUNK_BYTES)
             memory, step = data[at].data.cast("B"), per_chunk * width
             pieces = [memory[start : start + step] for start in range(0, plain, step)]
-            found[at] = _Values(Flat, width * 8, count, per_chunk, pieces)
+            encoded_columns[at] = _Values(Flat, width * 8, count, per_chunk, pieces)
     for at, buffers in zip(packed, _pack(blocks, widths, packed), strict=True):
-        found[at] = _Values(InlineBitpacking, width * 8, count, BLOCK, buffers)
-    return found
+        encoded_columns[at] = _Values(InlineBitpacking, width * 8, count, BLOCK, buffers)
+    return encoded_columns
 
 
-def _coded_words(data: npt.NDArray[Any], packed_bytes: Sequence[int], run_bytes: Sequence[int]) -> list[_Coded | None]:
+def _find_repeated(
+    data: npt.NDArray[Any], packed_bytes: Sequence[int], run_bytes: Sequence[int]
+) -> list[_Candidate | None]:
     """Rows of values as indices into dictionaries, where a sample has repeated values and packing does little."""
     some = data[:, :: -(-data.shape[1] // _LOOKED_AT)].copy()
     some.sort(axis=1)
     distinct = 1 + (some[:, 1:] != some[:, :-1]).sum(axis=1)
-    coded: list[_Coded | None] = [None] * len(data)
+    candidates: list[_Candidate | None] = [None] * len(data)
     for at in (distinct * 4 <= some.shape[1] * 3).nonzero()[0].tolist():
         if packed_bytes[at] <= data[0].nbytes * _PACKED_WELL:
             continue
         built = dictionary.build(FixedValues(data[at]), most=data.shape[1] // 2)
         if built is not None:
-            coded[at] = _Coded(built[0].data, built[1], min(packed_bytes[at], max(_FEW_BYTES, run_bytes[at])))
-    return coded
+            candidates[at] = _Candidate(
+                built[0].data, built[1], min(packed_bytes[at], max(_LEAST_RUN_BYTES, run_bytes[at]))
+            )
+    return candidates
 
 
 def encode_strings(
@@ -215,9 +219,11 @@ def encode_strings(
     leaves_constants, is_short = may_be_constant and version != "2.1", len(columns[0]) < _LEAST_FOR_DICTIONARY
     for low in range(0, len(columns), AT_ONCE):
         some = columns[low : low + AT_ONCE]
-        coded = [None if is_short else _coded_strings(array) for array in some]
-        for array, own, values in zip(some, coded, _with_dictionaries(coded, len(columns[0])), strict=True):
-            if leaves_constants and (is_short or (own is not None and len(own.items) == 1)):
+        candidates = [None if is_short else _find_distinct(array) for array in some]
+        for array, candidate, values in zip(
+            some, candidates, _with_dictionaries(candidates, len(columns[0])), strict=True
+        ):
+            if leaves_constants and (is_short or (candidate is not None and len(candidate.items) == 1)):
                 pages.append(None)
                 continue
             best = _plain_strings(array) if values is None else values
@@ -232,7 +238,7 @@ def _offsets_of(array: pa.Array) -> tuple[npt.NDArray[Any], int]:
     return offsets, int(offsets[-1]) - int(offsets[0])
 
 
-def _coded_strings(array: pa.Array) -> _Coded | None:
+def _find_distinct(array: pa.Array) -> _Candidate | None:
     """Strings as indices into a dictionary, if that may pay."""
     offsets, num_bytes = _offsets_of(array)
     count = len(array)
@@ -243,9 +249,9 @@ def _coded_strings(array: pa.Array) -> _Coded | None:
     if len(items) > count // 2:
         return None
     _, bounds, data = items.buffers()
-    own: npt.NDArray[Any] = np.frombuffer(bounds, offsets.dtype, len(items) + 1)
+    item_offsets: npt.NDArray[Any] = np.frombuffer(bounds, offsets.dtype, len(items) + 1)
     indices: npt.NDArray[Any] = np.frombuffer(encoded.indices.buffers()[1], "<u4", count)
-    return _Coded(indices, VariableValues(own, view_buffer(data)), num_bytes + 2 * count)
+    return _Candidate(indices, VariableValues(item_offsets, view_buffer(data)), num_bytes + 2 * count)
 
 
 def _plain_strings(array: pa.Array) -> _Values | None:
@@ -263,27 +269,29 @@ def _plain_strings(array: pa.Array) -> _Values | None:
     return _Values(Variable, offsets.itemsize * 8, count, per_chunk, buffers)
 
 
-def _with_dictionaries(columns: Sequence[_Coded | None], count: int) -> list[_Values | None]:
+def _with_dictionaries(columns: Sequence[_Candidate | None], count: int) -> list[_Values | None]:
     """Packed indices and items of each column, if these leave enough of what the values take otherwise."""
     alike: dict[str, list[int]] = {}
-    for at, coded in enumerate(columns):
-        if coded is not None:
-            alike.setdefault(dictionary.index_dtype(len(coded.items)), []).append(at)
-    found: list[_Values | None] = [None] * len(columns)
-    for kind, places in alike.items():
-        some = [coded for at in places if (coded := columns[at]) is not None]
-        blocks = _stack([coded.indices for coded in some], np.dtype(kind))
+    for at, candidate in enumerate(columns):
+        if candidate is not None:
+            alike.setdefault(dictionary.index_dtype(len(candidate.items)), []).append(at)
+    encoded_columns: list[_Values | None] = [None] * len(columns)
+    for kind, positions in alike.items():
+        some = [candidate for at in positions if (candidate := columns[at]) is not None]
+        blocks = _stack([candidate.indices for candidate in some], np.dtype(kind))
         widths = _widths(blocks)
-        pays = [at for at, own in enumerate(widths) if _pays(sum(own) * (BLOCK // 8), some[at])]
+        pays = [at for at, block_widths in enumerate(widths) if _pays(sum(block_widths) * (BLOCK // 8), some[at])]
         for at, buffers in zip(pays, _pack(blocks, widths, pays), strict=True):
-            found[places[at]] = _Values(InlineBitpacking, blocks.itemsize * 8, count, BLOCK, buffers, some[at].items)
-    return found
+            encoded_columns[positions[at]] = _Values(
+                InlineBitpacking, blocks.itemsize * 8, count, BLOCK, buffers, some[at].items
+            )
+    return encoded_columns
 
 
-def _pays(packed_bytes: int, coded: _Coded) -> bool:
-    items = coded.items
+def _pays(packed_bytes: int, candidate: _Candidate) -> bool:
+    items = candidate.items
     item_bytes = items.data.nbytes + (items.offsets.nbytes if isinstance(items, VariableValues) else 0)
-    return packed_bytes + item_bytes <= coded.most * _DICTIONARY_PAYS
+    return packed_bytes + item_bytes <= candidate.most * _DICTIONARY_PAYS
 
 
 def _stack(columns: Sequence[npt.NDArray[Any]], kind: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -310,11 +318,11 @@ def _pack(blocks: npt.NDArray[Any], widths: list[list[int]], columns: Sequence[i
     some = (blocks if len(columns) == len(blocks) else blocks[columns]).reshape(-1, BLOCK)
     packed = [width.to_bytes(blocks.itemsize, "little") for width in flat_widths]
     for width in {*flat_widths} - {0}:
-        chosen = [at for at, own in enumerate(flat_widths) if own == width]
+        chosen = [at for at, other in enumerate(flat_widths) if other == width]
         alike = some if len(chosen) == len(some) else some[chosen]
-        words = np.ascontiguousarray(fastlanes.pack(alike, width).transpose(1, 0, 2))
-        for at, own in zip(chosen, words.reshape(len(chosen), -1), strict=True):
-            packed[at] += own.tobytes()
+        values = np.ascontiguousarray(fastlanes.pack(alike, width).transpose(1, 0, 2))
+        for at, block in zip(chosen, values.reshape(len(chosen), -1), strict=True):
+            packed[at] += block.tobytes()
     per_column = blocks.shape[1]
     return [packed[at : at + per_column] for at in range(0, len(packed), per_column)]
 
@@ -327,20 +335,20 @@ def _page(values: _Values, levels: Levels, version: str) -> EncodedPage | None:
         items, block = encode_dictionary(values.items)
         num_items, buffers = len(values.items), [block]
     if levels.definition is None and levels.layers == NO_LEVELS.layers:
-        words, heads, pads = _frames(tuple(map(len, values.buffers)), values.per_chunk, is_large=is_large)
+        table, heads, pads = _frames(tuple(map(len, values.buffers)), values.per_chunk, is_large=is_large)
         chunks = b"".join([part for parts in zip(heads, values.buffers, pads, strict=True) for part in parts])
         layout, encoded = _layout_of(values.kind, values.bits, values.num_values, items, num_items, is_large=is_large)
-        return EncodedPage(layout=layout, buffers=[words, chunks, *buffers], encoded_layout=encoded)
+        return EncodedPage(layout=layout, buffers=[table, chunks, *buffers], encoded_layout=encoded)
     counts = chunk_counts(values.num_values, values.per_chunk)
     bounds = level_bounds(levels, counts)
-    encoded_levels = [_encode_levels(own, bounds.tolist()) for own in (levels.rep, levels.definition)]
-    pieces = [own[1] for own in encoded_levels if own is not None]
+    encoded_levels = [_encode_levels(side, bounds.tolist()) for side in (levels.rep, levels.definition)]
+    pieces = [side[1] for side in encoded_levels if side is not None]
     joined = _join_chunks(values, pieces, bounds.tolist(), is_large=is_large)
     if joined is None:
         return None
     if levels.rep is not None:
         buffers.append(encode_repetition_index(levels.rep, bounds, max_rep(levels.layers)))
-    rep, definition = [None if own is None else own[0] for own in encoded_levels]
+    rep, definition = [None if side is None else side[0] for side in encoded_levels]
     layout = MiniBlockLayout(
         rep=rep,
         definition=definition,
@@ -384,7 +392,7 @@ def _layout_of(
 
 @lru_cache(maxsize=256)
 def _frames(sizes: tuple[int, ...], per_chunk: int, *, is_large: bool) -> tuple[bytes, list[bytes], list[bytes]]:
-    """What stands around chunks without levels.
+    """Make what stands around chunks without levels.
 
     Args:
         sizes: Bytes of the values of each chunk, all of which fit.
@@ -404,9 +412,9 @@ def _frames(sizes: tuple[int, ...], per_chunk: int, *, is_large: bool) -> tuple[
 def _chunk_words(sizes: list[int], per_chunk: int, *, is_large: bool) -> bytes:
     """Chunk metadata; see `chunk_table.encode_words`."""
     log = per_chunk.bit_length() - 1
-    words = [(size // 8 - 1) << 4 | log for size in sizes[:-1]]
-    words.append((sizes[-1] // 8 - 1) << 4)
-    return struct.pack(f"<{len(words)}{'I' if is_large else 'H'}", *words)
+    entries = [(size // 8 - 1) << 4 | log for size in sizes[:-1]]
+    entries.append((sizes[-1] // 8 - 1) << 4)
+    return struct.pack(f"<{len(entries)}{'I' if is_large else 'H'}", *entries)
 
 
 def _encode_levels(levels: LevelArray | None, starts: list[int]) -> tuple[Encoding, list[_Buffer]] | None:

@@ -101,7 +101,7 @@ def read_values(pieces: Pieces, kind: pa.DataType, *, nullable: bool, limit: int
 
 
 def read_spans(pieces: Pieces, *, is_large: bool, limit: int) -> Steps[Spans]:
-    """Where the lists of some rows lie among the items of their pages; arguments as in `read_values`.
+    """Return the positions of the lists of some rows among the items of their pages; arguments as in `read_values`.
 
     Raises:
         CorruptDataError: Offsets that do not ascend.

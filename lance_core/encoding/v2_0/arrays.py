@@ -100,8 +100,8 @@ def _read_some_nulls(encoding: SomeNulls, wanted: Wanted, kind: pa.DataType) -> 
         children = [array.values]
     elif pa.types.is_struct(kind):
         children = [array.field(index) for index in range(kind.num_fields)]
-    own = array.buffers()[1:] if children is None else []
-    return pa.Array.from_buffers(kind, len(array), [bitmap, *own], children=children)
+    bounds = array.buffers()[1:] if children is None else []
+    return pa.Array.from_buffers(kind, len(array), [bitmap, *bounds], children=children)
 
 
 def _read_fixed(encoding: Flat | Bitpacked | FastLanes, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:

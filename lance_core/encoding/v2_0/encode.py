@@ -177,11 +177,11 @@ def _index_strings(array: pa.Array, page: PageBuffers) -> Dictionary | None:
     items = encoded.dictionary
     if len(items) > _MAX_ITEMS:
         return None
-    places = buffer_view(encoded.indices.buffers()[1], np.int32)[: len(array)].astype(np.uint8) + np.uint8(1)
+    positions = buffer_view(encoded.indices.buffers()[1], np.int32)[: len(array)].astype(np.uint8) + np.uint8(1)
     is_null = null_mask(array)
     if is_null is not None:
-        places[is_null] = 0
-    indices = Flat(8, page.add(places))
+        positions[is_null] = 0
+    indices = Flat(8, page.add(positions))
     plain = PageBuffers(buffers=page.buffers)
     return Dictionary(indices, encode_values(items, plain, may_be_indexed=False), len(items))
 
@@ -201,11 +201,11 @@ def _encode_dictionary(array: pa.DictionaryArray, page: PageBuffers) -> Dictiona
             )
         items = pa.concat_arrays([items, pa.nulls(1, items.type)])
     dtype: npt.DTypeLike = kind.index_type.to_pandas_dtype()
-    places: npt.NDArray[Any] = buffer_view(indices.buffers()[1], dtype)[indices.offset : indices.offset + len(array)]
+    positions: npt.NDArray[Any] = buffer_view(indices.buffers()[1], dtype)[indices.offset : indices.offset + len(array)]
     if is_null is not None:
-        place = int(np.flatnonzero(np.asarray(items.is_null()))[0])
-        places = np.where(is_null, np.asarray(place, dtype), places)
-    number = page.add(np.ascontiguousarray(places).view(np.uint8))
+        position = int(np.flatnonzero(np.asarray(items.is_null()))[0])
+        positions = np.where(is_null, np.asarray(position, dtype), positions)
+    number = page.add(np.ascontiguousarray(positions).view(np.uint8))
     plain = PageBuffers(buffers=page.buffers)
     encoded = encode_values(items, plain, may_be_indexed=False)
     return Dictionary(Flat(bit_width(kind.index_type), number), encoded, len(items))
@@ -222,6 +222,6 @@ def _without_unused(array: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
     is_used = np.zeros(len(array.dictionary), bool)
     is_used[indices if is_null is None else indices[~is_null]] = True
     # Nulls count as index 0, which an empty dictionary does not have.
-    places = np.append(np.cumsum(is_used) - is_used, 0)[indices].astype(array.type.index_type.to_pandas_dtype())
+    positions = np.append(np.cumsum(is_used) - is_used, 0)[indices].astype(array.type.index_type.to_pandas_dtype())
     used = pa.array(np.flatnonzero(is_used))
-    return pa.array(places, array.type.index_type, mask=is_null), array.dictionary.take(used)
+    return pa.array(positions, array.type.index_type, mask=is_null), array.dictionary.take(used)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Spans:
-    """Where things of varying length lie.
+    """Positions of things of varying length.
 
     Attributes:
         starts: Shape (n,), ascending.

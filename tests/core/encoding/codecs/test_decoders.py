@@ -107,7 +107,7 @@ def one_chunk_of_runs(chunks_of, words, lengths):
 @pytest.mark.parametrize("longest", [1, 4, 30])
 @pytest.mark.parametrize("least", [0, 1])
 def test_many_runs(chunks_of, monkeypatch, bits, longest, least):
-    monkeypatch.setattr(rle, "_FEW_VALUES", 100)
+    monkeypatch.setattr(rle, "_LEAST_VALUES", 100)
     rng = np.random.default_rng(5)
     words = rng.integers(0, 200, 3000).astype(f"<u{bits // 8}")
     lengths = rng.integers(least, longest + 1, 3000).astype(np.uint8)
