@@ -28,13 +28,13 @@ def check_window(limit: int | None, offset: int | None, batch_size: int | None) 
     """Refuse negative numbers of rows."""
     for name, value, least in (("limit", limit, 0), ("offset", offset, 0), ("batch_size", batch_size, 1)):
         if value is not None and value < least:
-            raise InvalidInputError(f"{name} must be at least {least}, not {value}")
+            raise InvalidInputError(f"'{name}' must be at least {least}, not {value}")
 
 
 def check_order(order: str | None) -> bool:
     """Return whether an order is descending, which is what None means."""
     if order not in {None, "asc", "desc"}:
-        raise InvalidInputError(f"order is 'asc' or 'desc', not {order!r}")
+        raise InvalidInputError(f"'order' must be 'asc' or 'desc', not {order!r}")
     return order != "asc"
 
 
@@ -47,7 +47,7 @@ def branch_reference(branch: str | None, version: Reference) -> Reference:
     if branch is None:
         return version
     if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-        raise InvalidInputError(f"with branch={branch!r}, version must be a number, not {version!r}")
+        raise InvalidInputError(f"'version' must be a number when 'branch' is given, not {version!r}")
     return (branch, version)
 
 
@@ -61,7 +61,9 @@ def point_in_time(time: datetime | str) -> datetime:
         parsed = datetime.fromisoformat(time) if isinstance(time, str) else time
         return parsed.astimezone(UTC)
     except (AttributeError, ValueError, OverflowError, OSError) as error:
-        raise InvalidInputError(f"{time!r} is no point in time, such as a datetime or '2026-01-31 12:00:00'") from error
+        raise InvalidInputError(
+            f"{time!r} is not a point in time. Pass a datetime or text such as '2026-01-31 12:00:00'"
+        ) from error
 
 
 def auto_cleanup_config(options: Mapping[str, int] | None) -> dict[str, str]:
@@ -79,7 +81,9 @@ def auto_cleanup_config(options: Mapping[str, int] | None) -> dict[str, str]:
     unknown = set(options) - {"interval", "older_than_seconds"}
     interval, seconds = options.get("interval", 20), options.get("older_than_seconds", 14 * 86400)
     if unknown or interval < 1 or seconds < 0:
-        raise InvalidInputError(f"auto_cleanup_options are interval and older_than_seconds, not {dict(options)!r}")
+        raise InvalidInputError(
+            f"'auto_cleanup_options' takes 'interval' and 'older_than_seconds', not {dict(options)!r}"
+        )
     return {"lance.auto_cleanup.interval": str(interval), "lance.auto_cleanup.older_than": f"{seconds}s"}
 
 
@@ -92,14 +96,14 @@ def seconds_of(timeout: timedelta | None) -> float:
     if timeout is None:
         return float("inf")
     if not isinstance(timeout, timedelta) or timeout <= timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInputError(f"a timeout is a positive timedelta or None, not {timeout!r}")
+        raise InvalidInputError(f"a timeout must be a positive timedelta or None, not {timeout!r}")
     return timeout.total_seconds()
 
 
 def check_mode(mode: str) -> None:
     """Refuse unknown modes of writing."""
     if mode not in WRITE_MODES:
-        raise InvalidInputError(f"mode is {', '.join(WRITE_MODES)}, not {mode!r}; nothing was written")
+        raise InvalidInputError(f"'mode' must be one of {', '.join(WRITE_MODES)}, not {mode!r}; nothing was written")
 
 
 def file_limits(

@@ -55,13 +55,15 @@ def allowing_bases(
 
 def _from_public(base: DatasetBasePath) -> BasePath:
     if not isinstance(base, DatasetBasePath):  # pyright: ignore[reportUnnecessaryIsInstance] callers are not checked
-        raise InvalidInputError(f"{base!r} is no DatasetBasePath")
+        raise InvalidInputError(f"expected a DatasetBasePath, not {base!r}")
     if base.id is not None and not 0 < base.id < 1 << 32:
-        raise InvalidInputError(f"base path ids are from 1 to {(1 << 32) - 1}, not {base.id}")
+        raise InvalidInputError(f"the id of a base path must be between 1 and {(1 << 32) - 1}, not {base.id}")
     if base.name == "":
         raise InvalidInputError("the name of a base path must not be empty")
     parsed = parse_address(base.path)
     if parsed.service not in WRITABLE:
-        raise UnsupportedError(f"base path {base.path!r}: data cannot be written to {parsed.service}:// addresses")
+        raise UnsupportedError(
+            f"cannot write data to base path {base.path!r}: {parsed.service}:// addresses are not supported"
+        )
     # A relative address would mean something else to each reader.
     return BasePath(id=base.id or 0, path=parsed.text, name=base.name, is_dataset_root=base.is_dataset_root)

@@ -54,13 +54,13 @@ class Blob:
 
     def __post_init__(self) -> None:
         if (self.data is None) == (self.uri is None):
-            raise InvalidInputError("a blob has either data or a uri; null is None")
+            raise InvalidInputError("a blob takes either 'data' or 'uri', not both. Use None for null")
         if self.uri == "":
-            raise InvalidInputError("the uri of a blob is empty")
+            raise InvalidInputError("the 'uri' of a blob must not be empty")
         if (self.position is None) != (self.size is None) or (self.position is not None and self.uri is None):
-            raise InvalidInputError("position and size stand together, and with a uri")
+            raise InvalidInputError("a blob takes 'position' and 'size' only together, and only with 'uri'")
         if self.position is not None and self.size is not None and (self.position < 0 or self.size < 1):
-            raise InvalidInputError("a part of an external blob has a position from 0 and a size from 1")
+            raise InvalidInputError("'position' of a blob must be at least 0 and 'size' at least 1")
 
     @staticmethod
     def from_bytes(data: bytes | bytearray | memoryview) -> Blob:
@@ -119,7 +119,7 @@ def _storage_row(value: Any) -> dict[str, Any] | None:
         return {"data": value.data, "uri": value.uri, "position": value.position, "size": value.size}
     if all(hasattr(value, name) for name in ("data", "uri", "position", "size")):  # pylance's Blob
         return {name: getattr(value, name) for name in ("data", "uri", "position", "size")}
-    raise InvalidInputError(f"a blob is bytes, a str (address), a Blob or None, not {type(value).__name__}")
+    raise InvalidInputError(f"a blob must be bytes, a str (address), a Blob or None, not {type(value).__name__}")
 
 
 def blob_field(
@@ -152,7 +152,9 @@ def blob_field(
         if value is None:
             continue
         if isinstance(value, bool) or not least <= value < 2**64:
-            raise InvalidInputError(f"{key.rpartition(':')[2]} is a number of bytes from {least}, not {value!r}")
+            raise InvalidInputError(
+                f"'{key.rpartition(':')[2]}' must be a number of bytes of at least {least}, not {value!r}"
+            )
         metadata[key] = str(value)
     return pa.field(name, BlobType(), nullable=nullable, metadata=metadata or None)
 
@@ -171,7 +173,7 @@ class BlobFile(io.BufferedIOBase):
 
     def __init__(self, sources: BlobSources, place: BlobPlace, *, buffer_size: int = DEFAULT_BLOB_BUFFER_SIZE) -> None:
         if isinstance(buffer_size, bool) or buffer_size < 0:
-            raise InvalidInputError(f"buffer_size is a number of bytes from 0, not {buffer_size!r}")
+            raise InvalidInputError(f"'buffer_size' must be a number of bytes of at least 0, not {buffer_size!r}")
         self._sources = sources
         self._place = place
         self._buffer_size = buffer_size
@@ -259,7 +261,7 @@ class BlobFile(io.BufferedIOBase):
         size = self.size()
         for offset, length in ranges:
             if offset < 0 or length < 0 or offset + length > size:
-                raise InvalidInputError(f"bytes {offset} to {offset + length} of a blob of {size} bytes")
+                raise InvalidInputError(f"cannot read bytes {offset} to {offset + length}: the blob has {size} bytes")
         start = self._range()[0]
         wanted = [(start + offset, start + offset + length) for offset, length in ranges]
         return [buffer.to_pybytes() for buffer in self._sources.reader(self._place).read_ranges(wanted)]

@@ -24,6 +24,11 @@ class Branches:
         """All branches: name to what is known of it.
 
         Keys are parent_branch, parent_version, branch_identifier, create_at (Unix seconds), manifest_size, metadata.
+
+        Examples:
+            >>> branch = table.create_branch("trial")
+            >>> list(table.branches.list())
+            ['trial']
         """
         return {branch.name: _to_dict(branch) for branch in branches.list_branches(self._store)}
 
@@ -44,6 +49,12 @@ class Branches:
         Raises:
             RefNotFoundError: There is no such branch.
             InvalidInputError: Another branch comes from it, or a tag names one of its versions.
+
+        Examples:
+            >>> branch = table.create_branch("trial")
+            >>> table.branches.delete("trial")
+            >>> table.branches.list()
+            {}
         """
         branches.delete_branch(self._store, branch)
 

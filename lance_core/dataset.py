@@ -98,6 +98,12 @@ def dataset(  # noqa: PLR0917 positional as in pylance
         DatasetNotFoundError: There is no dataset.
         VersionNotFoundError: There is no such version.
         RefNotFoundError: There is no such tag.
+
+    Examples:
+        >>> lance_core.dataset("cities.lance").count_rows()
+        4
+        >>> lance_core.dataset("cities.lance", version=1).version
+        1
     """
     del block_size, index_cache_size, metadata_cache_size_bytes, index_cache_size_bytes  # nothing depends on them
     refuse_given("dataset", read_params=read_params, namespace_client=namespace_client, table_id=table_id)

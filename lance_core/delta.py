@@ -72,7 +72,10 @@ class DatasetDelta:
             VersionNotFoundError: One of the versions was cleaned up, or does not exist.
         """
         if self.begin_version > self.end_version:
-            raise InvalidInputError(f"version {self.begin_version} does not come before {self.end_version}")
+            raise InvalidInputError(
+                f"'begin_version' must be lower than 'end_version': {self.begin_version} and {self.end_version} "
+                "were given"
+            )
         begin, end = self._version(self.begin_version), self._version(self.end_version)
         for bounds in (begin, end):
             if not bounds.manifest.uses_stable_row_ids:

@@ -48,7 +48,7 @@ def describe(
         return _describe_table(LanceDataset(uri, storage_options=storage_options), measure=measure)
     folder, _, name = os.fspath(uri).rstrip("/").rpartition("/")
     if not name:
-        raise NotFoundError("there is neither a data file nor a table", path=os.fspath(uri))
+        raise NotFoundError("there is neither a data file nor a dataset at this address", path=os.fspath(uri))
     files = open_store(folder or ("/" if os.fspath(uri).startswith("/") else "."), storage_options)
     return _describe_file(files, name, measure=measure)
 

@@ -116,7 +116,12 @@ class LanceFragment:
         return None if file is None else deletion_file_path(self._id, replace(file, base_id=None))
 
     def count_rows(self, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
-        """Count the live rows, or those that match a filter."""
+        """Count the live rows, or those that match a filter.
+
+        Examples:
+            >>> table.get_fragments()[0].count_rows("height > 500")
+            2
+        """
         if filter is None:
             return self.inner.num_rows
         plan = with_row_starts(plan_filter(self._snapshot.manifest.schema, filter), self._snapshot.manifest)
@@ -144,6 +149,11 @@ class LanceFragment:
                 divided over tasks. Only together with columns, filter, batch_size, with_row_id and with_row_address.
                 Not in pylance.
             **options: See `lance_core.scanner.ScanOptions`.
+
+        Examples:
+            >>> fragment = table.get_fragments()[0]
+            >>> [batch.num_rows for batch in fragment.to_batches(rows=(1, 3))]
+            [2]
         """
         if rows is None:
             return self.scanner(columns, filter, limit, offset, **options).to_batches()
@@ -154,7 +164,8 @@ class LanceFragment:
         unknown = set(others) - {"batch_size", "with_row_id", "with_row_address"}
         if unknown or not 0 <= start <= end <= self.physical_rows:
             raise InvalidInputError(
-                f"rows={rows} is no range of {self.physical_rows} rows, or came with {', '.join(sorted(unknown))}"
+                f"'rows' must be a range within 0 and {self.physical_rows}, without the arguments 'limit', "
+                f"'offset' and the like; given were {rows} and {', '.join(sorted(unknown)) or 'no others'}"
             )
         with naming(self._snapshot.store):
             plan = plan_scan(

@@ -83,7 +83,7 @@ class FragmentMetadata:
                 last_updated_at_version_meta=_lineage_from_json(data["last_updated_at_version_meta"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"not the JSON of a fragment: {error!r}") from error
+            raise InvalidInputError(f"cannot read the JSON of a fragment: {error!r}") from error
 
 
 def _file_to_json(file: DataFile) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _lineage_to_json(sequence: LineageSequence | None) -> str | None:
         return None
     if isinstance(sequence, ExternalFile):
         raise UnsupportedError(
-            f"row ids or versions in the file {sequence.path!r} have no JSON; load the fragment first"
+            f"row ids and row versions in the file {sequence.path!r} have no JSON form. Load the fragment first"
         )
     return base64.b64encode(sequence).decode() if isinstance(sequence, bytes) else _IN_DATA_FILE
 

@@ -86,7 +86,7 @@ def from_public(index: Index) -> IndexMetadata:
         InvalidInputError: A value that no entry can have.
     """
     if not isinstance(index, Index):  # pyright: ignore[reportUnnecessaryIsInstance] callers are not checked
-        raise InvalidInputError(f"{index!r} is no Index")
+        raise InvalidInputError(f"expected an Index, not {index!r}")
     try:
         created = index.created_at
         return make_index(
@@ -117,4 +117,4 @@ def uuid_bytes(text: str) -> bytes:
     try:
         return UUID(text).bytes
     except (ValueError, AttributeError, TypeError) as error:
-        raise InvalidInputError(f"{text!r} is no uuid") from error
+        raise InvalidInputError(f"{text!r} is not a UUID") from error

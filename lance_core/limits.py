@@ -63,7 +63,7 @@ def limits() -> Limits:
         if text is None:
             continue
         if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text)):
-            raise InvalidInputError(f"{name} is a number above 0, not {text!r}")
+            raise InvalidInputError(f"environment variable {name} must be a number above 0, not {text!r}")
         limits_given[limit.name] = int(text)
     return Limits(**limits_given)
 
@@ -83,7 +83,7 @@ def check_limit(name: str, value: int, what: str, *, path: str | None = None) ->
     limit: int = getattr(limits(), name)
     if value > limit:
         raise UnsupportedError(
-            f"the file claims {value:,} {what}, more than the limit of {limit:,}; if it is to be trusted, set the "
-            f"environment variable {_PREFIX}{name.upper()}",
+            f"the file asks for {value:,} {what}, more than the limit of {limit:,}. If you trust the file, "
+            f"raise the environment variable {_PREFIX}{name.upper()}",
             path=path,
         )

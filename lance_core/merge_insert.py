@@ -128,7 +128,7 @@ class MergeInsertBuilder:
             chosen = WriteMode(mode)
         except ValueError:
             names = ", ".join(mode.value for mode in WriteMode)
-            raise InvalidInputError(f"the write mode is {names}, not {mode!r}") from None
+            raise InvalidInputError(f"the write mode must be one of {names}, not {mode!r}") from None
         return self._with(write_mode=chosen)
 
     def data_storage_version(self, version: str) -> MergeInsertBuilder:
@@ -148,7 +148,7 @@ class MergeInsertBuilder:
             bases: Names or addresses of base paths of the dataset.
         """
         if isinstance(bases, str) or not bases:
-            raise InvalidInputError(f"target_bases is a list of names or addresses, not {bases!r}")
+            raise InvalidInputError(f"'target_bases' must be a list of names or addresses, not {bases!r}")
         return self._with_targets(Targets(names=tuple(bases)))
 
     def target_all_bases(self, include_primary: bool = True) -> MergeInsertBuilder:
@@ -303,7 +303,9 @@ def check_unique_keys(keys: pa.Table) -> None:
     if len(again):
         row = keys.slice(int(again[0]), 1).to_pylist()[0]
         described = ", ".join(f"{name} = {value!r}" for name, value in row.items())
-        raise InvalidInputError(f"more than one row has {described}; give one row for each key. Nothing was written")
+        raise InvalidInputError(
+            f"more than one row of the source has {described}; nothing was written. Remove the duplicates"
+        )
 
 
 def _explained(plan: MergePlan, num_fragments: int) -> str:

@@ -231,7 +231,7 @@ def to_inner_operation(operation: LanceOperation.BaseOperation | inner.Operation
     """The form of an operation that is committed; errors as in `to_inner`."""
     convert = _TO_INNER.get(type(operation))
     if convert is None:
-        raise InvalidInputError(f"{type(operation).__name__} is no LanceOperation that can be committed")
+        raise InvalidInputError(f"cannot commit a {type(operation).__name__}: it is not a LanceOperation")
     return convert(operation)
 
 
@@ -303,7 +303,9 @@ def _rewritten(index: inner.RewrittenIndex) -> LanceOperation.RewrittenIndex:
 
 def _rewrite(operation: LanceOperation.Rewrite) -> inner.Rewrite:
     if operation.rewritten_indices:
-        raise UnsupportedError("Rewrite with rewritten_indices: lance_core does not write indices")
+        raise UnsupportedError(
+            "Rewrite with 'rewritten_indices' is not supported: lance_core does not write such indices"
+        )
     groups = [
         inner.RewriteGroup(old_fragments=_inner(group.old_fragments), new_fragments=_inner(group.new_fragments))
         for group in operation.groups
@@ -314,7 +316,7 @@ def _rewrite(operation: LanceOperation.Rewrite) -> inner.Rewrite:
 def _update(operation: LanceOperation.Update) -> inner.Update:
     mode = operation.update_mode or "rewrite_rows"
     if mode not in _UPDATE_MODES:
-        raise InvalidInputError(f"update_mode is {' or '.join(_UPDATE_MODES)}, not {mode!r}")
+        raise InvalidInputError(f"'update_mode' must be {' or '.join(_UPDATE_MODES)}, not {mode!r}")
     return inner.Update(
         removed_fragment_ids=tuple(operation.removed_fragment_ids),
         updated_fragments=_inner(operation.updated_fragments),

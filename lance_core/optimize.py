@@ -193,7 +193,7 @@ def _reading_json(name: str) -> Generator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"not the JSON of a {name}: {error!r}") from error
+        raise InvalidInputError(f"cannot read the JSON of a {name}: {error!r}") from error
 
 
 _FRAGMENT_LISTS = ("original_fragments", "new_fragments")
@@ -273,7 +273,7 @@ class Compaction:
             return CompactionMetrics()
         versions = {rewrite.read_version for rewrite in rewrites}
         if len(versions) > 1:
-            raise InvalidInputError(f"results of one version are committed together, these are for {sorted(versions)}")
+            raise InvalidInputError(f"can only commit results for one version at a time, not for {sorted(versions)}")
         version = versions.pop()
         read = dataset.snapshot if dataset.version == version else dataset.reopened(version).snapshot
         results = [_inner(rewrite) for rewrite in rewrites]
@@ -355,6 +355,12 @@ class DatasetOptimizer:
 
         Raises:
             CommitConflictError: Other commits touched the fragments each time.
+
+        Examples:
+            >>> table.insert([{"id": 5, "name": "Bonn", "height": 60}])
+            >>> metrics = table.optimize.compact_files()
+            >>> metrics.fragments_removed, metrics.fragments_added
+            (2, 1)
         """
         check_options("compact_files", CompactionArguments, options)
         dataset = self._dataset
@@ -457,7 +463,7 @@ def _options(dataset: OpenDataset, given: Mapping[str, Any]) -> CompactionOption
     names = set(CompactionOptions.__dataclass_fields__)
     unknown = sorted(set(given) - set(CompactionArguments.__annotations__) - names)
     if unknown:
-        raise InvalidInputError(f"compaction has no option {', '.join(unknown)}")
+        raise InvalidInputError(f"unknown compaction option {', '.join(map(repr, unknown))}")
     refuse_given("compact_files", **{name: given[name] for name in _REFUSED if name in given})
     chosen = {name: value for name, value in given.items() if name in names}
     if chosen.get("excluded_fragment_ids") is not None:
@@ -467,7 +473,7 @@ def _options(dataset: OpenDataset, given: Mapping[str, Any]) -> CompactionOption
 
 def _threads(num_threads: int | None) -> int:
     if num_threads is not None and num_threads < 1:
-        raise InvalidInputError("num_threads must be at least 1")
+        raise InvalidInputError("'num_threads' must be at least 1")
     return num_threads or min(os.cpu_count() or 1, _MAX_DEFAULT_THREADS)
 
 

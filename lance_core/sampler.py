@@ -102,7 +102,7 @@ class _Shard:
 
     def __init__(self, rank: int, world_size: int, randomize: bool = False, seed: int = 0) -> None:
         if not 0 <= rank < world_size:
-            raise InvalidInputError(f"rank is 0 to world_size - 1, not {rank} of {world_size}")
+            raise InvalidInputError(f"'rank' must be between 0 and world_size - 1, not {rank} of {world_size}")
         self._rank, self._world_size = rank, world_size
         self._randomize, self._seed, self._epoch = randomize, seed, 0
 

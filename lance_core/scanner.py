@@ -187,7 +187,7 @@ class LanceScanner:
             InvalidInputError: Another mode.
         """
         if blob_mode not in BLOB_MODES:
-            raise InvalidInputError(f"blob_mode is one of {', '.join(BLOB_MODES)}, not {blob_mode!r}")
+            raise InvalidInputError(f"'blob_mode' must be one of {', '.join(BLOB_MODES)}, not {blob_mode!r}")
         if blob_mode == "lazy":
             blobs = self._blob_columns()
             if blobs:
@@ -373,9 +373,9 @@ def make_scanner(
     )
     check_window(limit, offset, batch_size)
     if batch_size_bytes is not None and batch_size_bytes < 1:
-        raise InvalidInputError(f"batch_size_bytes must be at least 1, not {batch_size_bytes}")
+        raise InvalidInputError(f"'batch_size_bytes' must be at least 1, not {batch_size_bytes}")
     if isinstance(columns, str):
-        raise InvalidInputError("columns is a list of names, or a dict of names and SQL expressions")
+        raise InvalidInputError("'columns' must be a list of names, or a dict of names and SQL expressions")
 
     def plan(handling: str | None, *, adds_addresses: bool = False) -> Query:
         with naming(snapshot.store):
@@ -415,7 +415,7 @@ def check_default_options(options: Mapping[str, Any] | None) -> dict[str, Any] |
         return None
     unknown = sorted(set(options) - _SCAN_ARGUMENTS)
     if unknown:
-        raise InvalidInputError(f"default_scan_options has {', '.join(unknown)}, which scans do not have")
+        raise InvalidInputError(f"unknown scan option in 'default_scan_options': {', '.join(map(repr, unknown))}")
     return dict(options)
 
 
@@ -430,7 +430,7 @@ def _placed(value: Any, path: Sequence[str], file: BlobFile | None) -> Any:
 
 def _orderings(order_by: Iterable[ColumnOrdering | str] | None) -> list[ColumnOrdering]:
     if isinstance(order_by, str):
-        raise InvalidInputError("order_by is a list of columns")
+        raise InvalidInputError("'order_by' must be a list of columns")
     return [_ordering(ordering) for ordering in order_by or ()]
 
 

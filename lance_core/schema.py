@@ -158,7 +158,7 @@ def to_inner(schema: LanceSchema | Schema | pa.Schema) -> Schema:
         return Schema.from_arrow(schema)
     if isinstance(schema, Schema):  # pyright: ignore[reportUnnecessaryIsInstance] callers are not checked
         return schema
-    raise InvalidInputError(f"a schema is a LanceSchema or pyarrow.Schema, not a {type(schema).__name__}")
+    raise InvalidInputError(f"expected a LanceSchema or pyarrow.Schema, not a {type(schema).__name__}")
 
 
 def projected(table: Schema, schema: pa.Schema) -> Schema:
@@ -205,7 +205,7 @@ def json_to_schema(schema_json: Mapping[str, Any]) -> pa.Schema:
         fields = [_field_from_json(field) for field in schema_json["fields"]]
         return pa.schema(fields, metadata=schema_json.get("metadata"))
     except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidInputError(f"not the JSON of a schema: {error!r}") from error
+        raise InvalidInputError(f"cannot read the JSON of a schema: {error!r}") from error
 
 
 def _metadata_to_json(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _metadata_to_json(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
 def _field_to_json(field: pa.Field) -> dict[str, Any]:
     kind = field.type
     if pa.types.is_map(kind):
-        raise UnsupportedError(f"field {field.name!r}: maps have no JSON form, neither in pylance")
+        raise UnsupportedError(f"field {field.name!r} is a map, which has no JSON form (also in pylance)")
     json_field: dict[str, Any] = {"name": field.name, "type": {"type": _json_name(kind, field.name)}}
     if pa.types.is_nested(kind):
         children = [kind.value_field] if hasattr(kind, "value_field") else [kind.field(i) for i in range(len(kind))]
@@ -246,7 +246,7 @@ def _type_from_json(described: Mapping[str, Any], name: str, children: Sequence[
         case "struct":
             return pa.struct(children)
         case "list" | "large_list" | "fixed_size_list" as text if len(children) != 1:
-            raise InvalidInputError(f"field {name!r}: a {text} has one child field, not {len(children)}")
+            raise InvalidInputError(f"field {name!r}: a {text} must have one child field, not {len(children)}")
         case "list":
             return pa.list_(children[0])
         case "large_list":

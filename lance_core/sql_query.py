@@ -176,7 +176,7 @@ def _answer(
         try:
             batches = table.group_by(made.names, use_threads=False).aggregate([]).to_batches()
         except (pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
-            raise UnsupportedError(f"DISTINCT of such columns: {error}") from error
+            raise UnsupportedError(f"DISTINCT does not support columns of these types: {error}") from error
     table = _sorted(batches, made, select).slice(select.offset, select.limit).select(range(len(schema)))
     for batch in table.to_batches():
         yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
@@ -201,7 +201,9 @@ def _check_order(select: Select) -> None:
     texts = {column.text for column in select.columns}
     for ordering in select.order if select.is_distinct else ():
         if ordering.text not in texts:
-            raise InvalidInputError(f"ORDER BY {ordering.text} of a SELECT DISTINCT without it")
+            raise InvalidInputError(
+                f"cannot ORDER BY {ordering.text}: with SELECT DISTINCT it must be among the selected columns"
+            )
 
 
 # --------------------------------------------------------------------------------------------------------- with groups
@@ -237,7 +239,7 @@ class _Grouped:
                 [_task(*aggregate) for aggregate in enumerate(select.aggregates)]
             )
         except (pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
-            raise UnsupportedError(f"groups or aggregates of such columns: {error}") from error
+            raise UnsupportedError(f"GROUP BY does not support columns of these types: {error}") from error
         columns = [groups.column(name) for name in keys]
         columns += [
             _as_float(
@@ -318,7 +320,7 @@ def _grouped(dataset: OpenDataset, select: Select, options: Mapping[str, Any]) -
     for ordering in select.order:
         check_sortable(make_expression(ordering.text, groups).type, ordering.text)
     if select.having is not None and not pa.types.is_boolean(make_expression(select.having, groups).type):
-        raise InvalidInputError(f"HAVING {select.having} is not a condition")
+        raise InvalidInputError(f"HAVING {select.having} does not return true or false")
     schema = pa.schema(
         [
             pa.field(column.name, value.type, nullable=value.nullable)
@@ -342,4 +344,4 @@ def _type_of(aggregate: Aggregate, kind: pa.DataType | None) -> pa.DataType:
     if types.is_integer(kind) or types.is_floating(kind):
         is_sum_of_integers = kernel == "sum" and types.is_integer(kind)
         return (pa.uint64() if types.is_unsigned_integer(kind) else pa.int64()) if is_sum_of_integers else pa.float64()
-    raise UnsupportedError(f"{aggregate.name} of {kind}")
+    raise UnsupportedError(f"{aggregate.name}() does not support values of type {kind}")

@@ -48,7 +48,7 @@ class LanceStats:
         for fragment in self._snapshot.manifest.fragments:
             for file in fragment.files:
                 if not file.file_major_version:
-                    raise UnsupportedError("data files of version 0.1 do not tell how many bytes a column takes")
+                    raise UnsupportedError("data files of version 0.1 do not record the size of columns")
                 columns = files.open(file, num_rows=fragment.physical_rows).outline().columns
                 for number, column in zip(file.fields, file.column_indices, strict=True):
                     if column >= 0:

@@ -36,6 +36,11 @@ class Tags:
             RefAlreadyExistsError: There is a tag of this name.
             VersionNotFoundError: There is no such version.
             InvalidInputError: The name is not allowed.
+
+        Examples:
+            >>> table.tags.create("first")
+            >>> lance_core.dataset("cities.lance", version="first").version
+            1
         """
         branch_root, version = self._named(reference)
         refs.create_tag(branch_root, tag, version)
@@ -46,6 +51,14 @@ class Tags:
         Raises:
             RefNotFoundError: There is no such tag.
             VersionNotFoundError: There is no such version.
+
+        Examples:
+            >>> table.tags.create("best", 1)
+            >>> table.delete("id = 1")
+            {'num_deleted_rows': 1}
+            >>> table.tags.update("best", 2)
+            >>> table.tags.get_version("best")
+            2
         """
         branch_root, version = self._named(reference)
         refs.update_tag(branch_root, tag, version)
@@ -55,11 +68,23 @@ class Tags:
 
         Raises:
             RefNotFoundError: There is no such tag.
+
+        Examples:
+            >>> table.tags.create("first")
+            >>> table.tags.delete("first")
+            >>> table.tags.list()
+            {}
         """
         refs.delete_tag(self._store, tag)
 
     def list(self) -> dict[str, dict[str, Any]]:
-        """All tags: name to version, branch, created_at, updated_at, manifest_size and metadata."""
+        """All tags: name to version, branch, created_at, updated_at, manifest_size and metadata.
+
+        Examples:
+            >>> table.tags.create("first")
+            >>> table.tags.list()["first"]["version"]
+            1
+        """
         return {name: _to_dict(tag) for name, tag in refs.list_tags(self._store).items()}
 
     def list_ordered(self, order: str | None = None) -> list[tuple[str, dict[str, Any]]]:

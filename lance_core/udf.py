@@ -38,7 +38,17 @@ class BatchUDF:
 def batch_udf(
     output_schema: pa.Schema | None = None, checkpoint_file: str | Path | None = None
 ) -> Callable[[Callable[[pa.RecordBatch], Any]], BatchUDF]:
-    """Make a function ready for `LanceDataset.add_columns`; arguments as the attributes of `BatchUDF`."""
+    """Make a function ready for `LanceDataset.add_columns`; arguments as the attributes of `BatchUDF`.
+
+    Examples:
+        >>> @lance_core.batch_udf(output_schema=pa.schema([("feet", pa.float64())]))
+        ... def feet(batch):
+        ...     heights = batch["height"].to_numpy()
+        ...     return pa.record_batch({"feet": heights * 3.28})
+        >>> table.add_columns(feet, read_columns=["height"])
+        >>> table.schema.names
+        ['id', 'name', 'height', 'feet']
+    """
 
     def wrap(func: Callable[[pa.RecordBatch], Any]) -> BatchUDF:
         return BatchUDF(func, output_schema, checkpoint_file)

@@ -43,20 +43,20 @@ def vec_to_table(
     if names is not None:
         given = [names] if isinstance(names, str) else list(names)
         if len(given) != len(columns):
-            raise InvalidInputError(f"the table has {len(columns)} columns, names= has {given!r}")
+            raise InvalidInputError(f"the table has {len(columns)} columns, but 'names' has {given!r}")
         columns = given
     if not vectors or any(np.ndim(vector) != 1 for vector in vectors):
-        raise InvalidInputError("vec_to_table takes one or more vectors, each a list or array of numbers")
+        raise InvalidInputError("'vec_to_table' takes one or more vectors, each a list or array of numbers")
     size = len(vectors[0]) if ndim is None else ndim
     if check_ndim:
         for number, vector in enumerate(vectors):
             if len(vector) != size:
-                raise InvalidInputError(f"vector {number} has {len(vector)} dimensions, not {size}")
+                raise InvalidInputError(f"vector {number} has {len(vector)} dimensions, expected {size}")
     values = np.concatenate([np.asarray(vector, np.float32) for vector in vectors])
     try:
         column = pa.FixedSizeListArray.from_arrays(values, size)
     except pa.ArrowInvalid as error:
-        raise InvalidInputError(f"{len(values)} numbers are no vectors of {size} dimensions") from error
+        raise InvalidInputError(f"cannot split {len(values)} numbers into vectors of {size} dimensions") from error
     if not isinstance(data, Mapping):
         return pa.table([column], columns)
     return pa.table([pa.array(list(data)), column], columns)

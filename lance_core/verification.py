@@ -37,5 +37,9 @@ def verify(
     Raises:
         DatasetNotFoundError: There is no table.
         InvalidInputError: There is no such level, or no such address.
+
+    Examples:
+        >>> lance_core.verify("cities.lance").is_ok
+        True
     """
     return verify_table(open_branch(uri, storage_options), level=level, progress=progress)

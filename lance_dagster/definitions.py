@@ -108,7 +108,7 @@ def _check_places(definitions: dg.Definitions) -> None:
             name, other = writers.setdefault(target.lower(), (key.to_user_string(), target))
             if name == key.to_user_string():
                 continue
-            what = "both write the table" if other == target else "write tables whose names differ in case only,"
+            what = "both write the table" if other == target else "write tables whose names differ only in case,"
             msg = (
                 f"The assets {name!r} and {key.to_user_string()!r} {what} {uri!r}. Rename one of them, or choose "
                 "another place by the metadata 'lance/uri'."

@@ -29,6 +29,11 @@ class LanceResource(dg.ConfigurableResource):
 
     Example:
         ``lance.dataset(dg.AssetKey(["silver", "users"])).count_rows()``
+
+    Examples:
+        >>> lance = lance_dagster.LanceResource(root=".")
+        >>> lance.dataset("cities").count_rows()
+        4
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -102,7 +102,9 @@ class WriteSettings:
 
         mode = _choice("mode", setting("mode", default.mode), get_args(WriteMode))
         if mode == "replace_partitions" and not is_partitioned:
-            raise InvalidInputError("mode 'replace_partitions' is for assets with partitions, and this one has none.")
+            raise InvalidInputError(
+                "The mode 'replace_partitions' needs a partitioned asset, and this asset has no partitions."
+            )
         keys = setting("merge_keys", setting("primary_key", default.merge_keys))
         branch = setting("branch", default.branch)
         return cls(
@@ -151,10 +153,10 @@ class ReadSettings:
             msg = f"Give an input one of 'version', 'tag' and 'as_of', not {' and '.join(map(repr, chosen))}."
             raise InvalidInputError(msg)
         if given["tag"] is not None and given["branch"] is not None:
-            raise InvalidInputError("A 'tag' knows its branch; give an input either of them.")
+            raise InvalidInputError("Specify either 'tag' or 'branch' for an input, not both.")
         read = find_setting("read", metadata)
         if read == "materialized" and (chosen or given["branch"] is not None):
-            raise InvalidInputError("'read': 'materialized' chooses the version; give no other one.")
+            raise InvalidInputError("'read': 'materialized' chooses the version. Specify no other one.")
         if read is None:
             read = "latest" if chosen or given["branch"] is not None else default.read
         filter_, branch = find_setting("filter", metadata), given["branch"]

@@ -62,7 +62,7 @@ class LanceChecks:
     def __post_init__(self) -> None:
         checks = dict(_given(self))
         if not checks:
-            raise InvalidInputError("No check was asked for: give at least one rule, such as min_rows=1.")
+            raise InvalidInputError("The check has no rule. Pass at least one, such as min_rows=1.")
         object.__setattr__(self, "_checks", checks)
 
     @property
@@ -163,7 +163,7 @@ def _keys(unique: Sequence[str] | Sequence[Sequence[str]]) -> tuple[tuple[str, .
     single = tuple(name for name in unique if isinstance(name, str))
     tuples = tuple(tuple(names) for names in unique if not isinstance(names, str))
     if single and tuples:
-        raise InvalidInputError("`unique` is a list of columns, or a list of lists of columns, not both.")
+        raise InvalidInputError("'unique' must be a list of columns or a list of lists of columns, not a mixture.")
     return (single,) if single else tuples
 
 

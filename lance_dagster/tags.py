@@ -55,7 +55,7 @@ def tag_name(template: str, *, run_id: str, asset: str, partitions: Sequence[str
     name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._-]+", "-", text)).strip(".-")
     name = name.removesuffix(".lock")[:_MAX].rstrip(".")
     if not name:
-        raise InvalidInputError(f"The tag template {template!r} makes an empty name.")
+        raise InvalidInputError(f"The tag template {template!r} gives an empty name.")
     return name
 
 
@@ -67,7 +67,9 @@ def _check(template: str) -> None:
     unknown = sorted(fields - set(TEMPLATE_FIELDS))
     if unknown:
         allowed = ", ".join(f"{{{name}}}" for name in TEMPLATE_FIELDS)
-        raise InvalidInputError(f"The tag template {template!r} names {unknown}; there are {allowed}.")
+        raise InvalidInputError(
+            f"The tag template {template!r} uses unknown fields {unknown}; the fields are: {allowed}."
+        )
 
 
 def check_free(dataset: lance_core.LanceDataset, template: str, name: str) -> None:

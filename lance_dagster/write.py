@@ -103,7 +103,7 @@ def store(
 
 def _attempt(obj: Any, handler: TypeHandler, target: Target, existing: lance_core.LanceDataset | None) -> Outcome:
     if target.selection is not None and not target.selection.keys:
-        raise InvalidInputError("A run without partitions has nothing to write.", path=target.uri)
+        raise InvalidInputError("The run has no partitions, so there is nothing to write.", path=target.uri)
     operation = _operation(target, existing)
     if operation is None:
         assert existing is not None  # noqa: S101 - nothing is skipped for want of a table

@@ -51,9 +51,11 @@ class Checkpoint:
                 if row is None:
                     connection.execute("INSERT INTO job VALUES (?)", (identity,))
         except (sqlite3.Error, OSError) as error:
-            raise InvalidInputError(f"{path} is no checkpoint file of ours: {error}") from error
+            raise InvalidInputError(f"'{path}' is not a checkpoint file: {error}") from error
         if row is not None and row[0] != identity:
-            raise InvalidInputError(f"checkpoint {path} is about other work ({row[0]}); remove it to begin anew")
+            raise InvalidInputError(
+                f"checkpoint '{path}' belongs to another computation ({row[0]}). Remove the file to start again"
+            )
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path)

@@ -157,9 +157,11 @@ class ColumnWriter:
     def _checked(self, made: pa.RecordBatch, num_rows: int) -> pa.RecordBatch:
         names = self.transform.schema.names
         if made.num_rows != num_rows:
-            raise InvalidInputError(f"{made.num_rows} rows were made of {num_rows}; there must be one for each")
+            raise InvalidInputError(
+                f"the function returned {made.num_rows} rows for a batch of {num_rows}; it must return one row for each"
+            )
         if sorted(made.schema.names) != sorted(names):
-            raise InvalidInputError(f"columns {made.schema.names} were made, not {names}")
+            raise InvalidInputError(f"the function returned columns {made.schema.names}, expected {names}")
         return made.select(names)
 
 
@@ -220,7 +222,8 @@ class _Filler:
         for column in self.fields.fields:
             if not self._is_nullable(column):
                 raise UnsupportedError(
-                    f"column {column.name!r} of a fragment whose rows are all deleted; compact the table first"
+                    f"cannot write column {column.name!r}, which is not nullable, for a fragment without "
+                    "live rows. Compact the table first"
                 )
         schema = self.fields.to_arrow()
         return pa.RecordBatch.from_arrays([pa.nulls(count, column.type) for column in schema], schema=schema)

@@ -45,7 +45,7 @@ def new_fields(schema: Schema, columns: pa.Schema, first_id: int) -> Schema:
         UnsupportedError: A type that Lance cannot hold.
     """
     names = columns.names
-    problems = [f"column {name!r} is there already" for name in names if name in schema.names]
+    problems = [f"column {name!r} exists already" for name in names if name in schema.names]
     problems += [f"column {name!r} occurs twice" for name in sorted(set(names)) if names.count(name) > 1]
     problems += [problem for name in names if (problem := _name_problem(name))]
     if not names:
@@ -72,7 +72,7 @@ def with_null_fields(schema: Schema, columns: pa.Schema, first_id: int, *, allow
         allows_children: Files of the table's version can lack fields of a struct.
 
     Raises:
-        InvalidInputError: A field that is not nullable, or is there already.
+        InvalidInputError: A field that is not nullable, or exists already.
         UnsupportedError: A type that Lance cannot hold, or new fields in a struct where files cannot lack them.
     """
     by_name = {field.name: field for field in schema.fields}
@@ -86,14 +86,14 @@ def with_null_fields(schema: Schema, columns: pa.Schema, first_id: int, *, allow
             continue
         by_name[arrow.name], next_id = _with_fields_inside(old, arrow.type, next_id, arrow.name)
         if not allows_children:
-            raise UnsupportedError(f"new fields inside of column {arrow.name!r}: that needs files of version 2.2")
+            raise UnsupportedError(f"cannot add fields to column {arrow.name!r}: that needs data files of version 2.2")
     return replace(schema, fields=(*(by_name[field.name] for field in schema.fields), *added.fields))
 
 
 def _with_fields_inside(parent: Field, kind: pa.DataType, next_id: int, path: str) -> tuple[Field, int]:
-    """A field that is there already with new fields in its structs; ``kind`` has these and what leads to them."""
+    """A field that exists already with new fields in its structs; ``kind`` has these and what leads to them."""
     if parent.is_packed:
-        raise UnsupportedError(f"new fields of the packed struct {path!r}")
+        raise UnsupportedError(f"cannot add fields to the packed struct {path!r}")
     if parent.logical_type == "struct" and pa.types.is_struct(kind) and not parent.is_blob:
         return _with_children(parent, kind, next_id, path)
     if parent.logical_type in _SPLIT_LISTS and pa.types.is_list(kind):
@@ -101,8 +101,8 @@ def _with_fields_inside(parent: Field, kind: pa.DataType, next_id: int, path: st
         child, next_id = _with_fields_inside(child, kind.value_type, next_id, f"{path}.{child.name}")
         return replace(parent, children=(child,)), next_id
     if parent.children and pa.types.is_nested(kind):
-        raise UnsupportedError(f"new fields inside of {path!r}, a {parent.logical_type}; nothing was written")
-    raise InvalidInputError(f"column {path!r} is there already; nothing was written")
+        raise UnsupportedError(f"cannot add fields to {path!r}, which is a {parent.logical_type}; nothing was written")
+    raise InvalidInputError(f"column {path!r} exists already; nothing was written")
 
 
 def _with_children(parent: Field, kind: pa.StructType, next_id: int, path: str) -> tuple[Field, int]:
@@ -122,7 +122,7 @@ def _with_children(parent: Field, kind: pa.StructType, next_id: int, path: str) 
 def _check_nullable(fields: Iterable[Field], prefix: str = "") -> None:
     for field in fields:
         if not field.nullable:
-            raise InvalidInputError(f"'{prefix}{field.name}' would be null in all rows, but is not nullable")
+            raise InvalidInputError(f"column '{prefix}{field.name}' must be nullable, since it is null in all rows")
 
 
 @frozen(kw_only=True)
@@ -171,7 +171,7 @@ def find_path(schema: Schema, path: str) -> tuple[Field, ...]:
         match = next((field for field in fields if rest == field.name or rest.startswith(f"{field.name}.")), None)
         if match is None:
             names = ", ".join(field.name for field in fields)
-            raise InvalidInputError(f"no column {path!r}; there are {names}")
+            raise InvalidInputError(f"there is no column {path!r}; the columns are: {names}")
         chain.append(match)
         if rest == match.name:
             return tuple(chain)
@@ -210,22 +210,24 @@ def altered(schema: Schema, alterations: Sequence[Mapping[str, Any]], first_id: 
         _check_alteration(alteration)
         *above, last = find_path(schema, alteration["path"])
         if last.id in changes:
-            raise InvalidInputError(f"{alteration['path']!r} is altered twice")
+            raise InvalidInputError(f"column {alteration['path']!r} is altered twice")
         changes[last.id] = alteration
         if alteration.get("nullable") is False and last.nullable:
             if any(parent.logical_type != "struct" for parent in above):
-                raise UnsupportedError(f"{alteration['path']!r} is inside of a list or map and has to stay nullable")
+                raise UnsupportedError(
+                    f"column {alteration['path']!r} must stay nullable, since it is inside a list or map"
+                )
             tightened.append(alteration["path"])
         target = alteration.get("data_type")
         if target is not None and not target.equals(last.to_arrow().type):
             whole = next((parent for parent in above if not _can_be_split(parent)), None)
             if whole is not None:
                 raise UnsupportedError(
-                    f"a cast of {alteration['path']!r}, which is inside of {whole.name!r}, a {whole.logical_type}; "
-                    f"write {above[0].name!r} anew as a whole"
+                    f"cannot cast {alteration['path']!r}, which is inside {whole.name!r}, a "
+                    f"{whole.logical_type}. Write column {above[0].name!r} again as a whole"
                 )
             if any(inner.extension_name for inner in last.walk()):
-                raise UnsupportedError(f"a cast of {alteration['path']!r}, which has an extension type")
+                raise UnsupportedError(f"cannot cast {alteration['path']!r}, which has an extension type")
             check_castable(alteration["path"], last.to_arrow().type, target)
             new_ids[last.id] = first_id
             first_id += sum(1 for _ in _made(last, alteration, 0).walk())
@@ -256,7 +258,8 @@ def _check_alteration(changes: Mapping[str, Any]) -> None:
     unknown = [key for key in changes if key not in _ALTERATION_KEYS]
     if unknown or "path" not in changes:
         raise InvalidInputError(
-            f"an alteration is a dict with path and any of name, nullable, data_type, not {dict(changes)}"
+            "an alteration must be a dict with 'path' and any of 'name', 'nullable' and 'data_type', not "
+            f"{dict(changes)}"
         )
     name = changes.get("name")
     if name is not None and _name_problem(name):
@@ -306,7 +309,9 @@ def _check_siblings(fields: Sequence[Field], path: str) -> None:
     names = [field.name for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidInputError(f"there would be two columns named {', '.join(path + name for name in twice)}")
+        raise InvalidInputError(
+            f"two columns would have the same name: {', '.join(repr(path + name) for name in twice)}"
+        )
     for field in fields:
         _check_siblings(field.children, f"{path}{field.name}.")
 
@@ -327,12 +332,12 @@ def without_columns(schema: Schema, paths: Sequence[str], first_id: int, *, vers
         InvalidInputError: There is no such column, no column would be left, or a map would lose its keys or values.
     """
     if isinstance(paths, str) or not paths:
-        raise InvalidInputError("columns to drop are given as a list of names")
+        raise InvalidInputError("'columns' must be a list of names")
     doomed: set[int] = set()
     for path in paths:
         *above, last = find_path(schema, path)
         if any(field.is_blob for field in above):
-            raise InvalidInputError(f"{path!r} is a part of a blob and cannot be dropped alone; drop the whole column")
+            raise InvalidInputError(f"cannot drop {path!r}, which is part of a blob. Drop the whole column")
         doomed.add(last.id)
     before = {field.id: field for field in schema.walk()}
 
@@ -342,7 +347,7 @@ def without_columns(schema: Schema, paths: Sequence[str], first_id: int, *, vers
 
     left = changed_fields(schema, keep)
     if not left.fields:
-        raise InvalidInputError("a table needs at least one column")
+        raise InvalidInputError("cannot drop all columns: a table needs at least one")
     _check_maps(left)
     if version == "0.1":  # its files have a column for each field, and no packed structs
         return Altered(schema=left, casts=(), tightened=())
@@ -355,7 +360,7 @@ def without_columns(schema: Schema, paths: Sequence[str], first_id: int, *, vers
 def _check_maps(schema: Schema) -> None:
     for field in schema.walk():
         if field.logical_type == "map" and len(field.children[0].children) < _MAP_FIELDS:
-            raise InvalidInputError(f"map {field.name!r} would lose its keys or its values; drop the whole column")
+            raise InvalidInputError(f"cannot drop the keys or values of map {field.name!r}. Drop the whole column")
 
 
 def _rewritable(path: Sequence[Field], version: str) -> Field:
@@ -402,7 +407,7 @@ def check_castable(path: str, source: pa.DataType, target: pa.DataType) -> None:
         UnsupportedError: Types that have nothing to do with one another.
     """
     if not _is_castable(source, target):
-        raise UnsupportedError(f"column {path!r}: a cast of {source} to {target}")
+        raise UnsupportedError(f"cannot cast column {path!r} from {source} to {target}")
 
 
 _FAMILIES: tuple[tuple[Callable[[pa.DataType], bool], ...], ...] = (

@@ -33,7 +33,7 @@ def fit_blobs(array: pa.Array, field: Field, path: str) -> pa.StructArray:
     if array.type.equals(kind):
         return array
     if not takes_blobs(array.type):
-        raise InvalidInputError(f"{path!r}: {array.type} are no blobs")
+        raise InvalidInputError(f"column {path!r} holds blobs and cannot store values of type {array.type}")
     is_null = null_mask(array)
     if array.type in _BYTES:
         given = {"data": array.cast(pa.large_binary())}

@@ -109,26 +109,28 @@ def _open(data: Any, schema: pa.Schema | None) -> RecordStream:
     if isinstance(data, (dict, list)) and data and (isinstance(data, dict) or isinstance(data[0], dict)):
         return _open(_from_python(data, schema), schema)
     if isinstance(data, (str, bytes, dict)) or not hasattr(data, "__iter__"):
-        raise InvalidInputError(f"cannot write a {type(data).__name__}; give a {_ACCEPTED}")
+        raise InvalidInputError(f"cannot write data of type {type(data).__name__}. Pass a {_ACCEPTED}")
     return _from_iterable(data, schema)
 
 
 def _from_python(data: dict[str, Any] | list[dict[str, Any]], schema: pa.Schema | None) -> pa.Table:
     """Columns, or rows, made of Python values."""
     if isinstance(data, dict) and any(isinstance(column, (str, bytes)) for column in data.values()):
-        raise InvalidInputError("the dict is no table: a column is a list or array of values, not one text")
+        raise InvalidInputError("each column of a dict must be a list or array of values, not text")
     try:
         if isinstance(data, list):
             return pa.Table.from_pylist(data, schema=schema)
         return pa.Table.from_pydict(data, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
-        raise InvalidInputError(f"the {type(data).__name__} is no table: {error}") from error
+        raise InvalidInputError(f"cannot convert the {type(data).__name__} to a table: {error}") from error
 
 
 def _from_hugging_face(data: Any, schema: pa.Schema | None) -> RecordStream:
     """Rows of a data set of the library ``datasets``, in the order that it was shuffled or selected into."""
     if not hasattr(data, "with_format") or hasattr(data, "keys"):
-        raise InvalidInputError(f"a {type(data).__name__} has several splits; give one, such as data['train']")
+        raise InvalidInputError(
+            f"the {type(data).__name__} has more than one split. Pass one of them, such as data['train']"
+        )
     tables = data.with_format("arrow").iter(batch_size=_ROWS_AT_ONCE)
     declared = None if data.features is None else data.features.arrow_schema
     if declared is None:
@@ -140,7 +142,7 @@ def _from_iterable(data: Iterable[Any], schema: pa.Schema | None) -> RecordStrea
     batches = _check_batches(data)
     first = next(batches, None)
     if first is None and schema is None:
-        raise InvalidInputError("an empty iterable does not tell its schema; give schema=")
+        raise InvalidInputError("cannot infer a schema from an empty iterable. Pass 'schema'")
     stream_schema = schema if first is None else first.schema
     return RecordStream(schema=stream_schema, batches=chain(() if first is None else (first,), batches))
 
@@ -152,19 +154,19 @@ def _check_batches(data: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         elif isinstance(item, pa.RecordBatch):
             yield item
         else:
-            raise InvalidInputError(f"an iterable of {type(item).__name__} cannot be written; give a {_ACCEPTED}")
+            raise InvalidInputError(f"cannot write an iterable of {type(item).__name__}. Pass a {_ACCEPTED}")
 
 
 def _converted(stream: RecordStream, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if stream.schema.names != schema.names:
-        raise InvalidInputError(f"the data has columns {stream.schema.names}, schema= has {schema.names}")
+        raise InvalidInputError(f"the data has columns {stream.schema.names}, but 'schema' has {schema.names}")
     for batch in stream.batches:
         try:
             yield pa.RecordBatch.from_arrays(
                 [_cast(column, field.type) for column, field in zip(batch.columns, schema, strict=True)], schema=schema
             )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise InvalidInputError(f"the data does not fit schema=: {error}") from error
+            raise InvalidInputError(f"the data does not fit 'schema': {error}") from error
 
 
 def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
@@ -338,14 +340,14 @@ def fit_array(array: pa.Array, field: Field, path: str) -> pa.Array:
     if _is_same_storage(array.type, field.to_arrow().type) and array.type != field.to_arrow().type:
         array = _restored(array, field.to_arrow().type)
     if not field.nullable and array.null_count:
-        raise InvalidInputError(f"{path!r} is not nullable, but {array.null_count} values of the data are null")
+        raise InvalidInputError(f"column {path!r} is not nullable, but the data has {array.null_count} null values")
     if is_second_version(field):
         return fit_blobs(pa.nulls(len(array), pa.binary()) if pa.types.is_null(array.type) else array, field, path)
     if field.logical_type == JSON and array.type == pa.large_binary():
         try:
             return binary_to_json(array)
         except CorruptDataError as error:
-            raise InvalidInputError(f"{path!r} holds bytes that are no JSON as Lance stores it") from error
+            raise InvalidInputError(f"column {path!r} holds bytes that are not JSON as Lance stores it") from error
     kind = field.to_arrow().type
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
@@ -395,7 +397,7 @@ def _check_nulls_hidden(values: pa.Array, valid: pa.Array, path: str) -> None:
     """A null below a null parent is no null of its own."""
     seen = int((np.asarray(values.is_null()) & np.asarray(valid)).sum())
     if seen:
-        raise InvalidInputError(f"{path!r} is not nullable, but {seen} values of the data are null")
+        raise InvalidInputError(f"column {path!r} is not nullable, but the data has {seen} null values")
 
 
 def _fit_list(array: pa.Array, field: Field, path: str, kind: pa.DataType) -> pa.Array:

@@ -129,7 +129,7 @@ def _comparable(column: pa.ChunkedArray | pa.Array) -> Any:
     if pa.types.is_floating(kind):
         return column.view(_FLOAT_BITS[kind.bit_width]) if isinstance(column, pa.Array) else _viewed(column, kind)
     if pa.types.is_nested(kind):
-        raise UnsupportedError(f"a key of type {kind}; name columns that hold single values")
+        raise UnsupportedError(f"cannot join on a key of type {kind}. Choose columns that hold single values")
     return column
 
 
@@ -177,7 +177,7 @@ class _Numbers:
             InvalidInputError: Values of another type.
         """
         if column.type != self.kind:
-            raise InvalidInputError(f"keys of type {column.type} beside keys of type {self.kind}")
+            raise InvalidInputError(f"the keys have different types: {column.type} and {self.kind}")
         numbers, is_null = _numbers_of(column)
         codes = self.index.find(numbers)
         if is_null is not None:

@@ -128,7 +128,9 @@ class MergeWork:
         if rewriter.plan.rewrites_columns:
             check_drops_columns(self.data_storage_version)
             if self.targets != DEFAULT_TARGETS:
-                raise UnsupportedError("new columns beside old ones (rewrite_columns) in other places (target_bases)")
+                raise UnsupportedError(
+                    "write mode 'rewrite_columns' does not support 'target_bases'. Use 'rewrite_rows'"
+                )
             return _stage_columns(snapshot, rewriter, touched)
         moved = MovedRows(with_row_ids=snapshot.manifest.uses_stable_row_ids)
         target = self.targets.of(snapshot)

@@ -92,7 +92,7 @@ class Matcher:
         matched = self.plan.options.matched
         if matched is WhenMatched.FAIL and len(pairs):
             raise InvalidInputError(
-                f"the table has a row with {self._key(int(source[0]))} already; nothing was written"
+                f"the table already has a row with {self._key(int(source[0]))}; nothing was written"
             )
         others = self._others(reader, target)
         is_hit = np.zeros(self.source.num_rows, np.bool_)
@@ -122,8 +122,8 @@ class Matcher:
         again = again[np.isin(again, inserted)]
         if len(again):
             raise InvalidInputError(
-                f"more than one row of the source has {self._key(int(again[0]))}; give one row for each key. "
-                "Nothing was written"
+                f"more than one row of the source has {self._key(int(again[0]))}; nothing was written. "
+                "Remove the duplicates"
             )
 
     def _keys(self) -> KeyJoin:
@@ -200,8 +200,8 @@ class Matcher:
         again = pairs.repeated_target()
         if again is not None:
             raise InvalidInputError(
-                f"more than one row of the source has {self._key(int(pairs.source[again]))}, which is in the table; "
-                "give one row for each key. Nothing was written"
+                f"more than one row of the source has {self._key(int(pairs.source[again]))}, which is in the "
+                "table; nothing was written. Remove the duplicates"
             )
 
     def _key(self, number: int) -> str:

@@ -122,7 +122,7 @@ def plan_merge(options: MergeOptions, table: Schema, source: pa.Schema) -> Merge
     fields = fit_schema(source, table if options.inserts else given)
     absent = [name for name in on if name not in fields.names]
     if absent:
-        raise InvalidInputError(f"the source has no column {', '.join(map(repr, absent))}, which is part of the key")
+        raise InvalidInputError(f"the source lacks the key column {', '.join(map(repr, absent))}")
     condition, target, names = _plan_condition(options, table, fields)
     plan = MergePlan(
         options=options,
@@ -145,7 +145,7 @@ def plan_merge(options: MergeOptions, table: Schema, source: pa.Schema) -> Merge
 def check_does_something(options: MergeOptions) -> None:
     """Refuse a merge that cannot change anything."""
     if options.matched is WhenMatched.KEEP and not options.inserts and not options.deletes_others:
-        raise InvalidInputError("this merge is not told to change anything; call one of the when_... methods")
+        raise InvalidInputError("the merge has no action. Call one of the 'when_...' methods")
 
 
 def find_keys(on: Sequence[str] | None, table: Schema) -> list[str]:
@@ -159,12 +159,14 @@ def find_keys(on: Sequence[str] | None, table: Schema) -> list[str]:
         keys = [field for field in table.fields if field.unenforced_primary_key]
         on = [key_field.name for key_field in sorted(keys, key=lambda field: field.unenforced_primary_key_position)]
     if not on:
-        raise InvalidInputError("name the columns to merge on, or declare a primary key in the schema")
+        raise InvalidInputError("the merge has no key. Pass 'on', or declare a primary key in the schema")
     names = list(dict.fromkeys(_spelled(name, table) for name in on))
     for name in names:
         kind = table.select([name]).fields[0].to_arrow().type
         if pa.types.is_nested(kind):
-            raise UnsupportedError(f"merging on {name!r}, whose type is {kind}; name columns that hold single values")
+            raise UnsupportedError(
+                f"cannot merge on {name!r}, which has type {kind}. Choose columns that hold single values"
+            )
     return names
 
 
@@ -173,7 +175,9 @@ def _spelled(name: str, table: Schema) -> str:
         return name
     folded = [other for other in table.names if other.lower() == name.lower()]
     if len(folded) != 1:
-        raise InvalidInputError(f"there is no column {name!r} to merge on; the table has {', '.join(table.names)}")
+        raise InvalidInputError(
+            f"cannot merge on {name!r}: the table has no such column; its columns are: {', '.join(table.names)}"
+        )
     return folded[0]
 
 
@@ -194,7 +198,7 @@ def is_partial(kind: pa.DataType, field: Field) -> bool:
         types = {field.name: field.type for field in kind}
         return any(child.name not in types or is_partial(types[child.name], child) for child in field.children)
     if pa.types.is_nested(kind) and len(field.children) == 1 and is_partial(kind.field(0).type, field.children[0]):
-        raise UnsupportedError(f"an update of parts of the values of {field.name!r}; give whole values")
+        raise UnsupportedError(f"cannot update parts of the values of {field.name!r}. Pass whole values")
     return False
 
 
@@ -216,7 +220,10 @@ def _plan_condition(
     }
     whole = [side for side in sides if side in predicate.columns]
     if whole:
-        raise InvalidInputError(f"{whole[0]!r} in the condition {options.condition!r} needs a column: {whole[0]}.name")
+        raise InvalidInputError(
+            f"the condition {options.condition!r} uses {whole[0]!r} as a value. Name a column, such as "
+            f"'{whole[0]}.name'"
+        )
     return predicate, table.select(wanted[TARGET]), tuple(wanted[SOURCE])
 
 
@@ -238,4 +245,6 @@ def _check_rewrites_columns(plan: MergePlan, source: pa.Schema) -> None:
     elif any(_is_kept(field, source) for field in plan.fields.fields):
         reason = "the source has parts of a struct only"
     if reason is not None:
-        raise InvalidInputError(f"write mode rewrite_columns does not fit this merge: {reason}; use rewrite_rows")
+        raise InvalidInputError(
+            f"write mode 'rewrite_columns' does not support this merge: {reason}. Use 'rewrite_rows'"
+        )

@@ -125,7 +125,7 @@ class Rewriter:
             new_uuid=lambda: uuid.uuid4().bytes,
         )
         if len(staged) != 1 or staged[0].physical_rows != fragment.physical_rows:
-            raise CorruptDataError(f"fragment {fragment.id} has other rows than the manifest says")
+            raise CorruptDataError(f"fragment {fragment.id} does not have the rows that the manifest lists")
         gone = {field.id for field in fields.walk()}
         old = tuple(_without_fields(file, gone) for file in fragment.files)
         changed = replace(fragment, files=(*old, *staged[0].files))

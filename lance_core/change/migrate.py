@@ -39,8 +39,6 @@ def migrate_manifest_paths_v2(store: Store) -> int:
         manifest = decode_manifest_file(content, version=number, path=f"{branch_root.uri}/{old}")
         check_writable(manifest.writer_feature_flags, path=branch_root.uri)
         if not branch_root.put_if_absent(new, content) and branch_root.get(new) != content:
-            raise CorruptDataError(
-                f"there are two different manifests of version {number}", path=f"{branch_root.uri}/{new}"
-            )
+            raise CorruptDataError(f"version {number} has two different manifests", path=f"{branch_root.uri}/{new}")
         branch_root.delete([old])
     return len(numbers)

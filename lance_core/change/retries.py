@@ -75,7 +75,7 @@ def commit_options(
         InvalidInputError: A number below 0.
     """
     if conflict_retries is not None and conflict_retries < 0:
-        raise InvalidInputError(f"conflict_retries must be at least 0, not {conflict_retries}")
+        raise InvalidInputError(f"'conflict_retries' must be at least 0, not {conflict_retries}")
     return CommitOptions(
         conflict_retries=conflict_retries,
         retry_timeout_s=None if retry_timeout is None else retry_timeout.total_seconds(),

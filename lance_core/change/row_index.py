@@ -80,7 +80,7 @@ class RowIndex:
         for owner in np.unique(owners).tolist():
             fragment = self.manifest.fragments.find(owner)
             if fragment is None:
-                raise InvalidInputError(f"there is no fragment {owner} that row addresses name")
+                raise InvalidInputError(f"cannot read the row addresses given: there is no fragment {owner}")
             here = owners == owner
             offsets = (addresses[here] & _OFFSET_MASK).astype(np.int64)
             deleted = FragmentReader(self._files, fragment).deleted

@@ -115,12 +115,12 @@ def target_store(
     """
     bases = (*(() if existing is None else existing.manifest.base_paths), *new_bases)
     if all_bases and names:
-        raise InvalidInputError("target_bases names some places, target_all_bases takes all; choose one of them")
+        raise InvalidInputError("pass either 'target_bases' or 'target_all_bases', not both")
     targets: list[int | None] = [None]
     if all_bases:
         targets = [*targets[: int(include_primary)], *(base.id for base in bases)]
     if not targets:
-        raise InvalidInputError("all base paths but the dataset itself were asked for, and there are none")
+        raise InvalidInputError("cannot write to base paths: the dataset has none")
     if names:
         targets = [_find(bases, name) for name in names]
     if bases:
@@ -158,7 +158,7 @@ def _find(bases: Sequence[BasePath], name: str) -> int:
         if name in {base.name, base.path}:
             return base.id
     names = ", ".join(base.name or base.path for base in bases) or "none"
-    raise InvalidInputError(f"there is no base path {name!r}; there are: {names}")
+    raise InvalidInputError(f"there is no base path {name!r}; the base paths are: {names}")
 
 
 def _stem(name: str) -> str:

@@ -43,7 +43,7 @@ def from_sql(expressions: Mapping[str, str], schema: pa.Schema, batch_size: int 
     """
     for name, sql in expressions.items():
         if not isinstance(sql, str):  # pyright: ignore[reportUnnecessaryIsInstance] callers are not checked
-            raise InvalidInputError(f"column {name!r}: an expression is SQL text, not {type(sql).__name__}")
+            raise InvalidInputError(f"the expression for column {name!r} must be SQL text, not {type(sql).__name__}")
     made = {name: make_expression(sql, schema) for name, sql in expressions.items()}
     fields = [pa.field(name, field.type, nullable=field.nullable) for name, field in made.items()]
     tops = [_top(column, schema) for name in made.values() for column in name.columns]
@@ -205,7 +205,7 @@ class Lookup:
     def __init__(self, table: pa.Table, key: str) -> None:
         if key not in table.schema.names:
             raise InvalidInputError(
-                f"the data has no column {key!r} to join on; it has {', '.join(table.schema.names)}"
+                f"cannot join on {key!r}: the data has no such column; its columns are: {', '.join(table.schema.names)}"
             )
         self.key_type: pa.DataType = table.schema.field(key).type
         self.values: pa.Table = table.drop_columns([key]).combine_chunks()
@@ -218,7 +218,9 @@ class Lookup:
             InvalidInputError: Keys of another type.
         """
         if not keys.type.equals(self.key_type):
-            raise InvalidInputError(f"the keys of the table are {keys.type}, those of the data {self.key_type}")
+            raise InvalidInputError(
+                f"cannot join: the keys of the table are {keys.type}, those of the data {self.key_type}"
+            )
         pairs = self._keys.match([keys])
         rows, first = np.unique(pairs.target, return_index=True)
         positions, is_missing = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
@@ -275,7 +277,7 @@ def _fitted(values: pa.Array, field: pa.Field) -> pa.Array:
         return values.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
-            f"column {field.name!r} is {field.type}, the data has {values.type}: {error}"
+            f"cannot store values of type {values.type} in column {field.name!r}, which is {field.type}: {error}"
         ) from error
 
 

@@ -74,12 +74,12 @@ def plan_update(updates: Mapping[str, str], condition: str | ArrowExpression | N
         UnsupportedError: Assignments to fields inside of columns, SQL that is not supported.
     """
     if not updates:
-        raise InvalidInputError("updates is empty; give an SQL expression for at least one column")
+        raise InvalidInputError("'updates' is empty. Pass an SQL expression for at least one column")
     schema = table.to_arrow()
     values: dict[int, Expression] = {}
     for name, text in updates.items():
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] users err
-            raise InvalidInputError(f"the new value of {name!r} is SQL text, not {type(text).__name__}")
+            raise InvalidInputError(f"the new value of {name!r} must be SQL text, not {type(text).__name__}")
         number = _column_number(name, table)
         values[number] = assigned(make_expression(text, schema), schema.field(number))
     scan = plan_scan(
@@ -98,8 +98,10 @@ def _column_number(name: str, table: Schema) -> int:
     if name in table.names:
         return table.names.index(name)
     if any(name.startswith(f"{top}.") for top in table.names):
-        raise UnsupportedError(f"a new value for the field {name!r} inside of a column; give one for the whole column")
-    raise InvalidInputError(f"there is no column {name!r}; the table has {', '.join(table.names)}")
+        raise UnsupportedError(
+            f"cannot update {name!r}, which is a field inside a column. Pass a value for the whole column"
+        )
+    raise InvalidInputError(f"there is no column {name!r}; the columns are: {', '.join(table.names)}")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -272,6 +272,13 @@ class LanceFileWriter:
 
     Raises:
         UnsupportedError: A version or type that cannot be written.
+
+    Examples:
+        >>> from lance_core.file import LanceFileReader, LanceFileWriter
+        >>> with LanceFileWriter("numbers.lance", pa.schema([("x", pa.int64())])) as writer:
+        ...     writer.write_batch(pa.table({"x": [1, 2, 3]}))
+        >>> LanceFileReader("numbers.lance").num_rows()
+        3
     """
 
     def __init__(

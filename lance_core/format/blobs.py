@@ -76,7 +76,7 @@ def blob_view(handling: str | None) -> BlobView:
     """
     if handling not in _HANDLING:
         names = ", ".join(name for name in _HANDLING if name)
-        raise InvalidInputError(f"blob_handling is one of {names}, not {handling!r}")
+        raise InvalidInputError(f"'blob_handling' must be one of {names}, not {handling!r}")
     return _HANDLING[handling]
 
 
@@ -188,7 +188,7 @@ def threshold(field: Field, key: str, default: int) -> int:
     if text is None:
         return default
     if not text.isdigit():
-        raise InvalidInputError(f"field {field.name!r}: {key} is {text.decode(errors='replace')!r}, not a number")
+        raise InvalidInputError(f"field {field.name!r}: {key} must be a number, not {text.decode(errors='replace')!r}")
     return int(text)
 
 

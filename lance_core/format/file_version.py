@@ -63,7 +63,7 @@ def resolve_version(name: str | None) -> FileVersion:
     canonical = DEFAULT_VERSION if name is None else _ALIASES.get(name, name)
     if canonical not in _BY_NAME:
         names = ", ".join([*_BY_NAME, *_ALIASES])
-        raise InvalidInputError(f"there is no data file version {name!r}; known: {names}")
+        raise InvalidInputError(f"unknown data file version {name!r}; the versions are: {names}")
     return _BY_NAME[canonical]
 
 
@@ -71,8 +71,8 @@ def check_writable(version: FileVersion) -> None:
     """Raise UnsupportedError unless files of this version can be written."""
     if not version.is_writable:
         raise UnsupportedError(
-            f"data files of version {version.name} cannot be written; use data_storage_version={DEFAULT_VERSION!r}, "
-            "for a table of version 0.1 with mode overwrite"
+            f"cannot write data files of version {version.name}. Use "
+            f"data_storage_version={DEFAULT_VERSION!r}, for a table of version 0.1 with mode 'overwrite'"
         )
 
 

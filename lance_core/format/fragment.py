@@ -116,7 +116,7 @@ class DeletionFile:
         try:
             return DeletionFile.from_dict(json.loads(text))
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"not the JSON of a deletion file: {error!r}") from error
+            raise InvalidInputError(f"cannot read the JSON of a deletion file: {error!r}") from error
 
     def path(self, fragment_id: int, base_uri: str | None = None) -> str:
         """Path of the file below its dataset or base path.
@@ -313,7 +313,7 @@ def data_file_to_proto(file: DataFile) -> table_pb2.DataFile:
 
 def _deletion_file_from_proto(pb: table_pb2.DeletionFile) -> DeletionFile:
     if not 0 <= pb.file_type < len(_DELETION_TYPES):
-        raise UnsupportedError(f"deletion files of type {pb.file_type} are not known")
+        raise UnsupportedError(f"deletion files of type {pb.file_type} are not supported")
     file_type = _DELETION_TYPES[pb.file_type]
     return DeletionFile(
         file_type=file_type,

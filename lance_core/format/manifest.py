@@ -282,7 +282,7 @@ def _message_bounds(data: bytes, path: str | None) -> tuple[tuple[int, int], int
         check_limit("max_manifest_bytes", size, "bytes of a manifest", path=path)
     end = size - _FOOTER.size
     if end < 0:
-        raise CorruptDataError(f"a manifest file cannot be as short as {size} bytes", path=path)
+        raise CorruptDataError(f"the manifest file has only {size} bytes", path=path)
     position, major, _, magic = _FOOTER.unpack_from(data, end)
     if magic != _MAGIC or major != _FORMAT_VERSION[0]:
         raise CorruptDataError(f"the footer of a manifest ends in {magic!r}, version {major}", path=path, offset=end)
@@ -305,7 +305,7 @@ def _check(pb: table_pb2.Manifest, num_fields: int, num_fragments: int, version:
 
 def _check_version(stored: int, version: int | None, path: str | None) -> None:
     if version is not None and stored != version:
-        raise CorruptDataError(f"the manifest of version {version} says it is version {stored}", path=path)
+        raise CorruptDataError(f"the manifest of version {version} contains version {stored}", path=path)
 
 
 class ManifestFiles(NamedTuple):
@@ -472,7 +472,7 @@ def _optional(pb: table_pb2.Manifest, name: Any) -> Any:
 def _data_storage_version(pb: table_pb2.Manifest, fragments: FragmentList, path: str | None) -> str:
     if pb.HasField("data_format"):
         if pb.data_format.file_format != _FILE_FORMAT:
-            raise UnsupportedError(f"data files of format {pb.data_format.file_format!r} are not known", path=path)
+            raise UnsupportedError(f"data files of format {pb.data_format.file_format!r} are not supported", path=path)
         return pb.data_format.version
     # Before the field existed, the files themselves told; 0.2 is how entries of legacy files are numbered.
     files = fragments[0].files if len(fragments) else ()

@@ -105,7 +105,7 @@ def check_branch_name(name: str) -> None:
         InvalidInputError: Says which rule the name breaks.
     """
     if name == MAIN_BRANCH:
-        raise InvalidInputError(f"{MAIN_BRANCH!r} is the main branch, no name for a branch")
+        raise InvalidInputError(f"{MAIN_BRANCH!r} is the name of the main branch. Choose another name")
     for segment in name.split("/"):
         try:
             check_tag_name(segment)

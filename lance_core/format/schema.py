@@ -282,7 +282,7 @@ def _descend(fields: Sequence[Field], path: str) -> Field:
                 picked = replace(picked, children=tuple(children))
             return replace(candidate, children=(picked,))
     names = ", ".join(candidate.name for candidate in fields)
-    raise InvalidInputError(f"no field {path!r}; there are: {names}")
+    raise InvalidInputError(f"there is no field {path!r}; the fields are: {names}")
 
 
 def _union(full: Field, ours: Field, theirs: Field) -> Field:
@@ -340,7 +340,9 @@ def _json_type(kind: pa.DataType, extension: bytes | None, name: str) -> str | N
         return None
     stored = (pa.large_binary(),) if extension == _LANCE_JSON else (pa.string(), pa.large_string(), pa.string_view())
     if kind not in stored:
-        raise UnsupportedError(f"field {name!r}: {extension.decode()} over {kind}")
+        raise UnsupportedError(
+            f"field {name!r}: extension type {extension.decode()} does not support storage of type {kind}"
+        )
     return JSON
 
 
@@ -389,7 +391,7 @@ def logical_type_of(kind: pa.DataType, name: str) -> str:
     if pa.types.is_dictionary(kind):
         value, index = (logical_type_of(kind_, name) for kind_ in (kind.value_type, kind.index_type))
         return f"dict:{value}:{index}:false"
-    raise UnsupportedError(f"field {name!r}: Lance has no type for Arrow's {kind}")
+    raise UnsupportedError(f"field {name!r}: Lance does not support the Arrow type {kind}")
 
 
 def _fixed_item(item: pa.Field, name: str) -> str:
@@ -437,7 +439,7 @@ def arrow_type_of(column: Field) -> pa.DataType:
     if text == "map":
         entries = _only_child(column).children
         if len(entries) != 2:  # a projection may have dropped the key or the value
-            raise InvalidInputError(f"field {column.name!r}: a map is read with both its keys and its values")
+            raise InvalidInputError(f"field {column.name!r}: cannot read only the keys or the values of a map")
         # pylance 14.0.2 reads maps with these names, whatever they were.
         key, value = (entry.to_arrow().with_name(name) for entry, name in zip(entries, ("key", "value"), strict=True))
         return pa.map_(key, value)

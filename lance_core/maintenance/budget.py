@@ -54,7 +54,7 @@ def make_budget(max_bytes: int, *, num_columns: int, fragments: Sequence[Fragmen
         InvalidInputError: Too little memory for anything.
     """
     if max_bytes < LEAST_MEMORY:
-        raise InvalidInputError(f"rewriting needs at least {LEAST_MEMORY:,} bytes of memory for each task")
+        raise InvalidInputError(f"each task of a rewrite needs at least {LEAST_MEMORY:,} bytes of memory")
     share = 4 if max_bytes >= 2 * LEAST_MEMORY else 8  # what a scan holds is the same for any memory
     page_bytes = min(max(max_bytes // share // max(num_columns, 1), _LEAST_PAGE_BYTES), _MOST_PAGE_BYTES)
     stored = sum(file.file_size_bytes for fragment in fragments for file in fragment.files)

@@ -121,13 +121,13 @@ class CleanupRules:
 
     def __post_init__(self) -> None:
         if self.retain_versions is not None and self.retain_versions <= 0:
-            raise InvalidInputError(f"retain_versions must be greater than 0, not {self.retain_versions}")
+            raise InvalidInputError(f"'retain_versions' must be at least 1, not {self.retain_versions}")
         if self.older_than is not None and self.older_than < timedelta(0):
-            raise InvalidInputError(f"older_than must not be negative, but is {self.older_than}")
+            raise InvalidInputError(f"'older_than' must not be negative, but is {self.older_than}")
         if self.grace_period < timedelta(0):
-            raise InvalidInputError(f"grace_period must not be negative, but is {self.grace_period}")
+            raise InvalidInputError(f"'grace_period' must not be negative, but is {self.grace_period}")
         if self.force and not self.delete_unverified:
-            raise InvalidInputError("force=True says that nobody writes; it needs delete_unverified=True")
+            raise InvalidInputError("'force' has an effect only with 'delete_unverified'. Pass both, or neither")
 
     @property
     def needs_quiet(self) -> bool:

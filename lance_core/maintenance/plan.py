@@ -99,11 +99,11 @@ def make_options(given: Mapping[str, object], config: Mapping[str, str]) -> Comp
         check_writable(version)
         made = replace(made, data_storage_version=version.name)
     if made.target_rows_per_fragment < 1 or made.max_bytes_per_file < 1:
-        raise InvalidInputError("target_rows_per_fragment and max_bytes_per_file must be at least 1")
+        raise InvalidInputError("'target_rows_per_fragment' and 'max_bytes_per_file' must be at least 1")
     if made.compaction_mode not in _MODES:
-        raise InvalidInputError(f"compaction_mode is one of {_MODES}, not {made.compaction_mode!r}")
+        raise InvalidInputError(f"'compaction_mode' must be one of {_MODES}, not {made.compaction_mode!r}")
     if made.max_memory_bytes < LEAST_MEMORY:
-        raise InvalidInputError(f"max_memory_bytes must be at least {LEAST_MEMORY:,}, not {made.max_memory_bytes:,}")
+        raise InvalidInputError(f"'max_memory_bytes' must be at least {LEAST_MEMORY:,}, not {made.max_memory_bytes:,}")
     return made
 
 
@@ -111,7 +111,9 @@ def _parse(name: str, text: str, kind: type) -> object:
     try:
         return {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
     except (KeyError, ValueError) as error:
-        raise InvalidInputError(f"config {_CONFIG_PREFIX}{name} is {text!r}, not a {kind.__name__}") from error
+        raise InvalidInputError(
+            f"config key '{_CONFIG_PREFIX}{name}' must be of type {kind.__name__}, but is {text!r}"
+        ) from error
 
 
 _OPTION_TYPES: dict[str, type] = {

@@ -135,7 +135,7 @@ def execute_task(
         UnsupportedError: Pages shall be copied, but cannot.
     """
     if snapshot.version != task.read_version:
-        raise InvalidInputError(f"the task is for version {task.read_version}, not {snapshot.version}")
+        raise InvalidInputError(f"cannot run a task for version {task.read_version} on version {snapshot.version}")
     manifest = snapshot.manifest
     _check_version(manifest, options)
     budget = make_budget(
@@ -161,7 +161,7 @@ def _copied(
     mode, store = options.compaction_mode, snapshot.store
     if _changes_version(snapshot.manifest, task, options):
         if mode == "force_binary_copy":
-            raise UnsupportedError("pages cannot be copied into files of another version", path=store.uri)
+            raise UnsupportedError("cannot copy pages into files of another version", path=store.uri)
         return None
     least = MIN_PAGE_BYTES if mode is None else 0
     new: tuple[Fragment, ...] | None = None
@@ -169,7 +169,7 @@ def _copied(
     if may_copy and can_copy(snapshot.manifest, task.fragments, min_page_bytes=least):
         new = stage_copy(store, snapshot.manifest, task.fragments, new_uuid=new_uuid, max_bytes=budget.copy_bytes)
     if new is None and mode == "force_binary_copy":
-        raise UnsupportedError("these fragments cannot be copied page by page; nothing was written", path=store.uri)
+        raise UnsupportedError("cannot copy the pages of these fragments; nothing was written", path=store.uri)
     return new
 
 
@@ -273,7 +273,9 @@ def _publish(
     """As `commit_results`, but the new files stay if it fails."""
     versions = {result.read_version for result in results}
     if versions != {read.version}:
-        raise InvalidInputError(f"results for version {read.version} are committed, these are for {sorted(versions)}")
+        raise InvalidInputError(
+            f"cannot commit results for versions {sorted(versions)} together with results for version {read.version}"
+        )
     groups = tuple(
         RewriteGroup(old_fragments=result.original_fragments, new_fragments=result.new_fragments) for result in results
     )

@@ -108,7 +108,7 @@ def verify_table(
         InvalidInputError: There is no such level.
     """
     if level not in LEVELS:
-        raise InvalidInputError(f"level is one of {', '.join(LEVELS)}, not {level!r}")
+        raise InvalidInputError(f"'level' must be one of {', '.join(LEVELS)}, not {level!r}")
     report = VerifyReport(uri=store.uri, level=level)
     look = _Look(store=store, report=report, progress=progress or (lambda *_: None))
     numbers = _numbers(look)

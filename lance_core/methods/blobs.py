@@ -44,6 +44,13 @@ def take_blobs(
     Raises:
         InvalidInputError: No blob column, rows that are not there, or not exactly one way to name rows.
         CorruptDataError: A damaged file.
+
+    Examples:
+        >>> schema = pa.schema([lance_core.blob_field("image")])
+        >>> images = pa.table({"image": lance_core.blob_array([b"png", b"gif!"])}, schema=schema)
+        >>> stored = lance_core.write_dataset(images, "images.lance")
+        >>> [blob.readall() for blob in stored.take_blobs("image", indices=[1])]
+        [b'gif!']
     """
     rows = _find(dataset, blob_column, ids, addresses, indices)
     return [None if row.place is None else BlobFile(row.sources, row.place, buffer_size=buffer_size) for row in rows]
@@ -103,7 +110,7 @@ def read_blob_ranges(
     """
     del io_buffer_size, preserve_order
     if selector not in ("ids", "addresses", "indices"):
-        raise InvalidInputError(f"selector is ids, addresses or indices, not {selector!r}")
+        raise InvalidInputError(f"'selector' must be 'ids', 'addresses' or 'indices', not {selector!r}")
     wanted = {selector: [row for row, _, _ in requests]}
     rows = _find(dataset, blob_column, wanted.get("ids"), wanted.get("addresses"), wanted.get("indices"))
     contents = _read(rows, [(offset, size) for _, offset, size in requests])
@@ -121,7 +128,7 @@ def _find(
         name: rows for name, rows in (("ids", ids), ("addresses", addresses), ("indices", indices)) if rows is not None
     }
     if len(given) != 1:
-        raise InvalidInputError("exactly one of ids, addresses and indices is needed")
+        raise InvalidInputError("pass exactly one of 'ids', 'addresses' and 'indices'")
     name, rows = next(iter(given.items()))
     with naming(dataset.snapshot.store):
         numbers = _numbers(rows, name)
@@ -131,7 +138,7 @@ def _find(
 def _numbers(rows: Sequence[int] | pa.Array, name: str) -> npt.NDArray[np.uint64]:
     values = np.asarray(rows) if len(rows) else np.empty(0, np.uint64)
     if values.dtype.kind not in "iu" or (len(values) and int(values.min()) < 0):
-        raise InvalidInputError(f"{name} are integers from 0")
+        raise InvalidInputError(f"'{name}' must be integers of at least 0")
     return values.astype(np.uint64)
 
 
@@ -146,7 +153,9 @@ def _read(rows: Sequence[BlobRow], parts: Sequence[tuple[int, int] | None]) -> l
         if part is not None:
             offset, size = part
             if offset < 0 or size < 0 or start + offset + size > end:
-                raise InvalidInputError(f"bytes {offset} to {offset + size} of a blob of {end - start} bytes")
+                raise InvalidInputError(
+                    f"cannot read bytes {offset} to {offset + size}: the blob has {end - start} bytes"
+                )
             start, end = start + offset, start + offset + size
         if end > start:
             groups.setdefault(id(row.sources.reader(row.place)), []).append((number, (start, end)))

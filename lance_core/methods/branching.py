@@ -49,6 +49,13 @@ def create_branch(
         RefAlreadyExistsError: There is a branch of this name.
         RefNotFoundError: There is no such tag or branch to begin at.
         VersionNotFoundError: There is no such version.
+
+    Examples:
+        >>> trial = table.create_branch("trial")
+        >>> trial.delete("id = 1")
+        {'num_deleted_rows': 1}
+        >>> trial.count_rows(), table.count_rows()
+        (3, 4)
     """
     options = dataset.storage_options if storage_options is None else storage_options
     snapshot = branches.create_branch(_referred(dataset, reference), branch, uuid=str(uuid.uuid4()))
@@ -79,6 +86,11 @@ def shallow_clone(
 
     Raises:
         DatasetAlreadyExistsError: There is a dataset at the target.
+
+    Examples:
+        >>> clone = table.shallow_clone("clone.lance")
+        >>> clone.count_rows()
+        4
     """
     refuse_given("shallow_clone", namespace_client=namespace_client, table_id=table_id)
     return _clone(dataset, target_path, reference, storage_options, is_shallow=True)

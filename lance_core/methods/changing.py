@@ -50,6 +50,12 @@ def delete(
 
     Returns:
         ``{"num_deleted_rows": n}``.
+
+    Examples:
+        >>> table.delete("height < 100")
+        {'num_deleted_rows': 1}
+        >>> table.count_rows()
+        3
     """
     options = commit_options(conflict_retries, retry_timeout, properties=transaction_properties, message=commit_message)
     dataset.snapshot, num_rows = delete_rows(dataset.snapshot, predicate, options)
@@ -92,6 +98,12 @@ def update(  # noqa: PLR0917 positional as in pylance
     Raises:
         InvalidInputError: Unknown columns, expressions or values that do not fit; nothing is left behind.
         CommitConflictError: Other commits got in the way each time.
+
+    Examples:
+        >>> table.update({"name": "upper(name)"}, where="id = 1")
+        {'num_rows_updated': 1}
+        >>> table.to_table(["name"], filter="id = 1")["name"].to_pylist()
+        ['OSLO']
     """
     snapshot = dataset.snapshot
     options = commit_options(conflict_retries, retry_timeout, properties=transaction_properties, message=commit_message)
@@ -118,6 +130,12 @@ def merge_insert(dataset: OpenDataset, on: str | Iterable[str] | None = None) ->
 
     Raises:
         InvalidInputError: No key, or unknown columns.
+
+    Examples:
+        >>> rows = pa.table({"id": [4, 5], "name": ["Cuzco", "Bonn"], "height": [3399, 60]})
+        >>> merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        >>> merge.execute(rows)
+        {'num_inserted_rows': 1, 'num_updated_rows': 1, 'num_deleted_rows': 0}
     """
     from lance_core.merge_insert import MergeInsertBuilder  # noqa: PLC0415 much, for those who merge
 
@@ -154,6 +172,12 @@ def replace_where(
 
     Returns:
         ``{"num_deleted_rows": n, "num_inserted_rows": m}``.
+
+    Examples:
+        >>> rows = pa.table({"id": [1], "name": ["Oslo"], "height": [20]})
+        >>> table.replace_where("id = 1", rows)
+        >>> table.to_table(filter="id = 1")["height"].to_pylist()
+        [20]
     """
     snapshot = dataset.snapshot
     limits = file_limits(max_rows_per_file, max_bytes_per_file)

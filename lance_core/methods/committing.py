@@ -81,6 +81,12 @@ def commit(  # noqa: PLR0917 positional as in pylance
         CommitConflictError: Another commit changed what this one relies on.
         CommitContentionError: Too many other commits came first.
         CommitOutcomeUnknownError: The store left open what happened; commit the same transaction or key again.
+
+    Examples:
+        >>> fragments = lance_core.write_fragments([{"id": 5, "name": "Bonn", "height": 60}], table)
+        >>> operation = lance_core.LanceOperation.Append(fragments)
+        >>> lance_core.LanceDataset.commit("cities.lance", operation, read_version=1).count_rows()
+        5
     """
     from lance_core.operations import Transaction, to_inner  # noqa: PLC0415 twenty classes that few need
 
@@ -167,16 +173,16 @@ def commit_batch(  # noqa: PLR0917 positional as in pylance
     from lance_core.operations import LanceOperation, Transaction  # noqa: PLC0415 twenty classes that few need
 
     if not transactions:
-        raise InvalidInputError("there are no transactions to commit")
+        raise InvalidInputError("'transactions' is empty. Pass at least one")
     properties: dict[str, str] = {}
     for transaction in transactions:
         if not isinstance(transaction.operation, LanceOperation.Append):
             raise UnsupportedError(
-                f"only Append can be committed in a batch, not {type(transaction.operation).__name__}"
+                f"cannot commit {type(transaction.operation).__name__} in a batch; only Append is supported"
             )
         for key, value in (transaction.transaction_properties or {}).items():
             if properties.setdefault(key, value) != value:
-                raise InvalidInputError(f"two transactions of a batch set property {key!r} to different values")
+                raise InvalidInputError(f"two transactions of the batch set property {key!r} to different values")
     fragments = [fragment for transaction in transactions for fragment in cast("Any", transaction.operation).fragments]
     merged = Transaction(
         read_version=min(transaction.read_version for transaction in transactions),
@@ -224,5 +230,5 @@ def _read_version(store: Store, operation: LanceOperation.BaseOperation, read_ve
     if read_version is not None:
         return read_version
     if not isinstance(operation, (LanceOperation.Overwrite, LanceOperation.Restore)):
-        raise InvalidInputError(f"{type(operation).__name__} needs read_version: the version the work is based on")
+        raise InvalidInputError(f"{type(operation).__name__} needs 'read_version', the version that it is based on")
     return find_newest(store).newest or 0

@@ -88,6 +88,11 @@ def add_columns(
         InvalidInputError: A name that is taken, an unknown column, data with another number of rows.
         UnsupportedError: SQL or a type that is not supported.
         CommitConflictError: Another commit changed rows or columns meanwhile; do it again.
+
+    Examples:
+        >>> table.add_columns({"feet": "height * 3.28"})
+        >>> table.schema.names
+        ['id', 'name', 'height', 'feet']
     """
     snapshot = dataset.snapshot
     nulls = _null_columns(transforms)
@@ -128,6 +133,11 @@ def merge(
     Raises:
         InvalidInputError: Unknown key columns, keys of different types, a name that is taken.
         CommitConflictError: Another commit changed rows or columns meanwhile.
+
+    Examples:
+        >>> table.merge(pa.table({"id": [1, 2], "country": ["Norway", "Peru"]}), "id")
+        >>> table.to_table(["country"])["country"].to_pylist()
+        ['Norway', 'Peru', None, None]
     """
     snapshot = dataset.snapshot
     with naming(snapshot.store):
@@ -150,10 +160,15 @@ def alter_columns(dataset: OpenDataset, *alterations: Mapping[str, Any]) -> None
             column that shall not have any.
         UnsupportedError: A cast between types that have nothing to do with one another.
         CommitConflictError: Another commit changed what this one relies on.
+
+    Examples:
+        >>> table.alter_columns({"path": "height", "name": "metres", "data_type": pa.float64()})
+        >>> table.schema.field("metres").type
+        DataType(double)
     """
     snapshot = dataset.snapshot
     if not alterations:
-        raise InvalidInputError("nothing to alter")
+        raise InvalidInputError("'alterations' is empty. Pass at least one")
     before = snapshot.manifest.schema
     with naming(snapshot.store):
         change = altered(before, alterations, next_field_id(snapshot.manifest))
@@ -177,6 +192,11 @@ def drop_columns(dataset: OpenDataset, columns: Sequence[str]) -> None:
     Raises:
         InvalidInputError: An unknown column, none would be left, or a map would lose its keys or values.
         CommitConflictError: Another commit changed the columns meanwhile.
+
+    Examples:
+        >>> table.drop_columns(["height"])
+        >>> table.schema.names
+        ['id', 'name']
     """
     snapshot = dataset.snapshot
     manifest = snapshot.manifest
@@ -208,6 +228,11 @@ def update_field_metadata(
 
     Raises:
         InvalidInputError: An unknown column.
+
+    Examples:
+        >>> table.update_field_metadata({"height": {"unit": "m"}})
+        >>> table.schema.field("height").metadata
+        {b'unit': b'm'}
     """
     snapshot = dataset.snapshot
     with naming(snapshot.store):
@@ -358,8 +383,8 @@ def schema_with_nulls(snapshot: Snapshot, columns: pa.Schema) -> Schema:
     version = snapshot.manifest.data_storage_version
     if version == LEGACY_FILE_VERSION:
         raise UnsupportedError(
-            f"columns {', '.join(columns.names)} without values: file version 0.1 can neither store nulls nor leave "
-            "columns out. Add them with values, or replace the table with file version 2.2"
+            f"cannot add columns {', '.join(columns.names)} without values: file version 0.1 cannot store "
+            "nulls or leave columns out. Add them with values, or write the table again with file version 2.2"
         )
     schema = with_null_fields(
         snapshot.manifest.schema,
@@ -375,7 +400,7 @@ def _check_no_nulls(dataset: OpenDataset, path: str) -> None:
     fields = find_path(dataset.snapshot.manifest.schema, path)
     above = _quoted(fields[:-1])
     if _has_rows(dataset, f"{_quoted(fields)} IS NULL" + (f" AND {above} IS NOT NULL" if above else "")):
-        raise InvalidInputError(f"column {path!r} has nulls, so it cannot become not nullable")
+        raise InvalidInputError(f"column {path!r} contains nulls and cannot become not nullable")
 
 
 def _check_no_empty(dataset: OpenDataset, paths: Sequence[str]) -> None:
@@ -386,8 +411,8 @@ def _check_no_empty(dataset: OpenDataset, paths: Sequence[str]) -> None:
             continue
         if _has_rows(dataset, f"{_quoted(fields)} = {_EMPTY[fields[-1].logical_type]}"):
             raise InvalidInputError(
-                f"column {path!r} has empty values, which file version 0.1 would return as nulls if the column became "
-                "nullable; replace the table with file version 2.2"
+                f"column {path!r} has empty values, which file version 0.1 would read as nulls if the column "
+                "became nullable. Write the table again with file version 2.2"
             )
 
 
@@ -407,7 +432,7 @@ def _check_nested_casts(snapshot: Snapshot, casts: Sequence[Cast]) -> None:
         nested = [cast.path for cast in casts if len(cast.names) > 1]
         if nested:
             raise UnsupportedError(
-                f"{', '.join(nested)} cannot be written anew alone: that needs data files of version 2.1 or newer"
+                f"cannot cast {', '.join(nested)} alone: that needs data files of version 2.1 or later"
             )
 
 
@@ -415,5 +440,5 @@ def _joined_fields(fields: Sequence[Any]) -> Schema:
     """New fields as one schema; those of one struct stay apart, because each column is written by itself."""
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
-        raise UnsupportedError("casts of several fields of one struct at a time; alter them one after another")
+        raise UnsupportedError("cannot cast more than one field of a struct at a time. Alter them one after another")
     return Schema(tuple(fields))

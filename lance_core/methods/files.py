@@ -112,7 +112,7 @@ def drop(
             return
         raise
     if snapshot.manifest.branch is not None:
-        raise InvalidInputError("this is a branch; delete it with branches.delete", path=store.uri)
+        raise InvalidInputError("cannot drop a branch as a dataset. Use 'branches.delete'", path=store.uri)
     paths = [info.path for folder in _FOLDERS for info in store.list(folder)]
     # Versions go last: as long as one is there, an interrupted deletion can be repeated.
     paths.sort(key=lambda path: path.startswith(f"{VERSIONS_FOLDER}/"))

@@ -82,11 +82,16 @@ def take(
 
     Raises:
         InvalidInputError: There is no such row.
+
+    Examples:
+        >>> fragment = table.get_fragments()[0]
+        >>> fragment.take([0, 2], columns=["name"])["name"].to_pylist()
+        ['Oslo', 'Pune']
     """
     offsets = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
     total = fragment.inner.num_rows
     if len(offsets) and (offsets.min() < 0 or offsets.max() >= total):
-        raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {offsets.min()} to {offsets.max()}")
+        raise InvalidInputError(f"cannot take rows {offsets.min()} to {offsets.max()}: the rows are 0 to {total - 1}")
     with naming(fragment.snapshot.store):
         query = plan_query(fragment.snapshot.manifest.schema, columns=columns)
         query = replace(query, plan=with_row_starts(query.plan, fragment.snapshot.manifest))
@@ -163,7 +168,9 @@ def update_columns(
         lookup = Lookup(whole_table(data_obj, schema), right_on or left_on)
         unknown = [name for name in lookup.values.schema.names if name not in table.names]
         if unknown or not lookup.values.schema.names:
-            raise InvalidInputError(f"there are no columns {unknown} to update; the table has {', '.join(table.names)}")
+            raise InvalidInputError(
+                f"cannot update columns {unknown}: the columns of the table are: {', '.join(table.names)}"
+            )
         fields = table.select(lookup.values.schema.names)
         changed_offsets: list[npt.NDArray[np.int64]] = []
         transform = from_update(lookup, left_on, fields.to_arrow(), changed_offsets.append)

@@ -130,7 +130,7 @@ def create(  # noqa: PLR0917 positional as in pylance
         storage_options=storage_options,
     )
     if not fragments:
-        raise InvalidInputError("a fragment needs rows; there are none in the data", path=str(dataset_uri))
+        raise InvalidInputError("cannot write a fragment without rows: the data has none", path=str(dataset_uri))
     return replace(fragments[0], id=fragment_id or 0)
 
 
@@ -179,7 +179,9 @@ def delete_rows(fragment: OpenFragment, offsets: Iterable[int]) -> FragmentMetad
     rows = np.unique(np.fromiter(offsets, np.int64))
     total = fragment.inner.physical_rows
     if len(rows) and (rows[0] < 0 or rows[-1] >= total):
-        raise InvalidInputError(f"rows of fragment {fragment.inner.id} are 0 to {total - 1}, not {rows[[0, -1]]}")
+        raise InvalidInputError(
+            f"cannot delete rows {rows[[0, -1]]}: the rows of fragment {fragment.inner.id} are 0 to {total - 1}"
+        )
     return _without(fragment, rows)
 
 
@@ -214,11 +216,14 @@ def validate(fragment: OpenFragment) -> None:
     paths = [data_file_path(file) for file in inner.files]
     for file, path, size in zip(inner.files, paths, object_sizes(snapshot.store, paths), strict=True):
         if file.file_size_bytes and size != file.file_size_bytes:
-            raise CorruptDataError(f"the version says {file.file_size_bytes} bytes, the file has {size}", path=path)
+            raise CorruptDataError(
+                f"the manifest says {file.file_size_bytes} bytes, but the file has {size}", path=path
+            )
         fragment.dataset.files.open(file, num_rows=inner.physical_rows)
     if len(reader.deleted) != inner.num_deleted_rows:
         raise CorruptDataError(
-            f"fragment {inner.id} has {len(reader.deleted)} deleted rows, not {inner.num_deleted_rows}",
+            f"the deletion file of fragment {inner.id} lists {len(reader.deleted)} rows, the manifest "
+            f"{inner.num_deleted_rows}",
             path=snapshot.store.uri,
         )
     if inner.row_id_sequence is not None:

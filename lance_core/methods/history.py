@@ -36,6 +36,12 @@ def versions(dataset: OpenDataset) -> VersionList:
     Returns:
         Dicts with ``version``, ``timestamp`` (local time without a time zone, as in pylance) and ``metadata``
         (numbers as text).
+
+    Examples:
+        >>> table.delete("id = 1")
+        {'num_deleted_rows': 1}
+        >>> [entry["version"] for entry in table.versions()]
+        [1, 2]
     """
     return VersionList(dataset.snapshot.store)
 
@@ -64,6 +70,12 @@ def checkout_version(dataset: _Dataset, version: Reference) -> _Dataset:
     Args:
         version: Number on the same branch, tag, or tuple of branch (None or "main": the main branch) and number (None:
             the newest).
+
+    Examples:
+        >>> table.delete("id = 1")
+        {'num_deleted_rows': 1}
+        >>> table.checkout_version(1).count_rows(), table.count_rows()
+        (4, 3)
     """
     return dataset.reopened(version)
 
@@ -87,13 +99,26 @@ def pinned(dataset: _Dataset) -> Generator[_Dataset]:
 
     Raises:
         VersionNotFoundError: A clean-up has taken the version.
+
+    Examples:
+        >>> with table.pinned() as pinned:
+        ...     pinned.count_rows()
+        4
     """
     with keeping(dataset.snapshot.store, dataset.version, uuid=str(uuid.uuid4()), runtime=SYSTEM_RUNTIME):
         yield dataset
 
 
 def restore(dataset: OpenDataset) -> None:
-    """Make this version the newest again, as a new version; this object moves to it."""
+    """Make this version the newest again, as a new version; this object moves to it.
+
+    Examples:
+        >>> table.delete("id = 1")
+        {'num_deleted_rows': 1}
+        >>> table.checkout_version(1).restore()
+        >>> lance_core.dataset("cities.lance").count_rows()
+        4
+    """
     store = dataset.snapshot.store
     # The newest version is not opened: it may be damaged, and going back to this one the remedy.
     read_version = newest_version(store)

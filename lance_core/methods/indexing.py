@@ -59,6 +59,11 @@ def create_scalar_index(
     Raises:
         UnsupportedError: Another kind of index, or a type that has no order.
         AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
+
+    Examples:
+        >>> table.create_scalar_index("height", "ZONEMAP")
+        >>> table.count_rows("height > 5000")  # reads the zone map only
+        0
     """
     from lance_core.change.indices import BuildIndex  # noqa: PLC0415 rarely needed
 
@@ -69,7 +74,7 @@ def create_scalar_index(
         document_granularity=document_granularity,
     )
     if name is not None and (not name or name.startswith(_SYSTEM_PREFIX)):
-        raise InvalidInputError(f"{name!r} cannot be the name of an index")
+        raise InvalidInputError(f"{name!r} is not allowed as the name of an index")
     work = BuildIndex(
         kind=index_type,
         column=column,
@@ -88,6 +93,12 @@ def drop_index(dataset: OpenDataset, name: str) -> None:
 
     Raises:
         NotFoundError: There is no such index.
+
+    Examples:
+        >>> table.create_scalar_index("height", "ZONEMAP")
+        >>> table.drop_index("height_idx")
+        >>> table.list_indices()
+        []
     """
     from lance_core.change.indices import DropIndex  # noqa: PLC0415 rarely needed
 
@@ -105,6 +116,11 @@ def list_indices(dataset: OpenDataset) -> list[dict[str, Any]]:
     Returns:
         Dicts with ``name``, ``type`` (vector indices are just ``Vector``), ``uuid``, ``fields`` (names), ``version``,
         ``fragment_ids`` and ``base_id``.
+
+    Examples:
+        >>> table.create_scalar_index("height", "ZONEMAP")
+        >>> [index["name"] for index in table.list_indices()]
+        ['height_idx']
     """
     return [
         {
@@ -130,4 +146,4 @@ def _uuid(text: str) -> bytes:
     try:
         return uuid.UUID(text).bytes
     except (ValueError, AttributeError) as error:
-        raise InvalidInputError(f"index_uuid {text!r} is no UUID") from error
+        raise InvalidInputError(f"'index_uuid' must be a UUID, not {text!r}") from error

@@ -52,6 +52,13 @@ def cleanup_old_versions(
     Raises:
         InvalidInputError: A tagged version would go, a rule makes no sense, or ``delete_unverified`` meets a table that
             somebody wrote to within the last day.
+
+    Examples:
+        >>> table.delete("id = 1")
+        {'num_deleted_rows': 1}
+        >>> stats = table.cleanup_old_versions(retain_versions=1)
+        >>> stats.old_versions, len(table.versions())
+        (1, 1)
     """
     from lance_core.maintenance.cleanup import cleanup_old_versions as clean_up  # noqa: PLC0415 rarely needed
 
@@ -129,7 +136,12 @@ def validate(dataset: OpenDataset) -> None:
 def verify(
     dataset: OpenDataset, *, level: str = "quick", progress: Callable[[str, int, int], None] | None = None
 ) -> VerifyReport:
-    """Look at all versions of the table and report what is wrong; see `lance_core.verify`. Not in pylance."""
+    """Look at all versions of the table and report what is wrong; see `lance_core.verify`. Not in pylance.
+
+    Examples:
+        >>> table.verify(level="full").is_ok
+        True
+    """
     from lance_core.maintenance.verify import verify_table  # noqa: PLC0415 rarely needed
 
     return verify_table(dataset.snapshot.store, level=level, progress=progress)

@@ -76,6 +76,11 @@ def scanner(  # noqa: PLR0917 positional as in pylance
     Raises:
         InvalidInputError: Unknown columns, SQL that does not fit, negative numbers.
         UnsupportedError: SQL or arguments that are not supported.
+
+    Examples:
+        >>> scanner = table.scanner(columns={"loud": "upper(name)"}, filter="height > 500", limit=1)
+        >>> scanner.to_table().to_pylist()
+        [{'loud': 'PUNE'}]
     """
     check_options("scanner", ScanKeywords, options)
     given: dict[str, Any] = {
@@ -117,6 +122,10 @@ def to_batches(  # noqa: PLR0917 positional as in pylance
 
     Raises:
         CorruptDataError: A damaged file.
+
+    Examples:
+        >>> [batch.num_rows for batch in table.to_batches(columns=["id"], batch_size=3)]
+        [3, 1]
     """
     made = scanner(
         dataset,
@@ -150,7 +159,14 @@ def to_table(  # noqa: PLR0917 positional as in pylance
     scan_in_order: bool | None = None,
     **options: Unpack[ReadOptions],
 ) -> pa.Table:
-    """Read rows into memory; arguments and errors as in `scanner`."""
+    """Read rows into memory; arguments and errors as in `scanner`.
+
+    Examples:
+        >>> table.to_table(columns=["name"], filter="height > 500").to_pylist()
+        [{'name': 'Pune'}, {'name': 'Cusco'}]
+        >>> table.to_table(["name"], order_by=["height"], limit=2)["name"].to_pylist()
+        ['Oslo', 'Lima']
+    """
     made = scanner(
         dataset,
         columns,
@@ -183,7 +199,13 @@ def to_reader(  # noqa: PLR0917 positional as in pylance
     scan_in_order: bool | None = None,
     **options: Unpack[ReadOptions],
 ) -> pa.RecordBatchReader:
-    """Stream the rows, as DuckDB and others take them; arguments as in `scanner`. Not in pylance."""
+    """Stream the rows, as DuckDB and others take them; arguments as in `scanner`. Not in pylance.
+
+    Examples:
+        >>> reader = table.to_reader(filter="id < 3")
+        >>> reader.read_all().num_rows
+        2
+    """
     made = scanner(
         dataset,
         columns,
@@ -250,7 +272,12 @@ def head(
     offset: int | None = None,
     **options: Unpack[ScanOptions],
 ) -> pa.Table:
-    """Read the first rows; arguments as in `scanner`."""
+    """Read the first rows; arguments as in `scanner`.
+
+    Examples:
+        >>> table.head(2, columns=["name"])["name"].to_pylist()
+        ['Oslo', 'Lima']
+    """
     return scanner(dataset, columns, filter, num_rows, offset, **options).to_table()
 
 
@@ -263,7 +290,7 @@ def slice_rows(
         InvalidInputError: A negative place, or an end before the start.
     """
     if not 0 <= start <= end:
-        raise InvalidInputError(f"there are no rows from {start} to {end}")
+        raise InvalidInputError(f"'start' and 'end' must be 0 <= start <= end, not {start} and {end}")
     return to_table(dataset, columns, offset=start, limit=end - start)
 
 
@@ -280,6 +307,10 @@ def take(
 
     Raises:
         InvalidInputError: There is no such row.
+
+    Examples:
+        >>> table.take([3, 0], columns=["name"])["name"].to_pylist()
+        ['Cusco', 'Oslo']
     """
     positions = np.asarray(indices, np.int64) if len(indices) else np.empty(0, np.int64)
     if not isinstance(columns, Mapping):
@@ -308,16 +339,25 @@ def sample(
 
     Raises:
         InvalidInputError: More rows than there are, or fewer than none.
+
+    Examples:
+        >>> table.sample(2, seed=7).num_rows
+        2
     """
     total = count_rows(dataset)
     if not 0 <= num_rows <= total:
-        raise InvalidInputError(f"cannot choose {num_rows} of {total} rows")
+        raise InvalidInputError(f"cannot sample {num_rows} of {total} rows")
     positions = np.random.default_rng(seed).choice(total, num_rows, replace=False, shuffle=randomize_order)
     return take(dataset, positions if randomize_order else np.sort(positions), columns)
 
 
 def count_rows(dataset: OpenDataset, filter: str | Expression | None = None) -> int:  # noqa: A002 the name in pylance
-    """Count the rows, or those that match a filter. Without a filter no data is read."""
+    """Count the rows, or those that match a filter. Without a filter no data is read.
+
+    Examples:
+        >>> table.count_rows(), table.count_rows("height > 500")
+        (4, 2)
+    """
     if filter is None:
         return dataset.snapshot.manifest.num_rows
     plan = make_plan(dataset, [], filter)
@@ -363,6 +403,11 @@ def sql(dataset: OpenDataset, sql: str) -> SqlQueryBuilder:
     Args:
         sql: ``SELECT`` with conditions, expressions, groups, order and limits; aggregates are count, sum, avg, min,
             max, bool_and, bool_or, stddev and var. For joins and windows use DuckDB, which reads datasets as they are.
+
+    Examples:
+        >>> query = table.sql("SELECT max(height) AS highest FROM dataset").build()
+        >>> query.to_stream_reader().read_all().to_pylist()
+        [{'highest': 3399}]
     """
     from lance_core.sql_query import SqlQueryBuilder  # noqa: PLC0415 the SQL parser is slow to import
 
@@ -374,15 +419,24 @@ def get_fragments(dataset: OpenDataset, filter: None = None) -> list[LanceFragme
 
     Args:
         filter: Must be None; fragments cannot be chosen by a condition.
+
+    Examples:
+        >>> [fragment.count_rows() for fragment in table.get_fragments()]
+        [4]
     """
     if filter is not None:
-        raise UnsupportedError("fragments cannot be chosen by a filter; give it to their scanner")
+        raise UnsupportedError("cannot select fragments by a filter. Pass the filter to a scan")
     ids = dataset.snapshot.manifest.fragments.ids.tolist()
     return [LanceFragment(dataset, number, index=index) for index, number in enumerate(ids)]
 
 
 def get_fragment(dataset: OpenDataset, fragment_id: int) -> LanceFragment | None:
-    """The fragment with this id, None if there is none."""
+    """The fragment with this id, None if there is none.
+
+    Examples:
+        >>> table.get_fragment(0).count_rows()
+        4
+    """
     is_there = bool((dataset.snapshot.manifest.fragments.ids == fragment_id).any())
     return LanceFragment(dataset, fragment_id) if is_there else None
 
@@ -394,5 +448,7 @@ def _chosen(dataset: OpenDataset, fragments: Sequence[LanceFragment] | None) -> 
     wanted = [fragment.fragment_id for fragment in fragments]
     by_id = {fragment.id: fragment for fragment in fragments_here.select(wanted)}
     if not by_id.keys() >= set(wanted):
-        raise InvalidInputError(f"version {dataset.version} does not have all of these fragments", path=dataset.uri)
+        raise InvalidInputError(
+            f"version {dataset.version} does not contain all of the fragments given", path=dataset.uri
+        )
     return [by_id[number] for number in wanted]

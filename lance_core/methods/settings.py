@@ -23,6 +23,10 @@ def update_config(dataset: OpenDataset, values: Mapping[str, str | None], *, rep
 
     Returns:
         All settings there are now.
+
+    Examples:
+        >>> table.update_config({"owner": "maps"})
+        {'owner': 'maps'}
     """
     _update_map(dataset, UpdateConfig(config_updates=UpdateMap(update_entries=dict(values), replace=replace)))
     return dict(dataset.snapshot.manifest.config)
@@ -42,7 +46,12 @@ def update_metadata(dataset: OpenDataset, values: Mapping[str, str | None], *, r
 def update_schema_metadata(
     dataset: OpenDataset, values: Mapping[str, str | None], *, replace: bool = False
 ) -> dict[str, str]:
-    """Change the metadata of the Arrow schema; as `update_config`."""
+    """Change the metadata of the Arrow schema; as `update_config`.
+
+    Examples:
+        >>> table.update_schema_metadata({"source": "survey"})
+        {'source': 'survey'}
+    """
     _update_map(dataset, UpdateConfig(schema_metadata_updates=UpdateMap(update_entries=dict(values), replace=replace)))
     return {key: value.decode() for key, value in dataset.snapshot.manifest.schema.metadata.items()}
 

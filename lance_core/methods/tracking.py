@@ -37,11 +37,18 @@ def delta(
 
     Raises:
         InvalidInputError: Neither ``compared_against`` nor both of the others.
+
+    Examples:
+        >>> table.insert([{"id": 5, "name": "Bonn", "height": 60}])
+        >>> table.delta(compared_against=1).get_inserted_rows().read_all()["name"].to_pylist()
+        ['Bonn']
     """
     if compared_against is not None:
         return DatasetDelta(dataset, compared_against, dataset.version)
     if begin_version is None or end_version is None:
-        raise InvalidInputError("give compared_against, or both begin_version and end_version", path=dataset.uri)
+        raise InvalidInputError(
+            "pass either 'compared_against', or both 'begin_version' and 'end_version'", path=dataset.uri
+        )
     return DatasetDelta(dataset, begin_version, end_version)
 
 

@@ -170,6 +170,13 @@ def write_dataset(
         DatasetAlreadyExistsError: ``create`` where there is a dataset.
         InvalidInputError: Wrong arguments or data that does not fit; nothing is left behind.
         CommitConflictError: Another commit made this one impossible.
+
+    Examples:
+        >>> rows = pa.table({"id": [1, 2], "name": ["Oslo", "Lima"]})
+        >>> new = lance_core.write_dataset(rows, "new.lance")
+        >>> new = lance_core.write_dataset(rows, "new.lance", mode="append")
+        >>> new.version, new.count_rows()
+        (2, 4)
     """
     del data_cache_bytes  # the writer keeps what a page needs
     _refuse("write_dataset", external_blob_mode, use_legacy_format, namespace_client, table_id)
@@ -235,9 +242,11 @@ def _check_existing(existing: Snapshot | None, mode: str, initial_bases: Sequenc
         return
     uri = existing.store.uri
     if mode == "create":
-        raise DatasetAlreadyExistsError("there is a dataset already; use mode append or overwrite", path=uri)
+        raise DatasetAlreadyExistsError("the dataset exists already. Use mode 'append' or 'overwrite'", path=uri)
     if initial_bases is not None:
-        raise InvalidInputError("initial_bases are for new datasets; use add_bases to add some to this one", path=uri)
+        raise InvalidInputError(
+            "'initial_bases' is for new datasets only. Use 'add_bases' to add base paths to this one", path=uri
+        )
 
 
 def _overwritten(seen: OpenDataset | None, existing: Snapshot | None) -> Snapshot | None:
@@ -329,6 +338,12 @@ def write_fragments(
 
     Raises:
         InvalidInputError: Data or arguments that do not fit; nothing is left behind.
+
+    Examples:
+        >>> rows = pa.table({"id": [5], "name": ["Bonn"], "height": [60]})
+        >>> operation = lance_core.LanceOperation.Append(lance_core.write_fragments(rows, table))
+        >>> lance_core.LanceDataset.commit(table, operation, read_version=table.version).count_rows()
+        5
     """
     del data_cache_bytes, enable_stable_row_ids, session
     _refuse("write_fragments", external_blob_mode, use_legacy_format, namespace_client, table_id)
@@ -387,5 +402,11 @@ def _external_blobs(
 
 @with_options(WriteArguments, defaults_of=write_dataset)
 def insert(dataset: OpenDataset, data: Any, *, mode: str = "append", **options: Unpack[WriteArguments]) -> None:
-    """Write data as a new version, to which this object moves; arguments as of `lance_core.write_dataset`."""
+    """Write data as a new version, to which this object moves; arguments as of `lance_core.write_dataset`.
+
+    Examples:
+        >>> table.insert([{"id": 5, "name": "Bonn", "height": 60}])
+        >>> table.count_rows()
+        5
+    """
     dataset.snapshot = write_dataset(type(dataset), data, dataset, mode=mode, **options).snapshot

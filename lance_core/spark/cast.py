@@ -59,7 +59,7 @@ def _converted(array: pa.Array, field: pa.Field, truncate_nanoseconds: bool) -> 
 def _check_nulls(array: pa.Array, field: pa.Field) -> None:
     """Arrow does not enforce nullability itself."""
     if not field.nullable and array.null_count:
-        raise InvalidInputError(f"Column {field.name!r} allows no nulls, but there are {array.null_count}.")
+        raise InvalidInputError(f"Column {field.name!r} is not nullable, but the data has {array.null_count} nulls.")
     kind = field.type
     if pa.types.is_struct(kind):
         children = array.drop_null() if array.null_count else array

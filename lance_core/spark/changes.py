@@ -106,7 +106,7 @@ def change_schema(table: Schema, options: ReadOptions) -> st.StructType:
     """
     taken = [column.name for column in _CHANGE_COLUMNS if column.name in table.names]
     if taken:
-        raise InvalidInputError(f"The table itself has the columns {', '.join(taken)}; rename them to read changes.")
+        raise InvalidInputError(f"Cannot read changes: the table has columns named {', '.join(taken)}. Rename them.")
     return st.StructType([*readable_schema(scan_plan(table, options)), *_CHANGE_COLUMNS])
 
 
@@ -219,9 +219,9 @@ def change_range(options: ReadOptions) -> tuple[int, int]:
     """The version before the first change, and the last version; errors as `pin_changes`."""
     text, end = options.starting_version or "", options.ending_version or 0
     if not text.isdecimal() or int(text) < 1:
-        raise InvalidInputError(f"Changes need a starting_version that is a version number, got {text!r}.")
+        raise InvalidInputError(f"The option 'starting_version' must be a version number, got {text!r}.")
     if int(text) > end + 1:
-        raise InvalidInputError(f"starting_version is {text}, but the last version to read is {end}.")
+        raise InvalidInputError(f"The option 'starting_version' is {text}, but the last version to read is {end}.")
     return int(text) - 1, end
 
 
@@ -288,7 +288,7 @@ def _check_traceable(operation: Operation | None, after: Snapshot) -> None:
     if is_lost or (in_place and not after.manifest.uses_stable_row_ids):
         what = "something unknown" if operation is None else operation_name(operation)
         raise UnsupportedError(
-            f"version {after.version} replaced values in place ({what}), and nothing tells in which rows; read the "
-            "changes before and after it apart",
+            f"cannot tell which rows version {after.version} changed, since it replaced values in place "
+            f"({what}). Read the changes before and after it separately",
             path=after.store.uri,
         )

@@ -72,7 +72,8 @@ class ColumnJoin:
         missing = [name for name in names if name not in source.columns or name not in table]
         if not names or missing:
             raise InvalidInputError(
-                f"on must name columns that the table and the DataFrame have, not {', '.join(missing) or 'none'}"
+                "'on' must name columns of both the table and the DataFrame; missing: "
+                f"{', '.join(missing) or 'none given'}"
             )
         return cls(source=source, on=names, change=change)
 
@@ -93,7 +94,7 @@ class ColumnJoin:
         )
         staged = run_staging(self._joined(snapshot, new.names), job).operation
         if not isinstance(staged, DataReplacement):
-            raise CorruptDataError("Spark's tasks handed over something else than columns", path=snapshot.store.uri)
+            raise CorruptDataError("Spark's tasks returned something other than columns", path=snapshot.store.uri)
         self.operations = [staged]
         return with_columns(snapshot, fields, [staged])
 

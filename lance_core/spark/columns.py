@@ -75,7 +75,7 @@ def add_columns_lance(
         done = change.commit(joined)
         return change.result("add columns", done, joined.operations, attempts=joined.attempts)
     if on is not None:
-        raise InvalidInputError("on is for the columns of a DataFrame; leave it out")
+        raise InvalidInputError("'on' applies only to columns from a DataFrame. Leave it out")
     recipe = _Recipe(transforms=transforms, read_columns=read_columns, batch_size=batch_size)
     work = change.spark_work(recipe.plan, recipe.join, one_each=True)
     done = change.commit(work)
@@ -95,7 +95,7 @@ class _Recipe:
         made = make_transform(dataset, self.transforms, self.read_columns, self.batch_size)
         if made is None:
             raise InvalidInputError(
-                f"columns are made by a dict of SQL, a function or a DataFrame, not {type(self.transforms).__name__}"
+                f"'transforms' must be a dict of SQL, a function or a DataFrame, not {type(self.transforms).__name__}"
             )
         return made
 

@@ -142,7 +142,7 @@ def _joining(store: Store, plan: WritePlan) -> WritePlan:
         snapshot.manifest.data_storage_version,
     )
     if plan.kind != "overwrite" and not same:
-        raise DatasetAlreadyExistsError("Somebody else created the dataset with another schema", path=store.uri)
+        raise DatasetAlreadyExistsError("Another writer created the dataset with a different schema", path=store.uri)
     return replace(plan, read_version=snapshot.version)
 
 

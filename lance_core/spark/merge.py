@@ -211,7 +211,7 @@ class MergeWork:
             )
         staged: Transaction = run_staging(self._rows(snapshot, on), job)
         if not isinstance(staged.operation, Update):
-            raise CorruptDataError("Spark's tasks handed over something else than rows", path=snapshot.store.uri)
+            raise CorruptDataError("Spark's tasks returned something other than rows", path=snapshot.store.uri)
         self.operations, self.numbers = [staged.operation], staged.transaction_properties
         return staged.operation
 
@@ -231,7 +231,7 @@ class MergeWork:
             plan_filter(table, self.within)
         missing = [name for name in on if name not in source]
         if missing:
-            raise InvalidInputError(f"the DataFrame has no column {', '.join(missing)}, which is part of the key")
+            raise InvalidInputError(f"the DataFrame lacks the key column {', '.join(missing)}")
         takes_all = [
             clause
             for clause in self.clauses
@@ -243,7 +243,7 @@ class MergeWork:
         named = named_columns(self.clauses)
         blobs = [blob_column.name for blob_column in blob_columns(table) if blob_column.name in named]
         if blobs:
-            raise UnsupportedError(f"conditions and values that read blobs of the table ({', '.join(blobs)})")
+            raise UnsupportedError(f"conditions and values cannot read blob columns of the table ({', '.join(blobs)})")
 
     def _changed_field_ids(self, table: Schema) -> tuple[int, ...]:
         names = changed_columns(self.clauses, table.names, self.source.columns)

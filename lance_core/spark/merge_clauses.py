@@ -82,7 +82,7 @@ def qualified(text: str, when: When) -> Text:
     try:
         tree = sqlglot.parse_one(text, dialect="spark")
     except SqlglotError as error:
-        raise InvalidInputError(f"{text!r} is no SQL: {error}") from error
+        raise InvalidInputError(f"cannot parse {text!r} as SQL: {error}") from error
     side = {When.NOT_MATCHED: SOURCE, When.NOT_MATCHED_BY_SOURCE: TARGET}.get(when)
     named: set[str] = set()
     for column in list(tree.find_all(exp.Column)):
@@ -97,7 +97,7 @@ def qualified(text: str, when: When) -> Text:
             tree = replacement if column is tree else tree
             column.replace(replacement)
         else:
-            raise InvalidInputError(f"{text!r}: say source.{parts[0]} or target.{parts[0]}")
+            raise InvalidInputError(f"{text!r} is ambiguous. Write 'source.{parts[0]}' or 'target.{parts[0]}'")
         named |= {name} if qualifier == TARGET else set()
     return Text(sql=tree.sql(dialect="spark"), target=frozenset(named))
 
@@ -109,18 +109,20 @@ def check_clauses(clauses: Sequence[Clause], table: Sequence[str]) -> None:
         InvalidInputError: One of these.
     """
     if not clauses:
-        raise InvalidInputError("this merge is not told to change anything; call one of the when_... methods")
+        raise InvalidInputError("the merge has no action. Call one of the 'when_...' methods")
     closed: set[When] = set()
     for clause in clauses:
         if clause.when in closed:
-            raise InvalidInputError(f"a clause for rows that are {clause.when.value} follows one without a condition")
+            raise InvalidInputError(
+                f"a clause for rows that are {clause.when.value} follows one without a condition and would never apply"
+            )
         if clause.condition is None:
             closed.add(clause.when)
         if clause.values is not None and not clause.values:
-            raise InvalidInputError(f"no values for rows that are {clause.when.value}")
+            raise InvalidInputError(f"the clause for rows that are {clause.when.value} has no values")
         unknown = [name for name in clause.values or () if name not in table]
         if unknown:
-            raise InvalidInputError(f"there is no column {', '.join(unknown)}; the table has {', '.join(table)}")
+            raise InvalidInputError(f"there is no column {', '.join(unknown)}; the columns are: {', '.join(table)}")
 
 
 def keeps(clause: Clause, name: str, source: Sequence[str]) -> bool:
@@ -147,7 +149,7 @@ def kept_columns(clauses: Sequence[Clause], table: Sequence[str], source: Sequen
     needed |= {name for name in table if any(keeps(clause, name, source) for clause in clauses)}
     unknown = needed - set(table)
     if unknown:
-        raise InvalidInputError(f"there is no column {', '.join(sorted(unknown))}; the table has {', '.join(table)}")
+        raise InvalidInputError(f"there is no column {', '.join(sorted(unknown))}; the columns are: {', '.join(table)}")
     return needed
 
 

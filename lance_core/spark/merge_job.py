@@ -186,11 +186,13 @@ class _Noted:
         for batch in batches:
             actions = np.asarray(batch.column(ACTION))
             if (actions == Action.FAIL).any():
-                raise InvalidInputError("the table has a row with the key of one of the DataFrame; nothing was written")
+                raise InvalidInputError(
+                    "the table already has a row with the key of a row of the DataFrame; nothing was written"
+                )
             if (actions == Action.REPEATED).any():
                 raise InvalidInputError(
-                    "several rows of the DataFrame have one key that the table does not have; nothing was written. "
-                    "Remove duplicate keys from the DataFrame"
+                    "more than one row of the DataFrame has the same new key; nothing was written. Remove "
+                    "the duplicates"
                 )
             self.counts += np.bincount(actions, minlength=3)
             leaves = actions != Action.INSERT

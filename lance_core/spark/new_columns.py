@@ -62,7 +62,7 @@ def with_new_columns(snapshot: Snapshot, columns: pa.Schema) -> Schema:
     missing = list(_missing(columns, schema.fields))
     structs = [repr(field.name) for field in missing if pa.types.is_struct(field.type)]
     if structs and snapshot.manifest.data_storage_version == "2.0":
-        raise UnsupportedError(f"new columns {', '.join(structs)}: structs that are null need files of version 2.1")
+        raise UnsupportedError(f"cannot add {', '.join(structs)}: null structs need data files of version 2.1 or later")
     return schema_with_nulls(snapshot, pa.schema(missing)) if missing else schema
 
 
@@ -73,7 +73,7 @@ def _missing(columns: Iterable[pa.Field], fields: Sequence[Field], path: str = "
         old = by_name.get(column.name)
         if old is None and column.name.lower() in lower:
             names = f"'{path}{column.name}' and '{path}{lower[column.name.lower()]}'"
-            raise InvalidInputError(f"{names} differ in case only; rename the column of the DataFrame")
+            raise InvalidInputError(f"{names} differ only in case. Rename the column of the DataFrame")
         if old is None:
             yield column
         elif old.logical_type == "struct" and not old.is_blob and pa.types.is_struct(column.type):
@@ -97,7 +97,7 @@ def add_new_columns(store: Store, columns: pa.Schema, fields: Schema) -> None:
         snapshot = open_snapshot(store)
         schema = with_new_columns(snapshot, columns)
         if _identities(field for field in schema.fields if field.name in fields.names) != _identities(fields.fields):
-            raise CommitConflictError("others changed the columns of the table meanwhile; write again", path=store.uri)
+            raise CommitConflictError("another writer changed the columns of the table. Write again", path=store.uri)
         if schema == snapshot.manifest.schema:
             return
         operation = Merge(fragments=tuple(snapshot.manifest.fragments), schema=schema, preserves_nullability=True)

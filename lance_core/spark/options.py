@@ -91,7 +91,7 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         if self.mode not in (None, "create"):
-            raise InvalidInputError(f"The option mode can only be create, got {self.mode!r}.")
+            raise InvalidInputError(f"The option 'mode' can only be 'create', got {self.mode!r}.")
 
     @property
     def replaces(self) -> bool:
@@ -213,19 +213,19 @@ def parse_options(kind: type[Parsed], options: Mapping[str, str]) -> Parsed:
         if _is_ignored(key, kind):
             continue
         if key in _REFUSED:
-            raise UnsupportedError(f"The option {key} is not supported: {_REFUSED[key]}.")
+            raise UnsupportedError(f"The option '{key}' is not supported: {_REFUSED[key]}.")
         name = names.get(_OTHER_NAMES.get(key, key).replace("_", ""))
         if name is None:
             unknown.append(key)
         elif given.setdefault(name, value) != value:
-            raise InvalidInputError(f"The option {name} is given twice, as {given[name]!r} and {value!r}.")
+            raise InvalidInputError(f"The option '{name}' is given twice, as {given[name]!r} and {value!r}.")
     if unknown:
         names_ = ", ".join(sorted(names.values()))
-        raise InvalidInputError(f"Unknown option {', '.join(sorted(unknown))}; there are {names_}.")
+        raise InvalidInputError(f"Unknown option {', '.join(map(repr, sorted(unknown)))}; the options are: {names_}.")
     if "path" not in given:
         raise InvalidInputError(
-            "There is no path. Give the address of one dataset to load(...) or save(...); a table in Spark's catalog "
-            "loses it, use CREATE TEMPORARY VIEW v USING lance OPTIONS (path '...') instead."
+            "The path is missing. Pass the address of one dataset to load(...) or save(...). Tables in "
+            "Spark's catalog lose it: use CREATE TEMPORARY VIEW v USING lance OPTIONS (path '...') instead."
         )
     return kind(**{key: _parse(key, value) for key, value in given.items()})
 
@@ -240,7 +240,7 @@ def _parse(key: str, text: str) -> Any:
         return parser(text)
     except (ValueError, KeyError):
         got = "something else (not shown: it may hold keys)" if key in _SECRET else repr(text)
-        raise InvalidInputError(f"The option {key} must be {expected}, got {got}.") from None
+        raise InvalidInputError(f"The option '{key}' must be {expected}, got {got}.") from None
 
 
 def format_options(options: ReadOptions | WriteOptions) -> dict[str, str]:

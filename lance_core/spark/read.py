@@ -78,6 +78,10 @@ def read_lance(
         InvalidInputError: Unknown columns, a wrong condition, more than one of version, tag and timestamp.
         UnsupportedError: Spark has no type for a column.
         AnalysisException: Any of these in Spark Connect; its last line says which.
+
+    Examples:
+        >>> read_lance(spark, "cities.lance", columns=["name"], filter="height > 500").count()
+        2
     """
     register(spark)
     options = ReadOptions(
@@ -185,7 +189,7 @@ def _moment(spark: SparkSession, time: datetime | str) -> str:
     try:
         moment = datetime.fromisoformat(time) if isinstance(time, str) else time
     except ValueError as error:
-        raise InvalidInputError(f"{time!r} is no point in time, such as '2026-01-31 12:00:00'.") from error
+        raise InvalidInputError(f"{time!r} is not a point in time, such as '2026-01-31 12:00:00'.") from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=ZoneInfo(str(spark.conf.get("spark.sql.session.timeZone"))))
     return moment.isoformat()

@@ -97,9 +97,9 @@ class ReadOptions:
     def __post_init__(self) -> None:
         given = [name for name in PLACES_IN_TIME if getattr(self, name) is not None]
         if len(given) > 1:
-            raise InvalidInputError(f"Give one of the options {', '.join(given)}, not {len(given)} of them.")
+            raise InvalidInputError(f"The options {', '.join(map(repr, given))} exclude each other. Give only one.")
         if self.tag is not None and self.branch is not None:
-            raise InvalidInputError("Give either the option tag or the option branch: a tag knows its branch.")
+            raise InvalidInputError("Specify either 'tag' or 'branch', not both.")
         blob_view(self.blob_handling)
 
     def check_batch(self) -> None:
@@ -115,7 +115,7 @@ class ReadOptions:
             wrong += [name for name in (*PLACES_IN_TIME, "limit") if self._is_given(name)]
         if wrong:
             kind = "a read of changes" if self.read_change_feed else "a read that is neither a stream nor of changes"
-            raise InvalidInputError(f"The options {', '.join(wrong)} mean nothing for {kind}.")
+            raise InvalidInputError(f"The options {', '.join(map(repr, wrong))} do not apply to {kind}.")
 
     def check_stream(self) -> None:
         """Refuse options that mean nothing for a stream.
@@ -126,11 +126,11 @@ class ReadOptions:
         wrong = [name for name in _NOT_IN_STREAMS if self._is_given(name)]
         if wrong:
             raise InvalidInputError(
-                f"The options {', '.join(wrong)} mean nothing for a stream; it begins at starting_version or "
-                "starting_timestamp."
+                f"The options {', '.join(map(repr, wrong))} do not apply to a stream. Use 'starting_version' "
+                "or 'starting_timestamp'."
             )
         if self.starting_version is not None and self.starting_timestamp is not None:
-            raise InvalidInputError("Give either the option starting_version or starting_timestamp, not both.")
+            raise InvalidInputError("Specify either 'starting_version' or 'starting_timestamp', not both.")
 
     def _is_given(self, name: str) -> bool:
         (default,) = (field.default for field in fields(self) if field.name == name)

@@ -39,7 +39,7 @@ def register(spark: SparkSession) -> None:
     version = tuple(int(part) for part in re.findall(r"\d+", pyspark.__version__)[:2])
     if version < MIN_PYSPARK:
         needed = ".".join(map(str, MIN_PYSPARK))
-        raise UnsupportedError(f"Reading and writing Lance needs pyspark {needed} or newer, not {pyspark.__version__}.")
+        raise UnsupportedError(f"lance_core needs pyspark {needed} or later, not {pyspark.__version__}.")
     if not is_connect(spark):
         _use_this_python(spark)
         _activate(spark)

@@ -90,7 +90,7 @@ class LanceDataSource(DataSource):
             UnsupportedError: pyspark is too old.
         """
         if find_spec("pyspark.sql.streaming.datasource") is None:
-            raise UnsupportedError(f"Streaming reads need pyspark 4.2 or newer, not {pyspark.__version__}.")
+            raise UnsupportedError(f"Streaming reads need pyspark 4.2 or later, not {pyspark.__version__}.")
         from lance_core.spark.stream_source import LanceStreamReader  # noqa: PLC0415 older ones cannot import it
 
         version = None if self._pinned is None else self._pinned.version

@@ -85,4 +85,4 @@ def decode_tables(transaction: Transaction, prefix: str) -> list[pa.Table]:
     try:
         return [pa.ipc.open_stream(base64.b64decode(text)).read_all() for text in texts]
     except (ValueError, pa.ArrowInvalid) as error:
-        raise CorruptDataError(f"what Spark's tasks handed over cannot be read: {error}") from error
+        raise CorruptDataError(f"cannot read the result of Spark's tasks: {error}") from error

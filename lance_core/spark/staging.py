@@ -55,7 +55,7 @@ class StagingSource(DataSource):
         del schema, overwrite
         signature, _, text = self.options.get(_JOB, "").partition(".")
         if not self.key or not hmac.compare_digest(signature.encode(), _signature(self.key, text).encode()):
-            raise InvalidInputError("lance_staging is no format for users; write with format lance.")
+            raise InvalidInputError("The format 'lance_staging' is internal. Write with format 'lance'.")
         return LanceWriter(pickle.loads(base64.b64decode(text)))  # noqa: S301 signed by this process's driver
 
 

@@ -85,7 +85,9 @@ class Position:
         try:
             return cls(version=int(offset["version"]), row=int(offset["row"]), is_snapshot=bool(offset["is_snapshot"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"The checkpoint holds {dict(offset)!r}, which no Lance stream wrote.") from error
+            raise InvalidInputError(
+                f"The checkpoint holds {dict(offset)!r}, which is not an offset of a Lance stream."
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,7 @@ def first_position(branch_root: Store, options: ReadOptions) -> Position:
         case text:
             version = int(text) if text.isdecimal() else _tagged(branch_root, text)
     if not 1 <= version <= newest + 1:
-        raise InvalidInputError(f"starting_version is {version}, but the newest version is {newest}.")
+        raise InvalidInputError(f"The option 'starting_version' is {version}, but the newest version is {newest}.")
     if version <= newest:
         load_manifest(branch_root, version)
     return Position(version=version)
@@ -132,9 +134,9 @@ def first_position(branch_root: Store, options: ReadOptions) -> Position:
 def _tagged(branch_root: Store, tag: str) -> int:
     tagged_line, version = resolve(branch_root, tag)
     if tagged_line.uri != branch_root.uri:
-        raise InvalidInputError(f"The tag {tag!r} is on another branch; give the option branch and a version number.")
+        raise InvalidInputError(f"The tag {tag!r} is on another branch. Pass the option 'branch' and a version number.")
     if version is None:
-        raise InvalidInputError(f"The tag {tag!r} names no version.")
+        raise InvalidInputError(f"The tag {tag!r} does not exist.")
     return version
 
 
@@ -223,8 +225,8 @@ class StreamPlan:
             return open_snapshot(self.branch_root, version)
         except VersionNotFoundError as error:
             raise VersionNotFoundError(
-                f"version {version}, which this stream was to read next, has been cleaned up, perhaps with rows; "
-                "begin a new query with a new checkpoint, and let clean-up keep versions for longer",
+                f"version {version}, the next one of this stream, has been cleaned up; rows may be lost. "
+                "Start a new query with a new checkpoint, and keep versions longer",
                 path=self.branch_root.uri,
             ) from error
 
@@ -251,8 +253,9 @@ class StreamPlan:
             return _last(fragments, len(operation.new_fragments))
         what = "something unknown" if operation is None else operation_name(operation)
         raise UnsupportedError(
-            f"version {snapshot.version} changed or deleted rows ({what}), and a stream only has new ones. Leave such "
-            "versions out with skip_change_commits, or read changed rows as new ones with ignore_changes",
+            f"version {snapshot.version} changed or deleted rows ({what}), but a stream only reads new rows. "
+            "Skip such versions with 'skip_change_commits', or read changed rows as new ones with "
+            "'ignore_changes'",
             path=self.branch_root.uri,
         )
 

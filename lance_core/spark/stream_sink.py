@@ -75,7 +75,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         given = {key: value for key, value in options.items() if key.lower() not in _SPARKS_OWN}
         parsed = parse_options(WriteOptions, given)
         if parsed.idempotency_key is not None or parsed.mode is not None:
-            raise InvalidInputError("The options idempotency_key and mode mean nothing for a stream.")
+            raise InvalidInputError("The options 'idempotency_key' and 'mode' do not apply to a stream.")
         self._plan = plan_write(parsed, schema, overwrite=overwrite)
         self._job = uuid.uuid4()
 
@@ -85,7 +85,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         query_id = None if context is None else context.getLocalProperty(_QUERY_PROPERTY)
         batch_id = None if context is None else context.getLocalProperty(_BATCH_PROPERTY)
         if query_id is None or batch_id is None:
-            raise InvalidInputError("Spark does not tell which query and micro-batch this is; it must be a stream.")
+            raise InvalidInputError("Spark does not name the query and the micro-batch. This sink is for streams only.")
         plan = self._plan
         job_target = JobTarget(branch_address=plan.branch_address, job=uuid.uuid5(self._job, batch_id))
         job = RowsJob(job_target=job_target, plan=plan, publishes=True)

@@ -140,7 +140,7 @@ def spark_type(arrow: pa.DataType, column: str) -> st.DataType:
     if kind.is_map(arrow):
         value = spark_type(arrow.item_type, column)
         return st.MapType(spark_type(arrow.key_type, column), value, arrow.item_field.nullable)
-    raise UnsupportedError(f"Spark has no type for column {column!r} of type {arrow}; select the other columns.")
+    raise UnsupportedError(f"Spark has no type for column {column!r} of type {arrow}. Select the other columns.")
 
 
 def arrow_schema(schema: st.StructType) -> pa.Schema:
@@ -175,9 +175,9 @@ def _check_fields(fields: Sequence[pa.Field], path: str) -> None:
         other = names.setdefault(field.name.lower(), field.name)
         if other != field.name:
             raise InvalidInputError(
-                f"Columns {path + other!r} and {path + field.name!r} differ in case only, so a session with "
-                "spark.sql.caseSensitive=false cannot read the table; nothing was written. Rename one of them, or set "
-                "the option case_sensitive to true."
+                f"Columns {path + other!r} and {path + field.name!r} differ only in case, so a session with "
+                "spark.sql.caseSensitive=false cannot read the table; nothing was written. Rename one of "
+                "them, or set the option 'case_sensitive' to true."
             )
         kind = field.type
         _check_fields([kind.field(i) for i in range(kind.num_fields)], f"{path}{field.name}.")
@@ -217,7 +217,9 @@ def _lance_type(spark: st.DataType, column: str) -> pa.DataType:
         value = pa.field("value", _lance_type(spark.valueType, column))
         return pa.map_(pa.field("key", _lance_type(spark.keyType, column), nullable=False), value)
     if isinstance(spark, _WITHOUT_PLACE):
-        raise UnsupportedError(f"Column {column!r} has Spark type {spark.simpleString()}, which a table cannot hold.")
+        raise UnsupportedError(
+            f"Column {column!r} has Spark type {spark.simpleString()}, which Lance tables do not support."
+        )
     try:
         return to_arrow_type(spark, **_UTC)
     except TypeError as error:

@@ -99,6 +99,11 @@ def write_lance(
         DatasetAlreadyExistsError: With mode error or create.
         CommitConflictError: Another commit changed what this one relies on.
         CommitOutcomeUnknownError: The store, or Spark, left open what happened.
+
+    Examples:
+        >>> rows = spark.range(3).withColumnRenamed("id", "number")
+        >>> write_lance(rows, "numbers.lance").num_rows
+        3
     """
     replaces = replace_where is not None or bool(partition_overwrite_by)
     _check_mode(mode, replaces=replaces)
@@ -165,7 +170,7 @@ def _check_mode(mode: str, *, replaces: bool) -> None:
         raise InvalidInputError(f"The mode must be one of {', '.join(modes)}, got {mode!r}.")
     if replaces and mode not in ("append", "overwrite"):
         raise InvalidInputError(
-            f"replace_where and partition_overwrite_by make no sense with mode {mode}; leave one of them out."
+            f"'replace_where' and 'partition_overwrite_by' do not apply to mode {mode!r}. Leave one of them out."
         )
 
 
@@ -177,20 +182,26 @@ def arranged(df: DataFrame, sort_by: str | Sequence[str] | None, distribution: s
     """
     names = [sort_by] if isinstance(sort_by, str) else list(sort_by or ())
     if distribution not in get_args(Distribution):
-        raise InvalidInputError(f"distribution is {', '.join(get_args(Distribution))}, not {distribution!r}.")
+        raise InvalidInputError(
+            f"'distribution' must be one of {', '.join(get_args(Distribution))}, not {distribution!r}."
+        )
     unknown = [name for name in names if name not in df.columns]
     if unknown:
-        raise InvalidInputError(f"sort_by names {', '.join(unknown)}; there are {', '.join(df.columns)}.")
+        raise InvalidInputError(
+            f"'sort_by' names unknown columns {', '.join(unknown)}; the columns are: {', '.join(df.columns)}."
+        )
     if num_tasks is not None and num_tasks < 1:
-        raise InvalidInputError(f"num_tasks must be at least 1, got {num_tasks}.")
+        raise InvalidInputError(f"'num_tasks' must be at least 1, got {num_tasks}.")
     columns = [df[f"`{name.replace('`', '``')}`"] for name in names]
     if distribution == "range":
         if not columns:
-            raise InvalidInputError("distribution range needs sort_by.")
+            raise InvalidInputError("The distribution 'range' needs 'sort_by'.")
         df = df.repartitionByRange(*columns) if num_tasks is None else df.repartitionByRange(num_tasks, *columns)
     elif distribution == "balance":
         if num_tasks is not None:
-            raise InvalidInputError("With distribution balance Spark chooses the number of tasks; leave out num_tasks.")
+            raise InvalidInputError(
+                "The distribution 'balance' lets Spark choose the number of tasks. Leave out 'num_tasks'."
+            )
         df = df.hint("rebalance")
     elif num_tasks is not None:
         df = df.coalesce(num_tasks)

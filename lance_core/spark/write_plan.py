@@ -126,7 +126,7 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
         _check_replaced(options, fields, snapshot)
     if options.table_config and snapshot is not None and kind != "overwrite" and done is None:
         raise InvalidInputError(
-            "table_config is for datasets that are created or overwritten; use LanceDataset.update_config",
+            "'table_config' is only for datasets that are created or overwritten. Use LanceDataset.update_config",
             path=store.uri,
         )
     key = key or uuid.uuid4().hex
@@ -156,13 +156,15 @@ def plan_write(options: WriteOptions, schema: StructType, *, overwrite: bool) ->
 def _check_overwrite(options: WriteOptions, *, overwrite: bool) -> None:
     for name in ("replace_where", "partition_overwrite_by"):
         if getattr(options, name) and not overwrite:
-            raise InvalidInputError(f"The option {name} needs mode overwrite; append would keep the rows it names.")
+            raise InvalidInputError(
+                f"The option '{name}' needs mode 'overwrite'; 'append' would keep the rows that it selects."
+            )
     if options.merge_schema and overwrite and not options.replaces:
         raise InvalidInputError(
-            "The option merge_schema means nothing with mode overwrite: the table gets the columns of the DataFrame."
+            "The option 'merge_schema' does not apply to mode 'overwrite': the table gets the columns of the DataFrame."
         )
     if options.replace_where is not None and options.partition_overwrite_by:
-        raise InvalidInputError("Give either replace_where or partition_overwrite_by, not both.")
+        raise InvalidInputError("Specify either 'replace_where' or 'partition_overwrite_by', not both.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +227,7 @@ def _check_replaced(options: WriteOptions, fields: Schema, snapshot: Snapshot | 
         make_predicate(options.replace_where, table)
     for name in options.partition_overwrite_by or ():
         if name not in fields.names:
-            raise InvalidInputError(f"partition_overwrite_by names {name!r}, which the DataFrame does not have.")
+            raise InvalidInputError(f"'partition_overwrite_by' names {name!r}, which the DataFrame does not have.")
         kind = table.field(name).type
         if pa.types.is_nested(kind) or pa.types.is_floating(kind):
-            raise UnsupportedError(f"partition_overwrite_by a column of type {kind} ({name!r})")
+            raise UnsupportedError(f"'partition_overwrite_by' does not support column {name!r} of type {kind}")

@@ -85,7 +85,7 @@ def negated(term: Term) -> Term:
         value = -term.literal.as_py()
         return literal_term(integer_literal(value) if isinstance(value, int) else pa.scalar(value, term.type))
     if pa.types.is_unsigned_integer(term.type):
-        raise UnsupportedError(f"the negative of {term.type}")
+        raise UnsupportedError(f"cannot negate values of type {term.type}")
     if not is_number(term.type):
         raise InvalidInputError(f"- needs a number, not {term.type}")
     return apply(pc.negate, (term,), "-")
@@ -172,7 +172,7 @@ def _whole_remainder(left: Term, right: Term) -> Term:
     """Of whole decimals: signed and unsigned integers meet as such, too."""
     types = (left.type, right.type)
     if any(kind.scale != 0 or kind.precision > _WHOLE_DIGITS for kind in types):
-        raise UnsupportedError("the remainder (%) of decimals with fractions or more than 37 digits")
+        raise UnsupportedError("the remainder (%) of decimals with fractions or more than 37 digits is not supported")
     target = pa.decimal128(min(kind.precision for kind in types), 0)
 
     def remainder(a: Datum, b: Datum) -> Datum:
@@ -194,11 +194,11 @@ def _is_time(kind: pa.DataType) -> bool:
 def _difference(left: Term, right: Term) -> Term:
     """Days between two days, the duration between two times of one unit and zone."""
     if not left.type.equals(right.type):
-        raise UnsupportedError(f"{left.type} - {right.type}; CAST one of them")
+        raise UnsupportedError(f"cannot subtract {right.type} from {left.type}. CAST one of them")
     if pa.types.is_timestamp(left.type):
         return apply(pc.subtract, (left, right), "-")
     if not pa.types.is_date32(left.type):
-        raise UnsupportedError(f"{left.type} - {right.type}")
+        raise UnsupportedError(f"cannot subtract {right.type} from {left.type}")
 
     def days(a: Datum, b: Datum) -> Datum:
         return pc.subtract(pc.cast(pc.cast(a, pa.int32()), pa.int64()), pc.cast(pc.cast(b, pa.int32()), pa.int64()))

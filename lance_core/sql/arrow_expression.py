@@ -84,7 +84,7 @@ def translate(expression: Expression, schema: pa.Schema) -> tuple[tuple[str, ...
         rebuild, (pickled,) = expression.__reduce__()
     except pa.ArrowNotImplementedError as error:
         raise UnsupportedError(
-            f"filter {expression} cannot be taken apart: {error}; name columns as in pc.field('a') and "
+            f"cannot translate filter {expression}: {error}. Name columns as in pc.field('a') and "
             "pc.field('a', 'b'), or write the filter in SQL"
         ) from error
     with pa.ipc.open_file(pickled) as file:
@@ -156,7 +156,7 @@ def _tree(entries: Sequence[_Entry]) -> _Node:
         elif key == "literal":
             calls[-1].arguments.append(_Node(key, value))
         else:
-            raise UnsupportedError(f"pyarrow expressions with a {key!r}")
+            raise UnsupportedError(f"pyarrow expressions with a {key!r} are not supported")
     return calls[0].arguments[0]
 
 

@@ -78,7 +78,7 @@ def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if is_number(left) and is_number(right):
         if any(map(_is.is_decimal, (left, right))):
             if any(map(_is.is_floating, (left, right))):
-                raise UnsupportedError(f"comparing {left} with {right}; CAST one of them")
+                raise UnsupportedError(f"cannot compare {left} with {right}. CAST one of them")
             return _wider_decimal(decimal_for(left), decimal_for(right))
         return arithmetic_type(left, right) or left
     if left.equals(right):
@@ -105,7 +105,7 @@ def _wider_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return pa.decimal128(whole + scale, scale)
     if whole + scale <= 76:
         return pa.decimal256(whole + scale, scale)
-    raise UnsupportedError(f"comparing {left} with {right}")
+    raise UnsupportedError(f"cannot compare {left} with {right}")
 
 
 _UNITS = ("s", "ms", "us", "ns")
@@ -115,13 +115,13 @@ def _timestamp_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """Days and times meet as times of the finer unit; a zone other than UTC meets only itself."""
     both = (left, right)
     if not all(map(_is.is_temporal, both)):
-        raise UnsupportedError(f"comparing {left} with {right}")
+        raise UnsupportedError(f"cannot compare {left} with {right}")
     if all(map(_is.is_date, both)):
         return pa.date64()
     units = [kind.unit for kind in both if _is.is_timestamp(kind)]
     zones = {kind.tz if _is.is_timestamp(kind) else None for kind in both}
     if len(zones) > 1 and any(zone not in (None, *UTC_NAMES) for zone in zones):
-        raise UnsupportedError(f"comparing {left} with {right}")
+        raise UnsupportedError(f"cannot compare {left} with {right}")
     zone = next((zone for zone in zones if zone is not None), None)
     return pa.timestamp(max(units, key=_UNITS.index), zone)
 
@@ -177,7 +177,7 @@ def cast(values: Datum, target: pa.DataType) -> Datum:
     for is_source, is_target, rule in _CASTS:
         if is_source(source) and is_target(target):
             return rule(values, target)
-    raise UnsupportedError(f"CAST of {source} to {target}")
+    raise UnsupportedError(f"cannot CAST {source} to {target}")
 
 
 def _plain(values: pa.Array, target: pa.DataType) -> pa.Array:
@@ -245,7 +245,7 @@ def _to_time(values: pa.Array, target: pa.DataType) -> pa.Array:
     source = values.type
     zones = {kind.tz for kind in (source, target) if _is.is_timestamp(kind) and kind.tz not in UTC_NAMES}
     if zones - {None}:
-        raise UnsupportedError(f"CAST of {source} to {target}")
+        raise UnsupportedError(f"cannot CAST {source} to {target}")
     if _is.is_timestamp(source) and source.tz is not None:
         values = pc.cast(values, pa.timestamp(source.unit))
     if _is.is_timestamp(target) and target.tz is not None:
@@ -274,7 +274,7 @@ def _float_text(value: Any) -> str:
 def _time_to_text(values: pa.Array, target: pa.DataType) -> pa.Array:
     """ISO 8601 with 0, 3, 6 or 9 digits of a second."""
     if values.type.tz not in (None, *UTC_NAMES):
-        raise UnsupportedError(f"CAST of {values.type} to {target}")
+        raise UnsupportedError(f"cannot CAST {values.type} to {target}")
     text = pc.cast(pc.cast(values, pa.timestamp(values.type.unit)), pa.string())
     text = pc.replace_substring_regex(text, r"^(\S+) (.*)$", r"\1T\2")
     text = pc.replace_substring_regex(text, r"\.000000000$|\.000000$|\.000$", "")
@@ -301,7 +301,7 @@ def parse_time(text: str) -> Any:
             return pa.scalar(text).cast(kind).cast(pa.timestamp("ns"))
         except pa.ArrowInvalid:
             continue
-    raise pa.ArrowInvalid(f"{text!r} is no timestamp; write it as 'YYYY-MM-DD hh:mm:ss'")
+    raise pa.ArrowInvalid(f"{text!r} is not a timestamp. Write it as 'YYYY-MM-DD hh:mm:ss'")
 
 
 def _is_binary(kind: pa.DataType) -> bool:

@@ -29,7 +29,7 @@ def common(terms: Sequence[Term], what: str) -> list[Term]:
         return list(terms)
     for kind in kinds[1:]:
         if kind_of(kind) != kind_of(kinds[0]):
-            raise InvalidInputError(f"{what} of {kinds[0]} and {kind}")
+            raise InvalidInputError(f"{what} cannot combine {kinds[0]} and {kind}")
     target = reduce(lambda a, b: a if a.equals(b) else comparison_type(a, b), kinds)
     return [converted(term, target) for term in terms]
 
@@ -42,7 +42,7 @@ def _coalesce(terms: Sequence[Term]) -> Term:
 
 def _nvl(terms: Sequence[Term]) -> Term:
     if any(pa.types.is_decimal(term.type) for term in terms):
-        raise UnsupportedError("nvl of decimals; use coalesce")
+        raise UnsupportedError("nvl does not support decimals. Use coalesce")
     return _coalesce(terms)
 
 

@@ -103,6 +103,6 @@ def assigned(expression: Expression, field: pa.Field) -> Expression:
         cast(pa.array([], expression.type), target)
     except (UnsupportedError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise UnsupportedError(
-            f"{expression.text!r} gives {expression.type}, column {field.name!r} is {target}"
+            f"the expression {expression.text!r} gives {expression.type}, but column {field.name!r} is {target}"
         ) from error
     return replace(expression, type=target, compute=evaluate)

@@ -85,7 +85,7 @@ def _has_several(name: str, merge: Callable[[pa.Array, pa.Array], pa.Array], sta
         value = _list(terms[0], name)
         wanted = terms[1].literal
         if wanted is None or not wanted.is_valid or not is_any_list(wanted.type):
-            raise UnsupportedError(f"{name} with a list that is not written in the SQL")
+            raise UnsupportedError(f"{name} supports only lists that are written in the SQL text")
         items = [_has((value, literal_term(pa.scalar(item)))) for item in wanted.as_py()]
 
         def look(lists: pa.Array, *answers: Datum) -> Datum:
@@ -102,7 +102,7 @@ def _has_several(name: str, merge: Callable[[pa.Array, pa.Array], pa.Array], sta
 def make_array(terms: Sequence[Term]) -> Term:
     """A list of values; a literal if all of them are."""
     if not terms:
-        raise UnsupportedError("an empty list")
+        raise UnsupportedError("empty lists are not supported")
     items = common(terms, "make_array")
     kind = pa.list_(items[0].type)
     literals = [term.literal for term in terms]
@@ -142,7 +142,7 @@ def _named_struct(terms: Sequence[Term]) -> Term:
         raise InvalidInputError("named_struct takes names and values in turn")
     names = [written(term, "named_struct") or "" for term in terms[::2]]
     if len(set(names)) < len(names):
-        raise InvalidInputError("named_struct with a name that occurs twice")
+        raise InvalidInputError("named_struct has the same name twice")
     return _struct(names, terms[1::2])
 
 

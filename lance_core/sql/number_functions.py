@@ -60,7 +60,7 @@ def _numpy(name: str, function: Callable[..., np.ndarray]) -> Callable[[Sequence
 
 def _power(terms: Sequence[Term]) -> Term:
     if any(pa.types.is_decimal(term.type) for term in terms):
-        raise UnsupportedError("power of decimals; CAST them AS DOUBLE")
+        raise UnsupportedError("power does not support decimals. CAST them AS DOUBLE")
     pair = [converted(number(term, "power"), pa.float64()) for term in terms]
     return apply(pc.power, pair, "power")
 
@@ -79,12 +79,12 @@ def _rounded(name: str) -> Callable[[Sequence[Term]], Term]:
     def build(terms: Sequence[Term]) -> Term:
         digits = written_number(terms[1], name) if len(terms) > 1 else 0
         if pa.types.is_decimal(terms[0].type):
-            raise UnsupportedError(f"{name} of decimals; CAST to the decimal type wanted")
+            raise UnsupportedError(f"{name} does not support decimals. CAST to the decimal type wanted")
         value = _float(terms[0], name)
         if digits is None:
             return literal_term(pa.scalar(None, value.type))
         if abs(digits) > _MAX_DIGITS:
-            raise InvalidInputError(f"{name} to {digits} digits")
+            raise InvalidInputError(f"{name} does not support {digits} digits")
         factor = pa.scalar(10.0**digits, value.type)
 
         def evaluate(values: pa.Array) -> pa.Array:
@@ -108,7 +108,7 @@ def _whole(name: str, kernel: Callable[[Datum], Datum]) -> Callable[[Sequence[Te
 
     def build(terms: Sequence[Term]) -> Term:
         if pa.types.is_decimal(terms[0].type):
-            raise UnsupportedError(f"{name} of decimals; CAST them")
+            raise UnsupportedError(f"{name} does not support decimals. CAST them")
         return apply(kernel, (_float(terms[0], name),), name)
 
     return build

@@ -89,7 +89,7 @@ def parse_condition(sql: str, schema: pa.Schema) -> tuple[tuple[str, ...], Term,
     """
     columns, term = _translate(sql, schema, "predicate")
     if not pa.types.is_boolean(term.type):
-        raise InvalidInputError(f"predicate {sql!r}: it gives {term.type}, not a boolean")
+        raise InvalidInputError(f"predicate {sql!r} gives {term.type}, not a boolean")
     return columns, term, term.asks
 
 
@@ -114,7 +114,7 @@ def parse_value(sql: str, schema: pa.Schema, *, is_exact: bool = False) -> tuple
 
 def _translate(sql: str, schema: pa.Schema, what: str, *, is_exact: bool = False) -> tuple[tuple[str, ...], Term]:
     if len(sql) > _MAX_LENGTH:
-        raise InvalidInputError(f"{what} of {len(sql)} characters; {_MAX_LENGTH} are allowed")
+        raise InvalidInputError(f"{what} has {len(sql)} characters; at most {_MAX_LENGTH} are allowed")
     translator = _Translator(schema, is_exact=is_exact)
     try:
         node = split(sql, lambda text: _parse(text, what))
@@ -134,7 +134,7 @@ def _translate(sql: str, schema: pa.Schema, what: str, *, is_exact: bool = False
 def _parse(sql: str, what: str) -> Node:
     parsed = [tree for tree in sqlglot.parse(sql, dialect=LanceSql) if tree is not None]
     if len(parsed) != 1:
-        raise InvalidInputError(f"one SQL {_TERM_NAMES[what]} is needed, there are {len(parsed)}")
+        raise InvalidInputError(f"expected one SQL {_TERM_NAMES[what]}, found {len(parsed)}")
     return parsed[0]
 
 
@@ -197,7 +197,7 @@ class _Translator:
         names, arrow = [top], self.schema.field(top)
         for name in path[1:]:
             if not pa.types.is_struct(arrow.type):
-                raise InvalidInputError(f"{'.'.join(names)} is {arrow.type}, it has no field {name!r}")
+                raise InvalidInputError(f"{'.'.join(names)} is {arrow.type} and has no field {name!r}")
             names.append(_match(name, [field.name for field in arrow.type]))
             inner = arrow.type.field(names[-1])
             arrow = inner.with_nullable(inner.nullable or arrow.nullable)
@@ -218,7 +218,7 @@ class _Translator:
 
 def _refuse_match(node: Node) -> None:
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == "regexp_match":
-        raise UnsupportedError("regexp_match other than as a condition; use regexp_like")
+        raise UnsupportedError("regexp_match is supported only as a condition. Use regexp_like")
 
 
 def _match(name: str, names: Sequence[str]) -> str:
@@ -228,7 +228,7 @@ def _match(name: str, names: Sequence[str]) -> str:
     if len(folded) == 1:
         return folded[0]
     near = difflib.get_close_matches(name, names, n=3) or names[:20]
-    raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(near)}? (text stands in quotes)")
+    raise InvalidInputError(f"there is no column {name!r}. Did you mean {', '.join(near)}? Text needs single quotes")
 
 
 def _name(node: Node) -> str:
@@ -313,7 +313,7 @@ def _like(self: _Translator, node: Node) -> Term:
         mark, node = node.expression.name, node.this
     word = _name(node)
     if not isinstance(node, (exp.Like, exp.ILike)):
-        raise UnsupportedError(f"ESCAPE after {word}")
+        raise UnsupportedError(f"ESCAPE is not supported after {word}")
     term = text.like(word, *self.pair(node), fold=isinstance(node, exp.ILike), escape=mark)
     return terms.not_(term) if node.args.get("negate") else term
 
@@ -329,7 +329,7 @@ def _cast(self: _Translator, node: Node) -> Term:
         else:
             value = cast(inner.literal, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidInputError(f"{inner.literal.as_py()!r} is no {target}") from error
+        raise InvalidInputError(f"{inner.literal.as_py()!r} is not a {target}") from error
     # days and times have no other way to be written, so they still take the type of what they meet
     if pa.types.is_temporal(target):
         return literal_term(value)
@@ -344,7 +344,9 @@ def _cast_type(wanted: Node) -> pa.DataType:
             return pa.timestamp(unit)
     if wanted.this is _TYPE.DECIMAL and len(numbers) == 2:
         if not 0 <= numbers[1] <= numbers[0] <= 38 or not numbers[0]:
-            raise InvalidInputError(f"DECIMAL({numbers[0]}, {numbers[1]}): up to 38 digits")
+            raise InvalidInputError(
+                f"DECIMAL({numbers[0]}, {numbers[1]}) is not supported: decimals have up to 38 digits"
+            )
         return pa.decimal128(*numbers)
     target = _CAST_TYPES.get(wanted.this)
     if target is None or numbers:
@@ -363,14 +365,14 @@ def _written_time(value: str) -> pa.Scalar:
             return pa.scalar(value).cast(kind)
         except pa.ArrowInvalid:
             continue
-    raise InvalidInputError(f"{value!r} is no timestamp; write it as 'YYYY-MM-DD hh:mm:ss'")
+    raise InvalidInputError(f"{value!r} is not a timestamp. Write it as 'YYYY-MM-DD hh:mm:ss'")
 
 
 def _hex(_: _Translator, node: Node) -> Term:
     try:
         return literal_term(pa.scalar(bytes.fromhex(node.name)))
     except ValueError as error:
-        raise InvalidInputError(f"x'{node.name}' is no hexadecimal text") from error
+        raise InvalidInputError(f"x'{node.name}' is not hexadecimal text") from error
 
 
 def _case(self: _Translator, node: Node) -> Term:

@@ -83,7 +83,7 @@ def _from_expression(condition: Expression, schema: pa.Schema) -> Predicate:
     import pyarrow.compute as pc  # noqa: PLC0415
 
     if not isinstance(condition, pc.Expression):
-        raise InvalidInputError(f"a filter is SQL text or a pyarrow expression, not {type(condition).__name__}")
+        raise InvalidInputError(f"a filter must be SQL text or a pyarrow expression, not {type(condition).__name__}")
     from lance_core.sql.arrow_expression import translate  # noqa: PLC0415 most conditions are SQL
 
     columns, term = translate(condition, schema)

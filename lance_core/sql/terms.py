@@ -173,7 +173,7 @@ def _cast_timestamp(value: pa.Scalar, target: pa.DataType) -> pa.Scalar:
     is_local = pa.types.is_timestamp(value.type) and value.type.tz is None
     if not is_local and target.tz not in (None, *UTC_NAMES):
         what = "an offset" if pa.types.is_timestamp(value.type) else "no time of day"
-        raise UnsupportedError(f"a literal with {what} compared with {target}")
+        raise UnsupportedError(f"cannot compare a literal with {what} with {target}")
     if not pa.types.is_timestamp(value.type):
         value = value.cast(pa.timestamp("us"))
     if value.type.tz is None and target.tz is not None:
@@ -206,7 +206,7 @@ def unify(left: Term, right: Term, *, strict: bool = True) -> tuple[Term, Term]:
     if pa.types.is_null(right.type):
         return left, literal_term(pa.scalar(None, left.type))
     if not _is_comparable(left.type, right.type):
-        raise InvalidInputError(f"{left.type} cannot be compared with {right.type}")
+        raise InvalidInputError(f"cannot compare {left.type} with {right.type}")
     return left, right
 
 
@@ -233,7 +233,7 @@ def compare(name: str, left: Term, right: Term, *, strict: bool = True, is_exact
     """
     left, right = unify(left, right, strict=strict)
     if pa.types.is_nested(left.type) or pa.types.is_nested(right.type):
-        raise UnsupportedError(f"comparing values of type {left.type}")
+        raise UnsupportedError(f"cannot compare values of type {left.type}")
     if left.literal is not None and right.literal is None:
         name, left, right = float_order.MIRRORED[name], right, left
     asks = _comparison(name, left, right)
@@ -343,7 +343,7 @@ _NO_BATCH = pa.record_batch({"row": pa.nulls(1)})
 def _is_among(value: Term, literals: pa.Array, *, strict: bool, is_exact: bool) -> Term:
     """True if the value is one of some literals of one type."""
     if pa.types.is_nested(value.type):
-        raise UnsupportedError(f"IN over values of type {value.type}")
+        raise UnsupportedError(f"IN does not support values of type {value.type}")
     if pa.types.is_null(value.type) or pa.types.is_null(literals.type):
         return literal_term(pa.scalar(None, pa.bool_()))
     options = fitted(value, literals, strict=strict)

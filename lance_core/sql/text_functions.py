@@ -34,14 +34,14 @@ def text(term: Term, what: str) -> Term:
 def written(term: Term, what: str) -> str | None:
     """The text of a literal; None if it is NULL."""
     if term.literal is None:
-        raise UnsupportedError(f"{what} with an argument that is not written in the SQL")
+        raise UnsupportedError(f"{what} supports only arguments that are written in the SQL text")
     return cast_literal(term.literal, pa.string()).as_py()
 
 
 def written_number(term: Term, what: str) -> int | None:
     """The value of a literal whole number; None if it is NULL."""
     if term.literal is None:
-        raise UnsupportedError(f"{what} with a number that is not written in the SQL")
+        raise UnsupportedError(f"{what} supports only numbers that are written in the SQL text")
     return cast_literal(term.literal, pa.int64()).as_py()
 
 
@@ -56,13 +56,13 @@ def null_text() -> Term:
 def like(word: str, value: Term, pattern: Term, *, fold: bool, escape: str | None = None) -> Term:
     """``LIKE``, and ``ILIKE`` with ``fold``; the pattern is written in the SQL."""
     if pattern.literal is None:
-        raise UnsupportedError(f"{word} with a pattern that is not written in the SQL")
+        raise UnsupportedError(f"{word} supports only patterns that are written in the SQL text")
     if pa.types.is_null(pattern.type):
         return literal_term(pa.scalar(None, pa.bool_()))
     if not is_text(value.type):
         raise InvalidInputError(f"{word} needs text, not {value.type}")
     if escape not in (None, "\\"):
-        raise UnsupportedError(f"{word} with an ESCAPE other than the backslash")
+        raise UnsupportedError(f"{word} supports no ESCAPE other than the backslash")
     wanted = written(pattern, word) or ""
     asks = UNKNOWN if fold or not value.path else _like_condition(value.path, wanted)
     return apply(lambda values: pc.match_like(values, wanted, ignore_case=fold), (value,), word, asks)
@@ -92,7 +92,7 @@ def _regexp_like(terms: Sequence[Term]) -> Term:
     if pattern is None or flags is None:
         return literal_term(pa.scalar(None, pa.bool_()))
     if flags not in ("", "i"):
-        raise UnsupportedError(f"regexp_match with flags {flags!r}")
+        raise UnsupportedError(f"regexp_match does not support flags {flags!r}")
     return apply(
         lambda values: pc.match_substring_regex(values, pattern, ignore_case=flags == "i"), (value,), "regexp_match"
     )
@@ -105,7 +105,7 @@ def _regexp_replace(terms: Sequence[Term]) -> Term:
     if pattern is None or new is None or flags is None:
         return null_text()
     if set(flags) - set("gi"):
-        raise UnsupportedError(f"{name} with flags {flags!r}")
+        raise UnsupportedError(f"{name} does not support flags {flags!r}")
     pattern = f"(?i){pattern}" if "i" in flags else pattern
     limit = None if "g" in flags else 1
     return apply(
@@ -124,7 +124,7 @@ def substring(terms: Sequence[Term]) -> Term:
         return null_text()
     start, *rest = (number or 0 for number in numbers)
     if rest and rest[0] < 0:
-        raise InvalidInputError(f"substring of {rest[0]} characters")
+        raise InvalidInputError(f"cannot take a substring of {rest[0]} characters")
     first = max(start - 1, 0)
     last = max(start - 1 + rest[0], 0) if rest else None
     return apply(lambda values: pc.utf8_slice_codeunits(values, first, last), (value,), "substring")
@@ -151,7 +151,9 @@ def _split_part(terms: Sequence[Term]) -> Term:
     if mark is None or number is None:
         return null_text()
     if number == 0 or not mark:
-        raise InvalidInputError("split_part counts parts from 1, or from -1 backwards, and needs a separator")
+        raise InvalidInputError(
+            "split_part needs a separator and a part number other than 0: parts count from 1, or from -1 backwards"
+        )
 
     def part(values: pa.Array) -> pa.Array:
         text = element_at(pc.split_pattern(values, mark), number)
@@ -169,9 +171,9 @@ def _padded(name: str, kernel: Callable[..., Datum]) -> Callable[[Sequence[Term]
         if width is None or fill is None:
             return null_text()
         if len(fill) != 1:
-            raise UnsupportedError(f"{name} with {fill!r}: one character is supported")
+            raise UnsupportedError(f"{name} supports only one fill character, not {fill!r}")
         if width > _MAX_REPEATED:
-            raise InvalidInputError(f"{name} to {width} characters")
+            raise InvalidInputError(f"{name} does not support a width of {width} characters")
         size = max(width, 0)
         return apply(lambda values: pc.utf8_slice_codeunits(kernel(values, size, fill), 0, size), (value,), name)
 
@@ -183,7 +185,7 @@ def _repeat(terms: Sequence[Term]) -> Term:
     if count is None:
         return null_text()
     if count > _MAX_REPEATED:
-        raise InvalidInputError(f"repeat of {count} times")
+        raise InvalidInputError(f"cannot repeat text {count} times")
     return apply(lambda values: pc.binary_repeat(values, max(count, 0)), (value,), "repeat")
 
 
@@ -204,7 +206,7 @@ def _replace(terms: Sequence[Term]) -> Term:
     if old is None or new is None:
         return null_text()
     if not old:
-        raise UnsupportedError("replace of empty text")
+        raise UnsupportedError("cannot replace empty text")
     return apply(lambda values: pc.replace_substring(values, old, new), (value,), "replace")
 
 

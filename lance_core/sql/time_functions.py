@@ -25,7 +25,7 @@ def _time(term: Term, what: str) -> Term:
     if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
         raise InvalidInputError(f"{what} needs a day or time, not {kind}")
     if pa.types.is_timestamp(kind) and kind.tz not in (None, *UTC_NAMES):
-        raise UnsupportedError(f"{what} of {kind}")
+        raise UnsupportedError(f"{what} does not support values of type {kind}")
     return term
 
 
@@ -36,7 +36,7 @@ def date_part(part: str | None, term: Term) -> Term:
         return literal_term(pa.scalar(None, pa.int32()))
     rule = _PARTS.get(part.lower().removesuffix("s") if part.lower() not in _PARTS else part.lower())
     if rule is None:
-        raise UnsupportedError(f"date_part of {part!r}; there are {', '.join(_PARTS)}")
+        raise UnsupportedError(f"date_part does not support {part!r}; the parts are: {', '.join(_PARTS)}")
     return apply(lambda values: rule(_as_time(values)), (value,), "date_part")
 
 
@@ -93,7 +93,7 @@ def _date_trunc(terms: Sequence[Term]) -> Term:
     if unit is None:
         return literal_term(pa.scalar(None, value.type))
     if unit.lower() not in _TRUNCATED:
-        raise UnsupportedError(f"date_trunc to {unit!r}; there are {', '.join(_TRUNCATED)}")
+        raise UnsupportedError(f"date_trunc does not support {unit!r}; the units are: {', '.join(_TRUNCATED)}")
 
     def truncate(values: pa.Array) -> pa.Array:
         times = pc.cast(values, pa.timestamp("ns")) if pa.types.is_date(values.type) else values

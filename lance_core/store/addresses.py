@@ -55,7 +55,7 @@ class Address:
         """
         folder, slash, name = self.path.rpartition("/")
         if not name or (self.service == MEMORY and not folder):
-            raise InvalidInputError(f"address {self.text!r} names no object in a folder", path=self.text)
+            raise InvalidInputError(f"address {self.text!r} does not name an object in a folder", path=self.text)
         if self.service == LOCAL:
             return _local(folder or slash), name
         text = _s3_text(self.host, folder) if self.service == "s3" else self.text[: -len(name) - 1]
@@ -94,7 +94,7 @@ def local_path(text: str) -> str:
             raise InvalidInputError(f"a file:// address needs three slashes: {text!r} names a host", path=text)
         text = unquote(parts.path)
     if not text or "\0" in text:
-        raise InvalidInputError(f"{text!r} is not a path of a dataset", path=text)
+        raise InvalidInputError(f"{text!r} is not the address of a dataset", path=text)
     return _normal(text) if text.startswith(os.sep) else os.path.abspath(os.path.expanduser(text))
 
 
@@ -133,11 +133,11 @@ def parse_address(text: str) -> Address:
     scheme = scheme_of(text)
     problem = _problem(text, scheme)
     if problem is not None:
-        raise InvalidInputError(f"{without_password(text)!r} is no address that a table may name: {problem}")
+        raise InvalidInputError(f"a table must not refer to {without_password(text)!r}: {problem}")
     if scheme in {"", LOCAL}:
         path = local_path(text)
         if path.startswith(("//", "\\\\")):
-            raise InvalidInputError(f"{text!r} is no address that a table may name: it names another machine")
+            raise InvalidInputError(f"a table must not refer to {text!r}: it names another machine")
         return _local(path)
     rest = text.partition("://")[2].partition("?")[0].rstrip("/")
     host, _, path = rest.partition("/")

@@ -83,9 +83,11 @@ def _with_endpoint(arguments: dict[str, Any]) -> dict[str, Any]:
     endpoint, allows_http = str(arguments.pop("endpoint")), str(arguments.pop("allow_http", "")).lower() in _TRUE
     scheme = endpoint.partition("://")[0].lower()
     if scheme not in {"http", "https"}:
-        raise InvalidInputError("storage option 'endpoint' is an address with http:// or https://")
+        raise InvalidInputError("storage option 'endpoint' must be an address with http:// or https://")
     if scheme == "http" and not allows_http:
-        raise InvalidInputError("the endpoint is not encrypted; set storage option allow_http to 'true' to allow that")
+        raise InvalidInputError(
+            "the endpoint is not encrypted. Set storage option 'allow_http' to 'true' to allow that"
+        )
     try:
         name, key = arguments.pop("account_name"), arguments.pop("account_key")
     except KeyError as error:
@@ -99,4 +101,4 @@ def _key_file(value: Any) -> Any:
     try:
         return json.loads(value)
     except (TypeError, ValueError):
-        raise InvalidInputError("storage option service_account_key is no JSON") from None
+        raise InvalidInputError("storage option 'service_account_key' is not JSON") from None

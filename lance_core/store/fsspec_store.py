@@ -342,7 +342,7 @@ def _connection(uri: str, options: _Options, process: int) -> _Connection:
         files, root = url_to_fs(uri, skip_instance_cache=True, use_listings_cache=False, **options)
     except TypeError as error:
         message = without_secrets(str(error), options)
-        raise InvalidInputError(f"storage options that the file system does not take: {message}", path=uri) from None
+        raise InvalidInputError(f"the file system rejects the storage options: {message}", path=uri) from None
     except ImportError as error:
         raise UnsupportedError(f"the file system cannot be used: {error}", path=uri) from error
     except ValueError as error:

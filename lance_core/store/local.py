@@ -248,11 +248,11 @@ def _check_length(path: str, file: str) -> None:
         size = len(os.fsencode(name))
         if size > _MOST_NAME_BYTES:
             raise InvalidInputError(
-                f"the name '{name[:20]}...' has {size} bytes, and file systems take {_MOST_NAME_BYTES}; use a shorter "
-                "name"
+                f"the name '{name[:20]}...' has {size} bytes, but file systems allow {_MOST_NAME_BYTES}. Use "
+                "a shorter name"
             )
     if len(os.fsencode(file)) > _MOST_PATH_BYTES:
-        raise InvalidInputError(f"a path of more than {_MOST_PATH_BYTES:,} bytes; use a shorter one", path=file)
+        raise InvalidInputError(f"the path has more than {_MOST_PATH_BYTES:,} bytes. Use a shorter one", path=file)
 
 
 def _read_file(file: str, path: str) -> bytes:
@@ -428,7 +428,7 @@ def _size(path: str) -> int:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError("there is no such file", path=path) from error
     if not stat.S_ISREG(status.st_mode):
-        raise NotFoundError("this is no file", path=path)
+        raise NotFoundError("this is not a file", path=path)
     return status.st_size
 
 

@@ -84,7 +84,7 @@ def _is_durable(options: Mapping[str, str]) -> bool:
         _check_spelling(options)
     text = str(options.get(_DURABLE, "false")).lower()
     if text not in {"true", "false"}:
-        raise InvalidInputError(f"storage option {_DURABLE} is 'true' or 'false', not {text!r}")
+        raise InvalidInputError(f"storage option '{_DURABLE}' must be 'true' or 'false', not {text!r}")
     return text == "true"
 
 
@@ -104,7 +104,9 @@ def _with_sqlite(store: Store, table: str) -> Store:
 
     path = unquote(table.removeprefix("sqlite://"))
     if not table.startswith("sqlite:///") or "\0" in path or path.endswith("/"):
-        raise InvalidInputError("storage option manifest_store is like 'sqlite:///absolute/path.db'", path=store.uri)
+        raise InvalidInputError(
+            "storage option 'manifest_store' must look like 'sqlite:///absolute/path.db'", path=store.uri
+        )
     return ExternalManifestStore(store, SqliteTable(path), base=store.uri)
 
 
@@ -114,12 +116,12 @@ def _open_dynamodb(address: str, options: dict[str, str], table: str | None) -> 
     from lance_core.store.s3_options import check_endpoint, parse_s3_options  # noqa: PLC0415 likewise
 
     if table is not None:
-        raise InvalidInputError("s3+ddb:// names a table already; storage option manifest_store names another")
+        raise InvalidInputError("pass either an s3+ddb:// address or the storage option 'manifest_store', not both")
     table_name, _, query = address.partition("?")
     names = parse_qs(query)
     if list(names) != [_TABLE_NAME] or len(names[_TABLE_NAME]) != 1:
         raise InvalidInputError(
-            f"an s3+ddb:// address ends in ?{_TABLE_NAME}=..., and in nothing else", path=table_name
+            f"an s3+ddb:// address must end in '?{_TABLE_NAME}=...' and have no other settings", path=table_name
         )
     endpoints = {name: options.pop(name) for name in list(options) if name.lower() == "dynamodb_endpoint"}
     endpoint = next(iter(endpoints.values()), None)
@@ -160,5 +162,5 @@ def _place_of(address: str) -> str:
     if not rest or rest.startswith("/"):
         raise InvalidInputError(f"{address!r} does not name a bucket", path=address)
     if "?" in rest or "#" in rest:
-        raise InvalidInputError(f"{address!r} is no address: settings belong into storage_options", path=address)
+        raise InvalidInputError(f"{address!r} is not an address: pass settings in 'storage_options'", path=address)
     return rest

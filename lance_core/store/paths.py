@@ -18,6 +18,6 @@ def check_path(path: str) -> None:
     """
     if path[:_PREFIX_SIZE] == BASE_PREFIX:
         number, _, inner = path.removeprefix(BASE_PREFIX).partition("/")
-        raise CorruptDataError(f"{inner} lies below base path {number}, which the manifest does not list")
+        raise CorruptDataError(f"'{inner}' is below base path {number}, which the manifest does not list")
     if "\\" in path or "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
         raise InvalidInputError(f"{path!r} is not a path below the dataset", path=path)

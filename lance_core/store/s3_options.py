@@ -79,11 +79,13 @@ def parse_s3_options(options: Mapping[str, str] | None) -> S3Options:
         canonical = _SYNONYMS.get(plain, plain)
         convert = _CONVERTERS.get(canonical)
         if convert is None:
-            raise InvalidInputError(f"unknown storage option {name!r}; S3 has: {', '.join(sorted(_CONVERTERS))}")
+            raise InvalidInputError(
+                f"unknown storage option {name!r}; the options of S3 are: {', '.join(sorted(_CONVERTERS))}"
+            )
         try:
             converted = convert(str(value))
         except (ValueError, KeyError):
-            raise InvalidInputError(f"storage option {name!r} has a value that is not understood") from None
+            raise InvalidInputError(f"cannot parse the value of storage option {name!r}") from None
         if options_.setdefault(canonical, converted) != converted:
             raise InvalidInputError(f"storage option {name!r} is given twice, with different values")
     parsed = S3Options(**options_)
@@ -93,7 +95,7 @@ def parse_s3_options(options: Mapping[str, str] | None) -> S3Options:
 
 def _check(options: S3Options) -> None:
     if (options.access_key_id is None) != (options.secret_access_key is None):
-        raise InvalidInputError("storage options access_key_id and secret_access_key come together")
+        raise InvalidInputError("pass storage options 'access_key_id' and 'secret_access_key' together")
     check_endpoint(options.endpoint, options, "endpoint")
 
 
@@ -102,9 +104,9 @@ def check_endpoint(endpoint: str | None, options: S3Options, name: str) -> None:
     if endpoint is None:
         return
     if not endpoint.lower().startswith(("http://", "https://")):
-        raise InvalidInputError(f"storage option {name!r} is an address with http:// or https://")
+        raise InvalidInputError(f"storage option {name!r} must be an address with http:// or https://")
     if endpoint.lower().startswith("http://") and not options.allow_http:
-        raise InvalidInputError(f"the {name} is not encrypted; set storage option allow_http to 'true' to allow that")
+        raise InvalidInputError(f"the {name} is not encrypted. Set storage option 'allow_http' to 'true' to allow that")
 
 
 def _bool(text: str) -> bool:

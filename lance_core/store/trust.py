@@ -81,7 +81,8 @@ class PlaceSettings:
         is_own_origin = dataset_address is not None and dataset_address.origin == target.origin
         if target.service not in FOLLOWED and not is_own_origin:
             raise UnsupportedError(
-                f"the table names {target.text!r}; lance_core follows no {target.service}:// address in a table"
+                f"the table refers to {target.text!r}: lance_core does not follow {target.service}:// "
+                "addresses in a table"
             )
         own_options = self.storage_options if is_own_origin else {}
         if dataset_address is not None and target.is_below(dataset_address):

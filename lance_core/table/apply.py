@@ -129,7 +129,7 @@ def apply(
         case UpdateBases():
             following = replace(manifest, base_paths=add_bases(manifest.base_paths, operation.new_bases))
         case _:
-            raise UnsupportedError(f"lance_core does not carry out {operation_name(operation)} operations")
+            raise UnsupportedError(f"lance_core does not support {operation_name(operation)} operations")
     schema = legacy_schema(following, manifest, transaction, dictionaries or {})
     if schema is not following.schema:
         following = replace(following, schema=schema)
@@ -153,7 +153,7 @@ def _check_fragments(manifest: Manifest) -> None:
     try:
         manifest.fragments.check(uses_stable_row_ids=manifest.uses_stable_row_ids)
     except CorruptDataError as error:
-        raise InvalidInputError(f"the new version would be damaged: {error.message}") from error
+        raise InvalidInputError(f"cannot commit: the new version would be damaged: {error.message}") from error
     for position in manifest.fragments.incomplete().tolist():
         fragment = manifest.fragments[position]
         if any(isinstance(lineage_sequence, ExternalFile) for lineage_sequence in lineage_sequences(fragment)):
@@ -198,7 +198,7 @@ def _append(manifest: Manifest, operation: Append, version: int) -> Manifest:
 
 def _overwrite(manifest: Manifest, operation: Overwrite, version: int, data_storage_version: str | None) -> Manifest:
     if manifest.max_allocated_field_id is not None:
-        raise UnsupportedError("lance_core does not overwrite tables that never reuse field ids (feature flag 32768)")
+        raise UnsupportedError("cannot overwrite tables that never reuse field ids (feature flag 32768)")
     if data_storage_version is not None:
         manifest = replace(manifest, data_storage_version=data_storage_version)
     manifest, added = _number(manifest, operation.fragments, version)
@@ -244,7 +244,7 @@ def _rewrite(manifest: Manifest, operation: Rewrite) -> Manifest:
     if manifest.uses_stable_row_ids:
         check_row_lineage(added)
     if operation.rewritten_indices:
-        raise UnsupportedError("lance_core does not rewrite indices along with the rows")
+        raise UnsupportedError("cannot rewrite indices along with the rows")
     manifest = after_rewrite(manifest, operation.groups)
     manifest = _with_mixed_versions(manifest, added)
     return replace(manifest, fragments=manifest.fragments.replaced(removed=removed, added=added))
@@ -252,7 +252,7 @@ def _rewrite(manifest: Manifest, operation: Rewrite) -> Manifest:
 
 def _merge(manifest: Manifest, operation: Merge, version: int) -> Manifest:
     if manifest.max_allocated_field_id is not None:
-        raise UnsupportedError("lance_core does not add columns to tables that never reuse field ids (flag 32768)")
+        raise UnsupportedError("cannot add columns to tables that never reuse field ids (feature flag 32768)")
     fragments = [_without_dead_files(fragment) for fragment in operation.fragments]
     _check_file_versions(manifest, fragments)
     if manifest.uses_stable_row_ids:
@@ -286,7 +286,7 @@ def _replace_data(manifest: Manifest, operation: DataReplacement, version: int) 
         for file in new_files[fragment.id]:
             if not live.issuperset(file.fields) or not file.fields:
                 raise InvalidInputError(
-                    f"data file {file.path!r} replaces fields {file.fields}; some are not in the schema"
+                    f"data file {file.path!r} replaces fields {file.fields}, some of which are not in the schema"
                 )
             fragment = _with_replaced_file(fragment, file)  # noqa: PLW2901 one file after the other
         changed[fragment.id] = stamped(fragment, version) if manifest.uses_stable_row_ids else fragment
@@ -318,7 +318,7 @@ def _create_index(manifest: Manifest, operation: CreateIndex) -> Manifest:
     live = {field.id for field in manifest.schema.walk()}
     for index in operation.new_indices:
         if not live.issuperset(index.fields):
-            raise InvalidInputError(f"index {index.name!r} is over fields that the schema does not have")
+            raise InvalidInputError(f"index {index.name!r} covers fields that the schema does not have")
     remaining = [index for index in manifest.indices if index.uuid not in removed | added]
     return replace(manifest, index_section=index_section_of((*remaining, *operation.new_indices)))
 
@@ -328,7 +328,7 @@ def _restore(manifest: Manifest, operation: Restore, restored: Manifest | None) 
         raise InvalidInputError(f"version {operation.version} is to be restored but was not given")
     if manifest.uses_stable_row_ids != restored.uses_stable_row_ids:
         raise InvalidInputError(
-            f"version {operation.version} cannot be restored: stable row ids cannot be switched on or off"
+            f"cannot restore version {operation.version}: it differs from the table in whether rows have stable ids"
         )
     return replace(
         restored,
@@ -393,7 +393,7 @@ def _numbered(
 def _stamped_if_changed(manifest: Manifest, fragment: Fragment, version: int) -> Fragment:
     before = manifest.fragments.find(fragment.id)
     if before is None:
-        raise UnsupportedError("lance_core does not add rows in a Merge on tables with stable row ids")
+        raise UnsupportedError("cannot add rows in a Merge on tables with stable row ids")
     return fragment if before.files == fragment.files else stamped(fragment, version)
 
 
@@ -402,7 +402,8 @@ def _check_known(manifest: Manifest, fragment_ids: Collection[int]) -> None:
     unknown = named[~np.isin(named, manifest.fragments.ids)].tolist()
     if unknown:
         raise InvalidInputError(
-            f"version {manifest.version} has no fragments {sorted(unknown)}; open the newest and redo it"
+            f"version {manifest.version} has no fragments {sorted(unknown)}. Open the newest version and do "
+            "the work again"
         )
 
 

@@ -67,7 +67,7 @@ def with_moved_rows(
         return with_new_rows(fragment, first, version), fragment.physical_rows
     num_moved = count_row_ids(sequence)
     if num_moved > fragment.physical_rows:
-        raise InvalidInputError(f"a fragment of {fragment.physical_rows} rows comes with {num_moved} row ids")
+        raise InvalidInputError(f"a fragment of {fragment.physical_rows} rows has {num_moved} row ids")
     moved = decode_row_ids(sequence, num_rows=num_moved)
     added = fragment.physical_rows - len(moved)
     ids = np.concatenate([moved, np.arange(first, first + added, dtype=np.uint64)])
@@ -124,7 +124,7 @@ def check_row_lineage(fragments: Iterable[Fragment]) -> None:
     for fragment in fragments:
         if None in lineage_sequences(fragment):
             raise UnsupportedError(
-                "on tables with stable row ids, rewritten fragments need their row ids and both row versions"
+                "a rewritten fragment needs row ids and both row versions on tables with stable row ids"
             )
 
 

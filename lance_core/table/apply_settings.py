@@ -61,11 +61,11 @@ def add_bases(existing: Iterable[BasePath], added: Iterable[BasePath], *, first_
             while number in ids:
                 number += 1
         if number in ids:
-            raise InvalidInputError(f"there are two base paths with id {number}")
+            raise InvalidInputError(f"two base paths have the id {number}")
         if base.name is not None and any(base.name == other.name for other in bases):
-            raise InvalidInputError(f"there are two base paths with name {base.name!r}")
+            raise InvalidInputError(f"two base paths have the name {base.name!r}")
         if any(base.path == other.path for other in bases):
-            raise InvalidInputError(f"there are two base paths with address {base.path!r}")
+            raise InvalidInputError(f"two base paths have the address {base.path!r}")
         ids.add(number)
         bases.append(replace(base, id=number))
     return tuple(bases)
@@ -130,8 +130,7 @@ def _declares(update: UpdateMap, names: Collection[str], *, is_part: bool) -> bo
 def _check_declaration(key: str, field: Field, *, is_known: bool, is_valid: bool) -> None:
     if is_known:
         raise InvalidInputError(
-            f"field {field.name!r}: the table has a {key} key, which cannot be changed. Overwrite the table to declare "
-            "another"
+            f"field {field.name!r}: cannot change the {key} key of the table. Overwrite the table to declare another"
         )
     if not is_valid:
         raise InvalidInputError(f"field {field.name!r}: the metadata does not declare a {key} key")
@@ -153,7 +152,7 @@ def check_primary_key(before: Schema | None, following: Schema) -> None:
     for name in _nullable_keys(following.fields):
         if name not in nullable_before:
             raise InvalidInputError(
-                f"field {name!r} belongs to the primary key, so neither it nor what it lies in may be nullable"
+                f"field {name!r} belongs to the primary key: it and its parents must not be nullable"
             )
 
 

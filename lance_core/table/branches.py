@@ -72,7 +72,7 @@ def create_branch(source: Snapshot, name: str, *, uuid: str, runtime: Runtime = 
         manifest_size=manifest_size(source.store, source.version),
     )
     if not root.put_if_absent(branch_path(name), encode_branch(branch)):
-        raise RefAlreadyExistsError(f"there is a branch {name!r} already", path=root.uri)
+        raise RefAlreadyExistsError(f"branch {name!r} exists already", path=root.uri)
     cloned = clone_manifest(source, branch=name, uuid=uuid, now=runtime.now())
     try:
         _check_vacant(branch_root, name)
@@ -94,8 +94,8 @@ def create_branch(source: Snapshot, name: str, *, uuid: str, runtime: Runtime = 
 def _check_vacant(branch_root: Store, name: str) -> None:
     if list_versions(branch_root):
         raise RefAlreadyExistsError(
-            f"the folder of branch {name!r} holds versions of a branch that was not deleted completely; delete the "
-            "branch to remove them",
+            f"the folder of branch {name!r} holds files of a branch that was not deleted completely. Delete "
+            "the branch to remove them",
             path=branch_root.uri,
         )
 
@@ -153,7 +153,7 @@ def describe_branch(store: Store, name: str, metadata: Mapping[str, str]) -> Bra
     get_branch(store, name)
     version = find_newest(branch_root).newest
     if version is None:
-        raise RefNotFoundError(f"branch {name!r} has no version; it is being made or deleted", path=root.uri)
+        raise RefNotFoundError(f"branch {name!r} has no version; somebody is creating or deleting it", path=root.uri)
     # Who deletes a branch looks for tags on it after its file is gone. So either we see that it is, or they see ours.
     with keeping(branch_root, version, uuid=str(uuid.uuid4()), runtime=SYSTEM_RUNTIME):
         branch = replace(get_branch(store, name), metadata=dict(metadata))
@@ -201,7 +201,7 @@ def _claimed(root: Store, branch_root: Store, name: str) -> bytes:
         raise RefNotFoundError(f"there is no branch {name!r}", path=root.uri)
     content = encode_branch(Branch(name=name, parent_branch=None, parent_version=0))
     if not root.put_if_absent(path, content):
-        raise RefNotFoundError(f"branch {name!r} is being made by somebody else", path=root.uri)
+        raise RefNotFoundError(f"branch {name!r} is being created by somebody else", path=root.uri)
     return content
 
 
@@ -216,7 +216,9 @@ def _check_unused(root: Store, name: str) -> None:
     users = [f"branch {branch.name!r}" for branch in list_branches(root) if branch.parent_branch == name]
     users += [f"tag {tag.name!r}" for tag in list_tags_strictly(root) if tag.branch == name]
     if users:
-        raise InvalidInputError(f"branch {name!r} is needed by {', '.join(users)}; delete these first", path=root.uri)
+        raise InvalidInputError(
+            f"cannot delete branch {name!r}, which is used by {', '.join(users)}. Delete these first", path=root.uri
+        )
 
 
 def _files(branch_root: Store) -> list[str]:

@@ -65,7 +65,7 @@ def clone_manifest(source: Snapshot, *, branch: str | None, uuid: str, now: date
     manifest = source.manifest
     if source.version & DETACHED_BIT:
         raise InvalidInputError(
-            "a detached version cannot be the beginning of a branch or clone; restore it first", path=source.store.uri
+            "cannot create a branch or clone from a detached version. Restore it first", path=source.store.uri
         )
     branch_root, parent = without_bases(source.store), branch_of(source.store)[1]
     check_writable(manifest.writer_feature_flags, path=branch_root.uri)
@@ -99,12 +99,12 @@ def publish_clone(branch_root: Store, cloned: tuple[Manifest, bytes]) -> Snapsho
     manifest, record = cloned
     branch_root = without_bases(branch_root)
     if find_newest(branch_root).newest is not None:
-        raise DatasetAlreadyExistsError("there is a dataset already", path=branch_root.uri)
+        raise DatasetAlreadyExistsError("the target exists already. Choose another address", path=branch_root.uri)
     written_paths = [transaction_path(manifest.transaction_file)]
     branch_root.put(written_paths[0], record)
     if not create_manifest(branch_root, manifest, ManifestNaming.V2):
         branch_root.delete(written_paths)
-        raise DatasetAlreadyExistsError("another writer was faster to make a dataset here", path=branch_root.uri)
+        raise DatasetAlreadyExistsError("another writer created a dataset here at the same time", path=branch_root.uri)
     return Snapshot(store=branch_root, manifest=manifest)
 
 
@@ -138,7 +138,7 @@ def deep_clone(source: Snapshot, target: Store, *, uuid: str, runtime: Runtime =
     _check_copyable(manifest, source.store)
     target = without_bases(target)
     if find_newest(target).newest is not None:
-        raise DatasetAlreadyExistsError("there is a dataset already", path=target.uri)
+        raise DatasetAlreadyExistsError("the target exists already. Choose another address", path=target.uri)
     copied: list[str] = []
     try:
         _copy_all(source, target, copied)
@@ -198,7 +198,7 @@ def _local_copy(fragment: Fragment) -> Fragment:
 
 def _check_copyable(manifest: Manifest, store: Store) -> None:
     if manifest.reader_feature_flags & Feature.MANAGED_BLOBS:
-        raise UnsupportedError("lance_core does not copy managed blobs", path=store.uri)
+        raise UnsupportedError("cannot copy managed blobs", path=store.uri)
 
 
 def _copy_all(source: Snapshot, target: Store, copied: list[str]) -> None:
@@ -208,7 +208,8 @@ def _copy_all(source: Snapshot, target: Store, copied: list[str]) -> None:
         target_path = split_base_path(path)[1] if path.startswith(BASE_PREFIX) else path
         if pairs.setdefault(target_path, path) != path:
             raise CorruptDataError(
-                f"two places have a file {target_path!r}, which cannot be copied into one", path=target.uri
+                f"two base paths contain a file {target_path!r}, which cannot be copied into one dataset",
+                path=target.uri,
             )
     with ThreadPoolExecutor(_COPY_THREADS) as pool:
 

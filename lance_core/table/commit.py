@@ -298,8 +298,8 @@ class _Committer:
     def _new_table(self) -> Manifest:
         if not isinstance(self.operation, Overwrite) or self.transaction.read_version:
             raise DatasetNotFoundError(
-                f"{operation_name(self.operation)} on version {self.transaction.read_version} needs a dataset, and "
-                "there is none here",
+                f"{operation_name(self.operation)} on version {self.transaction.read_version} needs a "
+                "dataset, but there is none at this address",
                 path=self.store.uri,
             )
         version = self.data_storage_version or common_file_version(self.operation.fragments)
@@ -343,11 +343,12 @@ class _Committer:
         read_version = self.transaction.read_version
         if read_version & DETACHED_BIT:
             raise InvalidInputError(
-                "what was worked out on a detached version can only be committed detached", path=self.store.uri
+                "changes based on a detached version can only be committed detached", path=self.store.uri
             )
         if read_version > latest.version:
             raise VersionNotFoundError(
-                f"the transaction read version {read_version}, the newest is {latest.version}", path=self.store.uri
+                f"the transaction is based on version {read_version}, but the newest is {latest.version}",
+                path=self.store.uri,
             )
         if isinstance(self.operation, Overwrite) and not read_version:
             return self._created_by_us()
@@ -376,7 +377,7 @@ class _Committer:
         version = None if key is None else find_commit(self.store, key)
         if version is not None:
             return version
-        raise DatasetAlreadyExistsError("there is a dataset here already", path=self.store.uri)
+        raise DatasetAlreadyExistsError("the dataset exists already", path=self.store.uri)
 
     def _is_ours(self, theirs: Transaction) -> bool:
         """Return whether another attempt, perhaps of another process, has done the work already."""

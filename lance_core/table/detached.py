@@ -76,4 +76,4 @@ def commit_detached(store: Store, transaction: Transaction, *, runtime: Runtime 
         with suppress(Exception):
             branch_root.delete([path])
         raise
-    raise CommitContentionError("random version numbers were taken several times in a row", path=store.uri)
+    raise CommitContentionError("cannot find a free version number for the detached commit; try again", path=store.uri)

@@ -43,4 +43,4 @@ def check_keeps_log(operation: Operation, base: Manifest) -> None:
         problem = "new columns would be null for rows in the log; add them as nulls, and update them"
     else:
         problem = f"{type(operation).__name__.lower()} would lose rows that are only in the log"
-    raise UnsupportedError(f"the table has a write-ahead log (MemWAL): {problem}; merge the log with pylance first")
+    raise UnsupportedError(f"the table has a write-ahead log (MemWAL): {problem}. Merge the log with pylance first")

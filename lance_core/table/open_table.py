@@ -135,4 +135,4 @@ def find_version_as_of(store: Store, time: datetime) -> int:
             continue
         if timestamp is not None and timestamp < time:
             return version
-    raise VersionNotFoundError(f"{time.isoformat()} is earlier than the first version there is", path=store.uri)
+    raise VersionNotFoundError(f"there is no version as of {time.isoformat()}: the first one is newer", path=store.uri)

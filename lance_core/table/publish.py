@@ -123,11 +123,11 @@ def check_files(store: Store, operation: Operation, base: Manifest) -> None:
         base_id, inner = split_base_path(path) if path.startswith(BASE_PREFIX) else (None, path)
         if base_id is not None and base_id not in base_ids:
             there = ", ".join(map(str, sorted(base_ids))) or "none"
-            raise InvalidInputError(f"{inner} has base_id {base_id}, but the table's base paths are: {there}")
+            raise InvalidInputError(f"{inner} refers to base path {base_id}, but the table's base paths are: {there}")
     sizes = object_sizes(store_of_new_files(store, operation, base), [path for path, _ in files])
     for (path, size), actual in zip(files, sizes, strict=True):
         if size and actual != size:
-            raise CorruptDataError(f"the transaction says {size} bytes, the file has {actual}", path=path)
+            raise CorruptDataError(f"the transaction says {size} bytes, but the file has {actual}", path=path)
 
 
 def store_of_new_files(store: Store, operation: Operation, base: Manifest) -> Store:

@@ -53,7 +53,7 @@ def create_tag(store: Store, name: str, version: int, *, runtime: Runtime = SYST
     size = manifest_size(store, version)
     tag = Tag(name=name, version=version, branch=branch, manifest_size=size, created_at=now, updated_at=now)
     if not root.put_if_absent(tag_path(name), encode_tag(tag)):
-        raise RefAlreadyExistsError(f"there is a tag {name!r} already; update or delete it", path=root.uri)
+        raise RefAlreadyExistsError(f"tag {name!r} exists already. Update or delete it", path=root.uri)
     try:
         manifest_size(store, version)  # a clean-up may have been faster, and now has seen the tag
     except NotFoundError:
@@ -208,7 +208,7 @@ def resolve(store: Store, reference: Reference) -> tuple[Store, int | None]:
         case _:
             pass
     raise InvalidInputError(
-        f"{reference!r} is no version: it is a number, the name of a tag, or a tuple of branch and number"
+        f"{reference!r} does not name a version. Pass a number, the name of a tag, or a tuple of branch and number"
     )
 
 

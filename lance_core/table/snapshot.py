@@ -150,7 +150,9 @@ def _versions(store: Store, names: Sequence[str]) -> Versions:
     v2, rest = split_v2_names(names)
     v1 = [name for name in rest if (parsed := parse_manifest_name(name)) and parsed.naming is ManifestNaming.V1]
     if v1 and v2:
-        raise CorruptDataError("the manifest files have names of both schemes; migrate them to V2", path=store.uri)
+        raise CorruptDataError(
+            "the dataset has manifest files of both naming schemes. Migrate them to V2", path=store.uri
+        )
     return Versions(names=tuple(v1 or v2), naming=ManifestNaming.V1 if v1 else ManifestNaming.V2)
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 def _load(request: ReadRequest) -> Any:
     if request.dataset is None:
-        raise DatasetNotFoundError("There is no table yet: annotate the input with pa.Table to get an empty one.")
+        raise DatasetNotFoundError(
+            "The table does not exist yet. Annotate the input with pa.Table to get an empty one."
+        )
     is_whole = request.columns is None and request.filter is None and not request.is_empty
     if not issubclass(request.type, LanceDataset):
         columns = None if request.columns is None else list(request.columns)

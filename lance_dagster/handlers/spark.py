@@ -140,7 +140,7 @@ def _in_partition(frame: Any, request: WriteRequest) -> Any:
     if request.out_of_partition == "drop":
         return frame.filter(condition)
     if not predicate.any_of:
-        raise InvalidInputError("A run without partitions has nothing to write.", path=request.uri)
+        raise InvalidInputError("The run has no partitions, so there is nothing to write.", path=request.uri)
     # Inside of a column that is written, the check can neither be pruned nor be moved before a join or a filter that
     # would have removed the row; and the plan runs once.
     column = predicate.reads[0]

@@ -183,7 +183,7 @@ def test_system_columns_can_be_compared(tables):
 
 def test_columns_are_named_not_numbered(tables):
     for expression in (pc.field(1) > 0, pc.field("st", 0) > 0):
-        with pytest.raises(UnsupportedError, match="name columns as in"):
+        with pytest.raises(UnsupportedError, match="Name columns as in"):
             _rows(tables[0], expression)
 
 

@@ -200,7 +200,7 @@ def test_a_fragment_is_read_in_pieces(dataset):
             for batch in first.to_batches(rows=(start, end), filter=condition, with_row_id=True)
         ]
         assert pa.Table.from_batches(pieces).equals(first.to_table(filter=condition, with_row_id=True))
-    with pytest.raises(InvalidInputError, match="no range"):
+    with pytest.raises(InvalidInputError, match="must be a range"):
         first.to_batches(rows=(0, 1001))
 
 

@@ -66,7 +66,7 @@ def test_other_objects_are_refused(tmp_path, data):
 def test_schema_converts_the_data_or_refuses_it(tmp_path):
     narrow = pa.schema({"id": pa.int8(), "name": pa.large_string()})
     assert lance_core.write_dataset(ROWS, tmp_path / "t", narrow).schema.equals(narrow)
-    with pytest.raises(InvalidInputError, match="does not fit schema="):
+    with pytest.raises(InvalidInputError, match="does not fit 'schema'"):
         lance_core.write_dataset(ROWS, tmp_path / "u", pa.schema({"id": pa.int64(), "name": pa.int64()}))
     with pytest.raises(InvalidInputError, match="has columns"):
         lance_core.write_dataset(ROWS, tmp_path / "u", pa.schema({"id": pa.int64()}))
@@ -91,7 +91,7 @@ def test_modes(tmp_path):
     assert overwritten.version == 3
     assert overwritten.to_table().equals(other)
     assert overwritten.checkout_version(2).count_rows() == 6
-    with pytest.raises(DatasetAlreadyExistsError, match="append or overwrite"):
+    with pytest.raises(DatasetAlreadyExistsError, match="'append' or 'overwrite'"):
         lance_core.write_dataset(ROWS, place)
     with pytest.raises(InvalidInputError, match="'replace'"):
         lance_core.write_dataset(ROWS, place, mode="replace")

@@ -202,7 +202,7 @@ def test_samples(dataset):
     assert in_order == sorted(in_order)
     assert dataset.sample(0).num_rows == 0
     for wrong in (-1, N):
-        with pytest.raises(InvalidInputError, match="cannot choose"):
+        with pytest.raises(InvalidInputError, match="cannot sample"):
             dataset.sample(wrong)
 
 

@@ -99,7 +99,7 @@ def test_checks_and_upkeep_of_an_asset_in_python(build):
     ("wrong", "message"),
     [
         ({"chekcs": {}}, "chekcs"),
-        ({"checks": {}}, "at least one rule"),
+        ({"checks": {}}, "has no rule"),
         ({"checks": {"min_rows": -1}}, "min_rows"),
         ({"checks": {"integrity": "deep"}}, "integrity"),
         ({"maintenance": {"deletions": {"threshold": 3}}}, "threshold"),

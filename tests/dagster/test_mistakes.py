@@ -61,7 +61,7 @@ DEFINITIONS = {
     "mode in capitals": ([asset_of({"mode": "APPEND"})], ["'APPEND'", "Did you mean 'append'"]),
     "mode of Spark": ([asset_of({"mode": "errorifexists"})], ["mode is one of", "'error'"]),
     "mode is no text": ([asset_of({"mode": 3})], ["mode is one of", "found 3"]),
-    "partitions without any": ([asset_of({"mode": "replace_partitions"})], ["assets with partitions"]),
+    "partitions without any": ([asset_of({"mode": "replace_partitions"})], ["needs a partitioned asset"]),
     "misspelt schema_mode": ([asset_of({"schema_mode": "strikt"})], ["'strikt'", "Did you mean 'strict'"]),
     "schema_mode of Delta": ([asset_of({"schema_mode": "merge"})], ["schema_mode is one of", "'add'"]),
     "misspelt out_of_partition": ([asset_of({"lance/out_of_partition": "dropp"})], ["Did you mean 'drop'"]),
@@ -82,7 +82,7 @@ DEFINITIONS = {
         ["'partition_expr'", "['day']"],
     ),
     "two of version, tag and time": ([reader_of({"version": 1, "tag": "x"})], ["'version' and 'tag'"]),
-    "tag and branch": ([reader_of({"tag": "x", "branch": "b"})], ["'tag' knows its branch"]),
+    "tag and branch": ([reader_of({"tag": "x", "branch": "b"})], ["either 'tag' or 'branch'"]),
     "version is a tag": ([reader_of({"version": "release"})], ["a tag goes under 'tag'", "'release'"]),
     "misspelt read": ([reader_of({"read": "materialised"})], ["Did you mean 'materialized'"]),
     "materialized version": ([reader_of({"read": "materialized", "version": 2})], ["chooses the version"]),
@@ -98,7 +98,7 @@ DEFINITIONS = {
     ),
     "names that differ in case": (
         [asset_of(name="users"), asset_of(name="Users")],
-        ["'users' and 'Users'", "differ in case only", "Rename"],
+        ["'users' and 'Users'", "differ only in case", "Rename"],
     ),
     "mode of other tools": ([asset_of({"mode": "upsert"})], ["mode is one of", "'merge'"]),
 }
@@ -242,14 +242,14 @@ LOADS = {
     "branch that is missing": ({"branch": "trial"}, pa.Table, ["trial"]),
     "a part of a dataset": ({"columns": ["id"]}, lance_core.LanceDataset, ["cannot stand for some", "LanceScanner"]),
     "a type that is no frame": ({}, int, ["int"]),
-    "no table yet": ({}, pd.DataFrame, ["no table of the asset asset yet", "materialize it first"]),
+    "does not exist yet": ({}, pd.DataFrame, ["no table of the asset asset yet", "materialize it first"]),
 }
 
 
 @pytest.mark.parametrize("mistake", LOADS)
 def test_mistakes_in_loads(root, instance, mistake):
     metadata, annotation, words = LOADS[mistake]
-    if mistake != "no table yet":
+    if mistake != "does not exist yet":
         lance_core.write_dataset(ROWS, f"{root}/asset.lance")
     resources = {"io_manager": LanceIOManager(root=root)}
     with pytest.raises(LanceError) as error:

@@ -101,7 +101,7 @@ def test_the_version_before_the_first_change_must_be_there(spark, uri):
 
 def test_what_cannot_be_told_is_refused(spark, table):
     uri = table()
-    with pytest.raises(AnalysisException, match="starting_version that is a version number"):
+    with pytest.raises(AnalysisException, match="'starting_version' must be a version number"):
         spark.read.format("lance").option("readChangeFeed", "true").load(uri)
     with pytest.raises(VersionNotFoundError, match="version 99"):
         read_lance_changes(spark, uri, 1, 99)

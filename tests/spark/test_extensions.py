@@ -93,7 +93,7 @@ def test_blobs_are_descriptions_or_bytes(tmp_path, version):
     schema, rows = read(uri, blobHandling="all_binary", columns='["b"]')
     assert schema["b"].dataType == st.BinaryType()
     assert [row["b"] for row in rows] == values
-    with pytest.raises(InvalidInputError, match="blob_handling is one of"):
+    with pytest.raises(InvalidInputError, match="must be one of"):
         read(uri, blob_handling="maybe")
 
 

@@ -101,7 +101,7 @@ def test_rows_of_one_key_are_not_inserted_twice(spark, table, source):
     before = files(table)
     twice = source.union(spark.sql("select 105L, 1L"))
     upsert = merge_lance(twice, table.uri, "id").when_matched_update_all().when_not_matched_insert_all()
-    with pytest.raises(Exception, match="several rows of the DataFrame have one key that the table does not have"):
+    with pytest.raises(Exception, match="more than one row of the DataFrame has the same new key"):
         upsert.execute()
     assert files(table) == before
     merge = merge_lance(twice, table.uri, "id").when_matched_update_all()
@@ -120,7 +120,7 @@ def test_a_match_that_must_not_be(table, source):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda merge: merge, "not told to change"),
+        (lambda merge: merge, "has no action"),
         (lambda merge: merge.when_matched_delete().when_matched_update_all(), "follows one without"),
         (lambda merge: merge.when_matched_update({"nope": "1"}), "no column nope"),
         (lambda merge: merge.when_matched_update_all("v > 3"), r"say source\.v or target\.v"),

@@ -195,14 +195,14 @@ def test_others_add_another_column_meanwhile(wider, table, meanwhile, data_files
     uri = table()
     before = data_files()
     meanwhile(lambda: lance_core.dataset(uri).add_columns(pa.field("n" if kind == pa.string() else "m", kind)))
-    with pytest.raises(CommitConflictError, match="others changed the columns"):
+    with pytest.raises(CommitConflictError, match="another writer changed the columns"):
         write_lance(wider, uri, merge_schema=True)
     assert (lance_core.dataset(uri).version, data_files()) == (2, before)
 
 
 def test_new_columns_while_some_rows_are_replaced(spark, table):
     uri = table()
-    with pytest.raises(InvalidInputError, match="merge_schema means nothing with mode overwrite"):
+    with pytest.raises(InvalidInputError, match="'merge_schema' does not apply to mode 'overwrite'"):
         write_lance(spark.sql("SELECT 2L id, 7 n"), uri, mode="overwrite", merge_schema=True)
     write_lance(spark.sql("SELECT 2L id, 7 n"), uri, replace_where="id = 2", merge_schema=True)
     assert rows(uri) == [WIDER_ROWS[0], {"id": 2, "s": None, "n": 7}]

@@ -42,7 +42,7 @@ def test_what_is_formatted_is_parsed_again():
         (ReadOptions, {"path": "p", "with_row_id": "yes"}, "with_row_id must be true or false"),
         (ReadOptions, {"path": "p", "version": "1", "tag": "t"}, "not 2"),
         (WriteOptions, {"path": "p", "storage_options": '{"a": 1}'}, "storage_options must be a JSON object"),
-        (WriteOptions, {"path": "p", "mode": "append"}, "mode can only be create"),
+        (WriteOptions, {"path": "p", "mode": "append"}, "'mode' can only be 'create'"),
         (WriteOptions, {"path": "p", "partition_overwrite_by": "a"}, "JSON list"),
     ],
 )

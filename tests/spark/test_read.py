@@ -117,7 +117,7 @@ def test_there_is_no_dataset(spark, uri):
         read_lance(spark, uri)
     with pytest.raises(AnalysisException, match="no Lance dataset"):
         spark.read.format("lance").load(uri)
-    with pytest.raises(AnalysisException, match="There is no path"):
+    with pytest.raises(AnalysisException, match="The path is missing"):
         spark.read.format("lance").load()
     with pytest.raises(AnalysisException, match="Unknown option versoin"):
         spark.read.format("lance").option("versoin", 1).load(uri)

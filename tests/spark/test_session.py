@@ -55,7 +55,7 @@ def test_what_spark_has_found_by_itself_is_kept(monkeypatch):
 
 def test_streaming_reads_need_a_newer_pyspark(monkeypatch):
     monkeypatch.setattr(source, "find_spec", lambda _name: None)
-    with pytest.raises(UnsupportedError, match=r"pyspark 4\.2 or newer"):
+    with pytest.raises(UnsupportedError, match=r"pyspark 4\.2 or later"):
         LanceDataSource({"path": "t.lance"}).streamReader(StructType([]))
 
 

@@ -232,7 +232,7 @@ def test_options_that_make_no_sense_are_refused(table, options, message):
 def test_a_position_is_written_down_and_read_again():
     position = Position(version=3, row=5, is_snapshot=True)
     assert Position.from_json(position.to_json()) == position
-    with pytest.raises(InvalidInputError, match="no Lance stream"):
+    with pytest.raises(InvalidInputError, match="not an offset of a Lance stream"):
         Position.from_json({"offset": 1})
 
 

@@ -144,7 +144,7 @@ def test_replace_where_is_checked_before_any_task_runs(numbers, uri):
 
 
 def test_a_save_without_a_path_or_with_an_unknown_option_is_refused(numbers, uri):
-    with pytest.raises(AnalysisException, match="There is no path"):
+    with pytest.raises(AnalysisException, match="The path is missing"):
         numbers.write.format("lance").mode("append").save()
     with pytest.raises(AnalysisException, match="Unknown option partitionoverwritemode"):
         numbers.write.format("lance").mode("overwrite").option("partitionOverwriteMode", "dynamic").save(uri)

@@ -29,7 +29,7 @@ def test_new_columns_get_new_ids_depth_first():
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["id"], "'id' is there already"),
+        (["id"], "'id' is exists already"),
         (["a.b"], "has a dot"),
         ([""], "empty"),
         (["_rowid"], "reserved"),
@@ -52,7 +52,7 @@ def test_null_fields_inside_of_lists():
     inner = pa.struct([("x", pa.int8())])
     for kind in (pa.large_list(inner), pa.map_(pa.string(), inner), pa.list_(inner, 2)):
         schema = Schema.from_arrow(pa.schema([("t", kind)]))
-        with pytest.raises(UnsupportedError, match="inside of 't'"):
+        with pytest.raises(UnsupportedError, match="cannot add fields to 't'"):
             with_null_fields(schema, pa.schema([("t", kind)]), 9, allows_children=True)
 
 
@@ -67,9 +67,9 @@ def test_null_fields_in_structs():
     with pytest.raises(UnsupportedError, match="version 2"):
         with_null_fields(SCHEMA, more, NEXT, allows_children=False)
     for wrong in (pa.field("st", pa.struct([("x", pa.int64())])), pa.field("id", pa.int64())):
-        with pytest.raises(InvalidInputError, match="there already"):
+        with pytest.raises(InvalidInputError, match="exists already"):
             with_null_fields(SCHEMA, pa.schema([wrong]), NEXT, allows_children=True)
-    with pytest.raises(InvalidInputError, match="not nullable"):
+    with pytest.raises(InvalidInputError, match="must be nullable"):
         with_null_fields(SCHEMA, pa.schema([pa.field("q", pa.int8(), nullable=False)]), NEXT, allows_children=True)
 
 
@@ -88,8 +88,8 @@ def test_dropping():
     assert left.schema.to_arrow().field("tags").type == pa.list_(pa.struct([("b", pa.int8())]))
     for paths, words in [
         (["nope"], "no column"),
-        (list(SCHEMA.names), "at least one column"),
-        ([*SCHEMA.names[:2], "st.x", "st.deep.y", "tags.item.a", "tags.item.b"], "at least one column"),
+        (list(SCHEMA.names), "cannot drop all columns"),
+        ([*SCHEMA.names[:2], "st.x", "st.deep.y", "tags.item.a", "tags.item.b"], "cannot drop all columns"),
         ([], "list of names"),
         ("id", "list of names"),
     ]:
@@ -107,7 +107,7 @@ def test_maps_keep_their_keys_and_values():
     kind = pa.map_(pa.string(), pa.struct([("a", pa.int8()), ("b", pa.int8())]))
     schema = Schema.from_arrow(pa.schema([("m", kind), ("n", pa.int8())]))
     for paths in (["m.entries.value"], ["m.entries.key"], ["m.entries.value.a", "m.entries.value.b"]):
-        with pytest.raises(InvalidInputError, match="keys or its values"):
+        with pytest.raises(InvalidInputError, match="keys or values"):
             without_columns(schema, paths, 9, version="2.2")
     left = without_columns(schema, ["m.entries.value.a"], 9, version="2.2").schema
     assert left.to_arrow().field("m").type == pa.map_(pa.string(), pa.struct([("b", pa.int8())]))
@@ -140,16 +140,16 @@ def test_altering():
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"path": "id", "name": "name"}, InvalidInputError, "two columns named name"),
-        ({"path": "st.x", "name": "deep"}, InvalidInputError, "two columns named st.deep"),
+        ({"path": "id", "name": "name"}, InvalidInputError, "same name: 'name'"),
+        ({"path": "st.x", "name": "deep"}, InvalidInputError, "same name: 'st.deep'"),
         ({"path": "id", "name": "a.b"}, InvalidInputError, "dot"),
-        ({"path": "id", "type": pa.int8()}, InvalidInputError, "an alteration is"),
-        ({"name": "x"}, InvalidInputError, "an alteration is"),
+        ({"path": "id", "type": pa.int8()}, InvalidInputError, "an alteration must be"),
+        ({"name": "x"}, InvalidInputError, "an alteration must be"),
         ({"path": "nope"}, InvalidInputError, "no column"),
-        ({"path": "name", "data_type": pa.int8()}, UnsupportedError, "cast of string"),
-        ({"path": "st", "data_type": pa.int8()}, UnsupportedError, "cast of struct"),
-        ({"path": "tags.item.a", "nullable": False}, UnsupportedError, "inside of a list"),
-        ({"path": "large.item.a", "data_type": pa.int16()}, UnsupportedError, "inside of 'large'"),
+        ({"path": "name", "data_type": pa.int8()}, UnsupportedError, "cast column 'name' from string"),
+        ({"path": "st", "data_type": pa.int8()}, UnsupportedError, "cast column 'st' from struct"),
+        ({"path": "tags.item.a", "nullable": False}, UnsupportedError, "inside a list"),
+        ({"path": "large.item.a", "data_type": pa.int16()}, UnsupportedError, "inside 'large'"),
     ],
 )
 def test_wrong_alterations(change, error, words):
@@ -163,7 +163,7 @@ PACKED = pa.field("p", pa.struct([("a", pa.int8()), ("b", pa.int8()), ("c", pa.i
 
 def test_packed_structs_change_as_a_whole():
     schema = Schema.from_arrow(pa.schema([PACKED]))
-    with pytest.raises(UnsupportedError, match="inside of 'p'"):
+    with pytest.raises(UnsupportedError, match="inside 'p'"):
         altered(schema, [{"path": "p.a", "data_type": pa.int16()}], 9)
     with pytest.raises(UnsupportedError, match="packed"):
         with_null_fields(schema, pa.schema([("p", pa.struct([("d", pa.int8())]))]), 9, allows_children=True)

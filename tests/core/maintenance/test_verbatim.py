@@ -91,7 +91,7 @@ DICTIONARY = pa.table({"word": pa.array(["a", "b", "a"] * 100).dictionary_encode
 def test_what_cannot_be_copied_is_decoded(tmp_path, table, version):
     lance_core.write_dataset(table, tmp_path, max_rows_per_file=100, data_storage_version=version)
     dataset = lance_core.dataset(tmp_path)
-    with pytest.raises(UnsupportedError, match="page by page"):
+    with pytest.raises(UnsupportedError, match="cannot copy the pages"):
         dataset.optimize.compact_files(compaction_mode="force_binary_copy")
     assert len([*open_store(tmp_path).list("data")]) == 3
     dataset.optimize.compact_files(compaction_mode=COPY)

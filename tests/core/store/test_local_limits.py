@@ -61,7 +61,7 @@ def test_names_of_tags_and_branches_that_are_too_long_are_refused(tmp_path):
 
 def test_paths_that_are_too_long_are_refused(tmp_path):
     place = tmp_path.joinpath(*["d" * 200] * 21)
-    with pytest.raises(InvalidInputError, match="path of more than"):
+    with pytest.raises(InvalidInputError, match="path has more than"):
         lance_core.write_dataset(ROWS, place)
     assert list(tmp_path.iterdir()) == []
 
@@ -98,7 +98,7 @@ def test_files_below_base_paths_that_the_table_lacks_are_refused_by_their_number
     data = fragment.to_json()
     data["files"][0]["base_id"] = 7
     moved = lance_core.FragmentMetadata.from_json(data)
-    with pytest.raises(InvalidInputError, match=r"base_id 7.*base paths are: none") as caught:
+    with pytest.raises(InvalidInputError, match=r"base path 7.*base paths are: none") as caught:
         table.commit(table, lance_core.LanceOperation.Append([moved]), read_version=1)
     assert "_base" not in str(caught.value)
     with pytest.raises(lance_core.LanceError, match="base path 7, which the manifest does not list") as caught:

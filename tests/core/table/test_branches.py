@@ -126,7 +126,7 @@ def test_what_cannot_be(store):
     with pytest.raises(RefNotFoundError):
         delete_branch(store, "none")
     for reference in (1.5, True, ("a", "1"), ("a",)):
-        with pytest.raises(InvalidInputError, match="is no version"):
+        with pytest.raises(InvalidInputError, match="does not name a version"):
             open_version(store, reference)
 
 

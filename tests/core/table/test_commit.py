@@ -106,7 +106,7 @@ def test_v1_names_are_kept():
     assert sorted(store.names("_versions")) == ["1.manifest", "2.manifest"]
     assert read_rows(open_snapshot(store, 2)) == [1, 2]
     store.put(manifest_path(3, ManifestNaming.V2), store.get("_versions/2.manifest"))
-    with pytest.raises(CorruptDataError, match="both schemes"):
+    with pytest.raises(CorruptDataError, match="both naming schemes"):
         open_snapshot(store)
 
 
@@ -224,7 +224,7 @@ def test_missing_and_truncated_files_are_found_before_the_commit(store):
     ours = append(store, [10, 11], read_version=1, uuid="ours")
     path = "data/ours.lance"
     store.put(path, b"short")
-    with pytest.raises(CorruptDataError, match="16 bytes, the file has 5"):
+    with pytest.raises(CorruptDataError, match="16 bytes, but the file has 5"):
         commit(store, ours)
     store.delete([path])
     with pytest.raises(NotFoundError):
