@@ -264,7 +264,7 @@ def test_fragments_write_columns_for_one_commit(dataset):
     assert column(dataset, "q") == [{1: -1, 2: None}.get(i, 3 * i) for i in LEFT]
     assert offsets.startswith(b":0")
     assert first.take([2, 0, 0], columns=["id"])["id"].to_pylist() == [3, 1, 1]
-    with pytest.raises(InvalidInputError, match="no columns"):
+    with pytest.raises(InvalidInputError, match="cannot update columns"):
         first.update_columns(pa.table({"id": [1], "nope": [1]}), left_on="id")
 
 

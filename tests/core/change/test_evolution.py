@@ -29,7 +29,7 @@ def test_new_columns_get_new_ids_depth_first():
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["id"], "'id' is exists already"),
+        (["id"], "'id' exists already"),
         (["a.b"], "has a dot"),
         ([""], "empty"),
         (["_rowid"], "reserved"),
