@@ -70,6 +70,7 @@ class PageCache:
         layouts: Layouts.
         indexes: Indexes of mini-block pages.
         sparse_indexes: Indexes of pages of different values below sparse layers.
+        even_pages: Position and bytes of the first value of pages whose values lie one after the other; 0 of others.
         scalar_pages: Pages as the scalar kernel reads them, by number and form of the values; None for those that it
             does not read.
         ready: Pages whose rows can be found: what tells where they are is known or not needed.
@@ -87,6 +88,7 @@ class PageCache:
         "_pages_joined",
         "_tables",
         "encodings",
+        "even_pages",
         "indexes",
         "items",
         "kinds",
@@ -116,6 +118,7 @@ class PageCache:
         self.sparse_indexes: dict[int, SparseIndex] = {} if source is None else dict(source.sparse_indexes)
         self.scalar_pages: dict[object, Any] = {}
         self.items: dict[int, Any] = {}
+        self.even_pages: dict[int, tuple[int, int]] = {} if source is None else source.even_pages
         self.ready: set[int] = set() if source is None else set(source.ready)
         self.whole: tuple[MiniBlockIndex, ChunkTable] | None = None if source is None else source.whole
         self._budget = budget

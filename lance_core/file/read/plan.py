@@ -18,6 +18,7 @@ from lance_core.encoding.leaves import is_list_field, join_leaves
 from lance_core.file.read import strategy
 from lance_core.file.read.batches import batch_jobs
 from lance_core.file.read.column_read import PLAIN, ColumnRead, ReadOptions, find_pages
+from lance_core.file.read.direct import DirectJob
 from lance_core.file.read.field_reader import pick_joined
 from lance_core.file.read.groups import group_jobs
 from lance_core.file.read.page_index import PageRead, decode_indexes, index_ranges
@@ -121,10 +122,16 @@ def plan_fields(
     arrays: list[list[pa.Array]] = [[] for _ in fields]
     jobs: list[Job] = []
     left: Sequence[int] = range(len(fields))
-    if not isinstance(rows, range) and strategy.is_scalar(len(rows), len(columns)):
-        scalar = ScalarJob(rows)
-        left = [number for number in left if not scalar.takes(fields[number].shape, reads[number], arrays[number])]
-        jobs += [scalar] if len(left) < len(fields) else []
+    if not isinstance(rows, range) and len(rows) <= strategy.MOST_DIRECT_ROWS:
+        direct = DirectJob()
+        scalar = ScalarJob(rows, reads_bytes=strategy.is_scalar(len(rows), len(columns)))
+        left = [
+            number
+            for number, field in enumerate(fields)
+            if not (field.num_leaves == 1 and direct.takes(reads[number][0], arrays[number]))
+            and not scalar.takes(field.shape, reads[number], arrays[number])
+        ]
+        jobs += [job for job in (direct, scalar) if job.is_needed]
     is_late = selected is not None and strategy.is_selected_late(len(rows))
     if left:
         jobs += _vector_jobs([reads[number] for number in left], rows, None if is_late else selected)

@@ -53,12 +53,14 @@ class ScalarJob:
 
     Args:
         rows: The rows.
+        reads_bytes: Whether to take more than fields whose values are known without reading any bytes.
     """
 
-    __slots__ = ("_alike", "_nested", "_numbers", "_rows")
+    __slots__ = ("_alike", "_nested", "_numbers", "_reads_bytes", "_rows")
 
-    def __init__(self, rows: Int64s) -> None:
+    def __init__(self, rows: Int64s, *, reads_bytes: bool) -> None:
         self._rows = rows
+        self._reads_bytes = reads_bytes
         self._numbers: list[int] = rows.tolist()
         self._alike: dict[tuple[Make, tuple[int, bool]], _Alike] = {}
         self._nested: list[tuple[ScalarForm, Nest, _Field]] = []
@@ -76,7 +78,7 @@ class ScalarJob:
             return False
         leaves: list[list[Run]] = []
         for read, (wanted, _) in zip(reads, form.makers, strict=True):
-            runs = runs_of(read, wanted, self._rows, self._numbers)
+            runs = runs_of(read, wanted, self._rows, self._numbers, reads_bytes=self._reads_bytes)
             if runs is None:
                 return False
             leaves += (runs,)
@@ -90,6 +92,11 @@ class ScalarJob:
             self._alike[make, page.alike] = group
         group.fields.append((leaves, arrays))
         return True
+
+    @property
+    def is_needed(self) -> bool:
+        """True if it took a field."""
+        return bool(self._alike or self._nested)
 
     @property
     def ranges(self) -> Spots:

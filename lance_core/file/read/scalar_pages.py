@@ -73,7 +73,11 @@ class ScalarPage(Protocol):
         layers: What its levels mean.
         has_definition: Whether it has definition levels.
         alike: The same for pages of which both are the same.
+        is_known: Whether its values are known without reading any bytes.
     """
+
+    @property
+    def is_known(self) -> bool: ...  # noqa: D102 - see above
 
     @property
     def alike(self) -> tuple[int, bool]: ...  # noqa: D102 - see above
@@ -119,6 +123,7 @@ class _Chunks:
     table: ChunkTable
     reader: SingleReader
     items: Values | None
+    is_known: bool = False
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
         del numbers
@@ -150,6 +155,7 @@ class _ListChunks:
     table: ChunkTable
     reader: ListReader
     items: Values | None
+    is_known: bool = False
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Place] | None:
         places: list[Place] = []
@@ -189,6 +195,7 @@ class _Even:
     start: int
     width: int
     has_definition: bool = False
+    is_known: bool = False
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
         del rows
@@ -211,6 +218,7 @@ class _Constant:
     value: bytes
     level: int
     has_definition: bool
+    is_known: bool = True
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
         del rows
@@ -225,7 +233,7 @@ class _Constant:
             into.definition += [self.level] * len(places)
 
 
-def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int]) -> list[Run] | None:
+def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *, reads_bytes: bool) -> list[Run] | None:
     """Return where the rows of a column are; None if they are not read value by value.
 
     Args:
@@ -233,7 +241,10 @@ def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int]) ->
         shape: What values are wanted.
         rows: The rows.
         numbers: The same as plain numbers.
+        reads_bytes: Whether to take more than pages whose values are known without reading any bytes.
     """
+    if read.table is not None and not reads_bytes:
+        return None
     pages = read.pages.scalar_pages
     runs: list[Run] = []
     at = 0
@@ -241,7 +252,7 @@ def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int]) ->
         page = pages.get((number, shape), _NOT_OPEN)
         if page is _NOT_OPEN:
             page = pages[number, shape] = _open_page(read, number, shape)
-        if page is None or (runs and page.alike != runs[0][0].alike):
+        if page is None or not (reads_bytes or page.is_known) or (runs and page.alike != runs[0][0].alike):
             return None
         if inside is read.rows or number == _WHOLE:
             places = page.find(rows, numbers)

@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 # --- which kernel ---
 
 MOST_SCALAR_ROWS = 8
-MOST_SCALAR_VALUES = 48
-"""Rows, or rows times columns, up to which values are read one by one (rows 21, "take 1").
+"""Rows up to which values are read one by one whatever the number of columns (row 21, "take 1"). Of 500 columns both
+kernels take the same CPU time at 8 rows, of 19 columns at 15."""
 
-Measured on taxi, text, nested and wide data: both kernels cost the same at 8 to 14 rows whatever the number of columns,
-since the vector kernel pays per column, too. Of one or two columns it pays its steps for few values.
-"""
+MOST_SCALAR_ROWS_OF_FEW, MOST_SCALAR_VALUES = 24, 160
+"""Likewise for few columns: rows, and rows times columns. CPU time of the scalar kernel, the vector kernel's = 1:
+0.87 and 1.33 for 24 and 48 rows of one number; 1.05 and 1.17 for 24 and 32 rows of text; 0.65 and 0.88 for 16 and 32
+rows of seven columns, where the calls are fewer from 24 rows on; 0.68 and 1.11 for 12 and 16 rows of 19 columns."""
+
+MOST_DIRECT_ROWS = 1 << 10
+"""Scattered rows up to which values that lie one after the other are gathered for all columns at one go, and constants
+are repeated one by one (rows 22 and 25): above, all columns together would leave the cache."""
 
 MOST_BATCHED_ROWS = 1 << 15
 """Consecutive rows up to which columns that are alike share their steps (row 26, "scan of 500 small fragments"):
@@ -113,7 +118,9 @@ MOST_JOINED_VALUES, MOST_JOINED_BYTES = 1 << 13, 1 << 26
 
 def is_scalar(num_rows: int, num_columns: int) -> bool:
     """Return whether so many scattered rows of so many columns are cheaper to read value by value."""
-    return num_rows <= MOST_SCALAR_ROWS or num_rows * num_columns <= MOST_SCALAR_VALUES
+    if num_rows <= MOST_SCALAR_ROWS:
+        return True
+    return num_rows <= MOST_SCALAR_ROWS_OF_FEW and num_rows * num_columns <= MOST_SCALAR_VALUES
 
 
 def is_batched(rows: range | Int64s, num_leaves: int, num_alike: int) -> bool:

@@ -1,0 +1,102 @@
+"""The kernel for values that lie one after the other: found by arithmetic, gathered for all columns; pure.
+
+It serves one row as well as thousands: a column costs one addition, and a width one gathering.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lance_core.encoding.arrow_values import from_values
+from lance_core.encoding.kernels import gather_windows, gather_words
+from lance_core.encoding.layouts import full_zip
+from lance_core.encoding.plans import Spots
+from lance_core.encoding.repdef import is_list
+from lance_core.encoding.values import FixedValues
+from lance_core.format.encodings import Flat
+from lance_core.format.page_layout import FullZipLayout
+
+if TYPE_CHECKING:
+    from lance_core.encoding.plans import Found
+    from lance_core.encoding.values import Int64s
+    from lance_core.file.read.column_read import ColumnRead
+
+_WORD_BYTES = (1, 2, 4, 8)
+
+
+class DirectJob:
+    """Scattered rows of columns without levels whose values have one width and lie in no chunk."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self) -> None:
+        self._fields: dict[int, tuple[pa.DataType, int, list[Int64s], list[list[pa.Array]]]] = {}
+
+    def takes(self, read: ColumnRead, arrays: list[pa.Array]) -> bool:
+        """Take a field of one leaf; False if its values lie otherwise.
+
+        Args:
+            read: The leaf; its pages are found.
+            arrays: Takes the field's array.
+        """
+        column, pages = read.column, read.pages.even_pages
+        if read.table is not None or not column.is_plain:
+            return False
+        starts: list[Int64s] = []
+        width = 0
+        for number, rows in read.spans:
+            if number not in pages:
+                pages[number] = _even_page(read, number)
+            first, width = pages[number]
+            if not width or isinstance(rows, range):
+                return False
+            starts.append(first + rows * width)
+        alike = self._fields.get(id(column.kind))
+        if alike is None:
+            alike = self._fields[id(column.kind)] = (column.kind, width, [], [])
+        alike[2].append(starts[0] if len(starts) == 1 else np.concatenate(starts))
+        alike[3].append(arrays)
+        return True
+
+    @property
+    def is_needed(self) -> bool:
+        """True if it took a field."""
+        return bool(self._fields)
+
+    @property
+    def ranges(self) -> Spots:
+        """The byte ranges of the values."""
+        starts = [(np.concatenate(starts), width) for _, width, starts, _ in self._fields.values()]
+        return Spots(np.concatenate([at for at, _ in starts]), np.concatenate([at + width for at, width in starts]))
+
+    def decode(self, buffers: Found) -> None:
+        """Gather the values of each type, of which each column is a view."""
+        for kind, width, starts, fields in self._fields.values():
+            places, count = buffers.places(np.concatenate(starts)), len(starts[0])
+            if width in _WORD_BYTES:
+                data = gather_words(buffers.memory, places, f"<u{width}")
+            else:
+                data = gather_windows(buffers.memory, places, width)
+            whole = from_values(FixedValues(data), kind, None, len(data))
+            for at, arrays in enumerate(fields):
+                arrays.append(whole.slice(at * count, count))
+
+
+def _even_page(read: ColumnRead, number: int) -> tuple[int, int]:
+    """Return position and bytes of the first value of a page; no bytes if its values lie otherwise."""
+    column, layout, page = read.column, read.pages.layout(read.column, number), read.column.pages[number]
+    if not isinstance(layout, FullZipLayout) or full_zip.has_index(layout) or full_zip.control_bytes(layout):
+        return 0, 0
+    kind, width = column.kind, full_zip.stride(layout)
+    is_even = isinstance(layout.values, Flat) and layout.values.bits == width * 8 and len(layout.layers) == 1
+    if not is_even or is_list(layout.layers[0]) or width * page.num_rows > page.buffers[0][1]:
+        return 0, 0
+    if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or pa.types.is_dictionary(kind):
+        return 0, 0
+    try:
+        return (page.buffers[0][0], width) if kind.bit_width == width * 8 else (0, 0)
+    except ValueError:  # no fixed width
+        return 0, 0
