@@ -124,9 +124,11 @@ class Service:
                 self._put(request.key, b"".join(parts[number] for number in sorted(parts)), request.headers)
                 return _xml("<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>")
             case "POST":
-                for key in re.findall(r"<Key>(.*?)</Key>", request.body.decode()):
+                keys = re.findall(r"<Key>(.*?)</Key>", request.body.decode())
+                for key in keys:
                     self.objects.pop(f"{request.key.rstrip('/')}/{unescape(key)}", None)
-                return _xml("<DeleteResult></DeleteResult>")
+                deleted = "".join([f"<Deleted><Key>{key}</Key></Deleted>" for key in keys])
+                return _xml(f"<DeleteResult>{deleted}</DeleteResult>")
             case _:
                 self.objects.pop(request.key, None)
                 self.uploads.pop(query.get("uploadId", ""), None)

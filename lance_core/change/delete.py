@@ -23,6 +23,7 @@ from lance_core.scan.fragments import matching_by_fragment
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import plan_filter, with_row_starts
+from lance_core.table.ahead import each
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
 from lance_core.table.rebase import write_deletions
@@ -116,8 +117,10 @@ class Marker:
                 else:
                     left.append(fragment)
                     self._deletions[fragment.id] = _Mark(before=fragment, after=fragment, num_rows=0)
-            for reader, offsets in matching_by_fragment(files, left, plan):
-                self._deletions[reader.fragment.id] = self._mark(reader, offsets, snapshot.version)
+            matches = matching_by_fragment(files, left, plan)
+            works = (partial(self._mark, reader, offsets, snapshot.version) for reader, offsets in matches)
+            for _ in each(self.store, works):
+                pass
         finally:
             _remove_deletion_files(self.store, previous.values())
         changed = [mark for fragment in snapshot.manifest.fragments if (mark := self._deletions[fragment.id]).num_rows]
@@ -132,14 +135,17 @@ class Marker:
         _remove_deletion_files(self.store, self._deletions.values())
         self._deletions = {}
 
-    def _mark(self, reader: FragmentReader, offsets: npt.NDArray[np.int64], version: int) -> _Mark:
+    def _mark(self, reader: FragmentReader, offsets: npt.NDArray[np.int64], version: int) -> None:
+        """Write the deletion file of a fragment, and remember it at once: others may fail meanwhile."""
         fragment = reader.fragment
         if len(offsets) == fragment.num_rows:
-            return _Mark(before=fragment, after=None, num_rows=len(offsets))
+            self._deletions[fragment.id] = _Mark(before=fragment, after=None, num_rows=len(offsets))
+            return
         rows = bitmap_from_numpy(reader.deleted) | bitmap_from_numpy(offsets)
         new_id = partial(self.ids.deletion_file, fragment.id)
         file, _ = write_deletions(self.store, fragment.id, rows, read_version=version, new_id=new_id)
-        return _Mark(before=fragment, after=replace(fragment, deletion_file=file), num_rows=len(offsets))
+        after = replace(fragment, deletion_file=file)
+        self._deletions[fragment.id] = _Mark(before=fragment, after=after, num_rows=len(offsets))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError, VersionNotFoundError
@@ -33,14 +34,15 @@ from lance_core.maintenance.cleanup_plan import (
     summarize,
 )
 from lance_core.signatures import with_options
+from lance_core.table.ahead import each
 from lance_core.table.branches import list_branches
-from lance_core.table.places import branch_of
+from lance_core.table.places import branch_of, objects_at_once
 from lance_core.table.refs import KEEPING_PREFIX, drop_forgotten, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from lance_core.format.manifest import ManifestFiles
@@ -53,6 +55,8 @@ _LOGGER = logging.getLogger(__name__)
 _DELETE_BATCH = 1000
 _MANIFEST_BYTES = 1 << 26
 """Manifests deleted between two looks at the tags are kept in memory, at most so many bytes."""
+_READ_AHEAD = 256
+"""Manifests in memory while they are judged, unless `_MANIFEST_BYTES` allow fewer."""
 _CLOCK_TOLERANCE = timedelta(seconds=10)
 """Stores date files to the second or two, and take a while to answer."""
 
@@ -302,10 +306,8 @@ def _dated(store: Store, listed: list[tuple[ManifestName, str]], now: datetime) 
     """
     before: datetime | None = None
     uri = store.uri
-    for name, path in listed:
-        try:
-            data = store.get(path)
-        except NotFoundError:  # another clean-up was here
+    for (name, path), data in zip(listed, _contents(store, [path for _, path in listed]), strict=True):
+        if data is None:
             continue
         manifest = decode_manifest_files(data, version=name.version, path=f"{uri}/{path}")
         check_writable(manifest.writer_feature_flags, path=uri)
@@ -314,6 +316,20 @@ def _dated(store: Store, listed: list[tuple[ManifestName, str]], now: datetime) 
             committed = committed if before is None else max(committed, before)
             before = committed if committed <= now else before
         yield _Version(name=name, path=path, data=data, manifest=manifest, committed=committed)
+
+
+def _contents(store: Store, paths: Sequence[str]) -> Iterator[bytes | None]:
+    """Read objects in their order, of a store that is far away many at a time; None for one that is gone."""
+    if objects_at_once(store) < 2:
+        for path in paths:
+            yield _get(store, path)
+        return
+    at, step = 0, 1
+    while at < len(paths):
+        batch = list(each(store, (partial(_get, store, path) for path in paths[at : at + step])))
+        yield from batch
+        largest = max(len(data or b"") for data in batch)
+        at, step = at + step, max(1, min(_READ_AHEAD, _MANIFEST_BYTES // max(largest, 1)))
 
 
 def _manifest_files(store: Store) -> list[tuple[ManifestName, str]]:

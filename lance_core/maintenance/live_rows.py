@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,8 @@ from lance_core.file.write.page_copy import open_pages
 from lance_core.file.write.page_merge import merge_pages
 from lance_core.format.paths import data_file_path
 from lance_core.scan.fragments import scan_fragment
+from lance_core.table.ahead import each
+from lance_core.table.places import sized_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -27,10 +30,13 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field, Schema
     from lance_core.scan.fragment_reader import FragmentReader
     from lance_core.scan.plan import ScanPlan
-    from lance_core.store.base import Store
+    from lance_core.store.base import ObjectReader, Store
 
 _SMALL_FILE = 1 << 23
 """Larger files have enough to decode by themselves."""
+
+_WHOLE_BYTES = _SMALL_FILE
+"""Files of remote stores of at most so many bytes are read whole when they are opened: all their pages are wanted."""
 
 _JOINED_BYTES = 1 << 26
 _JOINED_FILES = 256
@@ -166,20 +172,24 @@ def _open_all(
     store: Store, schema: Schema, fragments: Sequence[Fragment], version: str, opened: ExitStack
 ) -> list[PageSource] | None:
     sources: list[PageSource] = []
-    for fragment in fragments:
-        file = fragment.files[0]
-        reader = store.reader(data_file_path(file))
+    works = (partial(_open, store, schema, fragment.files[0], version) for fragment in fragments)
+    for fragment, (reader, pages) in zip(fragments, each(store, works), strict=True):
         opened.callback(reader.close)
-        path = f"{store.uri}/{data_file_path(file)}"
-        try:
-            pages = open_pages(reader, path=path, version=version, columns=columns_of(file, schema) or [])
-        except LanceError as error:
-            error.path = path
-            raise
         if pages is None or pages.num_rows != fragment.physical_rows:
             return None
         sources.append(pages)
     return sources
+
+
+def _open(store: Store, schema: Schema, file: DataFile, version: str) -> tuple[ObjectReader, PageSource | None]:
+    """Open a file whose pages will all be read."""
+    reader = sized_reader(store, data_file_path(file), file.file_size_bytes, most_bytes=_WHOLE_BYTES)
+    path = f"{store.uri}/{data_file_path(file)}"
+    try:
+        return reader, open_pages(reader, path=path, version=version, columns=columns_of(file, schema) or [])
+    except LanceError as error:
+        error.path = path
+        raise
 
 
 def _groups(manifest: Manifest, readers: Sequence[FragmentReader], max_bytes: int) -> Iterator[list[FragmentReader]]:

@@ -208,8 +208,8 @@ class FarStore(Protocol):
         """Objects that may be read at the same time."""
         ...
 
-    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
-        """Open an object that has ``size`` bytes if it is what it was; a small one comes whole, with one request."""
+    def sized_reader(self, path: str, size: int, /, *, most_bytes: int) -> ObjectReader:
+        """Open an object that has ``size`` bytes if it is what it was; one of at most ``most_bytes`` comes whole."""
         ...
 
 

@@ -15,7 +15,7 @@ from lance_core.errors import UnsafeStoreError
 from lance_core.store.base import ObjectInfo
 from lance_core.store.object_client import client_of, translated
 from lance_core.store.paths import check_path
-from lance_core.store.range_reader import FAR_AT_ONCE, TAIL_SIZE, reader_of, tail_bytes
+from lance_core.store.range_reader import FAR_AT_ONCE, TAIL_SIZE, WHOLE_BYTES, reader_of, tail_bytes
 from lance_core.store.sizes import check_size
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class CloudStore:
         """Open an object with one request, which also brings its end."""
         return self._open(path, TAIL_SIZE)
 
-    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
+    def sized_reader(self, path: str, size: int, /, *, most_bytes: int = WHOLE_BYTES) -> ObjectReader:
         """Open a data file with one request, which brings all of a small one, and of others the end with checksums."""
-        return self._open(path, tail_bytes(size))
+        return self._open(path, tail_bytes(size, most_bytes))
 
     def _open(self, path: str, num_bytes: int) -> ObjectReader:
         key, address = self._target(path)

@@ -72,10 +72,12 @@ class ExternalManifestStore:
         """Open an object."""
         return self._inner.reader(path)
 
-    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
+    def sized_reader(self, path: str, size: int, /, *, most_bytes: int) -> ObjectReader:
         """Open an object of a known size."""
         inner = self._inner
-        return inner.sized_reader(path, size) if offers(inner, FarStore, "sized_reader") else inner.reader(path)
+        if not offers(inner, FarStore, "sized_reader"):
+            return inner.reader(path)
+        return inner.sized_reader(path, size, most_bytes=most_bytes)
 
     def get(self, path: str, /) -> bytes:
         """Read a whole object; a manifest also if its last steps are still to be done."""

@@ -111,9 +111,9 @@ class FsspecStore:
 
         return RangeReader(fetch, path=f"{self._uri}/{path}", size=size)
 
-    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
-        """Open a file that has ``size`` bytes if it is what it was; a small one is read whole."""
-        if size > WHOLE_BYTES:
+    def sized_reader(self, path: str, size: int, /, *, most_bytes: int = WHOLE_BYTES) -> ObjectReader:
+        """Open a file that has ``size`` bytes if it is what it was; one of at most ``most_bytes`` is read whole."""
+        if size > most_bytes:
             return self.reader(path)
         with self._using(path) as (connection, name):
             data = bytes(connection.files.cat_file(name, start=0, end=size + 1))

@@ -91,19 +91,19 @@ class RangeReader:
         return [_joined(span.start, span.end, [next(left) for _ in span.requests]) for span in spans]
 
 
-def tail_bytes(size: int) -> int:
-    """Return how many bytes to read with the first request to a data file of so many bytes.
+def tail_bytes(size: int, most_bytes: int) -> int:
+    """Return how many bytes to read with the first request to a data file of ``size`` bytes.
 
-    Checksums take a thousandth of a file and lie in front of its footer.
+    One of at most ``most_bytes`` is read whole. Checksums take a thousandth of a file and lie in front of its footer.
     """
-    return max(size, TAIL_SIZE) if size <= WHOLE_BYTES else TAIL_SIZE + size // _CHECKED_BYTES
+    return max(size, TAIL_SIZE) if size <= most_bytes else TAIL_SIZE + size // _CHECKED_BYTES
 
 
 def reader_of(
     fetch: Callable[[Sequence[tuple[int, int]]], list[bytes]], *, path: str, size: int, tail: bytes
 ) -> ObjectReader:
     """Return a reader of an object whose end was read; arguments as of `RangeReader`."""
-    if len(tail) == size <= WHOLE_BYTES:
+    if len(tail) == size:
         return WholeReader(tail, path)
     return RangeReader(fetch, path=path, size=size, tail=tail)
 

@@ -17,6 +17,7 @@ from lance_core.format.refs import is_branch_name
 from lance_core.frozen import frozen
 from lance_core.store.addresses import parse_address
 from lance_core.store.base import FarStore, FolderRemover, ObjectSizes, OrderedFolder, PieceSink, SettledFolder, offers
+from lance_core.store.range_reader import WHOLE_BYTES
 from lance_core.store.trust import PlaceSettings
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ class FolderStore:
         """Open an object."""
         return self.parent.reader(self._at(path))
 
-    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
+    def sized_reader(self, path: str, size: int, /, *, most_bytes: int = WHOLE_BYTES) -> ObjectReader:
         """Open an object of a known size."""
-        return sized_reader(self.parent, self._at(path), size)
+        return sized_reader(self.parent, self._at(path), size, most_bytes=most_bytes)
 
     def get(self, path: str, /) -> bytes:
         """Read a whole object."""
@@ -152,9 +153,9 @@ class BasedStore:
         """
         return self._read(path, lambda store, inner: store.reader(inner))
 
-    def sized_reader(self, path: str, size: int, /) -> ObjectReader:
+    def sized_reader(self, path: str, size: int, /, *, most_bytes: int = WHOLE_BYTES) -> ObjectReader:
         """Open an object of a known size; as `reader`."""
-        return self._read(path, lambda store, inner: sized_reader(store, inner, size))
+        return self._read(path, lambda store, inner: sized_reader(store, inner, size, most_bytes=most_bytes))
 
     def get(self, path: str, /) -> bytes:
         """Read a whole object; as `reader`."""
@@ -384,9 +385,14 @@ def objects_at_once(store: Store) -> int:
     return branch_root.at_once if offers(branch_root, FarStore, "at_once") else 1
 
 
-def sized_reader(store: Store, path: str, size: int) -> ObjectReader:
-    """Open an object that has ``size`` bytes if it is what it was; stores that are far away bring small ones whole."""
-    return store.sized_reader(path, size) if offers(store, FarStore, "sized_reader") else store.reader(path)
+def sized_reader(store: Store, path: str, size: int, *, most_bytes: int = WHOLE_BYTES) -> ObjectReader:
+    """Open an object that has ``size`` bytes if it is what it was.
+
+    Stores that are far away read one of at most ``most_bytes`` whole.
+    """
+    if not size or not offers(store, FarStore, "sized_reader"):
+        return store.reader(path)
+    return store.sized_reader(path, size, most_bytes=most_bytes)
 
 
 def object_sizes(store: Store, paths: Sequence[str]) -> list[int]:

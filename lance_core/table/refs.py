@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from lance_core.errors import (
@@ -16,12 +17,13 @@ from lance_core.errors import (
 )
 from lance_core.format.paths import DETACHED_BIT, TAGS_FOLDER, ManifestNaming, manifest_path, parse_ref_path, tag_path
 from lance_core.format.refs import MAIN_BRANCH, Tag, check_tag_name, decode_tag, encode_tag, is_branch_name
+from lance_core.table.ahead import each
 from lance_core.table.places import branch_of, branch_store, object_sizes, same_branch
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import load_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from datetime import datetime
 
     from lance_core.store.base import Store
@@ -162,13 +164,14 @@ def get_tag(store: Store, name: str) -> Tag:
 
 def list_tags(store: Store) -> dict[str, Tag]:
     """All tags by name; files that are no tags are left out."""
-    tags: dict[str, Tag] = {}
-    for name in ref_names(store, TAGS_FOLDER):
+
+    def get(name: str) -> Tag | None:
         try:
-            tags[name] = get_tag(store, name)
+            return get_tag(store, name)
         except (RefNotFoundError, CorruptDataError):
-            continue
-    return tags
+            return None
+
+    return {tag.name: tag for tag in _each_tag(store, get)}
 
 
 def list_tags_strictly(store: Store) -> list[Tag]:
@@ -177,13 +180,19 @@ def list_tags_strictly(store: Store) -> list[Tag]:
     Raises:
         CorruptDataError: A tag file is damaged: it protects a version, but which?
     """
-    tags: list[Tag] = []
-    for name in ref_names(store, TAGS_FOLDER):
+
+    def get(name: str) -> Tag | None:
         try:
-            tags.append(get_tag(store, name))
+            return get_tag(store, name)
         except RefNotFoundError:  # deleted since it was listed
-            continue
-    return tags
+            return None
+
+    return _each_tag(store, get)
+
+
+def _each_tag(store: Store, get: Callable[[str], Tag | None]) -> list[Tag]:
+    tags = each(store, (partial(get, name) for name in ref_names(store, TAGS_FOLDER)))
+    return [tag for tag in tags if tag is not None]
 
 
 def resolve(store: Store, reference: Reference) -> tuple[Store, int | None]:

@@ -352,11 +352,13 @@ class CallCounter:
         self.calls = 0
 
     def __getattr__(self, name):
+        method = getattr(self.inner, name)
+
         def call(*arguments):
             self.calls += 1
             if name == "delete":
                 assert len(arguments[0]) <= 1000
-            found = getattr(self.inner, name)(*arguments)
+            found = method(*arguments)
             if name in {"list", "names"}:
                 found = [*found]
                 self.calls += len(found) // 1000
