@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.kernels import empty, numbers_array, take_inside, view_buffer
+from lance_core.encoding.kernels import binary_array, empty, numbers_array, take_inside, view_buffer
 from lance_core.encoding.values import VariableValues
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ def _tuple_length(num_items: int, num_strings: int, item_bytes: int) -> int:
 
 def _take_tuples(items: VariableValues, indices: npt.NDArray[Any], length: int) -> VariableValues:
     digits = np.indices((len(items),) * length).reshape(length, -1).T.reshape(-1)
-    laid_out = take_inside(_binary(items.offsets.astype(np.int64), items.data), digits)
+    laid_out = take_inside(binary_array(items.offsets.astype(np.int64), items.data), digits)
     bounds = view_buffer(laid_out.buffers()[1]).view(np.int64)[: len(digits) + 1]
     sizes = np.diff(bounds).astype(items.offsets.dtype)
-    tuples = _binary(bounds[::length], view_buffer(laid_out.buffers()[2]))
+    tuples = binary_array(bounds[::length], view_buffer(laid_out.buffers()[2]))
     kind = pa.binary(length * sizes.itemsize)
     tuple_sizes = pa.Array.from_buffers(kind, len(tuples), [None, pa.py_buffer(sizes)])
 
@@ -84,11 +84,6 @@ def _take_tuples(items: VariableValues, indices: npt.NDArray[Any], length: int) 
     offsets[0] = 0
     np.cumsum(each[: len(indices)], out=offsets[1:])
     return VariableValues(offsets, view_buffer(take_inside(tuples, numbers).buffers()[2]))
-
-
-def _binary(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> pa.Array:
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(data))]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def _numbers(indices: npt.NDArray[Any], num_items: int, length: int) -> npt.NDArray[np.uint16]:

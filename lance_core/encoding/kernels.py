@@ -166,10 +166,13 @@ def _take(memory: Bytes, starts: Int64s, ends: Int64s, places: Int64s) -> Bytes:
         starts, ends = starts[order], ends[order]
     offsets = np.empty(2 * len(starts), np.int64)
     offsets[0::2], offsets[1::2] = starts, ends
-    array = pa.Array.from_buffers(
-        pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(memory)]
-    )
-    return view_buffer(take_inside(array, 2 * places).buffers()[2])
+    return view_buffer(take_inside(binary_array(offsets, memory), 2 * places).buffers()[2])
+
+
+def binary_array(bounds: Int64s, memory: Bytes) -> pa.Array:
+    """The ranges of a memory between neighbouring bounds, as an Arrow array of large binaries, without a copy."""
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(bounds, np.int64)), pa.py_buffer(np.ascontiguousarray(memory))]
+    return pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
 
 
 @cache
@@ -305,14 +308,7 @@ def join_ranges(*parts: tuple[Bytes, Int64s]) -> tuple[Bytes, Int64s]:
         return whole, np.array([0, len(whole)], np.int64)
     import pyarrow.compute as pc  # noqa: PLC0415 - slow to import, and readers of fixed-width data need none of it
 
-    arrays = [
-        pa.Array.from_buffers(
-            pa.large_binary(),
-            len(bounds) - 1,
-            [None, pa.py_buffer(np.ascontiguousarray(bounds, np.int64)), pa.py_buffer(np.ascontiguousarray(memory))],
-        )
-        for memory, bounds in parts
-    ]
+    arrays = [binary_array(bounds, memory) for memory, bounds in parts]
     joined = pc.call_function("binary_join_element_wise", [*arrays, pa.scalar(b"", pa.large_binary())])
     return view_buffer(joined.buffers()[2]), np.frombuffer(joined.buffers()[1], np.int64, len(joined) + 1)
 

@@ -6,7 +6,7 @@ Source: message ``CompressiveEncoding`` and its uses in mini-block chunks, block
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.codecs import (
     bitpack,
     byte_stream_split,
-    codec,
     fixed_size_list,
     flat,
     fsst,
@@ -31,6 +30,8 @@ from lance_core.encoding.codecs.codec import (
     decode_integers,
     decode_rows,
     decode_strings,
+    has_bytes,
+    one_block,
     unsupported,
     unwrap,
 )
@@ -41,12 +42,14 @@ from lance_core.errors import CorruptDataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from lance_core.encoding.codecs.codec import Codec, Scalar
     from lance_core.encoding.repdef import LevelArray
     from lance_core.encoding.values import Bytes, Int64s, Values
     from lance_core.format.encodings import Encoding
 
-__all__ = ["CODECS", "decode_block", "decode_integers", "decode_rows", "decode_strings"]
+__all__ = ["CODECS", "decode_block", "decode_integers", "decode_rows", "decode_strings", "has_bytes"]
 
 CODECS.update(
     (entry.serves, entry)
@@ -86,11 +89,6 @@ def num_buffers(encoding: Encoding) -> int:
     """Return the value buffers of each mini-block chunk; there is always one."""
     count = CODECS[type(encoding)].num_buffers
     return 1 if count is None else max(1, count(encoding))
-
-
-def has_bytes(encoding: Encoding) -> bool:
-    """Return whether a block of this encoding has a buffer."""
-    return codec.num_buffers(encoding) > 0
 
 
 def decode_chunks(encoding: Encoding, chunks: Chunks) -> Values:
@@ -184,6 +182,26 @@ def decode_blocks(encoding: Encoding, blocks: Sequence[Bytes], counts: Sequence[
     memory = inside[1].buffers[0]
     bounds = [*inside[1].starts[0].tolist(), len(memory)]
     return decode_blocks(inside[0], [memory[low:high] for low, high in pairwise(bounds)], counts)
+
+
+def decode_levels(encoding: Encoding, data: bytes, count: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+    """Decode the levels of one chunk, in as few steps as possible.
+
+    Args:
+        encoding: How they are encoded.
+        data: Their buffer.
+        count: How many there are.
+
+    Returns:
+        Shape (count,), unsigned, of 8 or 16 bits.
+
+    Raises:
+        CorruptDataError: The buffer does not hold them.
+        UnsupportedError: An encoding that cannot be read here.
+    """
+    decode = CODECS[type(encoding)].decode_levels
+    levels = None if decode is None else decode(encoding, data, count)
+    return decode_level_chunks(encoding, one_block(np.frombuffer(data, np.uint8), count)) if levels is None else levels
 
 
 def decode_level_chunks(encoding: Encoding, chunks: Chunks) -> LevelArray:

@@ -9,7 +9,7 @@ Source: messages ``InlineBitpacking`` and ``OutOfLineBitpacking``.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,7 @@ _LEAST_RUN = 16
 _MAX_SLICED_BLOCKS = 64
 """Up to so many blocks that are not full, which end pages, what lies between them is copied piece by piece."""
 
+_LEVEL_BITS, _BYTE_BITS = 16, 8
 _WORD_CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
 _UNPACKED = Scratch()
 
@@ -342,6 +343,43 @@ def _unpack_sequences(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: 
     return compact(blocks.reshape(-1, BLOCK), used)
 
 
+def decode_out_of_line_levels(encoding: OutOfLineBitpacking, data: bytes, count: int) -> npt.NDArray[Any] | None:
+    """Decode a short block of levels of up to 8 bits; None for others, and for damage, which `decode` names."""
+    width = encoding.packed_bits
+    if encoding.bits != _LEVEL_BITS or not 0 < width <= _BYTE_BITS or not count:
+        return None
+    whole, rest = divmod(count, BLOCK)
+    block_size = width * (BLOCK // 8)
+    if len(data) == whole * block_size + rest * 2:  # a raw tail, as is one whose size fits both
+        tail = np.frombuffer(data, np.uint16, rest, whole * block_size)
+        return np.concatenate([_unpack_levels(data, width, whole * BLOCK), tail]) if whole else tail
+    return _unpack_levels(data, width, count) if len(data) == (whole + (rest > 0)) * block_size else None
+
+
+def _unpack_levels(packed: bytes, width: int, count: int) -> npt.NDArray[np.uint8]:
+    # All bits become bytes; bit k of all levels is then one gather, whose positions are the same for all blocks of one
+    # width. That takes three calls of numpy for each bit, where the rows of a block would take dozens.
+    flags = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
+    first, *others = _positions_of_bits(width, -(-count // BLOCK))
+    levels = flags.take(first[:count])
+    for bit, positions in enumerate(others, 1):
+        levels |= flags.take(positions[:count]) << bit
+    return levels
+
+
+@lru_cache(maxsize=64)
+def _positions_of_bits(width: int, num_blocks: int) -> tuple[Int64s, ...]:
+    """For each bit of packed levels its positions in the blocks, shape (blocks * 1024,)."""
+    rows, lane_count = np.array(_rows_of_values(_LEVEL_BITS)), BLOCK // _LEVEL_BITS
+    lanes = np.arange(BLOCK) % lane_count
+    starts = np.arange(num_blocks)[:, None] * (width * BLOCK)
+    positions: list[Int64s] = []
+    for bit in range(width):
+        word, shift = np.divmod(rows * width + bit, _LEVEL_BITS)
+        positions.append((starts + (word * lane_count + lanes) * _LEVEL_BITS + shift).reshape(-1))
+    return tuple(positions)
+
+
 def inline_widths(values: FixedValues) -> Int64s:
     """Packed width of each run of 1024 values (the last may be shorter)."""
     data = values.data
@@ -440,4 +478,5 @@ OUT_OF_LINE_BITPACKING = Codec(
     decode=decode_out_of_line,
     decode_at=decode_out_of_line_at,
     decode_one=decode_out_of_line_one,
+    decode_levels=decode_out_of_line_levels,
 )

@@ -145,7 +145,7 @@ def decode_one(encoding: Flat) -> Scalar | None:
         return Scalar(_read_bit, ("bits", 1))
     if encoding.bits <= 0 or encoding.bits % 8:
         return None
-    return Scalar(read_width(encoding.bits // 8), ("words", encoding.bits // 8))
+    return Scalar(read_width(encoding.bits // 8), ("words", encoding.bits // 8), is_plain=True)
 
 
 def _read_bit(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
@@ -174,4 +174,16 @@ def decode_rows(encoding: Flat, rows: Bytes, kind: pa.DataType | None) -> FixedV
     return FixedValues(values.data != 0) if kind == pa.bool_() else values
 
 
-FLAT = Codec(serves=Flat, decode=decode, decode_at=decode_at, decode_one=decode_one, decode_rows=decode_rows)
+def decode_levels(encoding: Flat, data: bytes, count: int) -> npt.NDArray[np.uint16] | None:
+    """View the levels of a short block; None for damage, which `decode` names."""
+    return np.frombuffer(data, np.uint16, count) if encoding.bits == 16 and len(data) >= 2 * count else None
+
+
+FLAT = Codec(
+    serves=Flat,
+    decode=decode,
+    decode_at=decode_at,
+    decode_one=decode_one,
+    decode_rows=decode_rows,
+    decode_levels=decode_levels,
+)

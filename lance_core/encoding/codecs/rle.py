@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lance_core.encoding.codecs.bitpack import most_values
-from lance_core.encoding.codecs.codec import Codec, block_by_block, decode_integers, num_buffers, one_block
+from lance_core.encoding.codecs.codec import Codec, block_by_block, decode_integers, has_bytes, one_block
 from lance_core.encoding.codecs.flat import WORD_BITS, from_bytes, word_dtype
 from lance_core.encoding.codecs.general import decompress_chunks
 from lance_core.encoding.codecs.sequences import read_words
@@ -242,7 +242,7 @@ def _total(start: int, step: int, count: int) -> int:
 def _decode_block(encoding: BlockRle, data: Bytes, count: int) -> npt.NDArray[Any]:
     """Decode a block: u64 bytes of the run values, run values, run lengths; nothing if neither has any."""
     first = second = data[:0]
-    if num_buffers(encoding):
+    if has_bytes(encoding):
         (size,) = read_words(data, 1)
         if 8 + size > len(data):
             raise CorruptDataError("run values reach beyond the end of their block")
@@ -261,8 +261,8 @@ def _unpack_runs(encoding: BlockRle, chunks: Chunks) -> tuple[Rle, Chunks]:
     for chunk, count in enumerate(chunks.counts.tolist()):
         bounds = zip(chunks.buffers, chunks.starts[:, chunk].tolist(), chunks.sizes[:, chunk].tolist(), strict=True)
         blocks = [memory[start : start + size] for memory, start, size in bounds]
-        first = blocks.pop(0) if num_buffers(encoding.values) else nothing
-        second = blocks.pop(0) if num_buffers(encoding.lengths) else nothing
+        first = blocks.pop(0) if has_bytes(encoding.values) else nothing
+        second = blocks.pop(0) if has_bytes(encoding.lengths) else nothing
         values, lengths = _decode_runs(encoding, first, second, count)
         if values.dtype.itemsize * 8 != bits or (len(lengths) and int(lengths.max()) > count):
             raise CorruptDataError(f"runs of a chunk do not fit its {count} values of {bits} bits")
@@ -276,7 +276,7 @@ def _unpack_runs(encoding: BlockRle, chunks: Chunks) -> tuple[Rle, Chunks]:
 RLE = Codec(serves=Rle, decode=decode, decode_at=decode_at, num_buffers=lambda _: 2)
 BLOCK_RLE = Codec(
     serves=BlockRle,
-    num_buffers=lambda encoding: num_buffers(encoding.values) + num_buffers(encoding.lengths),
+    num_buffers=lambda encoding: has_bytes(encoding.values) + has_bytes(encoding.lengths),
     unwrap=_unpack_runs,
     decode_blocks=block_by_block(_decode_block),
 )

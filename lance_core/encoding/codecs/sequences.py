@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lance_core.encoding.codecs.codec import Codec, block_by_block, decode_integers, num_buffers
+from lance_core.encoding.codecs.codec import Codec, block_by_block, decode_integers, has_bytes
 from lance_core.encoding.codecs.flat import WORD_BITS, word_dtype
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Constant, Delta, Dictionary, Range
@@ -69,7 +69,7 @@ def _add_up(encoding: Delta, data: Bytes, count: int) -> npt.NDArray[Any]:
 def _look_up(encoding: Dictionary, data: Bytes, count: int) -> npt.NDArray[Any]:
     """Look up the items; the block holds the sizes of indices and items, and these."""
     first = second = data[:0]
-    if num_buffers(encoding):
+    if has_bytes(encoding):
         head = 16
         sizes = read_words(data, 2)
         if head + sum(sizes) > len(data):
@@ -93,11 +93,11 @@ CONSTANT = Codec(serves=Constant, num_buffers=lambda _: 0, decode_blocks=block_b
 RANGE = Codec(serves=Range, num_buffers=lambda _: 0, decode_blocks=block_by_block(_spread))
 DELTA = Codec(
     serves=Delta,
-    num_buffers=lambda encoding: min(1, num_buffers(encoding.deltas)),
+    num_buffers=lambda encoding: int(has_bytes(encoding.deltas)),
     decode_blocks=block_by_block(_add_up),
 )
 DICTIONARY = Codec(
     serves=Dictionary,
-    num_buffers=lambda encoding: min(1, num_buffers(encoding.indices) + num_buffers(encoding.items)),
+    num_buffers=lambda encoding: int(has_bytes(encoding.indices) or has_bytes(encoding.items)),
     decode_blocks=block_by_block(_look_up),
 )

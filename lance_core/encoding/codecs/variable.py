@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lance_core.encoding.codecs.codec import Codec, Scalar, decode_integers, not_in_blocks, num_buffers
+from lance_core.encoding.codecs.codec import Codec, Scalar, decode_integers, has_bytes, not_in_blocks
 from lance_core.encoding.codecs.flat import from_bytes
 from lance_core.encoding.kernels import (
     check_sizes,
@@ -176,10 +176,10 @@ def unpack_offsets(encoding: PackedVariable, chunks: Chunks) -> tuple[Variable, 
     width = offset_width(encoding.offset_bits)
     parts: list[Bytes] = []
     sizes: list[int] = []
-    has_bytes = num_buffers(encoding.offsets) > 0
+    is_stored = has_bytes(encoding.offsets)
     for chunk, count in enumerate(chunks.counts.tolist()):
         start, size = int(chunks.starts[0, chunk]), int(chunks.sizes[0, chunk])
-        block = chunks.buffers[0][start : start + size if has_bytes else start]
+        block = chunks.buffers[0][start : start + size if is_stored else start]
         offsets_of_chunk = decode_integers(encoding.offsets, block, count + 1)
         start, size = int(chunks.starts[-1, chunk]), int(chunks.sizes[-1, chunk])
         if (
@@ -303,7 +303,7 @@ VARIABLE = Codec(
 )
 PACKED_VARIABLE = Codec(
     serves=PackedVariable,
-    num_buffers=lambda encoding: 1 + (num_buffers(encoding.offsets) > 0),
+    num_buffers=lambda encoding: 1 + has_bytes(encoding.offsets),
     unwrap=unpack_offsets,
     decode_blocks=not_in_blocks,
 )

@@ -17,12 +17,11 @@ import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from lance_core.encoding import registry
 from lance_core.encoding.choose_strings import encode_zipped
 from lance_core.encoding.codecs import fixed_size_list, flat, packed_struct
-from lance_core.encoding.kernels import empty, gather, gather_words, starts_of
+from lance_core.encoding.kernels import empty, gather, gather_words, join_ranges, starts_of
 from lance_core.encoding.layouts.page import Decoded, EncodedPage
 from lance_core.encoding.repdef import Levels, max_def, max_rep, max_visible_def
 from lance_core.encoding.values import FixedListValues, FixedValues, StructValues, VariableValues
@@ -33,6 +32,7 @@ from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pyarrow as pa
 
     from lance_core.encoding.options import PageOptions
     from lance_core.encoding.repdef import Mask
@@ -411,19 +411,10 @@ def _zip_strings(
 
 
 def _join(heads: Bytes, head_sizes: Int64s, data: Bytes, bounds: Int64s) -> Bytes:
-    """The first bytes of each head, followed by its part of the data; Arrow does the weaving."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - slow to import, not needed by readers
-
+    """The first bytes of each head, followed by its part of the data."""
     starts = np.arange(len(heads), dtype=np.int64) * heads.shape[1]
     packed = gather(heads.reshape(-1), starts, head_sizes)
-    left = _binary(packed, starts_of(head_sizes))
-    woven = pc.binary_join_element_wise(left, _binary(data, bounds), pa.scalar(b"", pa.large_binary()))  # pyright: ignore[reportAttributeAccessIssue]
-    return np.frombuffer(woven.buffers()[2], np.uint8)[: len(packed) + int(bounds[-1])]
-
-
-def _binary(data: Bytes, bounds: Int64s) -> pa.Array:
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(bounds)), pa.py_buffer(np.ascontiguousarray(data))]
-    return pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
+    return join_ranges((packed, starts_of(head_sizes)), (data, bounds))[0][: len(packed) + int(bounds[-1])]
 
 
 def _encode_index(levels: Levels, sizes: Int64s) -> Bytes:

@@ -18,7 +18,6 @@ from lance_core.encoding.layouts.mini_block import read_headers
 from lance_core.encoding.plans import Spots
 from lance_core.encoding.values import Chunks, FixedValues
 from lance_core.errors import CorruptDataError
-from lance_core.format.encodings import Flat
 from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from lance_core.format.page_layout import MiniBlockLayout
 
 
-_WORD_BITS = (8, 16, 32, 64)
+_WORD_BYTES = (1, 2, 4, 8)
 
 
 @frozen
@@ -96,9 +95,10 @@ def word_spots(words: Int64s, layout: MiniBlockLayout) -> Spots:
 
 def _word_width(layout: MiniBlockLayout) -> int:
     """Bytes of each value of chunks that hold nothing else; 0 if they do."""
-    values = layout.values
-    is_bare = layout.rep is None and layout.definition is None and layout.num_buffers == 1
-    return values.bits // 8 if is_bare and isinstance(values, Flat) and values.bits in _WORD_BITS else 0
+    if layout.rep is not None or layout.definition is not None or layout.num_buffers != 1:
+        return 0
+    scalar = registry.scalar_of(layout.values)
+    return 0 if scalar is None or not scalar.is_plain or scalar.shape[1] not in _WORD_BYTES else scalar.shape[1]
 
 
 def all_points(grids: Sequence[Int64s]) -> Points:

@@ -13,7 +13,7 @@ import numpy as np
 
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
-from lance_core.encoding.layouts.chunk_levels import levels_of_chunk, one_chunk
+from lance_core.encoding.codecs.codec import one_block
 from lance_core.encoding.layouts.single_values import chunk_header
 from lance_core.encoding.repdef import max_rep, max_visible_def
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
@@ -118,7 +118,7 @@ class ListReader:
         return levels.rep, levels.definition, values
 
     def _levels(self, packed_rep: bytes, packed_definition: bytes, num_levels: int, place: ListPlace) -> _RowLevels:
-        rep = levels_of_chunk(self.rep, packed_rep, num_levels)
+        rep = registry.decode_levels(self.rep, packed_rep, num_levels)
         (starts,) = (rep == self.new_row).nonzero()
         if len(starts) != place.num_rows or (not place.has_preamble and (not len(starts) or starts[0])):
             raise CorruptDataError("chunks hold another number of rows than the repetition index tells")
@@ -127,7 +127,7 @@ class ListReader:
             stop = int(starts[place.row + 1])
         own, before, inside, all_hidden = None, 0, 0, 0
         if self.layout.definition is not None:
-            definition = levels_of_chunk(self.layout.definition, packed_definition, num_levels)
+            definition = registry.decode_levels(self.layout.definition, packed_definition, num_levels)
             own = definition[begin:stop].tolist()
             is_hidden = definition > self.visible
             all_hidden, before = int(np.count_nonzero(is_hidden)), int(np.count_nonzero(is_hidden[:begin]))
@@ -144,7 +144,7 @@ class ListReader:
             buffer = buffer if self.value.open is None else self.value.open(buffer)
             return [self.value.read(buffer, 0, len(buffer), count, index) for index in wanted]
         places = np.arange(wanted.start, wanted.stop)
-        chunk = one_chunk(buffer, count)
+        chunk = one_block(np.frombuffer(buffer, np.uint8), count)
         values = registry.decode_points(self.layout.values, chunk, np.zeros_like(places), places)
         if values is None:
             values = take_values(registry.decode_chunks(self.layout.values, chunk), places)

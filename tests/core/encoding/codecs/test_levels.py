@@ -5,7 +5,7 @@ import pytest
 
 from lance_core.encoding import registry
 from lance_core.encoding.choose_levels import encode_level_chunks
-from lance_core.encoding.layouts.chunk_levels import levels_of_chunk
+from lance_core.encoding.registry import decode_levels
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
 
@@ -18,18 +18,18 @@ def test_levels(monkeypatch, count, top):
     if isinstance(encoding, OutOfLineBitpacking) and encoding.packed_bits <= 8:
         monkeypatch.setattr(registry, "decode_level_chunks", None)  # such levels need no arrays of chunks
     packed = chunks.buffers[0][: int(chunks.sizes[0, 0])].tobytes()
-    assert (levels_of_chunk(encoding, packed, count) == levels).all()
+    assert (decode_levels(encoding, packed, count) == levels).all()
 
 
 def test_levels_that_are_not_packed():
     levels = np.repeat(np.arange(40) % 3, 100).astype(np.uint16)
-    assert (levels_of_chunk(Flat(16), levels.tobytes(), len(levels)) == levels).all()
+    assert (decode_levels(Flat(16), levels.tobytes(), len(levels)) == levels).all()
     encoding, chunks = encode_level_chunks(levels, np.array([0, len(levels)]))
     assert isinstance(encoding, Rle)
-    assert (levels_of_chunk(encoding, chunks.buffers[0].tobytes(), len(levels)) == levels).all()
+    assert (decode_levels(encoding, chunks.buffers[0].tobytes(), len(levels)) == levels).all()
 
 
 def test_damage_is_found():
     for encoding in (OutOfLineBitpacking(16, 7), OutOfLineBitpacking(16, 17), Flat(16), Flat(32)):
         with pytest.raises(CorruptDataError):
-            levels_of_chunk(encoding, bytes(64), 40)
+            decode_levels(encoding, bytes(64), 40)
