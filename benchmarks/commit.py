@@ -29,7 +29,7 @@ from measure import bytes_on_disk, compare, use_memory
 
 import lance_core
 from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
 
@@ -69,7 +69,7 @@ def with_fragments(root: Path, number: int) -> Path:
 def _with_copies(path: Path, manifests: list[Any]) -> Path:
     store = LocalStore(str(path))
     for manifest in manifests:
-        store.put(manifest_path(manifest.version, ManifestNaming.V2), encode_manifest_file(manifest))
+        store.put(manifest_path(manifest.version, ManifestNaming.V2), b"".join(encode_manifest_pieces(manifest)))
     store.put(LATEST_VERSION_HINT, b'{"version":%d}' % manifests[-1].version)
     return path
 

@@ -30,7 +30,7 @@ from data import load
 from measure import compare
 
 import lance_core
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.local import LocalStore
@@ -180,7 +180,7 @@ def cleanup(root: Path, _scale: float, _rounds: int) -> None:
     first, store = dataset.snapshot.manifest, LocalStore(str(path))
     for version in range(2, NUM_VERSIONS + 1):
         manifest = replace(first, version=version, transaction_file="")
-        store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(manifest))
+        store.put(manifest_path(version, ManifestNaming.V2), b"".join(encode_manifest_pieces(manifest)))
     bill = Bill(store)
     began = time.perf_counter()
     stats = cleanup_old_versions(bill, older_than=timedelta(0), retain_versions=1)

@@ -143,13 +143,8 @@ class Manifest:
         return None if self.transaction_section is None else decode_transaction(self.transaction_section)
 
 
-def encode_manifest_file(manifest: Manifest) -> bytes:
-    """Encode a manifest with its sections and footer."""
-    return b"".join(encode_manifest_pieces(manifest))
-
-
 def encode_manifest_pieces(manifest: Manifest) -> list[bytes | memoryview]:
-    """As `encode_manifest_file`; large ones are not laid together: the records of fragments are not copied."""
+    """Encode a manifest with its sections and footer, as pieces: the records of fragments are not copied."""
     schema, dictionaries = manifest.schema, b""
     if manifest.data_storage_version == LEGACY_FILE_VERSION:
         schema, dictionaries = place_dictionaries(schema)

@@ -13,7 +13,7 @@ from lance_core.format.base_path import BasePath
 from lance_core.format.feature_flags import Feature
 from lance_core.format.fragment_list import FragmentList
 from lance_core.format.index_metadata import with_base_id
-from lance_core.format.manifest import encode_manifest_file, index_section_of
+from lance_core.format.manifest import encode_manifest_pieces, index_section_of
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.table.snapshot import decode_version
 
@@ -49,7 +49,7 @@ def move(dataset, base, *, is_root, what):
         reader_feature_flags=manifest.reader_feature_flags | flags,
         writer_feature_flags=manifest.writer_feature_flags | flags,
     )
-    store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(manifest))
+    store.put(manifest_path(version, ManifestNaming.V2), b"".join(encode_manifest_pieces(manifest)))
     return lance_core.dataset(dataset.uri)
 
 
@@ -79,7 +79,10 @@ def test_clean_up_keeps_files_of_a_base_path_in_the_table_itself(table, tmp_path
     manifest = decode_version(store, version)
     inside = replace(manifest.base_paths[0], path=f"{moved.uri}/{folder}")
     shutil.copytree(tmp_path / "elsewhere", f"{moved.uri}/{folder}")
-    store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(replace(manifest, base_paths=(inside,))))
+    store.put(
+        manifest_path(version, ManifestNaming.V2),
+        b"".join(encode_manifest_pieces(replace(manifest, base_paths=(inside,)))),
+    )
     again = lance_core.dataset(moved.uri)
     again.cleanup_old_versions(retain_versions=1, delete_unverified=True, force=True)
     assert lance_core.dataset(moved.uri).to_table(filter="x < 5")["x"].to_pylist() == [0, 1, 2, 4]

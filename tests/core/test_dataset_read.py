@@ -17,7 +17,7 @@ from lance_core.errors import (
     UnsupportedError,
     VersionNotFoundError,
 )
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 
 N = 5000
 ROWS = pa.table(
@@ -297,11 +297,11 @@ def test_features_that_are_not_known_are_refused_by_name(tmp_path):
     dataset = lance_core.write_dataset(ROWS.slice(0, 10), tmp_path / "t")
     manifest = next((tmp_path / "t" / "_versions").glob("*.manifest"))
     known = dataset.snapshot.manifest
-    manifest.write_bytes(encode_manifest_file(replace(known, reader_feature_flags=1 << 40)))
+    manifest.write_bytes(b"".join(encode_manifest_pieces(replace(known, reader_feature_flags=1 << 40))))
     with pytest.raises(UnsupportedError, match=r"1099511627776|bit 40") as caught:
         lance_core.dataset(tmp_path / "t")
     assert str(manifest) in str(caught.value)
-    manifest.write_bytes(encode_manifest_file(replace(known, writer_feature_flags=1 << 40)))
+    manifest.write_bytes(b"".join(encode_manifest_pieces(replace(known, writer_feature_flags=1 << 40))))
     readable = lance_core.dataset(tmp_path / "t")
     assert readable.count_rows() == 10
     before = sorted((tmp_path / "t" / "data").iterdir())

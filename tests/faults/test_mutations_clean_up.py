@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lance_core.errors import LanceError
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.table.branches import create_branch, list_branches
@@ -90,7 +90,7 @@ def unknown_flags_stop_clean_up():
     commit(store, append(store, [10], read_version=1, uuid="a"), runtime=Runtime(now=lambda: EPOCH))
     manifest = load_manifest(store, 1)
     path = manifest_path(1, ManifestNaming.V2)
-    store.put(path, encode_manifest_file(replace(manifest, writer_feature_flags=1 << 40)))
+    store.put(path, b"".join(encode_manifest_pieces(replace(manifest, writer_feature_flags=1 << 40))))
     with pytest.raises(LanceError):
         cleanup_old_versions(store, **NOTHING)
     assert list_versions(store) == [1, 2]

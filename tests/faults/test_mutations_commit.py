@@ -10,7 +10,7 @@ import pytest
 import lance_core
 from lance_core.errors import LanceError, VersionNotFoundError
 from lance_core.format.feature_flags import Feature
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.operations import Append
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.table.commit import commit
@@ -136,7 +136,7 @@ def wrong_size():
 def unknown_flags_stop_writers():
     store = toy()
     path = manifest_path(1, ManifestNaming.V2)
-    store.put(path, encode_manifest_file(replace(load_manifest(store, 1), writer_feature_flags=1 << 40)))
+    store.put(path, b"".join(encode_manifest_pieces(replace(load_manifest(store, 1), writer_feature_flags=1 << 40))))
     with pytest.raises(LanceError):
         commit(store, append(store, [10], read_version=1, uuid="a"))
 

@@ -11,7 +11,7 @@ import pytest
 import lance_core
 from lance_core.errors import LanceError, UntrustedPlaceError
 from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.store.local import LocalReader, LocalStore
 
@@ -81,7 +81,7 @@ def stays_inside(root, seen):
 def put_version(root, **changes):
     manifest = lance_core.dataset(root, version=1).snapshot.manifest
     path = root / manifest_path(2, ManifestNaming.V2)
-    path.write_bytes(encode_manifest_file(replace(manifest, version=2, **changes)))
+    path.write_bytes(b"".join(encode_manifest_pieces(replace(manifest, version=2, **changes))))
 
 
 def test_there_are_enough():

@@ -19,7 +19,7 @@ import lance_core
 import lance_core._proto as messages
 from lance_core._proto import table_pb2, transaction_pb2
 from lance_core.errors import LanceError, UntrustedPlaceError
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.format.transaction import decode_transaction
 from lance_core.store import trust
@@ -225,7 +225,7 @@ def use(root):
 def manifest_of(root):
     """The messages of the newest version: manifest, fragments, indices and transaction."""
     snapshot = lance_core.dataset(root).snapshot
-    data = encode_manifest_file(snapshot.manifest)
+    data = b"".join(encode_manifest_pieces(snapshot.manifest))
     (at,) = struct.unpack_from("<q", data, len(data) - 16)
     (size,) = struct.unpack_from("<I", data, at)
     pb = table_pb2.Manifest.FromString(data[at + 4 : at + 4 + size])

@@ -13,7 +13,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedEr
 from lance_core.format.base_path import BasePath
 from lance_core.format.fragment_list import FragmentList
 from lance_core.format.index_metadata import with_base_id
-from lance_core.format.manifest import encode_manifest_file, index_section_of
+from lance_core.format.manifest import encode_manifest_pieces, index_section_of
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.scan.blob_places import ExternalBlobs
 from lance_core.store import trust
@@ -352,7 +352,7 @@ def put_below_base(root, section, base):
     version = first.version + 1
     fragments = FragmentList.of([fragment])
     manifest = replace(first, version=version, fragments=fragments, base_paths=(base,), **changes)
-    (root / manifest_path(version, ManifestNaming.V2)).write_bytes(encode_manifest_file(manifest))
+    (root / manifest_path(version, ManifestNaming.V2)).write_bytes(b"".join(encode_manifest_pieces(manifest)))
 
 
 def read_all(dataset):

@@ -20,7 +20,6 @@ from lance_core.format.manifest import (
     MAX_INLINE_TRANSACTION_SIZE,
     Manifest,
     decode_manifest_file,
-    encode_manifest_file,
     encode_manifest_pieces,
     with_transaction,
 )
@@ -60,13 +59,13 @@ def with_message(change):
 
 
 def test_round_trip():
-    assert decode_manifest_file(encode_manifest_file(MANIFEST), version=3) == MANIFEST
+    assert decode_manifest_file(b"".join(encode_manifest_pieces(MANIFEST)), version=3) == MANIFEST
 
 
 @pytest.mark.parametrize("number", [10, 10_000])
 def test_a_commit_copies_no_record_that_it_does_not_change(number):
     """Of a large manifest; a small one costs less as one piece."""
-    read = decode_manifest_file(encode_manifest_file(replace(MANIFEST, fragments=with_ids(range(number)))))
+    read = decode_manifest_file(b"".join(encode_manifest_pieces(replace(MANIFEST, fragments=with_ids(range(number))))))
     longer = replace(read, version=4, fragments=read.fragments.extended([*with_ids([number])]))
     pieces = encode_manifest_pieces(longer)
     shared = [np.shares_memory(np.frombuffer(piece, "u1"), read.fragments._bytes()) for piece in pieces]
@@ -93,7 +92,7 @@ def with_ids(numbers):
 
 
 def test_layout_of_the_file():
-    data = encode_manifest_file(MANIFEST)
+    data = b"".join(encode_manifest_pieces(MANIFEST))
     position, major, minor, magic = struct.unpack("<qHH4s", data[-16:])
     assert (major, minor, magic) == (0, 2, b"LANC")
     (size,) = struct.unpack_from("<I", data, position)
@@ -108,7 +107,7 @@ def test_layout_of_the_file():
 
 
 def test_position_zero_is_written_when_there_is_no_index():
-    data = encode_manifest_file(replace(MANIFEST, index_section=None))
+    data = b"".join(encode_manifest_pieces(replace(MANIFEST, index_section=None)))
     (position,) = struct.unpack_from("<q", data, len(data) - 16)
     pb = table_pb2.Manifest.FromString(data[position + 4 : -16])
     assert pb.HasField("transaction_section")
@@ -117,7 +116,7 @@ def test_position_zero_is_written_when_there_is_no_index():
 
 
 def test_every_truncation_is_corrupt():
-    data = encode_manifest_file(MANIFEST)
+    data = b"".join(encode_manifest_pieces(MANIFEST))
     for size in range(len(data)):
         with pytest.raises(CorruptDataError):
             decode_manifest_file(data[:size], version=3)
@@ -125,7 +124,7 @@ def test_every_truncation_is_corrupt():
 
 def test_damage_raises_our_errors_only():
     rng = np.random.default_rng(3)
-    data = encode_manifest_file(MANIFEST)
+    data = b"".join(encode_manifest_pieces(MANIFEST))
     refused = 0
     for _ in range(1500):
         damaged = bytearray(data)
@@ -141,7 +140,7 @@ def test_damage_raises_our_errors_only():
 
 def test_version_must_be_that_of_the_name():
     with pytest.raises(CorruptDataError, match="version 4 says it is version 3"):
-        decode_manifest_file(encode_manifest_file(MANIFEST), version=4)
+        decode_manifest_file(b"".join(encode_manifest_pieces(MANIFEST)), version=4)
 
 
 def test_empty_message_is_not_an_empty_table():
@@ -178,7 +177,7 @@ def test_fragment_tree_is_refused():
 
 @pytest.mark.parametrize("position", [-1, 1 << 40, -(1 << 62)])
 def test_positions_outside_the_file_are_corrupt(position):
-    data = encode_manifest_file(MANIFEST)
+    data = b"".join(encode_manifest_pieces(MANIFEST))
     with pytest.raises(CorruptDataError):
         decode_manifest_file(data[:-16] + struct.pack("<q", position) + data[-8:])
 
@@ -224,14 +223,14 @@ def test_dictionaries_of_version_0_1_move_along():
     }
     schema = with_values(schema, lambda field: known[field.id])
     manifest = Manifest(version=1, schema=schema, fragments=FragmentList.of([]), data_storage_version="0.1")
-    data = encode_manifest_file(manifest)
+    data = b"".join(encode_manifest_pieces(manifest))
     again = decode_manifest_file(data)
     assert [field.values for field in again.schema.fields] == [None, *known.values()]
     assert [field.dictionary for field in again.schema.fields] == [None, (3, 3), (35, 2), (51, 0)]
     assert data[:3] == b"xzz"
     assert np.frombuffer(data, "<i8", 4, 3).tolist() == [0, 1, 1, 3]
-    assert decode_manifest_file(encode_manifest_file(again)).schema == again.schema
-    newer = decode_manifest_file(encode_manifest_file(replace(manifest, data_storage_version="2.0")))
+    assert decode_manifest_file(b"".join(encode_manifest_pieces(again))).schema == again.schema
+    newer = decode_manifest_file(b"".join(encode_manifest_pieces(replace(manifest, data_storage_version="2.0"))))
     assert [field.values for field in newer.schema.fields] == [None] * 4
 
 
@@ -241,7 +240,7 @@ def test_dictionaries_outside_of_the_manifest_are_damage(place):
     field = replace(schema.fields[0], dictionary=place)
     manifest = Manifest(version=1, schema=Schema((field,)), fragments=FragmentList.of([]), data_storage_version="0.1")
     with pytest.raises(CorruptDataError, match="'d'"):
-        decode_manifest_file(encode_manifest_file(manifest))
+        decode_manifest_file(b"".join(encode_manifest_pieces(manifest)))
 
 
 def test_fragments_may_lie_anywhere_in_the_message_and_have_any_size():
@@ -264,7 +263,7 @@ def test_fragments_may_lie_anywhere_in_the_message_and_have_any_size():
         expected = tuple(table_pb2.Manifest.FromString(message).fragments)
         assert manifest.fragments.records == expected
         assert manifest.fragments.ids.tolist() == list(range(len(expected)))
-        assert decode_manifest_file(encode_manifest_file(manifest)) == manifest
+        assert decode_manifest_file(b"".join(encode_manifest_pieces(manifest))) == manifest
 
 
 def test_fields_may_lie_before_and_behind_the_fragments_and_beside_other_things():
@@ -298,5 +297,5 @@ def test_what_lies_before_the_fragments_is_decoded_once(monkeypatch):
     schema = Schema.from_arrow(pa.schema([(f"only here {number}", pa.int64()) for number in range(300)]))
     for version in range(3, 8):
         written = replace(MANIFEST, version=version, schema=schema, config={"version": str(version)})
-        assert decode_manifest_file(encode_manifest_file(written), version=version) == written
+        assert decode_manifest_file(b"".join(encode_manifest_pieces(written)), version=version) == written
     assert len(calls) == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lance_core.errors import CorruptDataError, DatasetNotFoundError, InvalidInputError, UnsupportedError
-from lance_core.format.manifest import decode_manifest_file, encode_manifest_file
+from lance_core.format.manifest import decode_manifest_file, encode_manifest_pieces
 from lance_core.format.operations import Rewrite, RewriteGroup
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.maintenance.cleanup import cleanup_old_versions, explain_cleanup_old_versions
@@ -132,7 +132,7 @@ def test_branch_origins_and_detached_versions_stay(store, clock, runtime):
     number = (1 << 63) + 3
     manifest = decode_manifest_file(store.get(manifest_path(3, ManifestNaming.V2)))
     detached = replace(manifest, version=number)
-    store.put(manifest_path(number, ManifestNaming.V2), encode_manifest_file(detached))
+    store.put(manifest_path(number, ManifestNaming.V2), b"".join(encode_manifest_pieces(detached)))
     cleanup_old_versions(store, older_than=timedelta(0), runtime=runtime)
     assert list_versions(store) == [1, 5]
     assert read_rows(open_snapshot(store, 1)) == list(range(10))
@@ -261,7 +261,7 @@ def test_what_is_not_understood_stops_it(store, clock, runtime, damage):
         case _:
             path = manifest_path(2, ManifestNaming.V2)
             manifest = decode_manifest_file(store.get(path))
-            store.put(path, encode_manifest_file(replace(manifest, writer_feature_flags=1 << 40)))
+            store.put(path, b"".join(encode_manifest_pieces(replace(manifest, writer_feature_flags=1 << 40))))
             expected = UnsupportedError
     before = [info.path for folder in ("data", "_versions") for info in store.list(folder)]
     with pytest.raises(expected):
@@ -375,7 +375,7 @@ def test_clean_up_of_many_versions_needs_few_calls(clock, runtime, num_tags):
     first = open_snapshot(store).manifest
     for version in range(2, num_versions + 1):
         manifest = replace(first, version=version, transaction_file="")
-        store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(manifest))
+        store.put(manifest_path(version, ManifestNaming.V2), b"".join(encode_manifest_pieces(manifest)))
         store.put(f"data/{version}.lance", b"x")
     for number in range(1, num_tags + 1):
         create_tag(store, f"tag{number}", number)

@@ -13,7 +13,7 @@ import lance_core
 from lance_core.errors import CorruptDataError
 from lance_core.format import manifest as manifest_format
 from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
 
@@ -45,7 +45,7 @@ def with_fragments(path, number):
     fragments = FragmentList.of(replace(first.fragments[0], id=one) for one in range(number))
     manifest = replace(first, version=2, fragments=fragments, max_fragment_id=number - 1)
     store = LocalStore(str(path))
-    store.put(manifest_path(2, ManifestNaming.V2), encode_manifest_file(manifest))
+    store.put(manifest_path(2, ManifestNaming.V2), b"".join(encode_manifest_pieces(manifest)))
     store.put(LATEST_VERSION_HINT, b'{"version":2}')
     return str(path)
 
@@ -178,7 +178,9 @@ def with_versions(path, number):
     first = lance_core.write_dataset(ROW, path).snapshot.manifest
     store = LocalStore(str(path))
     for version in range(2, number + 1):
-        store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(replace(first, version=version)))
+        store.put(
+            manifest_path(version, ManifestNaming.V2), b"".join(encode_manifest_pieces(replace(first, version=version)))
+        )
     return str(path)
 
 
@@ -197,9 +199,9 @@ def test_a_version_is_what_its_file_says_whatever_was_known(tmp_path):
         assert lance_core.dataset(tmp_path).count_rows() == 1
     store = LocalStore(str(tmp_path))
     changed = replace(first, config={"some": "text"})
-    store.put(manifest_path(1, ManifestNaming.V2), encode_manifest_file(changed))
+    store.put(manifest_path(1, ManifestNaming.V2), b"".join(encode_manifest_pieces(changed)))
     assert lance_core.dataset(tmp_path).config() == {"some": "text"}
-    store.put(manifest_path(2, ManifestNaming.V2), encode_manifest_file(changed))
+    store.put(manifest_path(2, ManifestNaming.V2), b"".join(encode_manifest_pieces(changed)))
     with pytest.raises(CorruptDataError, match="the manifest of version 2 says it is version 1") as raised:
         lance_core.dataset(tmp_path)
     assert raised.value.path is not None

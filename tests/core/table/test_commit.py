@@ -18,7 +18,7 @@ from lance_core.errors import (
     UnsupportedError,
     VersionNotFoundError,
 )
-from lance_core.format.manifest import decode_manifest_file, encode_manifest_file
+from lance_core.format.manifest import decode_manifest_file, encode_manifest_pieces
 from lance_core.format.operations import Overwrite, Restore, Rewrite, RewriteGroup, UpdateConfig, UpdateMap
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
@@ -239,7 +239,7 @@ def test_missing_and_truncated_files_are_found_before_the_commit(store):
 
 def change_manifest(store, version, **changes):
     path = manifest_path(version, ManifestNaming.V2)
-    store.put(path, encode_manifest_file(replace(decode_manifest_file(store.get(path)), **changes)))
+    store.put(path, b"".join(encode_manifest_pieces(replace(decode_manifest_file(store.get(path)), **changes))))
 
 
 def test_version_without_transaction_conflicts_with_everything(store):

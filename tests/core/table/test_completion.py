@@ -12,7 +12,7 @@ import lance_core
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from lance_core.format.fragment import ExternalFile
 from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.limits import limits
@@ -30,7 +30,7 @@ def change_manifest(dataset, **changes):
     """Write the newest manifest anew."""
     store, version = dataset.snapshot.store, dataset.version
     manifest = replace(decode_version(store, version), **changes)
-    store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(manifest))
+    store.put(manifest_path(version, ManifestNaming.V2), b"".join(encode_manifest_pieces(manifest)))
 
 
 def change_fragments(dataset, *fragments, **changes):

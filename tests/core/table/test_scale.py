@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lance_core.errors import DatasetNotFoundError
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.paths import LATEST_VERSION_HINT, ManifestNaming, decode_version_hint, manifest_path
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
@@ -31,7 +31,7 @@ def grown(store, num_versions):
     first = open_snapshot(store).manifest
     for version in range(2, num_versions):
         manifest = replace(first, version=version)
-        store.put(manifest_path(version, ManifestNaming.V2), encode_manifest_file(manifest))
+        store.put(manifest_path(version, ManifestNaming.V2), b"".join(encode_manifest_pieces(manifest)))
     commit(store, append(store, [7], read_version=num_versions - 1, uuid="last"))
     return store
 
@@ -74,7 +74,7 @@ def hint(store, number):
 
 def copy(store, number):
     manifest = replace(open_snapshot(store, 1).manifest, version=number)
-    store.put(manifest_path(number, ManifestNaming.V2), encode_manifest_file(manifest))
+    store.put(manifest_path(number, ManifestNaming.V2), b"".join(encode_manifest_pieces(manifest)))
 
 
 def test_hints_that_are_late_early_or_nonsense(local):

@@ -7,7 +7,7 @@ import pytest
 from lance_core.errors import CorruptDataError, VersionNotFoundError
 from lance_core.format.fragment import DataFile, DeletionFile, DeletionFileType, Fragment
 from lance_core.format.fragment_list import FragmentList
-from lance_core.format.manifest import encode_manifest_file
+from lance_core.format.manifest import encode_manifest_pieces
 from lance_core.format.paths import ManifestNaming, manifest_path
 from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
@@ -42,7 +42,7 @@ def store(request, tmp_path):
     ]
     for version, fragments in ((2, []), (3, many[:5]), (4, many)):
         manifest = replace(first, version=version, fragments=FragmentList.of(fragments))
-        store.put(path_of(version), encode_manifest_file(manifest))
+        store.put(path_of(version), b"".join(encode_manifest_pieces(manifest)))
     commit(store, append(store, [7], read_version=4, uuid="last"))
     return store
 
@@ -81,7 +81,7 @@ def test_only_what_is_looked_at_is_read(store):
 def test_many_versions_decode_each_fragment_once(store, monkeypatch):
     first = open_snapshot(store, 3).manifest
     for version in range(6, 30):
-        store.put(path_of(version), encode_manifest_file(replace(first, version=version)))
+        store.put(path_of(version), b"".join(encode_manifest_pieces(replace(first, version=version))))
     decoded = []
     original = "lance_core.table.version_list.decode_totals"
     from lance_core.format.fragment import decode_totals  # noqa: PLC0415 before it is replaced
