@@ -65,7 +65,7 @@ def indexed_ranges(fragment: Fragment, plan: ScanPlan, start: int, end: int) -> 
 
 def decided_matches(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Offsets | None:
     """Return the live rows inside of [start, end) that match, if indices know the answer for each row; else None."""
-    if plan.index_answer is None:
+    if plan.index_answer is None or not plan.index_answer.is_exact:
         return None
     known = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
     return _live(reader, known.candidates(), start, end) if known.is_decided else None

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.format.index_metadata import holds_row_ids, index_fields
+from lance_core.format.paths import INDICES_FOLDER
 from lance_core.format.row_ids import row_id_bounds
 from lance_core.frozen import frozen
 from lance_core.index import answer as answers
@@ -118,7 +119,8 @@ class _IndexedVersion:
     def _covering(self, index: IndexMetadata, column: IndexedColumn) -> _CoveringSegment | None:
         from lance_core.index.kinds import kind_of  # noqa: PLC0415 most tables have no indices
 
-        kind, covered = kind_of(index_fields(index)), index.fragment_ids
+        fields = index_fields(index)
+        kind, covered = kind_of(fields), fields.fragment_ids
         if kind is None or not covered or not kind.takes(column.type):
             return None
         fragments = self._manifest.fragments
@@ -145,7 +147,7 @@ class _IndexedVersion:
         """Return the answer by row address, for the fragments that the segment covers."""
         if self._manifest.uses_stable_row_ids and holds_row_ids(covering.index):
             return self._by_address(answer, covering.fragment_ids)
-        path = SegmentFiles.of(self._files.store, covering.index).path("")
+        path = f"{INDICES_FOLDER}/{covering.index.uuid_text}"
         return answers.within(answer, covering.fragment_ids, covering.num_rows, path=path)
 
     def _by_address(self, answer: RowAnswer, fragment_ids: Int64s) -> RowAnswer:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lance_core.spark.java import ensure_java
     from lance_core.spark.merge import LanceMergeBuilder, merge_lance
     from lance_core.spark.modification import ChangeOptions
-    from lance_core.spark.modify import create_zone_map_lance, delete_lance, update_lance
+    from lance_core.spark.modify import create_index_lance, create_zone_map_lance, delete_lance, update_lance
     from lance_core.spark.read import read_lance, read_lance_changes
     from lance_core.spark.result import CommitResult
     from lance_core.spark.session import recommended_conf, register
@@ -26,6 +26,7 @@ __all__ = [
     "add_columns_lance",
     "archive_lance_core",
     "compact_lance",
+    "create_index_lance",
     "create_zone_map_lance",
     "delete_lance",
     "ensure_java",
@@ -49,7 +50,7 @@ _HOMES = {
     "java": ("ensure_java",),
     "merge": ("LanceMergeBuilder", "merge_lance"),
     "modification": ("ChangeOptions",),
-    "modify": ("create_zone_map_lance", "delete_lance", "update_lance"),
+    "modify": ("create_index_lance", "create_zone_map_lance", "delete_lance", "update_lance"),
     "read": ("read_lance", "read_lance_changes"),
     "result": ("CommitResult",),
     "session": ("recommended_conf", "register"),

@@ -7,9 +7,10 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 everybody's name for it
 
 import lance_core
-from lance_core.errors import CommitConflictError, InvalidInputError
+from lance_core.errors import CommitConflictError, InvalidInputError, UnsupportedError
 from lance_core.spark import (
     add_columns_lance,
+    create_index_lance,
     create_zone_map_lance,
     delete_lance,
     fragment_work,
@@ -215,3 +216,19 @@ def test_a_zone_map_has_a_segment_for_each_task(spark, table):
     assert (done.version, now.to_table(filter="id = 77")["id"].to_pylist()) == (3, [77])
     create_zone_map_lance(spark, table.uri, "id")
     assert sorted(n for one in newest(table).list_indices() for n in one["fragment_ids"]) == [0, 1, 2, 3]
+
+
+def test_a_b_tree_of_many_segments_finds_rows_and_merges(spark, table):
+    create_index_lance(spark, table.uri, "id", "BTREE")
+    now = newest(table)
+    assert len(now.list_indices()) > 1
+    assert "4 of 100 rows match" in now.scanner(filter="id IN (1, 29, 55, 99)").explain_plan()
+    assert now.to_table(filter="id IN (1, 29, 30, 55, 99)")["id"].to_pylist() == [1, 29, 55, 99]
+    assert read_lance(spark, table.uri, filter="id = 77").count() == 1
+    assert delete_lance(spark, table.uri, "id = 77").num_deleted_rows == 1
+    now = newest(table)
+    assert now.optimize.optimize_indices() == ["id_idx"]
+    assert len(now.list_indices()) == 1
+    assert now.count_rows("id >= 76 AND id < 80") == 3
+    with pytest.raises(UnsupportedError, match="BITSET"):
+        create_index_lance(spark, table.uri, "id", "BITSET")
