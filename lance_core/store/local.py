@@ -244,7 +244,10 @@ def _check_length(path: str, file: str) -> None:
     Raises:
         InvalidInputError: A name in it, or all of it, is too long.
     """
-    for name in path.split(os.sep):
+    names = path.split(os.sep)
+    if len(max(names, key=len)) <= _LONG_NAME and len(file) <= _LONG_PATH:
+        return
+    for name in names:
         size = len(os.fsencode(name))
         if size > _MOST_NAME_BYTES:
             raise InvalidInputError(

@@ -1,5 +1,6 @@
 """Fixtures for what needs neither Java nor pylance."""
 
+import gc
 import sys
 
 import pytest
@@ -16,11 +17,14 @@ def calls_of():
             nonlocal count
             count += event in ("call", "c_call")
 
+        gc.collect()
+        gc.disable()  # what a collection calls is due to what was done before
         sys.setprofile(see)
         try:
             work()
         finally:
             sys.setprofile(None)
+            gc.enable()
         return count
 
     return counted
