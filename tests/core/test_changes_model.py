@@ -3,6 +3,7 @@
 import uuid
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -147,6 +148,7 @@ def steps():
     )
 
 
+@pytest.mark.slow
 @given(st.booleans(), st.lists(steps(), min_size=3, max_size=10))
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_changes_do_what_a_dict_does(stable, changes):

@@ -216,6 +216,7 @@ def test_parts_of_structs_inside_lists_are_refused(tmp_path):
         upsert(dataset).execute(pa.table({"id": [0], "l": part}))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), max_size=20, unique=True),
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), max_size=8, unique_by=lambda row: row[0]),

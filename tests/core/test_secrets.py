@@ -29,6 +29,7 @@ def test_what_is_printed_shows_no_keys(dataset):
     assert "settings" in repr(dataset.snapshot.store)
 
 
+@pytest.mark.slow
 def test_no_class_shows_its_options():
     """A dataclass shows all fields unless told otherwise, and tracebacks, logs and failed tests show what it shows."""
     fields = [

@@ -43,6 +43,7 @@ def columns(kinds, rows):
     return [pa.chunked_array([pa.array([row[i] for row in rows], kind)]) for i, kind in enumerate(kinds)]
 
 
+@pytest.mark.slow
 @given(sides())
 @settings(max_examples=200, deadline=None)
 def test_pairs_are_those_of_a_nested_loop(case):

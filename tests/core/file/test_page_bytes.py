@@ -111,6 +111,7 @@ def data_bytes(uri):
     return sum(one.stat().st_size for one in (uri / "data").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", ["to_table", "to_batches"])
 def test_a_scan_in_many_steps_asks_once_for_all_there_is(uri, monkeypatch, read):
     monkeypatch.setattr(strategy, "WINDOW_BYTES", 1 << 20)

@@ -49,6 +49,7 @@ def test_one_row_of_a_file_just_opened(data_file, calls_of, name):
     assert _per_column(data_file, calls_of, make, take) <= most
 
 
+@pytest.mark.slow
 def test_a_scan_of_many_columns(data_file, calls_of):
     """What is decoded together stays small, so that a column shares its steps with some others, not with all."""
     rows = 40_000

@@ -78,6 +78,7 @@ def test_list_decodes_one_at_a_time_and_sums_in_bulk():
     assert [one.id for one in fragments.select([1 << 30, 3, 99])] == [3, 1 << 30]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first_id", [0, 12_000, (1 << 21) - 6000, 1 << 31, 1 << 60])
 @pytest.mark.parametrize("most_rows", [1 << 14, 1 << 36])
 def test_numbers_of_many_fragments_are_those_of_the_decoded_ones(first_id, most_rows):

@@ -97,6 +97,7 @@ def truth_of(condition, values, unknown):
     return values[condition.column]
 
 
+@pytest.mark.slow
 @given(condition=TREES, data=st.data())
 @settings(max_examples=300, deadline=None)
 def test_no_possible_answer_of_a_condition_is_lost(condition, data):

@@ -367,6 +367,7 @@ class CallCounter:
         return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_tags", [0, 20])
 def test_clean_up_of_many_versions_needs_few_calls(clock, runtime, num_tags):
     num_versions = 5000

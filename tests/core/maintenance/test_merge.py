@@ -157,6 +157,7 @@ def test_dictionaries_that_are_alike_are_decoded_once(tmp_path, monkeypatch):
     assert decoded == [4]
 
 
+@pytest.mark.slow
 def test_calls_of_a_page(tmp_path, calls_of):
     """However many values it has."""
     counts = []

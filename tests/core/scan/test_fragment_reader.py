@@ -63,6 +63,7 @@ def scanned(reader, projection, **options):
         yield pa.RecordBatch.from_arrays(list(rows.columns), schema=projection.to_arrow())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parts",
     [

@@ -69,6 +69,7 @@ def one_by_one(table, **asked):
     return pa.concat_tables([fragment.to_table(**asked) for fragment in table.get_fragments()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "condition",
     [None, "id % 3 = 0", "id % 100 = 17", "few = 'red' AND number > 1000", "text IS NULL", "id < 0", "_rowid > 40"],

@@ -26,6 +26,7 @@ def reader():
     return FragmentReader(dataset.files, dataset.snapshot.manifest.fragments[0]), dataset.snapshot.manifest.schema
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [7, 100, N])
 @pytest.mark.parametrize(
     "offsets",

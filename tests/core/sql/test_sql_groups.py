@@ -115,6 +115,7 @@ def _answer(condition, many, monkeypatch):
         return found.to_pylist() if isinstance(found, pa.Array) else [found.as_py()] * len(ROWS)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(condition=_chains())
 def test_groups_answer_as_single_conditions_do(condition):
@@ -138,6 +139,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_long_chains_have_few_terms(monkeypatch, name):
     """5,000 conditions take half a second; as single terms they took eight seconds."""

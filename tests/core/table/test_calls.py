@@ -77,6 +77,7 @@ def test_a_handful_of_fragments_is_counted_without_a_look_at_the_bytes_of_all(tm
     assert calls_of(lambda: lance_core.dataset(paths[1]).count_rows()) <= opened + 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", ["open", "append"])
 def test_fragments_are_no_objects(tmp_path, work):
     blocks = []
