@@ -146,6 +146,7 @@ def test_coverage_is_lost_if_an_index_did_not_cover_all_old_fragments(tmp_path):
     check(path)
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 def test_updated_rows_stay_covered_by_indices_of_other_columns(tmp_path):
     ours, theirs = make(tmp_path / "ours"), str(tmp_path / "theirs")
     shutil.copytree(ours, theirs)
@@ -180,6 +181,7 @@ def test_inserted_rows_are_not_covered(tmp_path):
     check(path)
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 @pytest.mark.parametrize("seed", range(2))
 def test_indices_stay_right_over_random_changes_of_both(tmp_path, seed):
     path, chance, next_id = make(tmp_path / "t"), random.Random(seed), 1000

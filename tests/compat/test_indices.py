@@ -105,6 +105,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 @pytest.mark.parametrize("change", CHANGES)
 def test_queries_through_indices_after_our_changes(table, change):
     CHANGES[change](lance_core.dataset(table))
@@ -116,6 +117,7 @@ def test_queries_through_indices_after_our_changes(table, change):
     check(table)
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 def test_pylance_goes_on(table):
     ours = lance_core.dataset(table)
     ours.delete("a < 400")
@@ -268,6 +270,7 @@ def test_after_a_deferred_remap(tmp_path):
             assert ids(ours.to_table(columns=["a"], filter=condition)) == full, condition
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 def test_pylance_looks_for_a_remapped_index_in_the_wrong_place(tmp_path):
     """Why test_state_machine has no compaction by pylance 14.0.2 where an index came with a branch or clone.
 

@@ -15,6 +15,7 @@ from lance_dagster import CleanupPolicy, DeletionPolicy, LanceResource, build_ma
 ROWS = 1_200
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 @pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 @pytest.mark.parametrize("stable", [False, True])
 def test_queries_through_indices(tmp_path, stable):

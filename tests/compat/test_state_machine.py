@@ -23,6 +23,8 @@ import lance_core
 from lance_core.testing.branch_model import BranchModel, by_key
 from lance_core.testing.model import KEY, TableState, make_condition, make_rows, make_value
 
+pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
+
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 SEED = int(os.environ.get("LANCE_TESTS_SEED", "0"))
 EXAMPLES, STEPS = (int(os.environ.get("LANCE_TESTS_EXAMPLES", "400")), 40) if IS_DEEP else (12, 22)

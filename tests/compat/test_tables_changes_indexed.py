@@ -69,6 +69,7 @@ def check(path):
         assert sorted(found) == sorted(row["id"] for row in everything if word in row["text"].split()), word
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 @pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable"])
 @pytest.mark.parametrize(
     "changes",

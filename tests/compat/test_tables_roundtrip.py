@@ -199,6 +199,7 @@ def test_evolved_tables_are_read(tmp_path):
     check_equal(place)
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 def test_indexed_tables_stay_right(tmp_path):
     place = str(tmp_path / "t")
     table = pa.table({"id": np.arange(2000) % 50, "v": np.arange(2000)})

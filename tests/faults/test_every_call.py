@@ -22,6 +22,8 @@ from lance_core.table.snapshot import list_versions, open_snapshot
 from lance_core.testing.actions import ACTIONS, StateReader, prepared, read_state, run_once
 from lance_core.testing.faulty_store import FaultyStore, InjectedError, Killed
 
+pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
+
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 WRITES = {"put", "put_if_absent", "delete", "commit", "write", "writer"}
 MODES = {

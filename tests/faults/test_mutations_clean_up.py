@@ -25,6 +25,8 @@ from lance_core.testing.mutations import always, base, mutated, no, toy, walk
 from lance_core.testing.scheduler import EPOCH
 from lance_core.testing.tables import append
 
+pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
+
 LATER = Runtime(now=lambda: EPOCH + timedelta(days=1))
 NOTHING = {"older_than": timedelta(0), "error_if_tagged_old_versions": False, "runtime": LATER}
 SYSTEM_LATER = Runtime(now=lambda: datetime.now(UTC) + timedelta(hours=1))

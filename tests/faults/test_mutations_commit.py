@@ -21,6 +21,8 @@ from lance_core.testing.mutations import always, base, mutated, no, toy, walk
 from lance_core.testing.scheduler import explore
 from lance_core.testing.tables import append, delete, read_rows, transaction
 
+pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
+
 COMMITTER = "lance_core.table.commit._Committer"
 
 

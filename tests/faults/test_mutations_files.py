@@ -18,6 +18,8 @@ from lance_core.testing.actions import ACTIONS, read_state, rows_of
 from lance_core.testing.mutations import always, base, mutated, no, toy
 from lance_core.testing.tables import append
 
+pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
+
 
 def wrong_name():
     """A manifest under the name of another version is not opened."""

@@ -264,6 +264,7 @@ def put(root, pb, fragments, indices, transaction):
     path.write_bytes(data + struct.pack("<qHH4s", at, 0, 2, b"LANC"))
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 def test_the_messages_are_those_that_are_read(table):
     """Without a hostile text, the version that the tests write is read and changed; with a base path, refused."""
     root, _, opened = table
@@ -314,6 +315,7 @@ def planted(message, text):
             yield from planted(values, text)
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("kind", ["own", "based", "external"])
 def test_no_text_of_a_manifest_leads_out_of_the_table(table, hostile, kind):
@@ -382,6 +384,7 @@ def fill(message, field, text, depth):
 OPERATIONS = [one.name for one in transaction_pb2.Transaction.DESCRIPTOR.oneofs_by_name["operation"].fields]
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_no_text_of_a_transaction_leads_out_of_the_table(table, operation):
     root, victim, opened = table
@@ -400,6 +403,7 @@ def test_no_text_of_a_transaction_leads_out_of_the_table(table, operation):
         (root / manifest_path(pb.version, ManifestNaming.V2)).unlink()
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_text_of_a_tag_or_branch_leads_out_of_the_table(table, hostile):
     root, victim, opened = table

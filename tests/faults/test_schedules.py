@@ -17,7 +17,10 @@ from lance_core.testing.scheduler import explore, run_randomly
 
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 PREEMPTIONS = 3 if IS_DEEP else 1
-pytestmark = pytest.mark.timeout(0 if IS_DEEP else 300)
+pytestmark = [
+    pytest.mark.timeout(0 if IS_DEEP else 300),
+    pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning"),
+]
 PAIRS = list(combinations_with_replacement(ACTIONS, 2))  # a search begins with either, so these are all ordered pairs
 if not IS_DEEP:  # what differs little from others is let loose on a few
     ALIKE, PARTNERS = {"zone map", "b-tree", "moved tag", "dropped branch"}, {"append", "overwrite", "clean-up"}

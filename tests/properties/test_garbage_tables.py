@@ -25,6 +25,8 @@ from lance_core.format.transaction import decode_transaction
 from lance_core.store.memory import memory_store
 from lance_core.testing.garbage import LineTrace, mutate, mutate_message
 
+pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
+
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 FUZZ_S = float(os.environ.get("LANCE_FUZZ_S", "60" if IS_DEEP else "0"))
 NUM_CHANGES = 60

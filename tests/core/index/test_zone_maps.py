@@ -93,6 +93,7 @@ def test_uncovered_fragments_are_read(dataset):
     assert dataset.index_statistics("a_idx")["num_unindexed_rows"] == 0
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 @pytest.mark.parametrize("stable", [False, True])
 def test_after_every_change_the_rows_are_right(tmp_path, stable):
     rows = pa.table({"a": range(1000), "b": [number % 7 for number in range(1000)]})
