@@ -4,6 +4,7 @@
 #   make check         lint, types, import contracts and the fast tests of the core: what one runs between edits
 #   make test          run all tests, in as many processes as there are cores (WORKERS=1)
 #   make test-spark    run the Spark tests with every version of pyspark that is supported
+#   make bench-far     measure beside pylance on object storage
 #   make test-torch    run the tests of lance_core.torch with PyTorch, several GB
 PYTHON ?= python3
 PORT ?= 3000
@@ -23,7 +24,7 @@ PROJECTS := Makefile pyproject.toml example_project/pyproject.toml $(wildcard re
 # Each process would otherwise compile anew what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo ui check test test-spark test-torch bench proto lint style types quick clean
+.PHONY: help demo ui check test test-spark test-torch bench bench-far proto lint style types quick clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -85,6 +86,9 @@ test-torch: $(VENV)/torch
 
 bench: $(VENV)/.bench
 	@$(BIN)/python benchmarks/run.py
+
+bench-far: $(VENV)/.bench
+	@$(BIN)/python benchmarks/far.py
 
 proto: $(VENV)/.dev
 	@$(BIN)/python -m grpc_tools.protoc -Iprotos --python_out=. --pyi_out=. protos/lance_core/_proto/*.proto

@@ -1,0 +1,187 @@
+"""lance_core beside pylance on object storage: seconds, CPU, requests, rounds of requests and bytes.
+
+    python benchmarks/far.py                           5 million rows, 30 ms, 90 MB/s for each connection
+    python benchmarks/far.py --rows 500000 --rounds 3 --works 'take 100' append
+
+The service is `far_server.py`, in a process of its own on this machine. Each engine works on tables that it wrote, with
+its defaults and files of version 2.2. Rounds of the two engines are interleaved; each opens the dataset anew in a
+process that has used the service before ("open" is in a new process). A round of requests ends before the next begins:
+30 ms times the rounds is the least that a work can take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
+
+import lance
+import numpy as np
+import pyarrow as pa
+from data import load
+
+import lance_core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+ENGINES: dict[str, Any] = {"lance_core": lance_core, "pylance": lance}
+LATENCY_S, RATE = 0.03, 90e6
+NUM_FRAGMENTS, NUM_VERSIONS, NUM_KEYS = 50, 1000, 1_000_000
+CONDITION = "tip > 7.2 and tip < 7.6"
+_OPEN = "import sys, {0}; {0}.dataset(sys.argv[1], storage_options=dict(one.split('=', 1) for one in sys.argv[2:]))"
+
+
+class Service:
+    """The service, and how to talk to it.
+
+    Args:
+        endpoint: Its address.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self.options = {
+            "aws_access_key_id": "name",
+            "aws_secret_access_key": "key",
+            "aws_endpoint": endpoint,
+            "aws_region": "us-east-1",
+            "allow_http": "true",
+        }
+
+    def tell(self, **wishes: Any) -> dict[str, Any]:
+        """Change what the service does, or ask what it was asked; see `far_server.py`."""
+        request = Request(f"{self._endpoint}/_far", data=json.dumps(wishes).encode(), method="POST")  # noqa: S310 - ours
+        with urlopen(request) as answer:  # noqa: S310 - likewise
+            return json.loads(answer.read())
+
+
+@contextmanager
+def serving() -> Generator[Service]:
+    """Run the service."""
+    command = [sys.executable, str(Path(__file__).with_name("far_server.py"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        address = process.stdout.readline() if process.stdout else ""
+        yield Service(address.strip())
+        process.communicate()
+
+
+def _write(service: Service, engine: Any, name: str, rows: int) -> None:
+    """Write the tables that an engine is asked about."""
+    trips = load("taxi", rows / 5_000_000)
+
+    def write(table: pa.Table, place: str, **more: Any) -> None:
+        uri = f"s3://bucket/{name}/{place}"
+        engine.write_dataset(table, uri, data_storage_version="2.2", storage_options=service.options, **more)
+
+    write(trips, "50", max_rows_per_file=-(-trips.num_rows // NUM_FRAGMENTS))
+    write(trips, "1")
+    write(pa.table({"id": np.arange(NUM_KEYS), "v": np.arange(NUM_KEYS)}), "keys")
+    for number in range(NUM_VERSIONS):
+        write(pa.table({"a": [number]}), "versions", mode="append" if number else "create")
+
+
+def _merge(dataset: Any) -> None:
+    rows = pa.table({"id": np.arange(0, NUM_KEYS, NUM_KEYS // 1000), "v": np.arange(1000)})
+    dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(rows)
+
+
+def _tag(dataset: Any) -> None:
+    for number in range(5):
+        dataset.tags.create(f"tag{number}", 1)
+    dataset.tags.list()
+
+
+def _works(rows: int) -> dict[str, tuple[str, Callable[[Any], Any]]]:
+    """Return the works by name: the table that each needs, and what is done with it."""
+    chosen = np.sort(np.random.default_rng(3).choice(rows, 100, replace=False)).tolist()
+    reads: dict[str, Callable[[Any], Any]] = {
+        "take 100": lambda dataset: dataset.take(chosen),
+        "scan": lambda dataset: dataset.to_table(),
+        "2 columns": lambda dataset: dataset.to_table(columns=["fare", "company"]),
+        "filter 1%": lambda dataset: dataset.to_table(filter=CONDITION),
+        "delete 1%": lambda dataset: dataset.delete(CONDITION),
+    }
+    works = {f"{work}, {table} fragments": (table, read) for table in ("50", "1") for work, read in reads.items()}
+    some = load("taxi", 1000 / 5_000_000)
+    return works | {
+        "append 1,000 rows": ("1", lambda dataset: dataset.insert(some)),
+        "merge 1,000 keys": ("keys", _merge),
+        "5 tags and list": ("1", _tag),
+        "clean-up": ("versions", lambda dataset: dataset.cleanup_old_versions(older_than=timedelta(0))),
+        "compact": ("50", lambda dataset: dataset.optimize.compact_files(target_rows_per_fragment=1 << 30)),
+    }
+
+
+def _measure(service: Service, name: str, table: str, work: Callable[[Any], Any]) -> dict[str, float]:
+    """Do a work on a fresh copy of a table."""
+    place = f"bucket/{name}/copy/"
+    service.tell(forget=place)
+    service.tell(copy=[f"bucket/{name}/{table}/", place])
+    service.tell(stats=True)
+    cpu, wall = time.process_time(), time.perf_counter()
+    work(ENGINES[name].dataset(f"s3://{place[:-1]}", storage_options=service.options))
+    spent = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    return spent | service.tell(stats=True)
+
+
+def _open(service: Service, name: str) -> dict[str, float]:
+    """Open a dataset in a new process, from its start to its end."""
+    settings = [f"{key}={value}" for key, value in service.options.items()]
+    command = [sys.executable, "-c", _OPEN.format(ENGINES[name].__name__), f"s3://bucket/{name}/1", *settings]
+    service.tell(stats=True)
+    wall = time.perf_counter()
+    subprocess.run(command, check=True)
+    return {"wall": time.perf_counter() - wall, "cpu": float("nan")} | service.tell(stats=True)
+
+
+def _print(work: str, samples: dict[str, list[dict[str, float]]]) -> None:
+    medians = {
+        name: {key: statistics.median(sample[key] for sample in each) for key in each[0]}
+        for name, each in samples.items()
+    }
+    ours, theirs = medians.values()
+    print(f"{work:24} {ours['wall'] / theirs['wall']:5.2f} of the wall, {ours['cpu'] / theirs['cpu']:5.2f} of the CPU")
+    for name, found in medians.items():
+        print(
+            f"  {name:12} {found['wall']:7.2f} s {found['cpu']:7.2f} s CPU {found['requests']:6.0f} requests "
+            f"{found['rounds']:4.0f} rounds {found['bytes'] / 1e6:8.1f} MB",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=5_000_000, help="of the table with 1 and with 50 fragments")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--works", nargs="+", help="beginnings of the names of works; all by default")
+    options = parser.parse_args()
+    with serving() as service:
+        for name, engine in ENGINES.items():
+            _write(service, engine, name, options.rows)
+        service.tell(settings={"latency_s": LATENCY_S, "rate": RATE})
+        works = {"open": lambda name: _open(service, name)} | {
+            work: lambda name, table=table, do=do: _measure(service, name, table, do)
+            for work, (table, do) in _works(options.rows).items()
+        }
+        for work, measure in works.items():
+            if options.works and not work.startswith(tuple(options.works)):
+                continue
+            samples: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
+            for number in range(options.rounds + 1):
+                for name in list(ENGINES)[:: -1 if number % 2 else 1]:
+                    samples[name].append(measure(name))
+            _print(work, {name: each[1:] for name, each in samples.items()})
+
+
+if __name__ == "__main__":
+    main()
