@@ -96,6 +96,8 @@ def add_up(numbers: npt.NDArray[Any]) -> None:
 
 def aranges(starts: Int64s, sizes: Int64s) -> Int64s:
     """``concatenate([arange(s, s + n) for s, n in zip(starts, sizes)])``."""
+    # All numbers are counted through. Number k of range i is then bounds[i] + k, so that it is right once its range is
+    # shifted by starts[i] - bounds[i].
     bounds = starts_of(sizes)
     return np.arange(bounds[-1], dtype=np.int64) + np.repeat(starts - bounds[:-1], sizes)
 

@@ -321,6 +321,8 @@ def _unpack_few(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: list[b
 
 def _unpack_sequences(chunks: Chunks, dtype: np.dtype[Any], width: int, is_raw: npt.NDArray[np.bool_]) -> Any:
     """Unpack all blocks of all sequences in one go, then put raw tails in between."""
+    # Blocks of a sequence lie at even distances, so that the words of all blocks of all sequences are known at once.
+    # A raw tail takes the place of a block, too; `compact` then drops what fills up last blocks.
     counts, starts = chunks.counts, chunks.starts[0]
     memory_words, firsts = _aligned_words(chunks.buffers[0], starts, chunks.sizes[0], dtype)
     num_blocks = -(-counts // BLOCK)
@@ -400,6 +402,8 @@ def encode_inline(values: FixedValues, widths: Int64s) -> Chunks:
         values: Unsigned words.
         widths: From ``inline_widths``.
     """
+    # A chunk is a word with its width and the packed words, all of known size, so that chunks of one width are packed
+    # at once to where they belong. Only the last chunk is filled up with zeros, which fit any width.
     data = values.data
     counts = chunk_counts(len(data), BLOCK)
     lanes = BLOCK // 8 // data.dtype.itemsize
@@ -444,6 +448,8 @@ def encode_out_of_line(values: FixedValues, bounds: Int64s, width: int) -> Chunk
         bounds: Shape (n + 1,): where each sequence starts, and where the last one ends.
         width: Bits per packed value, at least 1.
     """
+    # The size of each sequence is known before, and with it where each of its blocks goes: one call packs all of them.
+    # Tails that are not packed are copied behind the blocks of their sequence.
     data, counts = values.data, np.diff(bounds)
     word_bytes = data.dtype.itemsize
     sizes, packs_tail = out_of_line_bytes(counts, word_bytes * 8, width)

@@ -196,6 +196,8 @@ def unpack_mixed(words: npt.NDArray[Any], starts: Int64s, widths: Int64s, out: n
     if not widths.any():
         out[...] = 0
         return
+    # Row r of a block of width w begins at bit r * w of each lane, so that word and shift differ from block to block.
+    # Each step takes row r of all blocks: from its word, and the high bits from the next word, which may be the same.
     sources = _rows_of_words(words)
     starts = np.where(widths == 0, 0, starts)
     masks = _masks(widths, words.dtype)
@@ -246,6 +248,8 @@ def unpack_points(
         Shape (n,).
     """
     bits = dtype.itemsize * 8
+    # A value lies in lane index % lanes, from bit row * width of the lane on; the words of a lane are 128 bytes apart.
+    # The first word gives the low bits of all values, the next one the high bits of those that cross its border.
     bit = _ROWS_OF_VALUES[bits][index] * widths
     used = bit & (bits - 1)
     shift = used.astype(dtype)

@@ -98,6 +98,8 @@ def unpack_bits(data: Bytes, counts: Int64s) -> npt.NDArray[np.bool_]:
         data: The bitmaps.
         counts: Shape (chunks,), bits used in each.
     """
+    # Each bitmap starts at a whole byte, so that all of them unpack at one go, with the bits that fill up last bytes.
+    # Those are dropped: by a slice if only the last bitmap has some, else by a mask.
     slots = (counts + 7) // 8 * 8
     flags = np.unpackbits(data, count=int(slots.sum()), bitorder="little").view(np.bool_)
     padded = np.flatnonzero(slots != counts)

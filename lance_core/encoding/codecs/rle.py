@@ -146,6 +146,8 @@ def find_runs(data: npt.NDArray[Any], bounds: Int64s) -> Runs:
         data: Shape (n,).
         bounds: Shape (sequences + 1,), ascending, from 0 to n: where each sequence starts, and the end.
     """
+    # A run begins where a value differs from the one before, and where a sequence begins. Runs of more than 255 values
+    # are cut into pieces of 255; only the last piece of a run has another length, namely what is left.
     begins = np.zeros(len(data) + 1, np.bool_)
     np.not_equal(data[1:], data[:-1], out=begins[1:-1])
     begins[bounds] = True

@@ -150,6 +150,8 @@ def _shift_offsets(
     raw: npt.NDArray[Any], counts: Int64s, shifts: Int64s, out: npt.NDArray[Any], *, has_last: bool
 ) -> None:
     """Move the offsets of each chunk, with or without its last one; neighbours with as many values at one go."""
+    # Offsets count from the start of their chunk, so that each chunk adds one number to all of its own. Neighbours with
+    # as many values are the rows of a matrix, to which a column of such numbers is added.
     source = raw.view(out.dtype) if raw.itemsize == out.itemsize else raw
     moves = shifts.astype(out.dtype)
     ends = [*(np.flatnonzero(counts[1:] != counts[:-1]) + 1).tolist(), len(counts)]
@@ -255,6 +257,8 @@ def encode_chunks(values: VariableValues, counts: Int64s) -> Chunks:
         values: The values; int64 offsets are written as 64 bits, int32 as 32.
         counts: Values per chunk, all equal but the last.
     """
+    # All chunks but the last have as many values: their offsets are rows of a matrix, each with one column more for the
+    # end of the chunk. A row is shifted by the size of the offsets less where its first string starts.
     width = values.offsets.dtype.itemsize
     firsts = starts_of(counts)
     bounds = values.offsets[firsts].astype(np.int64)
