@@ -17,7 +17,7 @@ from lance_core.store.open import open_store
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lance_core.file.outline import ColumnOutline, FileOutline
+    from lance_core.file.file_layout import ColumnSummary, FileLayout
     from lance_core.store.base import Store
 
 MAX_FILES = 16
@@ -56,7 +56,7 @@ def describe(
 def _describe_file(store: Store, name: str, *, measure: bool) -> str:
     source = store.reader(name)
     reader = DataFileReader(source, path=name)
-    layout = reader.outline()
+    layout = reader.file_layout()
     in_globals = sum(size for _, size in layout.global_buffers)
     head = (
         f"{name}: Lance file {reader.version}, {reader.num_rows:,} rows, {len(layout.columns)} columns, "
@@ -89,7 +89,7 @@ def _describe_table(dataset: LanceDataset, *, measure: bool) -> str:
     if len(readers) < numbers["num_data_files"]:
         lines.append(f"columns of the first {len(readers)} data files:")
     sizes = _arrow_bytes(readers) if measure else {}
-    return "\n".join([*lines, *_column_table([reader.outline() for reader in readers], sizes)])
+    return "\n".join([*lines, *_column_table([reader.file_layout() for reader in readers], sizes)])
 
 
 def _fragment_table(dataset: LanceDataset) -> list[str]:
@@ -118,9 +118,9 @@ def _arrow_bytes(readers: Iterable[DataFileReader]) -> Counter[str]:
     return sizes
 
 
-def _column_table(layouts: Sequence[FileOutline], arrow_bytes: Mapping[str, int]) -> list[str]:
+def _column_table(layouts: Sequence[FileLayout], arrow_bytes: Mapping[str, int]) -> list[str]:
     """One line for each column, summed over files; nested columns share the ratio of their top-level field."""
-    merged: dict[str, list[ColumnOutline]] = {}
+    merged: dict[str, list[ColumnSummary]] = {}
     for layout in layouts:
         for column in layout.columns:
             merged.setdefault(column.path, []).append(column)

@@ -49,7 +49,7 @@ class LanceStats:
             for file in fragment.files:
                 if not file.file_major_version:
                     raise UnsupportedError("data files of version 0.1 do not record the size of columns")
-                columns = files.open(file, num_rows=fragment.physical_rows).outline().columns
+                columns = files.open(file, num_rows=fragment.physical_rows).file_layout().columns
                 for number, column in zip(file.fields, file.column_indices, strict=True):
                     if column >= 0:
                         sizes[number] += columns[column].num_bytes

@@ -34,8 +34,8 @@ _MAX_PADDING = 4096
 
 
 @frozen
-class Spots:
-    """Many ranges that are wanted in one memory, answered with `Found`.
+class ByteRanges:
+    """Many ranges that are wanted in one memory, answered with `RangeBuffers`.
 
     Attributes:
         starts: Shape (n,): positions in the file.
@@ -47,8 +47,8 @@ class Spots:
 
 
 @frozen
-class Found:
-    """Memory that holds `Spots`: the whole file if it is mapped, else what was read of it.
+class RangeBuffers:
+    """Memory that holds `ByteRanges`: the whole file if it is mapped, else what was read of it.
 
     Attributes:
         memory: Bytes.
@@ -69,15 +69,15 @@ class Found:
             return positions + self.shifts[0]
         return positions + self.shifts[self.starts.searchsorted(positions, side="right") - 1]
 
-    def moved(self, by: int) -> Found:
+    def moved(self, by: int) -> RangeBuffers:
         """The same memory for who counts positions from elsewhere."""
         if self.starts is None or self.shifts is None:
             raise ValueError("a whole file lies where it lies")
-        return Found(self.memory, self.starts + by, self.shifts - by)
+        return RangeBuffers(self.memory, self.starts + by, self.shifts - by)
 
 
-Steps: TypeAlias = Generator["Sequence[tuple[int, int] | Spots]", "list[Any]", _T]
-"""Asks for ranges, which are answered with buffers (`pa.Buffer`), and for `Spots`."""
+Steps: TypeAlias = Generator["Sequence[tuple[int, int] | ByteRanges]", "list[Any]", _T]
+"""Asks for ranges, which are answered with buffers (`pa.Buffer`), and for `ByteRanges`."""
 
 Plan: TypeAlias = Steps["list[pa.Array]"]
 
@@ -87,7 +87,7 @@ _MEAN_GAP = 1 << 16  # between ranges, if all become one
 _GAP_SHARE = 0.25  # likewise, as part of the bytes wanted
 
 
-def result_of(steps: Steps[_T], answer: Callable[[Sequence[tuple[int, int] | Spots]], list[Any]]) -> _T:
+def result_of(steps: Steps[_T], answer: Callable[[Sequence[tuple[int, int] | ByteRanges]], list[Any]]) -> _T:
     """What steps come to, if all that they ask for is answered at once."""
     try:
         wanted = next(steps)
@@ -100,7 +100,7 @@ def result_of(steps: Steps[_T], answer: Callable[[Sequence[tuple[int, int] | Spo
 def together(plans: Sequence[Steps[_T]]) -> Steps[list[_T]]:
     """Run plans in step, one read for all of them at each."""
     results: dict[int, _T] = {}
-    waiting: list[tuple[int, Steps[_T], Sequence[tuple[int, int] | Spots]]] = []
+    waiting: list[tuple[int, Steps[_T], Sequence[tuple[int, int] | ByteRanges]]] = []
 
     def advance(number: int, plan: Steps[_T], buffers: list[Any] | None) -> None:
         try:
@@ -158,25 +158,25 @@ def bridge(starts: Int64s, ends: Int64s) -> Ranges:
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
-def spot_ranges(spots: Spots) -> Ranges:
-    """What to read for spots, ascending."""
-    starts, ends = spots.starts, spots.ends
+def coalesced_ranges(ranges: ByteRanges) -> Ranges:
+    """What to read for ranges, ascending."""
+    starts, ends = ranges.starts, ranges.ends
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
     return bridge(starts, ends)
 
 
-def found_in(ranges: Ranges, buffers: Sequence[pa.Buffer]) -> Found:
-    """What was read for spots.
+def range_buffers(ranges: Ranges, buffers: Sequence[pa.Buffer]) -> RangeBuffers:
+    """What was read for ranges.
 
     Args:
-        ranges: From `spot_ranges`.
+        ranges: From `coalesced_ranges`.
         buffers: One for each.
     """
     starts = np.array([start for start, _ in ranges], np.int64)
     sizes = np.array([end - start for start, end in ranges], np.int64)
-    return Found(join(buffers), starts, starts_of(sizes)[:-1] - starts)
+    return RangeBuffers(join(buffers), starts, starts_of(sizes)[:-1] - starts)
 
 
 def join(buffers: Sequence[pa.Buffer]) -> Bytes:
@@ -203,7 +203,7 @@ def extents_of(buffers: Iterable[tuple[int, int]]) -> Ranges:
     return whole
 
 
-def touching(starts: Int64s, ends: Int64s) -> Spots:
+def touching(starts: Int64s, ends: Int64s) -> ByteRanges:
     """Ranges, those that touch joined."""
     breaks = np.flatnonzero(starts[1:] != ends[:-1])
-    return Spots(starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)])
+    return ByteRanges(starts[np.append(0, breaks + 1)], ends[np.append(breaks, len(ends) - 1)])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from lance_core.file.outline import FileOutline
+    from lance_core.file.file_layout import FileLayout
     from lance_core.store.base import ObjectWriter, Store
 
 DEFAULT_BATCH_ROWS = 1024
@@ -219,22 +219,22 @@ class LanceFileReader:
 
     def metadata(self) -> LanceFileMetadata:
         """What the file is made of."""
-        outline = self._reader.outline()
+        layout = self._reader.file_layout()
         return LanceFileMetadata(
             schema=with_types(self._reader.schema.to_arrow()),
             num_rows=self.num_rows(),
-            num_data_bytes=outline.num_data_bytes,
-            num_column_metadata_bytes=outline.num_metadata_bytes,
-            num_global_buffer_bytes=sum(size for _, size in outline.global_buffers),
-            global_buffers=_descriptors(outline.global_buffers),
-            columns=_columns(outline),
-            major_version=outline.major,
-            minor_version=outline.minor,
+            num_data_bytes=layout.num_data_bytes,
+            num_column_metadata_bytes=layout.num_metadata_bytes,
+            num_global_buffer_bytes=sum(size for _, size in layout.global_buffers),
+            global_buffers=_descriptors(layout.global_buffers),
+            columns=_columns(layout),
+            major_version=layout.major,
+            minor_version=layout.minor,
         )
 
     def file_statistics(self) -> LanceFileStatistics:
         """Pages and bytes of each column."""
-        columns = self._reader.outline().columns
+        columns = self._reader.file_layout().columns
         return LanceFileStatistics([LanceColumnStatistics(len(one.pages), one.num_bytes) for one in columns])
 
     def read_global_buffer(self, index: int) -> bytes:
@@ -368,10 +368,10 @@ class LanceFileWriter:
         return self._writer
 
 
-def _columns(outline: FileOutline) -> list[LanceColumnMetadata]:
+def _columns(layout: FileLayout) -> list[LanceColumnMetadata]:
     return [
         LanceColumnMetadata([], [LancePageMetadata(_descriptors(page.buffers), page.encoding) for page in one.pages])
-        for one in outline.columns
+        for one in layout.columns
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
+from lance_core.file.file_layout import ColumnSummary, FileLayout, PageSummary, fields_with_columns
 from lance_core.format.file_metadata import decode_column, decode_descriptor, decode_plain_column
 from lance_core.format.footer import FOOTER_SIZE, decode_footer, decode_table
 from lance_core.limits import check_limit
@@ -122,7 +122,7 @@ class Container:
         check_limit("max_checksum_bytes", self._global_table[number][1], "bytes of checksums of blob files")
         return self.global_buffer(number)
 
-    def outline(self, encoding: Callable[[bytes], str], *, inner: bool) -> FileOutline:
+    def file_layout(self, encoding: Callable[[bytes], str], *, inner: bool) -> FileLayout:
         """What the file is made of.
 
         Args:
@@ -137,18 +137,18 @@ class Container:
             raise CorruptDataError(f"the schema asks for {len(fields)} columns, the file has {len(self._column_table)}")
         pages = self.pages(range(len(fields)))
         columns = tuple(
-            ColumnOutline(
+            ColumnSummary(
                 path=path,
                 logical_type=field.logical_type,
                 pages=tuple(
-                    PageOutline(buffers=page.buffers, num_rows=page.num_rows, encoding=encoding(page.layout))
+                    PageSummary(buffers=page.buffers, num_rows=page.num_rows, encoding=encoding(page.layout))
                     for page in pages[number]
                 ),
             )
             for number, (path, field) in enumerate(fields)
         )
         start = self._footer.column_metadata_start
-        return FileOutline(
+        return FileLayout(
             major=self._footer.major,
             minor=self._footer.minor,
             columns=columns,

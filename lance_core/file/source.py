@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from lance_core.encoding.plans import Found, Spots, found_in, result_of, spot_ranges
+from lance_core.encoding.plans import ByteRanges, RangeBuffers, coalesced_ranges, range_buffers, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
 from lance_core.store.base import CopiedReader, MappedReader, StampedReader, offers
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-Answer: TypeAlias = "Callable[[Sequence[tuple[int, int] | Spots]], list[Any]]"
+Answer: TypeAlias = "Callable[[Sequence[tuple[int, int] | ByteRanges]], list[Any]]"
 """Answers what `lance_core.encoding.plans.Steps` ask for."""
 
 _Bounds: TypeAlias = "tuple[Int64s, Int64s]"
@@ -182,15 +182,15 @@ class FileBytes:
             for asked, whole in zip(ranges, wide, strict=True)
         ]
 
-    def _answer(self, wanted: Sequence[tuple[int, int] | Spots], *, is_scan: bool) -> list[Any]:
-        """Buffers for ranges, memory for spots; all in one read of a file that is not mapped."""
+    def _answer(self, wanted: Sequence[tuple[int, int] | ByteRanges], *, is_scan: bool) -> list[Any]:
+        """Buffers for ranges, one memory for scattered byte ranges; all in one read of a file that is not mapped."""
         checks = self._checks_of(is_scan=is_scan)
-        lists = [spot_ranges(one) if isinstance(one, Spots) else [one] for one in wanted]
+        lists = [coalesced_ranges(one) if isinstance(one, ByteRanges) else [one] for one in wanted]
         ranges = [one for several in lists for one in several]
         read = iter(self._source.read_ranges(ranges) if checks is None else self.read(ranges))
         parts = [[next(read) for _ in several] for several in lists]
         return [
-            found_in(several, buffers) if isinstance(one, Spots) else buffers[0]
+            range_buffers(several, buffers) if isinstance(one, ByteRanges) else buffers[0]
             for one, several, buffers in zip(wanted, lists, parts, strict=True)
         ]
 
@@ -198,12 +198,12 @@ class FileBytes:
         return self._checks if is_scan or self._checking is Checking.ALL else None
 
     def _announce(
-        self, source: MappedReader, wanted: Sequence[tuple[int, int] | Spots], checks: BlockChecks | None
+        self, source: MappedReader, wanted: Sequence[tuple[int, int] | ByteRanges], checks: BlockChecks | None
     ) -> tuple[_Bounds, _Bounds]:
-        """Ask for what is wanted; where ranges and spots begin and end."""
-        ranges = np.array([one for one in wanted if not isinstance(one, Spots)], np.int64).reshape(-1, 2)
-        spots = [one for one in wanted if isinstance(one, Spots)]
-        bounds = (ranges[:, 0], ranges[:, 1]), _joined(spots)
+        """Ask for what is wanted; return where the ranges begin and end."""
+        ranges = np.array([one for one in wanted if not isinstance(one, ByteRanges)], np.int64).reshape(-1, 2)
+        scattered = [one for one in wanted if isinstance(one, ByteRanges)]
+        bounds = (ranges[:, 0], ranges[:, 1]), _joined(scattered)
         for (starts, ends), own in zip(bounds, (self._checks, checks), strict=True):
             if not len(starts):
                 continue
@@ -219,7 +219,7 @@ class FileBytes:
     def _look(
         self,
         source: MappedReader,
-        wanted: Sequence[tuple[int, int] | Spots],
+        wanted: Sequence[tuple[int, int] | ByteRanges],
         bounds: tuple[_Bounds, _Bounds],
         checks: BlockChecks | None,
     ) -> list[Any]:
@@ -228,16 +228,16 @@ class FileBytes:
         for (starts, ends), own in zip(bounds, (self._checks, checks), strict=True):
             if own is not None and len(starts):
                 own.check(memoryview(mapped), starts, ends)
-        found = Found(np.frombuffer(mapped, np.uint8))
-        return [found if isinstance(one, Spots) else mapped.slice(one[0], one[1] - one[0]) for one in wanted]
+        found = RangeBuffers(np.frombuffer(mapped, np.uint8))
+        return [found if isinstance(one, ByteRanges) else mapped.slice(one[0], one[1] - one[0]) for one in wanted]
 
 
-def _joined(spots: Sequence[Spots]) -> _Bounds:
-    if len(spots) == 1:
-        return spots[0].starts, spots[0].ends
-    if not spots:
+def _joined(scattered: Sequence[ByteRanges]) -> _Bounds:
+    if len(scattered) == 1:
+        return scattered[0].starts, scattered[0].ends
+    if not scattered:
         return _NOTHING
-    return np.concatenate([one.starts for one in spots]), np.concatenate([one.ends for one in spots])
+    return np.concatenate([one.starts for one in scattered]), np.concatenate([one.ends for one in scattered])
 
 
 class CopiedRanges:

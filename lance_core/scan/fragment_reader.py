@@ -174,7 +174,7 @@ class FragmentReader:
             return None
         return self._open(part).scan_coded(stored.schema, part.columns, start=start, end=end, batch_size=batch_size)
 
-    def passage(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
+    def cursor(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
         """Read ranges of rows, each behind the one before, or only some rows of them.
 
         Args:
@@ -187,7 +187,7 @@ class FragmentReader:
         """
         parts = self._parts(projection)
         files = [
-            (part, stored, self._open(part).passage(stored.schema, part.columns, end=end))
+            (part, stored, self._open(part).cursor(stored.schema, part.columns, end=end))
             for part, stored in zip(parts, self._stored(parts), strict=True)
         ]
 

@@ -91,8 +91,8 @@ class FragmentRun:
             count = min(step, end - low)
             yield Rows(start=low, num_rows=count, columns=[one.slice(low - start, count) for one in columns])
 
-    def passage(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
-        """Read ranges of rows; see `FragmentReader.passage`."""
+    def cursor(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
+        """Read ranges of rows; see `FragmentReader.cursor`."""
         del end  # files of a run are read whole
 
         def read(rows: range, kept: Offsets | None) -> list[pa.Array]:

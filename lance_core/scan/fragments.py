@@ -391,7 +391,7 @@ def _found(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[
                 yield from sparse.fetch(reader, plan)
         else:
             yield from sparse.fetch(reader, plan)
-            read = read or reader.passage(plan.rest, end=end)
+            read = read or reader.cursor(plan.rest, end=end)
             here = range(match.start, match.start + num_rows)
             if len(places) > num_rows * _MASKED_SHARE:
                 rest = _picked(read(here, None), plan.rest, num_rows, places)

@@ -254,7 +254,7 @@ def _form(place):
     """The form of the values below the sparse layers of the first page."""
     (name,) = (one.name for one in (place / "data").iterdir())
     reader = DataFileReader(LocalStore(str(place / "data")).reader(name), path=name)
-    encoding = reader.outline().columns[0].pages[0].encoding
+    encoding = reader.file_layout().columns[0].pages[0].encoding
     assert encoding.startswith("SparseLayout"), encoding
     return "indexed" if "indices=" in encoding else "mini-block" if "MiniBlockLayout" in encoding else "full-zip"
 

@@ -62,8 +62,8 @@ ORDINARY = {
 ROOMS = {
     "lance_core": (3, 0, 1),
     "lance_core/change": (1, 0, 0),
-    "lance_core/encoding": (240, 3, 26),
-    "lance_core/file": (250, 7, 37),
+    "lance_core/encoding": (224, 0, 26),
+    "lance_core/file": (233, 3, 37),
     "lance_core/format": (14, 0, 1),
     "lance_core/index": (13, 0, 3),
     "lance_core/scan": (161, 0, 29),

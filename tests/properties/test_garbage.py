@@ -47,11 +47,11 @@ class Original:
     def __init__(self, path):
         self.data = path.read_bytes()
         reader = DataFileReader(Memory(self.data), path=path.name)
-        outline = reader.outline()
+        layout = reader.file_layout()
         tops = {name.name: name for name in reader.schema.fields}
-        self.metadata_start = outline.num_data_bytes
+        self.metadata_start = layout.num_data_bytes
         self.buffers = {}
-        for column in outline.columns:
+        for column in layout.columns:
             name = next(top for top in tops if column.path == top or column.path.startswith(f"{top}."))
             buffers = [one for page in column.pages for one in page.buffers if one[1]]
             self.buffers.setdefault(name, []).extend(buffers)
@@ -69,7 +69,7 @@ def check(batch):
 def read(data, names, num_rows):
     """Everything that may be asked of some columns of a file."""
     reader = DataFileReader(Memory(data), path="x.lance")
-    reader.outline()
+    reader.file_layout()
     known = [name for name in names if name in reader.schema.names]
     schema = reader.schema.select(known)
     end = min(reader.num_rows, 4 * num_rows)

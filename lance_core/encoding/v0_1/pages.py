@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lance_core.encoding.arrow_values import from_values, offset_dtype, pack_bits
 from lance_core.encoding.kernels import MAX_OUTPUT_BYTES, aranges, gather, gather_windows, starts_of
-from lance_core.encoding.plans import Spots
+from lance_core.encoding.plans import ByteRanges
 from lance_core.encoding.v2_0.ends import Spans
 from lance_core.encoding.v2_0.packed import bit_width, fixed_array
 from lance_core.encoding.values import VariableValues
@@ -167,7 +167,7 @@ def _find(starts: Int64s, ends: Int64s, limit: int) -> Steps[Any]:
     """Memory that holds ranges."""
     if int(starts.min()) < 0 or (ends < starts).any() or int(ends.max()) > limit:
         raise CorruptDataError("a page reaches beyond the part of the file that holds pages")
-    (found,) = yield [Spots(starts, ends)]
+    (found,) = yield [ByteRanges(starts, ends)]
     return found
 
 

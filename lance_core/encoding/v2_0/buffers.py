@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import pack_bits, unpack_bits
 from lance_core.encoding.codecs.general import decompress_values
 from lance_core.encoding.kernels import aranges, gather, gather_windows, view_buffer
-from lance_core.encoding.plans import Spots
+from lance_core.encoding.plans import ByteRanges
 from lance_core.encoding.values import VariableValues
 from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen
@@ -67,7 +67,7 @@ def read_rows(buffers: Buffers, flat: Flat, rows: Rows, width: int) -> Steps[Byt
         return gather_windows(data, rows * width, width).reshape(-1)
     _check_end((last + 1) * width, size)
     starts = rows * width + position
-    (found,) = yield [Spots(starts, starts + width)]
+    (found,) = yield [ByteRanges(starts, starts + width)]
     return gather_windows(found.memory, found.places(starts), width).reshape(-1)
 
 
@@ -84,7 +84,7 @@ def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> S
     position, size = _place(buffers, flat)
     _check_end(end, size)
     starts = starts + position
-    (found,) = yield [Spots(starts, starts + sizes)]
+    (found,) = yield [ByteRanges(starts, starts + sizes)]
     return gather(found.memory, found.places(starts), sizes)
 
 

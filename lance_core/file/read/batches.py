@@ -17,19 +17,19 @@ from lance_core.encoding.arrow_values import join_values, slice_values, take_val
 from lance_core.encoding.kernels import starts_of
 from lance_core.encoding.layouts import mini_block
 from lance_core.encoding.layouts.chunk_table import byte_ranges, select_rows
-from lance_core.encoding.layouts.list_points import ListRun, decode_rows, shares_levels
-from lance_core.encoding.layouts.mini_block_points import (
-    all_points,
-    decode_all,
-    decode_points,
-    decode_words,
-    find_points,
-    find_words,
-    word_spots,
-)
 from lance_core.encoding.layouts.page import Decoded, to_arrow
+from lance_core.encoding.layouts.scattered_lists import ListRun, decode_rows, shares_levels
+from lance_core.encoding.layouts.scattered_values import (
+    decode_all,
+    decode_fixed_width,
+    decode_points,
+    find_all,
+    find_fixed_width,
+    find_scattered,
+    value_ranges,
+)
 from lance_core.encoding.layouts.shared_levels import SharedLevels
-from lance_core.encoding.plans import Spots
+from lance_core.encoding.plans import ByteRanges
 from lance_core.encoding.repdef import Levels
 from lance_core.encoding.values import FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lance_core.encoding.layouts.chunk_table import ChunkSelection, ChunkTable
-    from lance_core.encoding.layouts.list_points import RowValues
-    from lance_core.encoding.layouts.mini_block_points import Points
-    from lance_core.encoding.plans import Found
+    from lance_core.encoding.layouts.scattered_lists import RowValues
+    from lance_core.encoding.layouts.scattered_values import Scattered
+    from lance_core.encoding.plans import RangeBuffers
     from lance_core.encoding.repdef import LevelArray
     from lance_core.encoding.values import Int64s, Values
     from lance_core.file.read.cache import PageCache
@@ -98,7 +98,7 @@ class BatchJob:
     rows: list[Int64s] = field(default_factory=list["Int64s"])
     segments: list[_Segment] = field(default_factory=list[_Segment])
     num_rows: int = 0
-    _points: Points | None = None
+    _points: Scattered | None = None
     _words: Int64s | None = None
 
     def add_rows(self, read: ColumnRead, cells: Int64s, parts: Sequence[PageSlice], rows: Int64s) -> None:
@@ -148,20 +148,20 @@ class BatchJob:
         read.arrays.append(_NOT_YET)
 
     @property
-    def ranges(self) -> Spots:
+    def ranges(self) -> ByteRanges:
         """The byte ranges of the chunks, or of the values alone."""
-        points = self._points = find_points(self.grids, self.rows) if self.rows else all_points(self.grids)
+        points = self._points = find_scattered(self.grids, self.rows) if self.rows else find_all(self.grids)
         if self.is_near and self.rows:
-            self._words = find_words(points, self.layout)
+            self._words = find_fixed_width(points, self.layout)
         if self._words is not None:
-            return word_spots(self._words, self.layout)
-        return Spots(points.chunks[0], points.chunks[0] + points.chunks[1])
+            return value_ranges(self._words, self.layout)
+        return ByteRanges(points.chunks[0], points.chunks[0] + points.chunks[1])
 
-    def decode(self, buffers: Found) -> None:
+    def decode(self, buffers: RangeBuffers) -> None:
         """Decode the values of all columns, and give each its own."""
         layout, definition, points = self.layout, None, self._points
         if self._words is not None:
-            values: Values = decode_words(buffers.memory, buffers.places(self._words), layout)
+            values: Values = decode_fixed_width(buffers.memory, buffers.places(self._words), layout)
         elif points is None:
             raise ValueError("rows are decoded before it is known where they are")
         elif self.rows:
@@ -215,7 +215,7 @@ class _ListColumn(NamedTuple):
     bounds: Int64s
     selection: ChunkSelection
 
-    def run(self, found: Found) -> ListRun:
+    def run(self, found: RangeBuffers) -> ListRun:
         """Return the chunks in memory."""
         starts, sizes, counts = self.table.grid[:3, self.selection.chunks]
         places = found.places(starts + self.read.base)
@@ -239,13 +239,13 @@ class ListJob:
     columns: list[_ListColumn]
 
     @property
-    def ranges(self) -> Spots:
+    def ranges(self) -> ByteRanges:
         """The byte ranges of the chunks."""
         bounds = [byte_ranges(one.table, one.selection.chunks) for one in self.columns]
         base = self.columns[0].read.base
-        return Spots(*(np.concatenate([pair[side] for pair in bounds]) + base for side in (0, 1)))
+        return ByteRanges(*(np.concatenate([pair[side] for pair in bounds]) + base for side in (0, 1)))
 
-    def decode(self, buffers: Found) -> None:
+    def decode(self, buffers: RangeBuffers) -> None:
         """Decode the rows."""
         shared = SharedLevels()
         decoded = decode_rows(buffers.memory, [column.run(buffers) for column in self.columns])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from lance_core.encoding.plans import Spots, split_rows
+from lance_core.encoding.plans import ByteRanges, split_rows
 from lance_core.errors import CorruptDataError
 from lance_core.file.read.column import PageSlice, items_of
 from lance_core.frozen import frozen
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.layouts.chunk_table import ChunkTable
     from lance_core.encoding.layouts.shared_levels import SharedLevels
-    from lance_core.encoding.plans import Found, Rows
+    from lance_core.encoding.plans import RangeBuffers, Rows
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.cache import PageCache
     from lance_core.file.read.column import Column
@@ -133,13 +133,13 @@ class Job(Protocol):
     """Rows that a kernel decodes at one go: the seam between the plan and the kernels."""
 
     @property
-    def ranges(self) -> Spots:
+    def ranges(self) -> ByteRanges:
         """The byte ranges that it needs."""
         ...
 
-    def decode(self, buffers: Found, /) -> None:
+    def decode(self, buffers: RangeBuffers, /) -> None:
         """Decode the rows into the arrays of their columns."""
         ...
 
 
-NO_RANGES = Spots(np.empty(0, np.int64), np.empty(0, np.int64))
+NO_RANGES = ByteRanges(np.empty(0, np.int64), np.empty(0, np.int64))

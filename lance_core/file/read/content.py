@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.coded import Coded
     from lance_core.encoding.plans import Rows, Steps
     from lance_core.encoding.values import Int64s
-    from lance_core.file.outline import FileOutline
+    from lance_core.file.file_layout import FileLayout
     from lance_core.file.read.cache import FileCache
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.format.schema import Schema
@@ -59,6 +59,6 @@ class Content(Protocol):
         """For each field of the file that has a column, by field id, its number."""
         ...
 
-    def outline(self) -> FileOutline:
+    def file_layout(self) -> FileLayout:
         """What the file is made of."""
         ...

@@ -13,14 +13,14 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import from_values
 from lance_core.encoding.kernels import gather_windows, gather_words
 from lance_core.encoding.layouts import full_zip
-from lance_core.encoding.plans import Spots
+from lance_core.encoding.plans import ByteRanges
 from lance_core.encoding.repdef import is_list
 from lance_core.encoding.values import FixedValues
 from lance_core.format.encodings import Flat
 from lance_core.format.page_layout import FullZipLayout
 
 if TYPE_CHECKING:
-    from lance_core.encoding.plans import Found
+    from lance_core.encoding.plans import RangeBuffers
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.column_read import ColumnRead
 
@@ -67,12 +67,14 @@ class DirectJob:
         return bool(self._fields)
 
     @property
-    def ranges(self) -> Spots:
+    def ranges(self) -> ByteRanges:
         """The byte ranges of the values."""
         starts = [(np.concatenate(starts), width) for _, width, starts, _ in self._fields.values()]
-        return Spots(np.concatenate([at for at, _ in starts]), np.concatenate([at + width for at, width in starts]))
+        return ByteRanges(
+            np.concatenate([at for at, _ in starts]), np.concatenate([at + width for at, width in starts])
+        )
 
-    def decode(self, buffers: Found) -> None:
+    def decode(self, buffers: RangeBuffers) -> None:
         """Gather the values of each type, of which each column is a view."""
         for kind, width, starts, fields in self._fields.values():
             places, count = buffers.places(np.concatenate(starts)), len(starts[0])

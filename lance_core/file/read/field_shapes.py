@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from lance_core.encoding.layouts.few_values import maker, nest_of
+from lance_core.encoding.layouts.scalar_arrays import maker, nest_of
 from lance_core.encoding.leaves import leaf_paths
 from lance_core.format.schema import JSON, arrow_type_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lance_core.encoding.codecs.codec import Shape
-    from lance_core.encoding.layouts.few_values import Make, Nest
+    from lance_core.encoding.layouts.scalar_arrays import Make, Nest
     from lance_core.encoding.leaves import LeafPath
     from lance_core.format.schema import Field
 

@@ -17,7 +17,7 @@ from lance_core.encoding.coded import Coded
 from lance_core.encoding.kernels import empty, gather_windows, starts_of
 from lance_core.encoding.layouts import chunk_table, constant, full_zip, mini_block
 from lance_core.encoding.layouts.page import cut, pick, to_arrow
-from lance_core.encoding.plans import Spots, touching
+from lance_core.encoding.plans import ByteRanges, touching
 from lance_core.encoding.repdef import check_levels, unravel
 from lance_core.encoding.values import DictionaryValues
 from lance_core.errors import CorruptDataError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.layouts.page import Decoded
     from lance_core.encoding.layouts.shared_levels import SharedLevels
     from lance_core.encoding.layouts.sparse import SparseRows
-    from lance_core.encoding.plans import Found, Rows
+    from lance_core.encoding.plans import RangeBuffers, Rows
     from lance_core.encoding.values import Bytes, Int64s, LeafValues
     from lance_core.file.read.column import Column, PageSlice
     from lance_core.file.read.column_read import ColumnRead, ReadOptions
@@ -50,7 +50,7 @@ class MiniBlockGroup:
     column: Column
     index: MiniBlockIndex
     selection: ChunkSelection
-    ranges: Spots
+    ranges: ByteRanges
 
     @property
     def count(self) -> int:
@@ -62,7 +62,7 @@ class MiniBlockGroup:
         """True if there are lists around the leaf."""
         return self.index.layouts[0].rep is not None
 
-    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+    def decode(self, found: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
         """Decode the wanted rows."""
         column, selection, rows = self.column, self.selection, self.selection.rows
         if not isinstance(rows, range) or strategy.is_sparse(len(rows), selection.num_rows):
@@ -72,14 +72,14 @@ class MiniBlockGroup:
             return to_arrow(cut(decoded, rows), column.path, column.kind, len(rows))
         return pick(to_arrow(decoded, column.path, column.kind, selection.num_rows, shared), rows)
 
-    def decode_selected(self, found: Found, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+    def decode_selected(self, found: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
         """Decode some of consecutive rows, counted from the first of them."""
         if self.has_lists:
             return _pick_rows(self.column, self.decode(found, shared), selected)
         decoded = self.decode_values(found, _shifted(selected, int(self.selection.rows[0])))
         return to_arrow(decoded, self.column.path, self.column.kind, len(selected))
 
-    def decode_dictionary(self, found: Found) -> Coded:
+    def decode_dictionary(self, found: RangeBuffers) -> Coded:
         """Decode consecutive rows of pages with dictionaries, without looking their items up."""
         column, first = self.column, int(self.selection.rows[0])
         decoded, here = self.decode_values(found, None, keeps_dictionary=True), slice(first, first + self.count)
@@ -91,7 +91,7 @@ class MiniBlockGroup:
         items = from_values(values.items, column.kind, None, len(values.items))
         return Coded(items, values.indices.data[here], None if validity is None else validity[here])
 
-    def wanted_values(self, found: Found) -> LeafValues | None:
+    def wanted_values(self, found: RangeBuffers) -> LeafValues | None:
         """Decode the values of the wanted rows of pages without lists."""
         rows = self.selection.rows
         if isinstance(rows, range):
@@ -100,7 +100,7 @@ class MiniBlockGroup:
 
     def decode_values(
         self,
-        found: Found,
+        found: RangeBuffers,
         rows: Int64s | None,
         *,
         keeps_dictionary: bool = False,
@@ -129,20 +129,20 @@ class _FullZipGroup:
     count: int
     layout: FullZipLayout
     bounds: tuple[Int64s, Int64s] | None
-    ranges: Spots
+    ranges: ByteRanges
 
-    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+    def decode(self, found: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
         del shared  # it is about levels of chunks
         return to_arrow(self._decode(found), self.column.path, self.column.kind, self.count)
 
-    def decode_selected(self, found: Found, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+    def decode_selected(self, found: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
         return _pick_rows(self.column, self.decode(found, shared), selected)
 
-    def wanted_values(self, found: Found) -> LeafValues | None:
+    def wanted_values(self, found: RangeBuffers) -> LeafValues | None:
         """Decode the values of the wanted rows of pages without lists."""
         return self._decode(found).values
 
-    def _decode(self, found: Found) -> Decoded:
+    def _decode(self, found: RangeBuffers) -> Decoded:
         count, kind = self.count, self.column.kind
         if self.bounds is None:
             start, size = int(found.places(self.ranges.starts)[0]), int(self.ranges.ends[0] - self.ranges.starts[0])
@@ -164,19 +164,19 @@ class _ConstantGroup:
     part: PageSlice
     layout: ConstantLayout
     buffers: list[Bytes]
-    ranges: Spots = NO_RANGES
+    ranges: ByteRanges = NO_RANGES
 
     @property
     def count(self) -> int:
         return len(self.part.rows)
 
-    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+    def decode(self, found: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
         del found, shared  # there is no data beyond the index
         rows, column = self.part.rows, self.column
         decoded = constant.decode(self.layout, self.buffers, column.kind, num_rows=self.part.page.num_rows, rows=rows)
         return to_arrow(decoded, column.path, column.kind, len(rows))
 
-    def decode_selected(self, found: Found, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+    def decode_selected(self, found: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
         rows = selected + self.part.rows[0]
         return replace(self, part=self.part._replace(rows=rows)).decode(found, shared)
 
@@ -191,15 +191,15 @@ class _SparseGroup:
     values: MiniBlockGroup | _FullZipGroup | None
 
     @property
-    def ranges(self) -> Spots:
+    def ranges(self) -> ByteRanges:
         return NO_RANGES if self.values is None else self.values.ranges
 
-    def decode(self, found: Found, shared: SharedLevels | None = None) -> pa.Array:
+    def decode(self, found: RangeBuffers, shared: SharedLevels | None = None) -> pa.Array:
         del shared  # it is about levels of chunks
         values = None if self.values is None else self.values.wanted_values(found)
         return to_arrow(self.rows.join(values), self.column.path, self.column.kind, self.count)
 
-    def decode_selected(self, found: Found, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
+    def decode_selected(self, found: RangeBuffers, selected: Int64s, shared: SharedLevels | None) -> pa.Array:
         return _pick_rows(self.column, self.decode(found, shared), selected)
 
 
@@ -233,12 +233,12 @@ class GroupJob:
     keeps_dictionary: bool
 
     @property
-    def ranges(self) -> Spots:
+    def ranges(self) -> ByteRanges:
         """The byte ranges of the rows."""
         ranges, base = self.group.ranges, self.read.base
-        return Spots(ranges.starts + base, ranges.ends + base) if base else ranges
+        return ByteRanges(ranges.starts + base, ranges.ends + base) if base else ranges
 
-    def decode(self, buffers: Found) -> None:
+    def decode(self, buffers: RangeBuffers) -> None:
         """Decode the rows."""
         read, group = self.read, self.group
         found = buffers.moved(-read.base) if read.base else buffers
@@ -313,7 +313,7 @@ def _chunks_of_pages(read: ColumnRead, parts: list[PageSlice]) -> MiniBlockGroup
 
 def _chunk_group(column: Column, index: MiniBlockIndex, rows: Rows) -> MiniBlockGroup:
     selection = chunk_table.select_rows(index.table, rows)
-    return MiniBlockGroup(column, index, selection, Spots(*chunk_table.byte_ranges(index.table, selection.chunks)))
+    return MiniBlockGroup(column, index, selection, ByteRanges(*chunk_table.byte_ranges(index.table, selection.chunks)))
 
 
 def _full_zip_group(column: Column, part: PageSlice, layout: FullZipLayout, index: list[Bytes]) -> _FullZipGroup:
@@ -329,9 +329,9 @@ def _full_zip_group(column: Column, part: PageSlice, layout: FullZipLayout, inde
         raise CorruptDataError(f"a page of {size} bytes cannot hold {part.page.num_rows} rows")
     if isinstance(part.rows, range):
         ends = np.array([part.rows.start, part.rows.stop]) * step + base
-        return _FullZipGroup(column, count, layout, None, Spots(ends[:1], ends[1:]))
+        return _FullZipGroup(column, count, layout, None, ByteRanges(ends[:1], ends[1:]))
     starts = part.rows * step + base
-    return _FullZipGroup(column, count, layout, (starts, starts + step), Spots(starts, starts + step))
+    return _FullZipGroup(column, count, layout, (starts, starts + step), ByteRanges(starts, starts + step))
 
 
 def _sparse_group(

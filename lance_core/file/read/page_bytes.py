@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.kernels import starts_of
-from lance_core.encoding.plans import Found, Spots, found_in
+from lance_core.encoding.plans import ByteRanges, RangeBuffers, range_buffers
 from lance_core.file.read import strategy
 
 if TYPE_CHECKING:
@@ -49,17 +49,19 @@ class PageBytes:
         self._held: dict[int, pa.Buffer] = {}
         self._lowest: dict[int, int] = {}
 
-    def answer(self, wanted: Sequence[tuple[int, int] | Spots]) -> list[Any]:
-        """What `lance_core.encoding.plans.Steps` ask for: buffers for ranges, memory for spots."""
-        spots = [one if isinstance(one, Spots) else Spots(np.array([one[0]]), np.array([one[1]])) for one in wanted]
-        bounds = starts_of(np.array([len(one.starts) for one in spots], np.int64)).tolist()
-        starts = np.concatenate([one.starts for one in spots]) if spots else np.empty(0, np.int64)
-        ends = np.concatenate([one.ends for one in spots]) if spots else np.empty(0, np.int64)
+    def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
+        """What `lance_core.encoding.plans.Steps` ask for: buffers for ranges, one memory for scattered byte ranges."""
+        scattered = [
+            one if isinstance(one, ByteRanges) else ByteRanges(np.array([one[0]]), np.array([one[1]])) for one in wanted
+        ]
+        bounds = starts_of(np.array([len(one.starts) for one in scattered], np.int64)).tolist()
+        starts = np.concatenate([one.starts for one in scattered]) if scattered else np.empty(0, np.int64)
+        ends = np.concatenate([one.ends for one in scattered]) if scattered else np.empty(0, np.int64)
         found = self._fetch(starts, ends)
         ranges: Ranges = list(zip(starts.tolist(), ends.tolist(), strict=True))
         answers: list[Any] = []
         for one, low, high in zip(wanted, bounds, bounds[1:], strict=False):
-            if isinstance(one, Spots):
+            if isinstance(one, ByteRanges):
                 answers.append(_found(ranges[low:high], found[low:high]))
             else:
                 answers.append(_whole(one, found[low]))
@@ -152,14 +154,14 @@ def _whole(wanted: tuple[int, int], pieces: list[tuple[int, pa.Buffer]]) -> pa.B
     return buffers[0] if len(buffers) == 1 else pa.py_buffer(b"".join(buffers))
 
 
-def _found(wanted: Ranges, pieces: list[list[tuple[int, pa.Buffer]]]) -> Found:
+def _found(wanted: Ranges, pieces: list[list[tuple[int, pa.Buffer]]]) -> RangeBuffers:
     """Memory that holds ranges: the buffer that has all of them, else a copy."""
     whole = {begin: buffer for several in pieces for begin, buffer in several}
     if len(whole) == 1:
-        return found_in([(begin, begin + buffer.size) for begin, buffer in whole.items()], list(whole.values()))
+        return range_buffers([(begin, begin + buffer.size) for begin, buffer in whole.items()], list(whole.values()))
     parts = sorted(
         (part, buffer)
         for (start, end), several in zip(wanted, pieces, strict=True)
         for part, buffer in zip(*_parts_of(start, end, several), strict=True)
     )
-    return found_in([part for part, _ in parts], [buffer for _, buffer in parts])
+    return range_buffers([part for part, _ in parts], [buffer for _, buffer in parts])

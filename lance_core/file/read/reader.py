@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.coded import Coded
     from lance_core.encoding.plans import Rows
     from lance_core.encoding.values import Int64s
-    from lance_core.file.outline import FileOutline
+    from lance_core.file.file_layout import FileLayout
     from lance_core.file.read.content import Content
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.page_bytes import PageBytes
@@ -88,10 +88,10 @@ class DataFileReader:
         with self._blaming_file():
             return self._content.column_numbers()
 
-    def outline(self) -> FileOutline:
+    def file_layout(self) -> FileLayout:
         """What the file is made of; reads all of its metadata and no data."""
         with self._blaming_file():
-            return self._content.outline()
+            return self._content.file_layout()
 
     def global_buffer(self, number: int) -> bytes:
         """The content of a global buffer; 0 is the file descriptor.
@@ -209,7 +209,7 @@ class DataFileReader:
                     pages.next_window()
             yield from parts
 
-    def passage(
+    def cursor(
         self, projection: Schema, columns: Mapping[int, int], *, end: int
     ) -> Callable[[range, Int64s | None], pa.RecordBatch]:
         """Read ranges of rows, each behind the one before; metadata of pages is cached in between.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lance_core.encoding.layouts.few_levels import unravel_few
-from lance_core.encoding.layouts.few_values import Leaf
-from lance_core.encoding.plans import Spots
+from lance_core.encoding.layouts.scalar_arrays import Leaf
+from lance_core.encoding.layouts.scalar_levels import unravel_scalar
+from lance_core.encoding.plans import ByteRanges
 from lance_core.file.read.scalar_pages import ScalarRows, runs_of
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.encoding.layouts.few_levels import FewLayers, FewSlots
-    from lance_core.encoding.layouts.few_values import Make, Nest
-    from lance_core.encoding.plans import Found
+    from lance_core.encoding.layouts.scalar_arrays import Make, Nest
+    from lance_core.encoding.layouts.scalar_levels import ScalarLayers, ScalarSlots
+    from lance_core.encoding.plans import RangeBuffers
     from lance_core.encoding.values import Int64s
     from lance_core.file.read.column_read import ColumnRead
     from lance_core.file.read.field_shapes import FieldShape, ScalarForm
@@ -43,7 +43,7 @@ class _Alike(NamedTuple):
     """
 
     make: Make
-    layers: FewLayers
+    layers: ScalarLayers
     rows: ScalarRows
     fields: list[_Field]
 
@@ -99,15 +99,15 @@ class ScalarJob:
         return bool(self._alike or self._nested)
 
     @property
-    def ranges(self) -> Spots:
+    def ranges(self) -> ByteRanges:
         """The byte ranges that hold the rows, each once."""
         fields = [field for group in self._alike.values() for field in group.fields]
         fields += [field for _, _, field in self._nested]
         places = [place for leaves, _ in fields for runs in leaves for _, run, _ in runs for place in run]
         bounds = sorted({(start, start + size) for start, size, *_ in places if size})
-        return Spots(*np.array(bounds, np.int64).reshape(-1, 2).T)
+        return ByteRanges(*np.array(bounds, np.int64).reshape(-1, 2).T)
 
-    def decode(self, buffers: Found) -> None:
+    def decode(self, buffers: RangeBuffers) -> None:
         """Decode the rows."""
         memory, known = buffers.memory.data, dict[object, Any]()
         is_moved, count = buffers.starts is not None and len(buffers.starts) > 0, len(self._numbers)
@@ -124,7 +124,7 @@ class ScalarJob:
             arrays.append(nest([_decode(make, leaf, memory, known) for (_, make), leaf in makers]))
 
 
-def _moved(leaf: list[Run], buffers: Found) -> list[Run]:
+def _moved(leaf: list[Run], buffers: RangeBuffers) -> list[Run]:
     """Return rows with where they lie in what was read."""
     moved: list[Run] = []
     for page, places, rows in leaf:
@@ -143,12 +143,12 @@ def _decode(make: Make, leaf: list[Run], memory: memoryview, known: dict[object,
     return Leaf(make(rows.values, slots[0].valid), slots)
 
 
-def _slots(layers: FewLayers, rows: ScalarRows, known: dict[object, Any]) -> list[FewSlots]:
+def _slots(layers: ScalarLayers, rows: ScalarRows, known: dict[object, Any]) -> list[ScalarSlots]:
     """Return validity and offsets; leaves of one field mostly have the same."""
     if rows.rep is None:
-        return unravel_few(layers, rows.rep, rows.definition, len(rows.values))
+        return unravel_scalar(layers, rows.rep, rows.definition, len(rows.values))
     key = (id(layers), tuple(rows.rep), rows.definition and tuple(rows.definition), len(rows.values))
-    slots: list[FewSlots] | None = known.get(key)
+    slots: list[ScalarSlots] | None = known.get(key)
     if slots is None:
-        slots = known[key] = unravel_few(layers, rows.rep, rows.definition, len(rows.values))
+        slots = known[key] = unravel_scalar(layers, rows.rep, rows.definition, len(rows.values))
     return slots

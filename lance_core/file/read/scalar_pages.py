@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lance_core.encoding import registry
 from lance_core.encoding.layouts import full_zip, mini_block
-from lance_core.encoding.layouts.few_levels import few_layers
-from lance_core.encoding.layouts.few_values import shape_of_items
-from lance_core.encoding.layouts.single_lists import ListPlace, ListReader, list_reader
-from lance_core.encoding.layouts.single_values import SingleReader, look_up, single_reader
+from lance_core.encoding.layouts.scalar_arrays import shape_of_items
+from lance_core.encoding.layouts.scalar_levels import scalar_layers
+from lance_core.encoding.layouts.scalar_lists import ListPlace, ListReader, list_reader
+from lance_core.encoding.layouts.scalar_values import ScalarReader, look_up, scalar_reader
 from lance_core.encoding.leaves import is_list_field
 from lance_core.encoding.repdef import is_list
 from lance_core.file.read.cache import cells_in, chunks_in
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.codecs.codec import Shape
     from lance_core.encoding.layouts.chunk_table import ChunkTable
-    from lance_core.encoding.layouts.few_levels import FewLayers
+    from lance_core.encoding.layouts.scalar_levels import ScalarLayers
     from lance_core.encoding.leaves import LeafPath
     from lance_core.encoding.values import Int64s, Values
     from lance_core.file.read.column import Column
@@ -73,17 +73,17 @@ class ScalarPage(Protocol):
         layers: What its levels mean.
         has_definition: Whether it has definition levels.
         alike: The same for pages of which both are the same.
-        is_known: Whether its values are known without reading any bytes.
+        is_constant: Whether its values are known without reading any bytes.
     """
 
     @property
-    def is_known(self) -> bool: ...  # noqa: D102 - see above
+    def is_constant(self) -> bool: ...  # noqa: D102 - see above
 
     @property
     def alike(self) -> tuple[int, bool]: ...  # noqa: D102 - see above
 
     @property
-    def layers(self) -> FewLayers: ...  # noqa: D102 - see above
+    def layers(self) -> ScalarLayers: ...  # noqa: D102 - see above
 
     @property
     def has_definition(self) -> bool: ...  # noqa: D102 - see above
@@ -117,13 +117,13 @@ class ScalarPage(Protocol):
 class _Chunks:
     """Chunks without lists."""
 
-    layers: FewLayers
+    layers: ScalarLayers
     has_definition: bool
     alike: tuple[int, bool]
     table: ChunkTable
-    reader: SingleReader
+    reader: ScalarReader
     items: Values | None
-    is_known: bool = False
+    is_constant: bool = False
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
         del numbers
@@ -149,13 +149,13 @@ class _Chunks:
 class _ListChunks:
     """Chunks with lists."""
 
-    layers: FewLayers
+    layers: ScalarLayers
     has_definition: bool
     alike: tuple[int, bool]
     table: ChunkTable
     reader: ListReader
     items: Values | None
-    is_known: bool = False
+    is_constant: bool = False
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Place] | None:
         places: list[Place] = []
@@ -189,13 +189,13 @@ class _ListChunks:
 class _Even:
     """A page of values of one width, one after the other."""
 
-    layers: FewLayers
+    layers: ScalarLayers
     alike: tuple[int, bool]
     first_row: int
     start: int
     width: int
     has_definition: bool = False
-    is_known: bool = False
+    is_constant: bool = False
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
         del rows
@@ -213,12 +213,12 @@ class _Even:
 class _Constant:
     """A page of one value."""
 
-    layers: FewLayers
+    layers: ScalarLayers
     alike: tuple[int, bool]
     value: bytes
     level: int
     has_definition: bool
-    is_known: bool = True
+    is_constant: bool = True
 
     def find(self, rows: Int64s, numbers: list[int]) -> list[Place]:
         del rows
@@ -252,7 +252,7 @@ def runs_of(read: ColumnRead, shape: Shape, rows: Int64s, numbers: list[int], *,
         page = pages.get((number, shape), _NOT_OPEN)
         if page is _NOT_OPEN:
             page = pages[number, shape] = _open_page(read, number, shape)
-        if page is None or not (reads_bytes or page.is_known) or (runs and page.alike != runs[0][0].alike):
+        if page is None or not (reads_bytes or page.is_constant) or (runs and page.alike != runs[0][0].alike):
             return None
         if inside is read.rows or number == _WHOLE:
             places = page.find(rows, numbers)
@@ -300,11 +300,11 @@ def _open_chunks(read: ColumnRead, index: MiniBlockIndex, table: ChunkTable, sha
     if mini_block.is_plain(layout) and _fits(layout.layers, read.column.path):
         key = id(layout)  # the index keeps it
         if key not in readers:
-            readers[key] = single_reader(layout) if layout.rep is None else list_reader(layout)
+            readers[key] = scalar_reader(layout) if layout.rep is None else list_reader(layout)
         reader = readers[key]
     if reader is None or (reader.value.shape if items is None else shape_of_items(items)) != shape:
         return None
-    layers, has_definition = few_layers(layout.layers), layout.definition is not None
+    layers, has_definition = scalar_layers(layout.layers), layout.definition is not None
     alike = (id(layers), has_definition)
     if isinstance(reader, ListReader):
         return _ListChunks(layers, has_definition, alike, table, reader, items)
@@ -320,7 +320,7 @@ def _open_even(column: Column, number: int, layout: FullZipLayout, shape: Shape)
         return None
     if not _fits(layout.layers, column.path):
         return None
-    layers = few_layers(layout.layers)
+    layers = scalar_layers(layout.layers)
     return _Even(layers, (id(layers), False), int(column.first_rows[number]), page.buffers[0][0], width)
 
 
@@ -328,7 +328,7 @@ def _open_constant(layout: ConstantLayout, shape: Shape) -> ScalarPage | None:
     """Open a page of one value without levels."""
     if layout.sparse is not None or any(map(is_list, layout.layers)):
         return None
-    layers, value = few_layers(layout.layers), layout.inline_value
+    layers, value = scalar_layers(layout.layers), layout.inline_value
     if value is None:  # nothing but null leaves is written without levels
         is_null = layout.layers[0] is Layer.NULLABLE_ITEM
         null = _Constant(layers, (id(layers), True), bytes(shape[1]), 1, has_definition=True)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.kernels import empty, starts_of
-from lance_core.encoding.plans import Found, Spots, result_of
+from lance_core.encoding.plans import ByteRanges, RangeBuffers, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
 from lance_core.file.read.field_reader import joined
@@ -95,13 +95,13 @@ class _SeveralFiles:
     def __init__(self, files: Sequence[FileBytes]) -> None:
         self._files = files
 
-    def answer(self, wanted: Sequence[tuple[int, int] | Spots]) -> list[Any]:
-        """All spots in one memory."""
-        ranges = [one for one in wanted if not isinstance(one, Spots)]
-        spots = [one for one in wanted if isinstance(one, Spots)]
+    def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
+        """Return scattered byte ranges in one memory."""
+        ranges = [one for one in wanted if not isinstance(one, ByteRanges)]
+        scattered = [one for one in wanted if isinstance(one, ByteRanges)]
         buffers = iter(self._read(ranges) if ranges else [])
-        found = self._copy(spots) if spots else None
-        return [found if isinstance(one, Spots) else next(buffers) for one in wanted]
+        found = self._copy(scattered) if scattered else None
+        return [found if isinstance(one, ByteRanges) else next(buffers) for one in wanted]
 
     def _read(self, ranges: Ranges) -> list[pa.Buffer]:
         parts: list[Ranges] = [[] for _ in self._files]
@@ -114,9 +114,9 @@ class _SeveralFiles:
         buffers = [iter(file.read(own) if own else []) for file, own in zip(self._files, parts, strict=True)]
         return [next(buffers[owner]) for owner in owners]
 
-    def _copy(self, spots: Sequence[Spots]) -> Found:
-        starts = np.concatenate([one.starts for one in spots])
-        ends = np.concatenate([one.ends for one in spots])
+    def _copy(self, scattered: Sequence[ByteRanges]) -> RangeBuffers:
+        starts = np.concatenate([one.starts for one in scattered])
+        ends = np.concatenate([one.ends for one in scattered])
         order = starts.argsort(kind="stable")
         starts, ends = starts[order], ends[order]
         bounds = starts.searchsorted(np.arange(len(self._files) + 1) << _BASE_BITS).tolist()
@@ -140,4 +140,4 @@ class _SeveralFiles:
             one.finish()
         firsts = np.concatenate([one.starts + (at << _BASE_BITS) for at, one in enumerate(copies)])
         shifts = starts_of(np.concatenate([one.ends - one.starts for one in copies]))[:-1] - firsts
-        return Found(memory, firsts, shifts)
+        return RangeBuffers(memory, firsts, shifts)

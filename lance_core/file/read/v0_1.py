@@ -20,7 +20,7 @@ from lance_core.encoding.v2_0.arrays import dictionary_array
 from lance_core.encoding.v2_0.ends import Spans
 from lance_core.encoding.v2_0.nesting import LIST_TYPES
 from lance_core.errors import CorruptDataError, InvalidInputError, UnsupportedError
-from lance_core.file.outline import ColumnOutline, FileOutline, PageOutline, fields_with_columns
+from lance_core.file.file_layout import ColumnSummary, FileLayout, PageSummary, fields_with_columns
 from lance_core.file.read.field_reader import arrays_of, selected_rows
 from lance_core.file.read.nodes import open_field
 from lance_core.format.legacy_dictionaries import is_legacy_dictionary
@@ -95,7 +95,7 @@ class ContentLegacy:
         first = min((field.id for field in fields), default=0)
         return {field.id: field.id - first for field in fields}
 
-    def outline(self) -> FileOutline:
+    def file_layout(self) -> FileLayout:
         """What the file is made of. Pages do not tell where they end: each is taken to reach to the next thing."""
         numbers = self.column_numbers()
         tables = self._read_tables(numbers.values())
@@ -104,11 +104,11 @@ class ContentLegacy:
         places = distinct(np.concatenate([np.empty(0, np.int64), *starts]))
         ends = np.append(places[1:], self._metadata.page_table_position)
         columns = tuple(
-            ColumnOutline(
+            ColumnSummary(
                 path=path,
                 logical_type=field.logical_type,
                 pages=tuple(
-                    PageOutline(
+                    PageSummary(
                         buffers=((int(position), max(0, int(ends[np.searchsorted(places, position)] - position))),),
                         num_rows=int(length),
                         encoding=field.logical_type,
@@ -120,7 +120,7 @@ class ContentLegacy:
             for path, field in fields
         )
         start = self._metadata.page_table_position
-        return FileOutline(
+        return FileLayout(
             major=0,
             minor=1,
             columns=columns,

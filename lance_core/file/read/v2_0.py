@@ -19,7 +19,7 @@ from lance_core.encoding.v2_0.arrays import read_array, read_dictionary, read_it
 from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import Spans, read_ends
 from lance_core.errors import CorruptDataError, InvalidInputError
-from lance_core.file.outline import field_of_column, fields_with_columns
+from lance_core.file.file_layout import field_of_column, fields_with_columns
 from lance_core.file.read.field_reader import arrays_of, selected_rows
 from lance_core.file.read.nodes import open_field
 from lance_core.format.array_encoding import Dictionary, ListOffsets, decode_array_encoding
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Plan, Rows, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
-    from lance_core.file.outline import FileOutline
+    from lance_core.file.file_layout import FileLayout
     from lance_core.file.read.cache import FileCache, PageCache
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.format.array_encoding import ArrayEncoding
@@ -230,9 +230,9 @@ class ContentV20:
         fields = fields_with_columns(self.descriptor()[0], inner=True)
         return {field.id: number for number, (_, field) in enumerate(fields)}
 
-    def outline(self) -> FileOutline:
+    def file_layout(self) -> FileLayout:
         """What the file is made of."""
-        return self._container.outline(lambda layout: notation(decode_array_encoding(layout)), inner=True)
+        return self._container.file_layout(lambda layout: notation(decode_array_encoding(layout)), inner=True)
 
     def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:
         """Read at least one row of each of these fields."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from lance_core.encoding.leaves import packed_kind
 from lance_core.errors import InvalidInputError
-from lance_core.file.outline import field_of_column, fields_with_columns
+from lance_core.file.file_layout import field_of_column, fields_with_columns
 from lance_core.file.read.column import Column
 from lance_core.file.read.column_read import ReadOptions
 from lance_core.file.read.field_reader import arrays_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Rows, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.container import Container
-    from lance_core.file.outline import FileOutline
+    from lance_core.file.file_layout import FileLayout
     from lance_core.file.read.cache import FileCache, PageCache
     from lance_core.file.read.field_reader import FieldReader
     from lance_core.file.read.field_shapes import FieldShape
@@ -51,9 +51,9 @@ class ContentV21:
         fields = fields_with_columns(self.descriptor()[0], inner=False)
         return {field.id: number for number, (_, field) in enumerate(fields)}
 
-    def outline(self) -> FileOutline:
+    def file_layout(self) -> FileLayout:
         """Return what the file is made of."""
-        return self._container.outline(lambda layout: notation(decode_layout(layout)), inner=False)
+        return self._container.file_layout(lambda layout: notation(decode_layout(layout)), inner=False)
 
     def fields(self, projection: Schema, columns: Mapping[int, int], cache: FileCache) -> list[FieldReader]:
         """Open the fields of a projection.

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.encoding.plans import Spots
+from lance_core.encoding.plans import ByteRanges
 from lance_core.file.read import page_bytes, strategy
 from lance_core.file.read.page_bytes import PageBytes
 from lance_core.store.coalesce import plan_reads
@@ -56,7 +56,7 @@ def test_ascending_ranges_are_answered_and_no_byte_is_asked_for_twice():
             part = places[cut[window] : cut[window + 1]]
             breaks = np.flatnonzero(np.diff(part) > 1) + 1
             wanted.append([(int(one[0]), int(one[-1]) + 1) for one in np.split(part, breaks)])
-        spots = Spots(*np.array(wanted[0]).T)
+        spots = ByteRanges(*np.array(wanted[0]).T)
         found, *buffers = pages.answer([spots, *wanted[1]])
         assert all(content(found, *one) == FILE[slice(*one)].tobytes() for one in wanted[0])
         assert all(b.to_pybytes() == FILE[slice(*one)].tobytes() for b, one in zip(buffers, wanted[1], strict=True))
@@ -74,7 +74,7 @@ def test_what_is_no_page_is_read_as_it_is_asked_for():
     asked = Asked()
     pages = PageBytes(asked.read, COLUMNS)
     found, gap, nothing, other = pages.answer(
-        [Spots(np.array([9_400, 95_000]), np.array([9_500, 95_010])), (9_490, 9_510), (5, 5), (0, 10)]
+        [ByteRanges(np.array([9_400, 95_000]), np.array([9_500, 95_010])), (9_490, 9_510), (5, 5), (0, 10)]
     )
     assert content(found, 9_400, 9_500) == FILE[9_400:9_500].tobytes()
     assert content(found, 95_000, 95_010) == FILE[95_000:95_010].tobytes()

@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.any_pb2 import Any
 
 from lance_core._proto import encodings_v2_0_pb2 as pb
-from lance_core.encoding.plans import Spots, found_in, spot_ranges
+from lance_core.encoding.plans import ByteRanges, coalesced_ranges, range_buffers
 from lance_core.encoding.v2_0.arrays import read_array
 from lance_core.encoding.v2_0.buffers import Wanted
 from lance_core.encoding.v2_0.ends import read_ends
@@ -31,10 +31,10 @@ def run(steps, memory):
 
 
 def _answer(one, memory):
-    ranges = spot_ranges(one) if isinstance(one, Spots) else [one]
+    ranges = coalesced_ranges(one) if isinstance(one, ByteRanges) else [one]
     assert all(0 <= start <= end <= len(memory) for start, end in ranges)
     buffers = [pa.py_buffer(memory[start:end]) for start, end in ranges]
-    return found_in(ranges, buffers) if isinstance(one, Spots) else buffers[0]
+    return range_buffers(ranges, buffers) if isinstance(one, ByteRanges) else buffers[0]
 
 
 def read(encoding, buffers, kind, rows):

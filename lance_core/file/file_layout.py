@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True)
-class PageOutline:
+class PageSummary:
     """Some consecutive rows of one column.
 
     Attributes:
@@ -34,7 +34,7 @@ class PageOutline:
 
 
 @frozen(kw_only=True)
-class ColumnOutline:
+class ColumnSummary:
     """One column of a file.
 
     Attributes:
@@ -45,7 +45,7 @@ class ColumnOutline:
 
     path: str
     logical_type: str
-    pages: tuple[PageOutline, ...]
+    pages: tuple[PageSummary, ...]
 
     @property
     def num_bytes(self) -> int:
@@ -54,7 +54,7 @@ class ColumnOutline:
 
 
 @frozen(kw_only=True)
-class FileOutline:
+class FileLayout:
     """A whole file.
 
     Attributes:
@@ -68,7 +68,7 @@ class FileOutline:
 
     major: int
     minor: int
-    columns: tuple[ColumnOutline, ...]
+    columns: tuple[ColumnSummary, ...]
     global_buffers: tuple[tuple[int, int], ...]
     num_metadata_bytes: int
     num_data_bytes: int

@@ -1,4 +1,4 @@
-"""Single rows out of mini-block chunks with lists, one at a time; see `single_values`.
+"""Single rows out of mini-block chunks with lists, one at a time; see `scalar_values`.
 
 The levels of a chunk are unpacked as a whole, since rows can only be counted; of its values only those of the row.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.codecs.codec import one_block
-from lance_core.encoding.layouts.single_values import chunk_header
+from lance_core.encoding.layouts.scalar_values import chunk_header
 from lance_core.encoding.repdef import max_rep, max_visible_def
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
 from lance_core.errors import CorruptDataError
@@ -69,7 +69,7 @@ class ListReader:
     Attributes:
         layout: The layout.
         kind: The same object for layouts that encode levels alike.
-        header: See `single_values.chunk_header`.
+        header: See `scalar_values.chunk_header`.
         rep: Encoding of the repetition levels.
         new_row: The repetition level that begins a row.
         visible: The largest definition level of an entry that has a value.

@@ -15,7 +15,7 @@ from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.kernels import gather_words, starts_of
 from lance_core.encoding.layouts.chunk_bytes import pad8
 from lance_core.encoding.layouts.mini_block import read_headers
-from lance_core.encoding.plans import Spots
+from lance_core.encoding.plans import ByteRanges
 from lance_core.encoding.values import Chunks, FixedValues
 from lance_core.errors import CorruptDataError
 from lance_core.frozen import frozen
@@ -32,7 +32,7 @@ _WORD_BYTES = (1, 2, 4, 8)
 
 
 @frozen
-class Points:
+class Scattered:
     """Wanted values and the chunks that hold them.
 
     Attributes:
@@ -46,7 +46,7 @@ class Points:
     index: Int64s
 
 
-def find_points(grids: Sequence[Int64s], rows: Sequence[Int64s]) -> Points:
+def find_scattered(grids: Sequence[Int64s], rows: Sequence[Int64s]) -> Scattered:
     """The points of some rows.
 
     Args:
@@ -60,11 +60,11 @@ def find_points(grids: Sequence[Int64s], rows: Sequence[Int64s]) -> Points:
     is_new[:1] = True
     np.not_equal(grid[0, 1:], grid[0, :-1], out=is_new[1:])
     if is_new.all():
-        return Points(grid[:3], np.arange(len(index)), index)
-    return Points(grid[:3, is_new], np.cumsum(is_new) - 1, index)
+        return Scattered(grid[:3], np.arange(len(index)), index)
+    return Scattered(grid[:3, is_new], np.cumsum(is_new) - 1, index)
 
 
-def find_words(points: Points, layout: MiniBlockLayout) -> Int64s | None:
+def find_fixed_width(points: Scattered, layout: MiniBlockLayout) -> Int64s | None:
     """Where words that are neither packed nor compressed stand in the file, shape (n,).
 
     Nothing stands before them in their chunks but a header, the size of which the layout tells.
@@ -83,14 +83,14 @@ def find_words(points: Points, layout: MiniBlockLayout) -> Int64s | None:
     return starts[points.chunk_of] + header_size + points.index * width
 
 
-def decode_words(memory: Bytes, places: Int64s, layout: MiniBlockLayout) -> FixedValues:
-    """The words at some places of a memory; see `find_words`."""
+def decode_fixed_width(memory: Bytes, places: Int64s, layout: MiniBlockLayout) -> FixedValues:
+    """The words at some places of a memory; see `find_fixed_width`."""
     return FixedValues(gather_words(memory, places, f"<u{_word_width(layout)}"))
 
 
-def word_spots(words: Int64s, layout: MiniBlockLayout) -> Spots:
-    """The bytes of words; see `find_words`."""
-    return Spots(words, words + _word_width(layout))
+def value_ranges(words: Int64s, layout: MiniBlockLayout) -> ByteRanges:
+    """The bytes of words; see `find_fixed_width`."""
+    return ByteRanges(words, words + _word_width(layout))
 
 
 def _word_width(layout: MiniBlockLayout) -> int:
@@ -101,15 +101,15 @@ def _word_width(layout: MiniBlockLayout) -> int:
     return 0 if scalar is None or not scalar.is_plain or scalar.shape[1] not in _WORD_BYTES else scalar.shape[1]
 
 
-def all_points(grids: Sequence[Int64s]) -> Points:
-    """All values of some chunks of pages; see `find_points`."""
+def find_all(grids: Sequence[Int64s]) -> Scattered:
+    """All values of some chunks of pages; see `find_scattered`."""
     grid = grids[0] if len(grids) == 1 else np.concatenate(grids, axis=1)
     nothing = np.empty(0, np.int64)
-    return Points(grid[:3], nothing, nothing)
+    return Scattered(grid[:3], nothing, nothing)
 
 
 def decode_points(
-    memory: Bytes, starts: Int64s, points: Points, layout: MiniBlockLayout
+    memory: Bytes, starts: Int64s, points: Scattered, layout: MiniBlockLayout
 ) -> tuple[LevelArray | None, Values]:
     """Definition levels and values, or places in a dictionary.
 
@@ -136,7 +136,7 @@ def decode_points(
 def decode_all(
     memory: Bytes, starts: Int64s, chunks: Int64s, layout: MiniBlockLayout
 ) -> tuple[LevelArray | None, Values]:
-    """As `decode_points`, for all values of the chunks: shape (3, n), as in `Points`."""
+    """As `decode_points`, for all values of the chunks: shape (3, n), as in `Scattered`."""
     levels, found = _open(memory, starts, chunks, layout)
     definition = None
     if levels is not None and layout.definition is not None:

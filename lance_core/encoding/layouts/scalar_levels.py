@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MANY_LAYERS = 256
 
 
-class FewSlots(NamedTuple):
+class ScalarSlots(NamedTuple):
     """What one layer looks like in Arrow.
 
     Attributes:
@@ -55,7 +55,7 @@ class _Layer(NamedTuple):
     with_slot: int
 
 
-class FewLayers(NamedTuple):
+class ScalarLayers(NamedTuple):
     """What levels mean to some layers.
 
     Attributes:
@@ -70,7 +70,7 @@ class FewLayers(NamedTuple):
 
 
 @lru_cache(maxsize=_MANY_LAYERS)
-def few_layers(layers: Layers) -> FewLayers:
+def scalar_layers(layers: Layers) -> ScalarLayers:
     """What levels mean to layers; the same object for the same layers, as long as they are remembered."""
     uppers = [max_def(layers[: index + 1]) for index in range(len(layers))]
     found: list[_Layer] = []
@@ -80,12 +80,12 @@ def few_layers(layers: Layers) -> FewLayers:
         with_slot = uppers[lists_around[0] - 1] if lists_around else uppers[-1]
         consumed = uppers[index - 1] if index else 0
         found.append(_Layer(is_list(layer), consumed, null, empty, upper, with_slot))
-    return FewLayers(tuple(found), max_rep(layers), max_def(layers))
+    return ScalarLayers(tuple(found), max_rep(layers), max_def(layers))
 
 
-def unravel_few(
-    layers: FewLayers, rep: Sequence[int] | None, definition: Sequence[int] | None, num_slots: int
-) -> list[FewSlots]:
+def unravel_scalar(
+    layers: ScalarLayers, rep: Sequence[int] | None, definition: Sequence[int] | None, num_slots: int
+) -> list[ScalarSlots]:
     """Turn levels into validity and offsets.
 
     Args:
@@ -101,13 +101,13 @@ def unravel_few(
         CorruptDataError: Levels that the layers do not allow, that contradict each other or the number of slots.
     """
     if definition is None and len(layers.layers) == 1:
-        return [FewSlots(num_slots, None, None)]
+        return [ScalarSlots(num_slots, None, None)]
     _check(layers, rep, definition)
     if definition is not None and not any(definition):
         if rep is None and len(definition) != num_slots:
             raise CorruptDataError(f"levels call for {len(definition)} values, but there are {num_slots}")
         definition = None  # nothing is null or empty
-    slots: list[FewSlots] = []
+    slots: list[ScalarSlots] = []
     for one in layers.layers:
         if one.is_list:
             if rep is None:
@@ -115,11 +115,11 @@ def unravel_few(
             found, rep, definition = _unravel_list(one, rep, definition)
             slots.append(found)
         elif definition is None:
-            slots.append(FewSlots(num_slots if rep is None else len(rep), None, None))
+            slots.append(ScalarSlots(num_slots if rep is None else len(rep), None, None))
         else:
             here = [level for level in definition if level <= one.with_slot]
             valid = [level <= one.consumed for level in here] if one.null else None
-            slots.append(FewSlots(len(here), _unless_all(valid), None))
+            slots.append(ScalarSlots(len(here), _unless_all(valid), None))
     for inner, outer in pairwise(slots):
         if (outer.length if outer.offsets is None else outer.offsets[-1]) != inner.length:
             raise CorruptDataError("the levels of a column contradict each other")
@@ -128,7 +128,7 @@ def unravel_few(
     return slots
 
 
-def _check(layers: FewLayers, rep: Sequence[int] | None, definition: Sequence[int] | None) -> None:
+def _check(layers: ScalarLayers, rep: Sequence[int] | None, definition: Sequence[int] | None) -> None:
     if rep is not None:
         if rep[0] != layers.max_rep:
             raise CorruptDataError("repetition levels do not begin with a new row")
@@ -146,12 +146,12 @@ def _unless_all(valid: list[bool] | None) -> list[bool] | None:
 
 def _unravel_list(
     layer: _Layer, rep: Sequence[int], definition: Sequence[int] | None
-) -> tuple[FewSlots, list[int], list[int] | None]:
+) -> tuple[ScalarSlots, list[int], list[int] | None]:
     """The lists of a layer, and the levels of what is around it."""
     starts = [at for at, level in enumerate(rep) if level]
     outer_rep = [rep[at] - 1 for at in starts]
     if definition is None:
-        return FewSlots(len(starts), None, [*starts, len(rep)]), outer_rep, None
+        return ScalarSlots(len(starts), None, [*starts, len(rep)]), outer_rep, None
     offsets: list[int] = []
     valid: list[bool] = []
     num_special = 0
@@ -164,4 +164,4 @@ def _unravel_list(
             valid.append(not is_null)
         num_special += is_null or (layer.empty > 0 and level == layer.empty)
     offsets.append(len(rep) - num_special)
-    return FewSlots(len(valid), _unless_all(valid), offsets), outer_rep, outer
+    return ScalarSlots(len(valid), _unless_all(valid), offsets), outer_rep, outer

@@ -48,7 +48,7 @@ class Opened(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SingleReader:
+class ScalarReader:
     """How to read single values of chunks of one layout.
 
     Attributes:
@@ -109,7 +109,7 @@ class SingleReader:
         return level, self.value.read(memory, at, size, count, index)
 
 
-def single_reader(layout: MiniBlockLayout) -> SingleReader | None:
+def scalar_reader(layout: MiniBlockLayout) -> ScalarReader | None:
     """How to read single values of a layout; None if that takes more than a look at a few bytes."""
     if layout.rep is not None or layout.num_buffers != 1:
         return None
@@ -120,7 +120,7 @@ def single_reader(layout: MiniBlockLayout) -> SingleReader | None:
             return None
     if value is None:
         return None
-    return SingleReader(header=chunk_header(layout), level=None if level is None else level.read, value=value)
+    return ScalarReader(header=chunk_header(layout), level=None if level is None else level.read, value=value)
 
 
 def chunk_header(layout: MiniBlockLayout) -> Struct:

@@ -1,7 +1,7 @@
 """Single rows out of mini-block chunks with lists, of several columns at once.
 
 Where rows begin is known only when the repetition levels of a chunk are looked through. That is done for all columns
-that encode their levels alike in one go (`level_marks`); only the levels and values that the rows hold are decoded.
+that encode their levels alike in one go (`level_bitmap`); only the levels and values that the rows hold are decoded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import take_values
 from lance_core.encoding.codecs.fastlanes import BLOCK
 from lance_core.encoding.kernels import aranges, starts_of
-from lance_core.encoding.layouts.level_marks import above, count_blocks, marks_of
+from lance_core.encoding.layouts.level_bitmap import above, bitmap_of, count_blocks
 from lance_core.encoding.layouts.mini_block import read_headers
 from lance_core.encoding.repdef import Levels, max_rep, max_visible_def
 from lance_core.encoding.values import Chunks
@@ -116,7 +116,7 @@ class _Picked:
 
 
 class _Frame:
-    """Where the levels of chunks stand, counted through (entries) and in whole blocks (`level_marks`)."""
+    """Where the levels of chunks stand, counted through (entries) and in whole blocks (`level_bitmap`)."""
 
     __slots__ = ("_shift_of_block", "bounds", "first_words", "shifts")
 
@@ -150,7 +150,7 @@ def _pick_levels(memory: Bytes, runs: Sequence[ListRun], heads: Sequence[_Head])
     if layout.definition is not None:
         levels = _level_chunks(memory, heads, 1)
         limit = max_visible_def(layout.layers)
-        hidden = marks_of(above(limit, layout.definition, levels))
+        hidden = bitmap_of(above(limit, layout.definition, levels))
         positions = entries + frame.shifts[chunk_of]
         is_visible = ~hidden.is_at(positions)
         definition = _definition(layout.definition, levels, chunk_of, index, None if limit else ~is_visible)
@@ -185,7 +185,7 @@ def _row_bounds(
     is_cut = np.concatenate([_cuts(run) for run in runs])
     if is_cut.any():  # a row whose beginning is not there begins at its first level
         words[frame.first_words[:-1][is_cut]] |= np.uint64(1)
-    rows = marks_of(words)
+    rows = bitmap_of(words)
     run_words = frame.first_words[chunk_bounds]
     first_rows = rows.before[run_words]
     held = np.array([run.selection.num_rows for run in runs])

@@ -53,7 +53,7 @@ _ONES = _places_of_ones()
 
 
 @frozen
-class Marks:
+class Bitmap:
     """The levels above a limit.
 
     Attributes:
@@ -100,9 +100,9 @@ class Marks:
         return found
 
 
-def marks_of(words: Words) -> Marks:
+def bitmap_of(words: Words) -> Bitmap:
     """Count the marks in words, shape (blocks * 16,)."""
-    return Marks(words, starts_of(np.bitwise_count(words)))
+    return Bitmap(words, starts_of(np.bitwise_count(words)))
 
 
 def count_blocks(counts: Int64s) -> Int64s:

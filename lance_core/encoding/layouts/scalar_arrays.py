@@ -1,4 +1,4 @@
-"""A handful of values as Arrow arrays, nested ones included; see `few_levels`."""
+"""A handful of values as Arrow arrays, nested ones included; see `scalar_levels`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lance_core.errors import CorruptDataError, InvalidInputError
 
 if TYPE_CHECKING:
     from lance_core.encoding.codecs.codec import Shape
-    from lance_core.encoding.layouts.few_levels import FewSlots
+    from lance_core.encoding.layouts.scalar_levels import ScalarSlots
     from lance_core.encoding.values import Values
     from lance_core.format.schema import Field
 
@@ -39,7 +39,7 @@ class Leaf(NamedTuple):
     """
 
     array: pa.Array
-    slots: Sequence[FewSlots]
+    slots: Sequence[ScalarSlots]
 
 
 Nest: TypeAlias = Callable[[Sequence[Leaf]], pa.Array]

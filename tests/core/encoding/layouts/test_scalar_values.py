@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from lance_core.encoding.layouts import mini_block, small_page
-from lance_core.encoding.layouts.mini_block_points import decode_all
 from lance_core.encoding.layouts.page import Decoded
-from lance_core.encoding.layouts.single_values import single_reader
+from lance_core.encoding.layouts.scalar_values import scalar_reader
+from lance_core.encoding.layouts.scattered_values import decode_all
 from lance_core.encoding.options import PageOptions
 from lance_core.encoding.repdef import Levels
 from lance_core.encoding.values import FixedListValues, FixedValues, VariableValues
@@ -60,7 +60,7 @@ def _page(values, definition, version="2.2", compression="none"):
 def test_same_as_whole_chunks(name, has_nulls, version):
     definition = (RNG.random(COUNT) < 0.3).astype(np.uint16) if has_nulls else None
     layout, data, chunks = _page(VALUES[name], definition, version, COMPRESSED.get(name, "none"))
-    reader = single_reader(layout)
+    reader = scalar_reader(layout)
     assert reader is not None
     levels, expected = decode_all(data, chunks[0], chunks, layout)
     bounds = np.concatenate([[0], np.cumsum(chunks[2])])
@@ -90,7 +90,7 @@ def test_damage_is_named(name):
     layout, data, chunks = _page(
         VALUES[name], np.ones(COUNT, np.uint16) * (np.arange(COUNT) % 2 == 0), "2.2", COMPRESSED.get(name, "none")
     )
-    reader = single_reader(layout)
+    reader = scalar_reader(layout)
     start, size, count = chunks[:, 0].tolist()
     refused = 0
     for position in (*range(start, start + 24), *RNG.integers(start, start + size, 60).tolist()):
@@ -112,4 +112,4 @@ def test_what_takes_more_than_a_look_is_left_to_others():
     decoded = Decoded(levels=Levels((Layer.ALL_VALID_ITEM,), None, None), values=runs, num_slots=len(runs))
     page = mini_block.encode(decoded, None, PageOptions())
     assert isinstance(page.layout.values, Rle)
-    assert single_reader(page.layout) is None
+    assert scalar_reader(page.layout) is None

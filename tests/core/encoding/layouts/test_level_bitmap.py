@@ -1,4 +1,4 @@
-"""Marks of levels are those that decoding all of them gives."""
+"""Bitmap of levels are those that decoding all of them gives."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ import pytest
 
 from lance_core.encoding.choose_levels import encode_level_chunks
 from lance_core.encoding.codecs.fastlanes import BLOCK
-from lance_core.encoding.layouts.level_marks import above, count_blocks, marks_of
+from lance_core.encoding.layouts.level_bitmap import above, bitmap_of, count_blocks
 from lance_core.encoding.values import Chunks
 from lance_core.errors import CorruptDataError
 from lance_core.format.encodings import Flat, OutOfLineBitpacking, Rle
@@ -61,14 +61,14 @@ def test_marks_of_levels_that_are_not_packed(encoding):
 def test_what_stands_behind_the_last_level_is_no_mark():
     memory = np.full(256, 255, np.uint8)
     chunks = one_buffer(memory, [0, 128], [128, 128], [1024, 70])
-    assert marks_of(above(0, OutOfLineBitpacking(16, 1), chunks)).before[-1] == 1024 + 70
+    assert bitmap_of(above(0, OutOfLineBitpacking(16, 1), chunks)).before[-1] == 1024 + 70
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 1.0])
 def test_counting_and_finding(share):
     flags = np.random.default_rng(2).random(4 * BLOCK) < share
     flags[0] = True
-    marks = marks_of(np.packbits(flags, bitorder="little").view(np.uint64))
+    marks = bitmap_of(np.packbits(flags, bitorder="little").view(np.uint64))
     places = np.flatnonzero(flags)
     everywhere = np.arange(len(flags))
     assert (marks.is_at(everywhere) == flags).all()
