@@ -99,6 +99,7 @@ style: $(VENV)/.dev
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest tests/project/test_words.py tests/project/test_circles.py
 
 types: $(VENV)/.dev
 	@$(BIN)/python tests/project/check_types.py
