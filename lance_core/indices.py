@@ -152,7 +152,7 @@ def _segment(index: IndexMetadata) -> IndexSegmentDescription:
 
 
 def _numbers_of(snapshot: Snapshot, index: IndexMetadata) -> dict[str, int]:
-    """What the kind of an index tells of a segment; nothing if lance_core cannot read it."""
+    """Return the numbers of a segment that the kind of its index provides; empty if lance_core cannot read it."""
     from lance_core.index.kinds import kind_of_index  # noqa: PLC0415 rarely needed
 
     kind, schema = kind_of_index(index), snapshot.manifest.schema

@@ -62,7 +62,7 @@ class RangeBuffers:
     shifts: Int64s | None = None
 
     def places(self, positions: Int64s) -> Int64s:
-        """Where positions of the file, all inside of the ranges that were asked for, lie in the memory."""
+        """Map file positions inside the requested ranges to positions in memory."""
         if self.starts is None or self.shifts is None:
             return positions
         if len(self.starts) == 1:
@@ -88,7 +88,7 @@ _GAP_SHARE = 0.25  # likewise, as part of the bytes wanted
 
 
 def result_of(steps: Steps[_T], answer: Callable[[Sequence[tuple[int, int] | ByteRanges]], list[Any]]) -> _T:
-    """What steps come to, if all that they ask for is answered at once."""
+    """Run the plan to completion, if all that it asks for is answered at once."""
     try:
         wanted = next(steps)
         while True:
@@ -159,7 +159,7 @@ def bridge(starts: Int64s, ends: Int64s) -> Ranges:
 
 
 def coalesced_ranges(ranges: ByteRanges) -> Ranges:
-    """What to read for ranges, ascending."""
+    """Coalesce byte ranges into the ranges to read, ascending."""
     starts, ends = ranges.starts, ranges.ends
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
@@ -168,7 +168,7 @@ def coalesced_ranges(ranges: ByteRanges) -> Ranges:
 
 
 def range_buffers(ranges: Ranges, buffers: Sequence[pa.Buffer]) -> RangeBuffers:
-    """What was read for ranges.
+    """Return the buffers of byte ranges, out of those that were read.
 
     Args:
         ranges: From `coalesced_ranges`.

@@ -31,7 +31,7 @@ DEFAULT_BATCH_ROWS = 1024
 
 @frozen
 class LanceBufferDescriptor:
-    """Where a buffer lies.
+    """Location of a buffer.
 
     Attributes:
         position: First byte in the file.
@@ -70,7 +70,7 @@ class LanceColumnMetadata:
 
 @frozen
 class LanceFileMetadata:
-    """What a file is made of.
+    """Metadata of a file.
 
     Attributes:
         schema: Arrow schema.
@@ -218,7 +218,7 @@ class LanceFileReader:
         return ReaderResults(taken.schema, iter(batches))
 
     def metadata(self) -> LanceFileMetadata:
-        """What the file is made of."""
+        """Metadata of the file."""
         layout = self._reader.file_layout()
         return LanceFileMetadata(
             schema=with_types(self._reader.schema.to_arrow()),

@@ -1,4 +1,4 @@
-"""What data files since version 2.0 share: footer, offset tables, descriptor, metadata of columns."""
+"""The container of data files since version 2.0: footer, offset tables, descriptor, metadata of columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Table: TypeAlias = list[tuple[int, int]]
 
 
 class Parsed:
-    """What was parsed of a file's metadata.
+    """Parsed metadata of a file.
 
     Attributes:
         frame: Footer, column table and global buffer table.
@@ -123,7 +123,7 @@ class Container:
         return self.global_buffer(number)
 
     def file_layout(self, encoding: Callable[[bytes], str], *, inner: bool) -> FileLayout:
-        """What the file is made of.
+        """The layout of the file.
 
         Args:
             encoding: Text for the encoding of a page.

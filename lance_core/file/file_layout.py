@@ -1,4 +1,4 @@
-"""What a data file is made of: its columns, their pages, how these are encoded and where they lie."""
+"""Layout of a data file: its columns, their pages, the encodings and positions of these."""
 
 from __future__ import annotations
 

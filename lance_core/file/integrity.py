@@ -58,7 +58,7 @@ goes through 256 KiB half as fast again as many through 16 KiB. A run that does 
 
 
 class Checking(Enum):
-    """When checksums are looked at."""
+    """Time at which checksums are verified."""
 
     OFF = "off"
     SCAN = "scan"
@@ -66,7 +66,7 @@ class Checking(Enum):
 
 
 def checking() -> Checking:
-    """What the environment says.
+    """Return the time at which checksums are verified, from the environment.
 
     Raises:
         InvalidInputError: Something else.
@@ -102,11 +102,11 @@ class BlockChecks:
 
     @property
     def content(self) -> tuple[int, int, int, bytes]:
-        """What tells the content of the file: its size, where its checksums are, that of these, those of its tail."""
+        """Return the identity of the file's content: its size, the location and checksum of its checksums, its tail's."""
         return self._size, self._place.start, self._place.first_sum, self._tail_sums.tobytes()
 
     def parts(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """What has checksums: all before them, and all behind them; each begins where a block does."""
+        """Return the two parts that have checksums: before them, and behind them; each begins where a block does."""
         return (0, self._place.start), (self._place.tail_start, self._size)
 
     def widened(self, start: int, end: int) -> tuple[int, int]:
@@ -123,7 +123,7 @@ class BlockChecks:
         return first * width + shift, min(last * width + shift, limit)
 
     def spread(self, starts: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
-        """What `check` will look at: ranges with all of the blocks that they touch, where these lie before the sums.
+        """Return the ranges that `check` will read, widened to whole blocks, and their offsets before the checksums.
 
         Args:
             starts: Shape (n,), positions in the file.
@@ -281,7 +281,7 @@ def _blocks_of_run(block_size: int) -> int:
 
 
 def _runs(blocks: Int64s, run: int) -> Int64s:
-    """Where in ascending numbers so many consecutive ones begin; no two runs overlap."""
+    """Return the starts of runs of so many consecutive numbers; no two runs overlap."""
     if not (blocks[run - 1 :] - blocks[: 1 - run] == run - 1).any():
         return blocks[:0]
     is_first = np.append(True, blocks[1:] - blocks[:-1] != 1)
@@ -342,7 +342,7 @@ def open_checks(tail: memoryview, size: int, fetch: Fetch) -> BlockChecks | None
 
 
 def has_checksums(source: ObjectReader) -> bool:
-    """Whether a data file has checksums; errors as in `check_file`."""
+    """Return whether a data file has checksums; errors as in `check_file`."""
     return _open(source) is not None
 
 

@@ -90,7 +90,7 @@ class FileBytes:
 
     @property
     def can_be_copied(self) -> bool:
-        """Whether scattered ranges can be copied out of the file; see `copying`."""
+        """Return whether scattered ranges can be copied out of the file; see `copying`."""
         return self._copied is not None
 
     def announce(self, ranges: Ranges) -> None:
@@ -115,7 +115,7 @@ class FileBytes:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the whole file is at hand, so that nothing has to be copied."""
+        """Return whether the whole file is at hand, so that nothing has to be copied."""
         return self._mapped is not None
 
     def run(self, steps: Steps[_T], *, is_scan: bool = True, answer: Answer | None = None) -> _T:
@@ -223,7 +223,7 @@ class FileBytes:
         bounds: tuple[_Bounds, _Bounds],
         checks: BlockChecks | None,
     ) -> list[Any]:
-        """What is wanted; see `_announce`."""
+        """Return what is wanted; see `_announce`."""
         mapped = source.mapped
         for (starts, ends), own in zip(bounds, (self._checks, checks), strict=True):
             if own is not None and len(starts):

@@ -28,7 +28,7 @@ class Compression(IntEnum):
 
 
 class Encoding:
-    """How values are compressed: a frozen class with the parameters, and an entry in `MESSAGES`."""
+    """Encoding of values: a frozen class with the parameters, and an entry in `MESSAGES`."""
 
     __slots__ = ()
 

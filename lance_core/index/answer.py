@@ -1,4 +1,4 @@
-"""What is known, before a row is read, of the answer that a condition gives for it.
+"""Answers of an index to a condition, before rows are read.
 
 An answer is a step function: rows between two bounds have the same code of `lance_core.sql.ternary`, the set of answers
 that are still possible. Rows are numbered by address, or by stable row id until `lance_core.scan.indexed` translates.

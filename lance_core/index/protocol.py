@@ -1,4 +1,4 @@
-"""What a kind of index is.
+"""Protocol of a kind of index.
 
 A kind reads, builds and rewrites the files of *segments*: parts of an index that cover some fragments. All else is done
 for every kind alike: `lance_core.scan.indexed` asks segments, restricts their answers to the fragments that they cover
@@ -32,7 +32,7 @@ Relocation: TypeAlias = "Callable[[Int64s], Int64s]"
 
 @frozen(kw_only=True)
 class SegmentContent:
-    """What an index entry says of the content of its files.
+    """Content of an index's files, as its entry describes it.
 
     Attributes:
         index_version: Version of the kind's layout.

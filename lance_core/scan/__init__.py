@@ -1,1 +1,1 @@
-"""What a query reads: plans, filters, fragments, single rows, order."""
+"""Scans: plans, filters, fragments, single rows, order."""

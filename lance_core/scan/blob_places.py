@@ -1,4 +1,4 @@
-"""Where staged blobs go that do not go into their data file, and which external ones may be named."""
+"""Destinations of staged blobs outside their data file, and rules for external ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class ExternalBlobs:
-    """Which addresses of external blobs are taken.
+    """Rule for the addresses of external blobs.
 
     Attributes:
         bases: Addresses of the table's base paths, by id.

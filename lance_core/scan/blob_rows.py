@@ -49,7 +49,7 @@ def find_blobs(
     *,
     by: str,
 ) -> list[BlobRow]:
-    """Where the blobs of some rows are.
+    """Locate the blobs of some rows.
 
     Args:
         snapshot: Version to read.

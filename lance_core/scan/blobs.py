@@ -37,7 +37,7 @@ BATCH_BYTES = 64 << 20
 
 @frozen
 class BlobPlace:
-    """Where one blob is.
+    """Location of one blob.
 
     Attributes:
         kind: Kind of place; blobs of version 1 are all inline.
@@ -104,7 +104,7 @@ class Descriptions:
         return cls(kinds, position, np.where(is_null, 0, size), ids, uris, is_null)
 
     def place(self, row: int) -> BlobPlace | None:
-        """Where one blob is; None for null."""
+        """Return the location of one blob; None for null."""
         if self.is_null[row]:
             return None
         uri = (self.uris[row] or "") if self.uris else ""
@@ -249,7 +249,7 @@ class BlobSources:
 
 
 def _places(ranges: Sequence[tuple[int, int]], positions: Int64s) -> Int64s:
-    """Where positions, all inside of ascending ranges, lie in the ranges laid end to end."""
+    """Map positions inside ascending ranges to positions in the ranges laid end to end."""
     starts = np.array([start for start, _ in ranges], np.int64)
     shifts = starts_of(np.array([end - start for start, end in ranges], np.int64))[:-1] - starts
     return positions + shifts[np.searchsorted(starts, positions, side="right") - 1]

@@ -108,7 +108,7 @@ def _zones(
     files: Sequence[tuple[npt.NDArray[np.int64], Mapping[int, BatchStatistics]]],
     bounds: npt.NDArray[np.int64],
 ) -> dict[str, ColumnZones]:
-    """What is known of columns, in zones that are cut wherever a batch of any file ends."""
+    """Return statistics of columns, in zones that are cut wherever a batch of any file ends."""
     found: dict[str, ColumnZones] = {}
     for path in paths:
         field = _leaf(schema, path)
@@ -134,7 +134,7 @@ def _leaf(schema: Schema, path: str) -> Field | None:
 
 
 def _column(field: Field, known: BatchStatistics, num_rows: npt.NDArray[np.int64]) -> ColumnZones | None:
-    """What the statistics say of the values that are read."""
+    """Return the statistics of the values that are read."""
     from lance_core.sql.pruning import ColumnZones  # noqa: PLC0415 as above
 
     kind = field.to_arrow().type

@@ -1,4 +1,4 @@
-"""Which file of a fragment holds which part of a projection, and how the parts become whole columns.
+"""Division of a projection among the files of a fragment, and assembly of whole columns.
 
 A fragment may have several data files, each with other columns; a column that is in none reads as null. Fields of one
 struct may lie in different files, also if the struct is inside of lists: then each file has the lists' lengths. Files
@@ -36,7 +36,7 @@ _Part: TypeAlias = "tuple[Field, pa.Array]"
 
 @frozen(kw_only=True)
 class FilePart:
-    """What one data file contributes.
+    """The part of a projection that one data file contributes.
 
     Attributes:
         file: The data file.
@@ -51,7 +51,7 @@ class FilePart:
 
 
 class _Share(NamedTuple):
-    """What of a projection is in a file with such columns; no schema if that is nothing."""
+    """The part of a projection in a file with such columns; no schema if it is empty."""
 
     projection: Schema
     fields: Sequence[int]

@@ -31,7 +31,7 @@ def load_deletions(store: Store, fragment: Fragment) -> Offsets:
 
 
 def live_mask(deleted: Offsets, start: int, end: int) -> npt.NDArray[np.bool_] | None:
-    """Which rows of [start, end) are not deleted, shape (end - start,); None if none is."""
+    """Return a mask of the rows of [start, end) that are not deleted, shape (end - start,); None if all are live."""
     first, last = np.searchsorted(deleted, (start, end))
     if first == last:
         return None

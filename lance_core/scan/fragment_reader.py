@@ -60,7 +60,7 @@ class Rows:
 
 
 class _Stored(NamedTuple):
-    """What to ask a file for, and whether its blobs are to be fetched behind that."""
+    """A read of a file, with its blobs to be fetched afterwards."""
 
     schema: Schema
     lacks_bytes: bool
@@ -119,7 +119,7 @@ class FragmentReader:
         return lineage.updated_versions(self)
 
     def live_mask(self, start: int, end: int) -> npt.NDArray[np.bool_] | None:
-        """Which rows of [start, end) are left; None if all are."""
+        """Return a mask of the live rows of [start, end); None if all are live."""
         return live_mask(self.deleted, start, end)
 
     def offsets_of_live(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -237,7 +237,7 @@ class FragmentReader:
         return list(self._rows(projection, parts, batches, 0, len(offsets), offsets=offsets).columns)
 
     def _parts(self, projection: Schema) -> Sequence[FilePart]:
-        """Which file holds what; many calls in a row ask for the same projection."""
+        """Divide a projection among the files; consecutive calls ask for the same projection."""
         last = self._last_parts
         if last is None or last[0] is not projection:
             if not self.fragment.files:
@@ -258,7 +258,7 @@ class FragmentReader:
         return None
 
     def _stored(self, parts: Sequence[FilePart]) -> list[_Stored]:
-        """What to ask files for; many calls in a row ask for the same."""
+        """Return the reads of the files; consecutive calls ask for the same."""
         last = self._last_stored
         if last is None or last[0] is not parts:
             stored = [_stored_as(part.schema) for part in parts]

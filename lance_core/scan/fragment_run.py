@@ -68,7 +68,7 @@ class FragmentRun:
         return np.concatenate([reader.deleted + start for reader, start in zip(self.readers, starts, strict=True)])
 
     def live_mask(self, start: int, end: int) -> Mask | None:
-        """Which rows of [start, end) are left; None if all are."""
+        """Return a mask of the live rows of [start, end); None if all are live."""
         return live_mask(self.deleted, start, end)
 
     def split(self, offsets: Offsets) -> list[tuple[FragmentReader, Offsets]]:

@@ -150,7 +150,7 @@ def taking_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[
 
 
 def count_matching(reader: RowSource, plan: ScanPlan) -> int:
-    """How many rows of a fragment the predicate matches."""
+    """Count the rows of a fragment that the predicate matches."""
     end = reader.physical_rows
     decided = _decided(reader, plan, 0, end)
     if decided is not None:
@@ -159,7 +159,7 @@ def count_matching(reader: RowSource, plan: ScanPlan) -> int:
 
 
 def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:
-    """How many rows of some fragments the predicate matches."""
+    """Count the rows of some fragments that the predicate matches."""
     return sum(each(files.store, (partial(count_matching, one, plan) for one in runs_of(files, fragments, plan))))
 
 
@@ -194,7 +194,7 @@ def _decided(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Offsets
 
 
 def _answers(plan: ScanPlan, part: pa.Array | Coded) -> npt.NDArray[np.bool_]:
-    """Which values of the only column match; each item of a dictionary is asked once, if that saves questions."""
+    """Evaluate the predicate on the only column; each item of a dictionary is evaluated once, if that is cheaper."""
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     names = list(plan.filter_projection.names)
     if isinstance(part, Coded):

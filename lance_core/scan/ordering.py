@@ -101,7 +101,7 @@ class Sorter:
             self._worst = _comparable(kept.column(self.order[0].column_name))[-1] if kept.num_rows else None
 
     def _may_be_first(self, batch: pa.RecordBatch) -> pa.Array:
-        """Which rows can be among the first, going by the last row of those known and by the first column only."""
+        """Return a mask of the rows that can be among the first, judged by the last known row and the first column."""
         first, worst = self.order[0], self._worst
         values = _comparable(batch.column(first.column_name))
         assert worst is not None  # noqa: S101 for the type checker: callers know it

@@ -1,4 +1,4 @@
-"""What a scan shall read, checked against the schema before anything is read."""
+"""Plan of a scan, checked against the schema before anything is read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MANY_PLANS = 8
 
 @frozen(kw_only=True)
 class ScanPlan:
-    """What to read, checked against a schema.
+    """Plan of a scan, checked against a schema.
 
     Attributes:
         columns: Output columns: top-level names, dotted paths, or system columns.

@@ -1,4 +1,4 @@
-"""What a scanner reads: a scan, and what is made of its rows afterwards - computed columns, order, sizes of batches."""
+"""Queries: a scan, and the processing of its rows - computed columns, order, sizes of batches."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Output:
 
 @frozen(kw_only=True)
 class Query:
-    """What to read and what to make of it, checked against a schema.
+    """A scan and the processing of its rows, checked against a schema.
 
     Attributes:
         plan: What is read.

@@ -86,7 +86,7 @@ class Aggregate:
 
 @frozen(kw_only=True)
 class OrderKey:
-    """What rows of the answer are ordered by."""
+    """Sort key of the result."""
 
     text: str
     ascending: bool
@@ -161,7 +161,7 @@ def _check_clauses(node: Node) -> None:
 
 
 def _table_names(node: Node, table_name: str) -> set[str]:
-    """How columns may name the table."""
+    """Return the names that columns may use for the table."""
     source = node.args.get("from_") or node.args.get("from")
     if source is None or not isinstance(source.this, exp.Table):
         raise UnsupportedError("a query without a table, or of something else, is not supported")
@@ -318,7 +318,7 @@ def _aggregate(node: Node) -> Aggregate:
 
 
 def column_name(node: Node) -> str:
-    """What a column without alias is called: as pylance calls it, as far as its parts are the usual ones."""
+    """Return the name of a column without alias, as pylance names it where its parts are the usual ones."""
     if isinstance(node, exp.Column) and len(node.parts) == 1:
         return node.name
     return _inner_name(node)

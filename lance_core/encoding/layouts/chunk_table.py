@@ -88,7 +88,7 @@ class ChunkSelection:
 
 @frozen(kw_only=True)
 class PageWords:
-    """What a page says about its chunks.
+    """Chunk words of a page.
 
     Attributes:
         words: One word for each chunk.

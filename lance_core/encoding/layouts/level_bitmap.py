@@ -1,4 +1,4 @@
-"""Which levels of many mini-block chunks exceed a limit, one bit for each.
+"""Bitmaps of the levels of mini-block chunks that exceed a limit.
 
 Where rows begin and which entries have no value is all that it takes to find rows among lists. Bits tell it in a
 sixteenth of the memory of levels, most of which nobody wants, and are counted 64 at once.

@@ -88,7 +88,7 @@ class ChunkRun:
     dictionary: Values | None
 
     def shared(self, what: Callable[[MiniBlockLayout], _T]) -> _T | None:
-        """What all pages have in common; None if they differ."""
+        """Return the value that all pages have in common; None if they differ."""
         first = what(self.layouts[0])
         return first if all(what(one) == first for one in self.layouts[1:]) else None
 
@@ -186,7 +186,7 @@ def decode(
 
 
 def _level_key(run: ChunkRun) -> object:
-    """What matters for decoding levels but their bytes."""
+    """Return the parameters for decoding levels, besides their bytes."""
     is_cut = None if run.is_cut is None else run.is_cut.tobytes()
     return [(one.rep, one.definition, one.layers) for one in run.layouts], run.bounds.tobytes(), is_cut
 

@@ -47,7 +47,7 @@ Nest: TypeAlias = Callable[[Sequence[Leaf]], pa.Array]
 
 
 def shape_of_items(items: Values) -> Shape | None:
-    """What the items of a dictionary are; None if they are neither words nor strings."""
+    """Return the shape of a dictionary's items; None if they are neither fixed-width values nor strings."""
     match items:
         case VariableValues():
             return _STRINGS
@@ -59,7 +59,7 @@ def shape_of_items(items: Values) -> Shape | None:
 
 @lru_cache(maxsize=_MANY_KINDS)
 def maker(kind: pa.DataType) -> tuple[Shape, Make] | None:
-    """What makes arrays of a type, and from which values; None for types that are not made of values one by one."""
+    """Return the function that makes arrays of a type, and the shape of its values; None if no such function exists."""
     if pa.types.is_null(kind) or pa.types.is_dictionary(kind):
         return None
     if pa.types.is_boolean(kind):
@@ -134,7 +134,7 @@ def _numbers(numbers: Sequence[int], code: str) -> pa.Buffer:
 
 
 def nest_of(field: Field, kind: pa.DataType) -> Nest | None:
-    """What puts the leaves of a top-level field together; None if there are fixed-size lists of structs.
+    """Return the assembly of a top-level field from its leaves; None if there are fixed-size lists of structs.
 
     Args:
         field: The field.
@@ -152,7 +152,7 @@ def _first_leaf(leaves: Sequence[Leaf]) -> pa.Array:
 
 
 def _nest(field: Field, kind: pa.DataType, *, depth: int, first: int) -> Nest:
-    """What makes a field at a depth, whose first leaf has that number."""
+    """Return the assembly of a field at a depth, whose first leaf has that number."""
     if field.is_leaf:
         return lambda leaves: leaves[first].array
     if is_list_field(field):

@@ -22,7 +22,7 @@ _MANY_LAYERS = 256
 
 
 class ScalarSlots(NamedTuple):
-    """What one layer looks like in Arrow.
+    """Arrow form of one layer.
 
     Attributes:
         length: Slots of the layer.
@@ -36,7 +36,7 @@ class ScalarSlots(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """What definition levels mean to one layer.
+    """Meaning of definition levels for one layer.
 
     Attributes:
         is_list: Whether it is one of lists.
@@ -56,7 +56,7 @@ class _Layer(NamedTuple):
 
 
 class ScalarLayers(NamedTuple):
-    """What levels mean to some layers.
+    """Meaning of levels for some layers.
 
     Attributes:
         layers: From the leaf outwards.
@@ -71,7 +71,7 @@ class ScalarLayers(NamedTuple):
 
 @lru_cache(maxsize=_MANY_LAYERS)
 def scalar_layers(layers: Layers) -> ScalarLayers:
-    """What levels mean to layers; the same object for the same layers, as long as they are remembered."""
+    """Return the meaning of levels for layers; cached, so that the same layers give the same object."""
     uppers = [max_def(layers[: index + 1]) for index in range(len(layers))]
     found: list[_Layer] = []
     for index, (layer, (null, empty), upper) in enumerate(zip(layers, level_numbers(layers), uppers, strict=True)):

@@ -34,7 +34,7 @@ _FEW_VALUES = 16
 
 
 class ListPlace(NamedTuple):
-    """Where a row is.
+    """Location of a row.
 
     Attributes:
         start: Position of its chunk in memory.
@@ -64,7 +64,7 @@ class _RowLevels(NamedTuple):
 
 @frozen(kw_only=True)
 class ListReader:
-    """How to read single rows of chunks of one layout.
+    """Reads single rows of chunks of one layout.
 
     Attributes:
         layout: The layout.
@@ -152,7 +152,7 @@ class ListReader:
 
 
 def list_reader(layout: MiniBlockLayout) -> ListReader | None:
-    """How to read single rows of a layout with lists; None if that takes more than a look at a few bytes."""
+    """Return the reader of single rows of a layout with lists; None if that takes more than a few bytes."""
     value = registry.scalar_of(layout.values)
     if layout.rep is None or value is None or layout.num_buffers != 1:
         return None

@@ -26,7 +26,7 @@ _LEVEL_SHAPE = ("words", 2)
 
 
 class Opened(NamedTuple):
-    """Where the buffers of a chunk lie.
+    """Locations of the buffers of a chunk.
 
     Attributes:
         memory: Holds the values.
@@ -49,7 +49,7 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalarReader:
-    """How to read single values of chunks of one layout.
+    """Reads single values of chunks of one layout.
 
     Attributes:
         header: Number of levels, bytes of levels if there are any, bytes of values; the rest is padding.
@@ -110,7 +110,7 @@ class ScalarReader:
 
 
 def scalar_reader(layout: MiniBlockLayout) -> ScalarReader | None:
-    """How to read single values of a layout; None if that takes more than a look at a few bytes."""
+    """Return the reader of single values of a layout; None if that takes more than a few bytes."""
     if layout.rep is not None or layout.num_buffers != 1:
         return None
     value, level = registry.scalar_of(layout.values), None

@@ -116,7 +116,7 @@ class _Picked:
 
 
 class _Frame:
-    """Where the levels of chunks stand, counted through (entries) and in whole blocks (`level_bitmap`)."""
+    """Positions of the levels of chunks, counted through (entries) and in whole blocks (`level_bitmap`)."""
 
     __slots__ = ("_shift_of_block", "bounds", "first_words", "shifts")
 
@@ -178,7 +178,7 @@ def _level_chunks(memory: Bytes, heads: Sequence[_Head], at: int) -> Chunks:
 def _row_bounds(
     layout: MiniBlockLayout, rep: Chunks, runs: Sequence[ListRun], frame: _Frame, chunk_bounds: Int64s
 ) -> tuple[Int64s, Int64s]:
-    """Where the wanted rows of all runs begin and end, counted in levels."""
+    """Return the starts and ends of the wanted rows of all runs, counted in levels."""
     if layout.rep is None or not rep.counts.all():
         raise CorruptDataError("a page with lists has no repetition levels")
     words = above(max_rep(layout.layers) - 1, layout.rep, rep)

@@ -65,7 +65,7 @@ def find_scattered(grids: Sequence[Int64s], rows: Sequence[Int64s]) -> Scattered
 
 
 def find_fixed_width(points: Scattered, layout: MiniBlockLayout) -> Int64s | None:
-    """Where words that are neither packed nor compressed stand in the file, shape (n,).
+    """Return the positions of fixed-width values that are neither packed nor compressed, shape (n,).
 
     Nothing stands before them in their chunks but a header, the size of which the layout tells.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SharedLevels:
-    """What the leaf before had; of use to one reading of some rows."""
+    """Levels of the previous leaf, for one read of some rows."""
 
     def __init__(self) -> None:
         self._key: object = None

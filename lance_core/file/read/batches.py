@@ -331,7 +331,7 @@ def _batches(reads: Sequence[ColumnRead], *, is_near: bool) -> Iterator[BatchJob
 
 
 class _Kinds:
-    """What pages are alike in, over several files: within a file it is the same object, over several an equal one."""
+    """Kinds of pages: the same object for pages of one file that are alike, an equal one for pages of others."""
 
     __slots__ = ("_equal", "_same")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class ReadOptions:
-    """How rows are read.
+    """Options of a read.
 
     Attributes:
         selected: Which of consecutive rows are wanted: counted from the first, ascending; None for all.

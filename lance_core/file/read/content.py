@@ -1,4 +1,4 @@
-"""What the reader needs of a data file below its footer: one class for each generation of the format."""
+"""Content of a data file below its footer: one class for each generation of the format."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ class Content(Protocol):
         ...
 
     def file_layout(self) -> FileLayout:
-        """What the file is made of."""
+        """The layout of the file."""
         ...

@@ -1,4 +1,4 @@
-"""What the fields of a projection are made of: worked out once for all files and readers that are asked for them."""
+"""Shapes of the fields of a projection, shared by all files and readers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LeafShape(NamedTuple):
 
 
 class ScalarForm(NamedTuple):
-    """How the array of a field is made of values that were read one by one.
+    """Construction of a field's array from values that were read one by one.
 
     Attributes:
         makers: For each leaf what values it takes, and what makes its array of them.
@@ -74,7 +74,7 @@ class FieldShape:
 
     @cached_property
     def scalar_form(self) -> ScalarForm | None:
-        """How the field's array is made of single values; None if it is not."""
+        """Return the construction of the field's array from single values; None if there is none."""
         makers = [_maker_of(leaf) for leaf in self.leaves]
         found = [maker for maker in makers if maker is not None]
         if len(found) < len(makers):

@@ -89,7 +89,7 @@ class Opener(Protocol):
         ...
 
     def count_empty(self, field: Field, /) -> int:
-        """How many structs a field without fields has."""
+        """Count the structs of a field without fields."""
         ...
 
 

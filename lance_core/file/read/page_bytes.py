@@ -50,7 +50,7 @@ class PageBytes:
         self._lowest: dict[int, int] = {}
 
     def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
-        """What `lance_core.encoding.plans.Steps` ask for: buffers for ranges, one memory for scattered byte ranges."""
+        """Return the buffers and memory that `lance_core.encoding.plans.Steps` ask for."""
         scattered = [
             one if isinstance(one, ByteRanges) else ByteRanges(np.array([one[0]]), np.array([one[1]])) for one in wanted
         ]
@@ -97,7 +97,7 @@ class PageBytes:
         return found
 
     def _is_covered(self, first: Int64s, last: Int64s, ends: Int64s) -> npt.NDArray[np.bool_]:
-        """Which ranges lie in pieces without a gap."""
+        """Return a mask of the ranges that lie in pieces without a gap."""
         if not len(self._starts):
             return np.zeros(len(first), np.bool_)
         gaps = starts_of(self._starts[1:] > self._ends[:-1])

@@ -1,4 +1,4 @@
-"""What has to be known of pages before their rows can be read: which bytes tell it, and how they are decoded."""
+"""Indexes of pages: the bytes that locate their rows, and how they are decoded."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class DataFileReader:
             return self._content.column_numbers()
 
     def file_layout(self) -> FileLayout:
-        """What the file is made of; reads all of its metadata and no data."""
+        """Return the layout of the file; reads all of its metadata and no data."""
         with self._blaming_file():
             return self._content.file_layout()
 
@@ -105,7 +105,7 @@ class DataFileReader:
             return Container(self._file).global_buffer(number)
 
     def batch_statistics(self, fields: Collection[int]) -> tuple[Int64s, dict[int, BatchStatistics]]:
-        """What the file itself tells of the values of fields; only files of version 0.1 do.
+        """Return the statistics of fields that the file itself holds; only files of version 0.1 do.
 
         Args:
             fields: Ids.
@@ -452,7 +452,7 @@ class _Stream:
 
 
 def _cuts(arrays: list[list[pa.Array]], num_rows: int) -> list[int]:
-    """Where consecutive arrays of any field begin, and the end of all."""
+    """Return the starts of consecutive arrays of any field, and the end of all."""
     ends = {end for one in arrays for end in accumulate(map(len, one)) if 0 < end < num_rows}
     return [0, *sorted(ends), num_rows]
 

@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
 
 
 def can_be_joined(files: Sequence[Wanted]) -> bool:
-    """Whether rows of files can be read at one go."""
+    """Return whether rows of files can be read at one go."""
     fields = [field for wanted in files for field in wanted.opened.fields]
     are_near = all(one.file.can_be_copied and one.file.size <= 1 << _BASE_BITS for one in files)
     return are_near and all(isinstance(field, LeavesField) for field in fields)

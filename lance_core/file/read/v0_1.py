@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class BatchStatistics:
-    """What a file tells of the values of one field in each of its batches, as it was before nulls got lost.
+    """Statistics of the values of one field in each batch of a file, taken before nulls were lost.
 
     Attributes:
         null_count: Shape (batches,): nulls.
@@ -96,7 +96,7 @@ class ContentLegacy:
         return {field.id: field.id - first for field in fields}
 
     def file_layout(self) -> FileLayout:
-        """What the file is made of. Pages do not tell where they end: each is taken to reach to the next thing."""
+        """Return the layout of the file. Pages do not record their ends: each reaches to the next thing."""
         numbers = self.column_numbers()
         tables = self._read_tables(numbers.values())
         fields = list(fields_with_columns(self.descriptor()[0], inner=True, packed=False))

@@ -231,7 +231,7 @@ class ContentV20:
         return {field.id: number for number, (_, field) in enumerate(fields)}
 
     def file_layout(self) -> FileLayout:
-        """What the file is made of."""
+        """Return the layout of the file."""
         return self._container.file_layout(lambda layout: notation(decode_array_encoding(layout)), inner=True)
 
     def plan(self, fields: Sequence[FieldReader], rows: Rows) -> Steps[list[list[pa.Array]]]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class BlobPlaces(Protocol):
-    """Where blobs go that do not go into the data file."""
+    """Destinations of blobs that are not stored in the data file."""
 
     def open(self, blob_id: int, /) -> ObjectWriter:
         """Begin a blob file."""

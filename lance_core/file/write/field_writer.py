@@ -1,4 +1,4 @@
-"""What writing needs to know of a generation of the file format."""
+"""Parts of writing that depend on the generation of the file format."""
 
 from __future__ import annotations
 
