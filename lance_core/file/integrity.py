@@ -102,7 +102,7 @@ class BlockChecks:
 
     @property
     def content(self) -> tuple[int, int, int, bytes]:
-        """Return the identity of the file's content: its size, the location and checksum of its checksums, its tail's."""
+        """Return the identity of the file's content: its size, the location and checksum of its checksums, its tail."""
         return self._size, self._place.start, self._place.first_sum, self._tail_sums.tobytes()
 
     def parts(self) -> tuple[tuple[int, int], tuple[int, int]]:
