@@ -113,7 +113,7 @@ def test_what_cannot_be_told_is_refused(spark, table):
         read_lance_changes(spark, f"{uri}-other", 1)
     with pytest.raises(InvalidInputError, match="but the last version to read is 2"):
         read_lance_changes(spark, uri, 5, 2)
-    with pytest.raises(AnalysisException, match="tag mean nothing for a read of changes"):
+    with pytest.raises(AnalysisException, match="'tag' do not apply to a read of changes"):
         spark.read.format("lance").options(readChangeFeed="true", startingVersion=1, tag="x").load(uri)
     last = lance_core.dataset(uri).version
     lance_core.dataset(uri).drop_columns(["s"])

@@ -123,7 +123,7 @@ def test_a_match_that_must_not_be(table, source):
         (lambda merge: merge, "has no action"),
         (lambda merge: merge.when_matched_delete().when_matched_update_all(), "follows one without"),
         (lambda merge: merge.when_matched_update({"nope": "1"}), "no column nope"),
-        (lambda merge: merge.when_matched_update_all("v > 3"), r"say source\.v or target\.v"),
+        (lambda merge: merge.when_matched_update_all("v > 3"), r"Write 'source\.v' or 'target\.v'"),
         (lambda merge: merge.when_matched_update_all("source.v >"), "no SQL"),
         (lambda merge: merge.when_matched_update_all("target.x = 1"), "no column x"),
     ],
@@ -139,7 +139,7 @@ def test_sources_that_do_not_fit_are_refused(table, source):
         merge_lance(source.withColumn("v", F.lit("a")), table.uri, "id").when_matched_update_all().execute()
     with pytest.raises(InvalidInputError, match="'more' does not exist"):
         merge_lance(source.withColumn("more", F.lit(1)), table.uri, "id").when_matched_update_all().execute()
-    with pytest.raises(InvalidInputError, match="DataFrame has no column s,"):
+    with pytest.raises(InvalidInputError, match="DataFrame lacks the key column s"):
         merge_lance(source, table.uri, "s").when_matched_update_all().execute()
 
 

@@ -119,7 +119,7 @@ def test_there_is_no_dataset(spark, uri):
         spark.read.format("lance").load(uri)
     with pytest.raises(AnalysisException, match="The path is missing"):
         spark.read.format("lance").load()
-    with pytest.raises(AnalysisException, match="Unknown option versoin"):
+    with pytest.raises(AnalysisException, match="Unknown option 'versoin'"):
         spark.read.format("lance").option("versoin", 1).load(uri)
 
 

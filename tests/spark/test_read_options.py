@@ -210,9 +210,9 @@ def test_of_wide_columns_only_rows_that_match_are_read(tmp_path, num_bytes):
             "one of the options version, timestamp",
         ),
         ({"tag": "x", "branch": "y"}, InvalidInputError, "either 'tag' or 'branch'"),
-        ({"startingVersion": "1"}, InvalidInputError, "starting_version mean nothing for a read"),
-        ({"skipChangeCommits": "true"}, InvalidInputError, "skip_change_commits mean nothing"),
-        ({"version": "1", "versionAsOf": "2"}, InvalidInputError, "version is given twice"),
+        ({"startingVersion": "1"}, InvalidInputError, "'starting_version' do not apply to a read"),
+        ({"skipChangeCommits": "true"}, InvalidInputError, "'skip_change_commits' do not apply"),
+        ({"version": "1", "versionAsOf": "2"}, InvalidInputError, "'version' is given twice"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(table, options, error, message):

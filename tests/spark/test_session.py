@@ -19,7 +19,7 @@ BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 def test_an_old_pyspark_is_refused(monkeypatch):
     monkeypatch.setattr(pyspark, "__version__", "4.0.1")
-    with pytest.raises(UnsupportedError, match=r"4\.1 or newer, not 4\.0\.1"):
+    with pytest.raises(UnsupportedError, match=r"4\.1 or later, not 4\.0\.1"):
         register(SimpleNamespace())
 
 

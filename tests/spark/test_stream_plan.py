@@ -218,8 +218,8 @@ def test_available_now_reads_what_there_is_now(table):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"version": "1"}, "version mean nothing for a stream"),
-        ({"readChangeFeed": "true"}, "read_change_feed mean nothing for a stream"),
+        ({"version": "1"}, "'version' do not apply to a stream"),
+        ({"readChangeFeed": "true"}, "'read_change_feed' do not apply to a stream"),
         ({"startingVersion": "1", "startingTimestamp": "2026-01-01T00:00:00Z"}, "not both"),
         ({"startingTimestamp": "2026-01-01"}, "point in time with its offset"),
     ],

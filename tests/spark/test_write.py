@@ -139,14 +139,14 @@ def test_replace_where_is_checked_before_any_task_runs(numbers, uri):
         write_lance(numbers, uri, replace_where="idd = 1")
     with pytest.raises(InvalidInputError, match="replace_where"):
         write_lance(numbers, uri, mode="create", replace_where="id = 1")
-    with pytest.raises(AnalysisException, match="replace_where needs mode overwrite"):
+    with pytest.raises(AnalysisException, match="'replace_where' needs mode 'overwrite'"):
         numbers.write.format("lance").mode("append").option("replace_where", "id = 1").save(uri)
 
 
 def test_a_save_without_a_path_or_with_an_unknown_option_is_refused(numbers, uri):
     with pytest.raises(AnalysisException, match="The path is missing"):
         numbers.write.format("lance").mode("append").save()
-    with pytest.raises(AnalysisException, match="Unknown option partitionoverwritemode"):
+    with pytest.raises(AnalysisException, match="Unknown option 'partitionoverwritemode'"):
         numbers.write.format("lance").mode("overwrite").option("partitionOverwriteMode", "dynamic").save(uri)
     with pytest.raises(AnalysisException, match="max_rows_per_file must be a positive number of rows, got 'x'"):
         numbers.write.format("lance").mode("append").option("max_rows_per_file", "x").save(uri)
