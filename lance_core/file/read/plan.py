@@ -123,12 +123,13 @@ def plan_fields(
     jobs: list[Job] = []
     left: Sequence[int] = range(len(fields))
     if not isinstance(rows, range) and len(rows) <= strategy.MOST_DIRECT_ROWS:
-        direct = DirectJob()
-        scalar = ScalarJob(rows, reads_bytes=strategy.is_scalar(len(rows), len(columns)))
+        is_scalar = strategy.is_scalar(len(rows), len(columns))
+        gathers = strategy.gathers_values(len(columns), is_scalar=is_scalar)
+        direct, scalar = DirectJob(), ScalarJob(rows, reads_bytes=is_scalar)
         left = [
             number
             for number, field in enumerate(fields)
-            if not (field.num_leaves == 1 and direct.takes(reads[number][0], arrays[number]))
+            if not (gathers and field.num_leaves == 1 and direct.takes(reads[number][0], arrays[number]))
             and not scalar.takes(field.shape, reads[number], arrays[number])
         ]
         jobs += [job for job in (direct, scalar) if job.is_needed]

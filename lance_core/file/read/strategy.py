@@ -32,7 +32,8 @@ MOST_BATCHED_ROWS = 1 << 15
 below, a step costs more than the values; above, what is decoded together leaves the cache."""
 
 MOST_BATCHED_MANY_ROWS, MANY_COLUMNS = 1 << 16, 32
-"""Likewise for many columns, each a field of its own (row 25, "500 columns: scan")."""
+"""Likewise for many columns, each a field of its own (row 25, "500 columns: scan"). So many columns also gather the
+values of a single row that lie one after the other: 10 ms instead of 13 for a row of 500 columns."""
 
 SPARSE_SHARE = 8
 """Consecutive rows are picked one by one if their chunks hold this many times as many (row 22, neighbours)."""
@@ -121,6 +122,14 @@ def is_scalar(num_rows: int, num_columns: int) -> bool:
     if num_rows <= MOST_SCALAR_ROWS:
         return True
     return num_rows <= MOST_SCALAR_ROWS_OF_FEW and num_rows * num_columns <= MOST_SCALAR_VALUES
+
+
+def gathers_values(num_columns: int, *, is_scalar: bool) -> bool:
+    """Return whether values that lie one after the other are gathered for all columns.
+
+    For a handful of rows of few columns the scalar kernel takes fewer steps: 975 calls, not 1,015, for a row of taxi.
+    """
+    return not is_scalar or num_columns >= MANY_COLUMNS
 
 
 def is_batched(rows: range | Int64s, num_leaves: int, num_alike: int) -> bool:
