@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
 from lance_core.frozen import frozen
-from lance_core.table.runtime import SYSTEM_RUNTIME
+from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -416,6 +416,10 @@ def _uuid() -> uuid.UUID:
     return _NEW_UUID() if agent is None else uuid.UUID(int=(agent.number + 1) << 100 | agent.next_id())
 
 
+def _uuid_text(_: Runtime) -> str:
+    return str(_uuid())
+
+
 def _of_agent(name: str, answer: Callable[[_Agent], Any]) -> tuple[str, Callable[..., Any], Callable[..., Any]]:
     usual = getattr(SYSTEM_RUNTIME, name)
 
@@ -441,7 +445,7 @@ def _own_worlds() -> Generator[None]:
     for name, _, choose in _WORLD:
         object.__setattr__(SYSTEM_RUNTIME, name, choose)
     try:
-        with mock.patch.object(uuid, "uuid4", _uuid):
+        with mock.patch.object(uuid, "uuid4", _uuid), mock.patch.object(Runtime, "new_uuid", _uuid_text):
             yield
     finally:
         for name, usual, _ in _WORLD:
