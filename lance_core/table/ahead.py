@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_STREAMS = 4
+_STREAMS = 8
 """Streams that go on at the same time. Each holds what it decodes and `_WAITING` results."""
 _WAITING = 2
 
