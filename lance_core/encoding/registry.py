@@ -150,6 +150,12 @@ def decode_points(encoding: Encoding, chunks: Chunks, chunk_of: Int64s, index: I
     return None if codec.decode_at is None else codec.decode_at(encoding, chunks, chunk_of, index)
 
 
+def value_bytes(encoding: Encoding) -> int:
+    """Return the bytes of a value if buffers hold nothing but values, one after the other; else 0."""
+    measure = CODECS[type(encoding)].value_bytes
+    return 0 if measure is None else measure(encoding)
+
+
 def scalar_of(encoding: Encoding) -> Scalar | None:
     """Return what reads single values of chunks; None if that takes more than a look at a few bytes."""
     make = CODECS[type(encoding)].decode_one

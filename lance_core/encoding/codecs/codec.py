@@ -42,13 +42,11 @@ class Scalar(NamedTuple):
         read: Reads a value.
         shape: What values are.
         open: Decompresses the buffer first; None if it can be read as it is.
-        is_plain: True if the buffer holds nothing but the values, one after the other.
     """
 
     read: Read
     shape: Shape
     open: Callable[[memoryview], memoryview] | None = None
-    is_plain: bool = False
 
 
 @frozen(kw_only=True)
@@ -72,6 +70,7 @@ class Codec(Generic[_E]):
         unwrap: Turns chunks into those of the encoding inside; None if they can be decoded as they are.
         decode_some: Decodes many of the values, ascending positions among all; None if it cannot.
         decode_blocks: Decodes blocks, where these have another form than chunks.
+        value_bytes: Returns the bytes of a value where values lie one after the other, as they are; 0 for bits.
         decode_levels: Decodes one short block of 16-bit levels, given its bytes and their number, to 8 or 16 bits in
             fewer steps than `decode`; None if it cannot.
         decode_rows: Decodes full-zip values of one width, shape (n, width), of an Arrow type, if that is known.
@@ -88,6 +87,7 @@ class Codec(Generic[_E]):
     unwrap: Callable[[_E, Chunks], tuple[Encoding, Chunks] | None] | None = None
     decode_some: Callable[[_E, Chunks, Int64s], Values | None] | None = None
     decode_blocks: Callable[[_E, Chunks], Values] | None = None
+    value_bytes: Callable[[_E], int] | None = None
     decode_levels: Callable[[_E, bytes, int], npt.NDArray[np.unsignedinteger[Any]] | None] | None = None
     decode_rows: Callable[[_E, Bytes, pa.DataType | None], Values] | None = None
     decode_strings: Callable[[_E, VariableValues], LeafValues] | None = None

@@ -147,7 +147,7 @@ def decode_one(encoding: Flat) -> Scalar | None:
         return Scalar(_read_bit, ("bits", 1))
     if encoding.bits <= 0 or encoding.bits % 8:
         return None
-    return Scalar(read_width(encoding.bits // 8), ("words", encoding.bits // 8), is_plain=True)
+    return Scalar(read_width(encoding.bits // 8), ("words", encoding.bits // 8))
 
 
 def _read_bit(memory: memoryview, start: int, size: int, count: int, index: int) -> bytes:
@@ -187,5 +187,6 @@ FLAT = Codec(
     decode_at=decode_at,
     decode_one=decode_one,
     decode_rows=decode_rows,
+    value_bytes=lambda encoding: 0 if encoding.bits % 8 else encoding.bits // 8,
     decode_levels=decode_levels,
 )

@@ -97,8 +97,8 @@ def _word_width(layout: MiniBlockLayout) -> int:
     """Bytes of each value of chunks that hold nothing else; 0 if they do."""
     if layout.rep is not None or layout.definition is not None or layout.num_buffers != 1:
         return 0
-    scalar = registry.scalar_of(layout.values)
-    return 0 if scalar is None or not scalar.is_plain or scalar.shape[1] not in _WORD_BYTES else scalar.shape[1]
+    width = registry.value_bytes(layout.values)
+    return width if width in _WORD_BYTES else 0
 
 
 def find_all(grids: Sequence[Int64s]) -> Scattered:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lance_core.encoding import registry
 from lance_core.encoding.arrow_values import from_values
 from lance_core.encoding.kernels import gather_windows, gather_words
 from lance_core.encoding.layouts import full_zip
 from lance_core.encoding.plans import ByteRanges
 from lance_core.encoding.repdef import is_list
 from lance_core.encoding.values import FixedValues
-from lance_core.format.encodings import Flat
 from lance_core.format.page_layout import FullZipLayout
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _even_page(read: ColumnRead, number: int) -> tuple[int, int]:
     if not isinstance(layout, FullZipLayout) or full_zip.has_index(layout) or full_zip.control_bytes(layout):
         return 0, 0
     kind, width = column.kind, full_zip.stride(layout)
-    is_even = isinstance(layout.values, Flat) and layout.values.bits == width * 8 and len(layout.layers) == 1
+    is_even = registry.value_bytes(layout.values) == width and len(layout.layers) == 1
     if not is_even or is_list(layout.layers[0]) or width * page.num_rows > page.buffers[0][1]:
         return 0, 0
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or pa.types.is_dictionary(kind):
