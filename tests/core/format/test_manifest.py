@@ -139,7 +139,7 @@ def test_damage_raises_our_errors_only():
 
 
 def test_version_must_be_that_of_the_name():
-    with pytest.raises(CorruptDataError, match="version 4 says it is version 3"):
+    with pytest.raises(CorruptDataError, match="version 4 contains version 3"):
         decode_manifest_file(b"".join(encode_manifest_pieces(MANIFEST)), version=4)
 
 

@@ -212,7 +212,7 @@ def test_a_version_is_what_its_file_says_whatever_was_known(tmp_path):
     store.put(manifest_path(1, ManifestNaming.V2), b"".join(encode_manifest_pieces(changed)))
     assert lance_core.dataset(tmp_path).config() == {"some": "text"}
     store.put(manifest_path(2, ManifestNaming.V2), b"".join(encode_manifest_pieces(changed)))
-    with pytest.raises(CorruptDataError, match="the manifest of version 2 says it is version 1") as raised:
+    with pytest.raises(CorruptDataError, match="the manifest of version 2 contains version 1") as raised:
         lance_core.dataset(tmp_path)
     assert raised.value.path is not None
     assert raised.value.path.endswith(manifest_path(2, ManifestNaming.V2))
