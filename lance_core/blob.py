@@ -164,18 +164,20 @@ class BlobFile(io.BufferedIOBase):
 
     Args:
         sources: The objects that hold blobs.
-        place: Where this one is.
+        location: Where this one is.
         buffer_size: Bytes that sequential reading is ahead; 0 for none.
 
     Raises:
         InvalidInputError: A negative buffer size.
     """
 
-    def __init__(self, sources: BlobSources, place: BlobPlace, *, buffer_size: int = DEFAULT_BLOB_BUFFER_SIZE) -> None:
+    def __init__(
+        self, sources: BlobSources, location: BlobPlace, *, buffer_size: int = DEFAULT_BLOB_BUFFER_SIZE
+    ) -> None:
         if isinstance(buffer_size, bool) or buffer_size < 0:
             raise InvalidInputError(f"'buffer_size' must be a number of bytes of at least 0, not {buffer_size!r}")
         self._sources = sources
-        self._place = place
+        self._location = location
         self._buffer_size = buffer_size
         self._bounds: tuple[int, int] | None = None
         self._at = 0
@@ -186,8 +188,8 @@ class BlobFile(io.BufferedIOBase):
 
     def size(self) -> int:
         """Bytes of the blob."""
-        if not self._place.is_whole:
-            return self._place.size
+        if not self._location.is_whole:
+            return self._location.size
         start, end = self._range()
         return end - start
 
@@ -264,14 +266,14 @@ class BlobFile(io.BufferedIOBase):
                 raise InvalidInputError(f"cannot read bytes {offset} to {offset + length}: the blob has {size} bytes")
         start = self._range()[0]
         wanted = [(start + offset, start + offset + length) for offset, length in ranges]
-        return [buffer.to_pybytes() for buffer in self._sources.reader(self._place).read_ranges(wanted)]
+        return [buffer.to_pybytes() for buffer in self._sources.reader(self._location).read_ranges(wanted)]
 
     def _fetch(self, offset: int, size: int) -> bytes:
         return self.read_ranges([(offset, size)])[0] if size else b""
 
     def _range(self) -> tuple[int, int]:
         if self._bounds is None:
-            self._bounds = self._sources.bounds(self._place)
+            self._bounds = self._sources.bounds(self._location)
         return self._bounds
 
     def _check_open(self) -> None:

@@ -30,8 +30,8 @@ from lance_core.schema import LanceSchema
 from lance_core.session import Session
 from lance_core.stats import LanceStats
 from lance_core.store.trust import PlaceSettings
+from lance_core.table.locations import finds_same_files, with_settings
 from lance_core.table.open_table import find_version_as_of, open_branch, open_version
-from lance_core.table.places import finds_same_files, with_settings
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import Snapshot, newest_version
 from lance_core.table.statistics import table_statistics

@@ -23,9 +23,9 @@ from lance_core.scan.fragments import matching_by_fragment
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import plan_filter, with_row_starts
-from lance_core.table.ahead import each
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
+from lance_core.table.read_ahead import each
 from lance_core.table.rebase import write_deletions
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.paths import DATA_FOLDER, base_prefix
 from lance_core.frozen import frozen
 from lance_core.store.trust import PlaceSettings
-from lance_core.table.places import BasedStore
+from lance_core.table.locations import BasedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from lance_core.encoding.plans import ByteRanges, RangeBuffers, coalesced_ranges
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
 from lance_core.store.base import CopiedReader, MappedReader, StampedReader, offers
-from lance_core.store.waits import finished
+from lance_core.store.io_coroutines import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.values import Int64s
     from lance_core.file.integrity import BlockChecks
     from lance_core.store.base import ObjectReader
-    from lance_core.store.waits import Waits
+    from lance_core.store.io_coroutines import IoCoroutine
 
 _T = TypeVar("_T")
 
@@ -133,7 +133,7 @@ class FileBytes:
             return finished(self.reading(steps, is_scan=is_scan))
         return result_of(steps, answer)
 
-    def reading(self, steps: Steps[_T], *, is_scan: bool) -> Waits[_T]:
+    def reading(self, steps: Steps[_T], *, is_scan: bool) -> IoCoroutine[_T]:
         """As `run`, but stops where a mapped file was asked for something."""
         source = self._mapped
         try:

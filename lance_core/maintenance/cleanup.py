@@ -34,9 +34,9 @@ from lance_core.maintenance.cleanup_plan import (
     summarize,
 )
 from lance_core.signatures import with_options
-from lance_core.table.ahead import each
 from lance_core.table.branches import list_branches
-from lance_core.table.places import branch_of, objects_at_once
+from lance_core.table.locations import branch_of, objects_at_once
+from lance_core.table.read_ahead import each
 from lance_core.table.refs import KEEPING_PREFIX, drop_forgotten, list_tags_strictly
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest_file

@@ -17,8 +17,8 @@ from lance_core.file.write.page_copy import open_pages
 from lance_core.file.write.page_merge import merge_pages
 from lance_core.format.paths import data_file_path
 from lance_core.scan.fragments import scan_fragment
-from lance_core.table.ahead import each
-from lance_core.table.places import sized_reader
+from lance_core.table.locations import sized_reader
+from lance_core.table.read_ahead import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

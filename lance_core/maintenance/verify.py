@@ -40,7 +40,7 @@ from lance_core.scan.lineage import created_versions, has_spilled_lineage, row_i
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import default_batch_size
 from lance_core.table.completion import completed
-from lance_core.table.places import branch_of, object_sizes, with_bases
+from lance_core.table.locations import branch_of, object_sizes, with_bases
 from lance_core.table.refs import get_tag, ref_names
 from lance_core.table.snapshot import decode_version, find_versions, load_transaction
 

@@ -12,8 +12,8 @@ from lance_core.store.addresses import parse_dataset
 from lance_core.store.open import open_store
 from lance_core.table import branches, clones
 from lance_core.table.commit import commit
+from lance_core.table.locations import branch_of
 from lance_core.table.open_table import open_version
-from lance_core.table.places import branch_of
 from lance_core.unsupported import refuse_given
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from lance_core.table.commit import commit as publish
 from lance_core.table.detached import commit_detached
 from lance_core.table.idempotency import LOOKBACK, with_key
 from lance_core.table.idempotency import find_commit as find_key
+from lance_core.table.locations import with_lock
 from lance_core.table.open_table import open_branch
-from lance_core.table.places import with_lock
 from lance_core.table.snapshot import find_newest, open_snapshot
 from lance_core.unsupported import refuse_given
 

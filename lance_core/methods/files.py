@@ -20,8 +20,8 @@ from lance_core.format.paths import (
     path_in_base,
     transaction_path,
 )
+from lance_core.table.locations import remove_empty_folders
 from lance_core.table.open_table import open_branch
-from lance_core.table.places import remove_empty_folders
 from lance_core.table.snapshot import decode_version, find_versions, open_snapshot
 
 if TYPE_CHECKING:

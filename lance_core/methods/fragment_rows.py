@@ -25,9 +25,9 @@ from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import matching_offsets
 from lance_core.scan.indexed import with_index_answer
 from lance_core.scan.plan import plan_filter, with_row_starts
+from lance_core.table.locations import object_sizes
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
-from lance_core.table.places import object_sizes
 from lance_core.table.rebase import write_deletions
 from lance_core.unsupported import refuse_given
 

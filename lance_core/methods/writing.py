@@ -31,9 +31,9 @@ from lance_core.signatures import with_options
 from lance_core.table.apply_settings import add_bases
 from lance_core.table.commit import commit
 from lance_core.table.idempotency import find_commit, with_key
+from lance_core.table.locations import branch_of, with_lock
 from lance_core.table.naming import naming
 from lance_core.table.open_table import open_branch, open_version
-from lance_core.table.places import branch_of, with_lock
 from lance_core.table.snapshot import Snapshot, find_snapshot
 from lance_core.unsupported import refuse_given
 

@@ -17,8 +17,8 @@ from lance_core.file.write.blob_checks import CheckedBlobFile, blob_sums
 from lance_core.format.blobs import BlobKind, blob_file_path, is_described, is_second_version
 from lance_core.format.paths import data_file_path
 from lance_core.frozen import frozen
+from lance_core.table.locations import open_external
 from lance_core.table.once import once
-from lance_core.table.places import open_external
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.encoding.values import Bytes, Int64s
-    from lance_core.format.blob_sums import BlobSums
+    from lance_core.format.blob_checksums import BlobSums
     from lance_core.format.fragment import DataFile
     from lance_core.format.schema import Field, Schema
     from lance_core.store.base import ObjectReader, Store

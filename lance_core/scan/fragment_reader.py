@@ -18,7 +18,7 @@ from lance_core.scan import lineage
 from lance_core.scan.blobs import BlobSources, fill_batches, needs_bytes
 from lance_core.scan.columns import is_legacy, join_columns, lost_fields, part_with_shape, split_projection
 from lance_core.scan.deletions import Offsets, live_mask, load_deletions, offsets_of_live
-from lance_core.store.waits import finished
+from lance_core.store.io_coroutines import finished
 from lance_core.table.once import once
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Field, Schema
     from lance_core.scan.columns import FilePart
     from lance_core.scan.open_files import OpenFiles
-    from lance_core.store.waits import Waits
+    from lance_core.store.io_coroutines import IoCoroutine
 
 _ADDRESS_SHIFT = 32
 LEAVES_HAVE_SHAPES = (2, 1)
@@ -226,7 +226,7 @@ class FragmentReader:
         (stored,) = self._stored(parts)
         return parts[0] if stored.schema.fields == projection.fields and not stored.lacks_bytes else None
 
-    def taking(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> Waits[list[pa.Array]]:
+    def taking(self, projection: Schema, offsets: npt.NDArray[np.int64]) -> IoCoroutine[list[pa.Array]]:
         """As `take`, but stops where a mapped file was asked for something."""
         parts = self._parts(projection)
         batches: list[pa.RecordBatch] = []

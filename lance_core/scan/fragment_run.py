@@ -15,8 +15,8 @@ from lance_core.file.read.several_files import can_be_joined, take_joined
 from lance_core.scan.candidates import candidate_ranges, decided_matches
 from lance_core.scan.deletions import Offsets, live_mask
 from lance_core.scan.fragment_reader import LEAVES_HAVE_SHAPES, FragmentReader, Rows
-from lance_core.table.ahead import in_turn
 from lance_core.table.once import once
+from lance_core.table.read_ahead import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -25,8 +25,8 @@ from lance_core.scan.fragment_reader import FragmentReader, Rows
 from lance_core.scan.fragment_run import FragmentRun, runs_of
 from lance_core.scan.lineage import ROW_CREATED_AT
 from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, ROW_OFFSET, SYSTEM_COLUMNS, ScanPlan, path_steps
-from lance_core.store.waits import finished
-from lance_core.table.ahead import chained, each
+from lance_core.store.io_coroutines import finished
+from lance_core.table.read_ahead import chained, each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lance_core.scan.deletions import Offsets
     from lance_core.scan.fragment_run import RowSource
     from lance_core.scan.open_files import OpenFiles
-    from lance_core.store.waits import Waits
+    from lance_core.store.io_coroutines import IoCoroutine
 
 _FEW_ROWS = 1 << 10
 """Up to so many rows are read like single ones, so that what is learnt of the file's pages is kept."""
@@ -143,7 +143,9 @@ def take_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[np
     return finished(taking_offsets(reader, plan, offsets))
 
 
-def taking_offsets(reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[np.int64]) -> Waits[pa.RecordBatch]:
+def taking_offsets(
+    reader: FragmentReader, plan: ScanPlan, offsets: npt.NDArray[np.int64]
+) -> IoCoroutine[pa.RecordBatch]:
     """As `take_offsets`, but stops where a mapped file was asked for something."""
     columns = yield from reader.taking(plan.projection, offsets)
     return _output(reader, plan, plan.projection, columns, offsets)

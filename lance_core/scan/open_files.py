@@ -10,9 +10,9 @@ from lance_core.errors import CorruptDataError
 from lance_core.file.read.reader import DataFileReader
 from lance_core.file.source import announce_end
 from lance_core.format.paths import data_file_path
-from lance_core.store.waits import finished
+from lance_core.store.io_coroutines import finished
+from lance_core.table.locations import objects_at_once, sized_reader
 from lance_core.table.once import once
-from lance_core.table.places import objects_at_once, sized_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import DataFile
     from lance_core.index.protocol import Segment
     from lance_core.store.base import Store
-    from lance_core.store.waits import Waits
+    from lance_core.store.io_coroutines import IoCoroutine
 
 DEFAULT_CAPACITY = 64
 
@@ -81,7 +81,7 @@ class OpenFiles:
         """
         return finished(self.opening(file, num_rows=num_rows))
 
-    def opening(self, file: DataFile, *, num_rows: int) -> Waits[DataFileReader]:
+    def opening(self, file: DataFile, *, num_rows: int) -> IoCoroutine[DataFileReader]:
         """As `open`, but stops where the end of a mapped file was asked for."""
         key = (file.base_id, file.path)
         with self._lock:

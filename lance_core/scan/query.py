@@ -27,7 +27,7 @@ from lance_core.scan.plan import (
     with_stored_json,
 )
 from lance_core.sql.expression import Expression, make_expression
-from lance_core.table.ahead import each
+from lance_core.table.read_ahead import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

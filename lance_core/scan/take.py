@@ -17,7 +17,7 @@ from lance_core.file.read.strategy import are_joined
 from lance_core.scan.fragment_reader import FragmentReader, readers_of
 from lance_core.scan.fragment_run import take_together
 from lance_core.scan.fragments import taking_offsets
-from lance_core.table.ahead import in_turn
+from lance_core.table.read_ahead import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lance_core.scan.fragment_reader import FragmentReaders
     from lance_core.scan.open_files import OpenFiles
     from lance_core.scan.plan import ScanPlan
-    from lance_core.store.waits import Waits
+    from lance_core.store.io_coroutines import IoCoroutine
     from lance_core.table.snapshot import Snapshot
 
 
@@ -102,7 +102,7 @@ def _batches(files: OpenFiles, parts: Iterator[_Part], plan: ScanPlan) -> Iterat
     return _together(files, parts, plan)
 
 
-def _works(parts: Iterable[_Part], plan: ScanPlan) -> Iterator[Callable[[], Waits[pa.RecordBatch]]]:
+def _works(parts: Iterable[_Part], plan: ScanPlan) -> Iterator[Callable[[], IoCoroutine[pa.RecordBatch]]]:
     return (partial(taking_offsets, reader, plan, offsets) for reader, offsets in parts)
 
 

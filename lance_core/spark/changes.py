@@ -34,8 +34,8 @@ from lance_core.spark.plan import FragmentSize, plan_partitions
 from lance_core.spark.read_plan import check_same_columns, find_version, open_read_branch, readable_schema, scan_plan
 from lance_core.spark.stream_plan import WITHOUT_ROWS
 from lance_core.spark.types import arrow_schema, check_readable
+from lance_core.table.locations import at_places
 from lance_core.table.open_table import BranchAddress
-from lance_core.table.places import at_places
 from lance_core.table.snapshot import load_transaction, open_snapshot
 
 if TYPE_CHECKING:

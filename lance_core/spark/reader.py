@@ -18,7 +18,7 @@ from lance_core.spark.cast import cast_batches
 from lance_core.spark.read_plan import LancePartition, checked_plan, find_version, pin, plan_ranges, plan_tasks
 from lance_core.spark.task_memory import keep_freed_memory, keep_modules
 from lance_core.spark.types import arrow_schema
-from lance_core.table.places import at_places
+from lance_core.table.locations import at_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -29,7 +29,7 @@ from lance_core.format.paths import (
 )
 from lance_core.format.refs import MAIN_BRANCH, Branch, check_branch_name, decode_branch, encode_branch
 from lance_core.table.clones import clone_manifest, publish_clone, take_back
-from lance_core.table.places import branch_of, remove_empty_folders
+from lance_core.table.locations import branch_of, remove_empty_folders
 from lance_core.table.refs import keeping, list_tags_strictly, manifest_size, other_branch, ref_names
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import Snapshot, find_newest, list_versions

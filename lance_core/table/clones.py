@@ -34,7 +34,7 @@ from lance_core.format.paths import (
     transaction_path,
 )
 from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
-from lance_core.table.places import branch_of, without_bases
+from lance_core.table.locations import branch_of, without_bases
 from lance_core.table.publish import create_manifest
 from lance_core.table.refs import manifest_size
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime

@@ -53,8 +53,8 @@ from lance_core.table.ancestry import descends
 from lance_core.table.apply import apply, common_file_version, empty_manifest, next_fragment_id, with_fragment_ids
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.idempotency import find_commit, key_of
+from lance_core.table.locations import branch_of, settle, with_bases
 from lance_core.table.mem_wal import check_keeps_log
-from lance_core.table.places import branch_of, settle, with_bases
 from lance_core.table.publish import (
     brought_fragments,
     check_files,

@@ -17,8 +17,8 @@ from lance_core.file.read.reader import DataFileReader
 from lance_core.format.fragment import ExternalFile
 from lance_core.format.paths import data_file_path, external_file_path
 from lance_core.limits import check_limit
-from lance_core.table.ahead import each
-from lance_core.table.places import with_bases
+from lance_core.table.locations import with_bases
+from lance_core.table.read_ahead import each
 from lance_core.table.rebase import load_deletions
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from lance_core.format.operations import Restore, Rewrite
 from lance_core.format.paths import DETACHED_BIT, ManifestNaming, transaction_path
 from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
 from lance_core.table.apply import apply, next_fragment_id, with_fragment_ids
-from lance_core.table.places import without_bases
+from lance_core.table.locations import without_bases
 from lance_core.table.publish import check_files, create_manifest
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import Snapshot, load_manifest

@@ -12,7 +12,7 @@ from lance_core.frozen import frozen
 from lance_core.store.open import open_store
 from lance_core.store.trust import PlaceSettings
 from lance_core.table.branches import get_branch
-from lance_core.table.places import BasedStore, branch_of, branch_store, with_settings
+from lance_core.table.locations import BasedStore, branch_of, branch_store, with_settings
 from lance_core.table.refs import resolve
 from lance_core.table.snapshot import find_snapshot, find_versions, load_manifest, open_snapshot
 

@@ -24,7 +24,7 @@ from lance_core.format.paths import (
 )
 from lance_core.table.ancestry import descends
 from lance_core.table.apply_settings import add_bases
-from lance_core.table.places import at_places, create, lock_of, object_sizes, with_bases
+from lance_core.table.locations import at_places, create, lock_of, object_sizes, with_bases
 from lance_core.table.snapshot import load_manifest, load_transaction, read_transaction
 
 if TYPE_CHECKING:

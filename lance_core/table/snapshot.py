@@ -23,7 +23,7 @@ from lance_core.format.paths import (
 from lance_core.format.transaction import decode_transaction
 from lance_core.frozen import frozen
 from lance_core.table.completion import completed
-from lance_core.table.places import first_names, settled_folder, with_bases
+from lance_core.table.locations import first_names, settled_folder, with_bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -122,7 +122,7 @@ MUTATIONS = {
         flipped("data"),
     ),
     "sums of blob files are not compared": (
-        "lance_core.format.blob_sums.BlobSums.check",
+        "lance_core.format.blob_checksums.BlobSums.check",
         lambda _original: no,
         blob_file_flipped,
     ),

@@ -26,7 +26,7 @@ from lance_core.file.read.v2_1 import ContentV21
 from lance_core.file.source import FileBytes
 from lance_core.format.file_version import decode_footer_version
 from lance_core.format.footer import decode_version
-from lance_core.store.waits import finished
+from lance_core.store.io_coroutines import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Mapping
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lance_core.format.dictionary_values import LegacyDictionary
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
-    from lance_core.store.waits import Waits
+    from lance_core.store.io_coroutines import IoCoroutine
 
 
 class DataFileReader:
@@ -260,7 +260,7 @@ class DataFileReader:
         """
         return finished(self.taking(projection, columns, offsets))
 
-    def taking(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> Waits[pa.RecordBatch]:
+    def taking(self, projection: Schema, columns: Mapping[int, int], offsets: Int64s) -> IoCoroutine[pa.RecordBatch]:
         """As `take`, but stops where a mapped file was asked for something."""
         rows = np.asarray(offsets, np.int64)
         with self._blaming_file():

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lance_core.encoding.arrow_values import buffer_view, null_mask, pack_bits
 from lance_core.encoding.kernels import gather, join_ranges, starts_of
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.format.blob_sums import BLOB_BLOCK_SIZE, encode_blob_sums
+from lance_core.format.blob_checksums import BLOB_BLOCK_SIZE, encode_blob_sums
 from lance_core.format.blobs import (
     DEDICATED_THRESHOLD_KEY,
     DEFAULT_DEDICATED_BYTES,

@@ -12,7 +12,7 @@ from lance_core.store.local import LocalStore
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
 from lance_core.store.trust import PlaceSettings
-from lance_core.table.places import BasedStore, FolderStore, create
+from lance_core.table.locations import BasedStore, FolderStore, create
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.memory import MemoryStore
 from lance_core.table.branches import create_branch, delete_branch, describe_branch, get_branch, list_branches
 from lance_core.table.commit import commit
+from lance_core.table.locations import branch_store
 from lance_core.table.open_table import open_version
-from lance_core.table.places import branch_store
 from lance_core.table.refs import create_tag, get_tag, resolve
 from lance_core.table.snapshot import list_versions, open_snapshot, read_transaction
 from lance_core.testing.faulty_store import FaultyStore, InjectedError

@@ -10,11 +10,11 @@ from typing import TypeAlias, TypeVar
 
 _T = TypeVar("_T")
 
-Waits: TypeAlias = Generator[None, None, _T]
+IoCoroutine: TypeAlias = Generator[None, None, _T]
 """Stops each time something was asked for; goes on with looking at it, and returns what it is after."""
 
 
-def finished(work: Waits[_T]) -> _T:
+def finished(work: IoCoroutine[_T]) -> _T:
     """Run the coroutine to completion."""
     try:
         while True:

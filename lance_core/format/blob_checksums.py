@@ -52,13 +52,13 @@ class BlobSums:
     Attributes:
         block_size: Bytes in a block.
         sizes: Shape (files,): bytes in each blob file.
-        sums: Shape (blocks,): checksums of the blocks of all of them.
+        checksums: Shape (blocks,): checksums of the blocks of all of them.
         firsts: Shape (files,): first block of each.
     """
 
     block_size: int
     sizes: npt.NDArray[np.int64]
-    sums: npt.NDArray[np.uint32]
+    checksums: npt.NDArray[np.uint32]
     firsts: npt.NDArray[np.int64]
 
     @property
@@ -87,7 +87,7 @@ class BlobSums:
         width = self.block_size
         first = int(self.firsts[blob_id - 1]) + at // width
         for number, begin in enumerate(range(0, len(data), width), first):
-            if crc32(data[begin : begin + width]) != int(self.sums[number]):
+            if crc32(data[begin : begin + width]) != int(self.checksums[number]):
                 raise CorruptDataError(
                     f"the file is damaged: bytes {at + begin} and on do not match their checksum", offset=at + begin
                 )

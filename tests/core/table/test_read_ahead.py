@@ -14,7 +14,7 @@ from lance_core.scan import take
 from lance_core.store.local import LocalReader
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
-from lance_core.table.ahead import chained, each, in_turn
+from lance_core.table.read_ahead import chained, each, in_turn
 from lance_core.table.snapshot import open_snapshot
 
 WAIT_S = 30

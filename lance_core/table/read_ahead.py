@@ -15,15 +15,15 @@ from queue import SimpleQueue
 from threading import Semaphore
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from lance_core.store.waits import finished
-from lance_core.table.places import objects_at_once
+from lance_core.store.io_coroutines import finished
+from lance_core.table.locations import objects_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
     from lance_core.store.base import Store
-    from lance_core.store.waits import Waits
+    from lance_core.store.io_coroutines import IoCoroutine
 
 _T = TypeVar("_T")
 
@@ -60,7 +60,7 @@ def each(store: Store, works: Iterable[Callable[[], _T]]) -> Iterator[_T]:
                 task.cancel()
 
 
-def in_turn(store: Store, works: Iterable[Callable[[], Waits[_T]]]) -> Iterator[_T]:
+def in_turn(store: Store, works: Iterable[Callable[[], IoCoroutine[_T]]]) -> Iterator[_T]:
     """As `each`, of works that stop where they have asked for bytes: each is a step behind the one after it.
 
     So the last ones to begin have asked before the first is decoded, and the disk has something to do meanwhile.
@@ -81,7 +81,7 @@ def in_turn(store: Store, works: Iterable[Callable[[], Waits[_T]]]) -> Iterator[
         yield from _stepped(going)
 
 
-def _whole(begin: Callable[[], Waits[_T]]) -> _T:
+def _whole(begin: Callable[[], IoCoroutine[_T]]) -> _T:
     return finished(begin())
 
 
@@ -97,7 +97,7 @@ def _stepped(going: deque[_Going[_T]]) -> Iterator[_T]:
 class _Going(Generic[_T]):
     """A work that takes steps."""
 
-    work: Waits[_T]
+    work: IoCoroutine[_T]
     is_done: bool = False
     _results: list[_T] = field(default_factory=list[_T])
     _error: Exception | None = None
