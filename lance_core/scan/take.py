@@ -34,7 +34,7 @@ _Number = TypeVar("_Number", np.int64, np.uint64)
 _Part: TypeAlias = "tuple[FragmentReader, npt.NDArray[np.int64]]"
 """Offsets of rows of a fragment."""
 
-_MOST_JOINED = 16
+_MOST_JOINED = 64
 """Fragments that are read at one go, and whose files are open at the same time."""
 
 
