@@ -203,11 +203,11 @@ def test_of_wide_columns_only_rows_that_match_are_read(tmp_path, num_bytes):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"pushdown": "true"}, UnsupportedError, "pushdown is not supported: pyspark 4.3.0 keeps filters"),
+        ({"pushdown": "true"}, UnsupportedError, "'pushdown' is not supported: pyspark 4.3.0 keeps filters"),
         (
             {"version": "1", "timestamp": "2026-01-01T00:00:00Z"},
             InvalidInputError,
-            "one of the options version, timestamp",
+            "'version', 'timestamp' exclude each other",
         ),
         ({"tag": "x", "branch": "y"}, InvalidInputError, "either 'tag' or 'branch'"),
         ({"startingVersion": "1"}, InvalidInputError, "'starting_version' do not apply to a read"),
