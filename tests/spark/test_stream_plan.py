@@ -112,7 +112,7 @@ def test_where_a_stream_begins(table):
     append(table, 7)
     assert now.rest() == [[7]]
     assert later.rest() == [[6, 7]]
-    with pytest.raises(InvalidInputError, match="starting_version is 9, but the newest version is 4"):
+    with pytest.raises(InvalidInputError, match="'starting_version' is 9, but the newest version is 4"):
         Stream(table, starting_version="9")
     with pytest.raises(RefNotFoundError):
         Stream(table, starting_version="nope")
@@ -184,9 +184,7 @@ def test_a_version_that_was_cleaned_up_is_missed(table):
     append(table, 5)
     append(table, 6)
     lance_core.dataset(table).cleanup_old_versions(retain_versions=1, delete_unverified=True, force=True)
-    with pytest.raises(
-        VersionNotFoundError, match="version 2, which this stream was to read next, has been cleaned up"
-    ):
+    with pytest.raises(VersionNotFoundError, match="version 2, the next one of this stream, has been cleaned up"):
         stream.batch()
 
 
