@@ -31,7 +31,7 @@ def asset_of(make, **metadata):
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
 def test_a_first_merge_with_repeated_keys_stores_nothing(run, tables, frame):
     for _ in range(2):
-        with pytest.raises(InvalidInputError, match=r"Storing asset: .*more than one row has id = 1"):
+        with pytest.raises(InvalidInputError, match=r"Storing asset: .*more than one row of the source has id = 1"):
             run(asset_of(lambda: frame(BAD)))
         assert not tables.exists("asset")
     run(asset_of(lambda: frame(GOOD)))
@@ -49,7 +49,7 @@ def test_all_columns_of_the_key_count(run, tables):
 def test_a_declared_primary_key_counts(run, tables):
     key = pa.field("id", pa.int64(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"})
     rows = BAD.cast(pa.schema([key, *list(BAD.schema)[1:]]))
-    with pytest.raises(InvalidInputError, match="more than one row has id = 1"):
+    with pytest.raises(InvalidInputError, match="more than one row of the source has id = 1"):
         run(asset_of(lambda: rows, merge_keys=None))
     assert not tables.exists("asset")
 

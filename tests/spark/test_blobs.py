@@ -74,7 +74,7 @@ def test_a_merge_keeps_the_blobs_of_the_table_and_brings_new_ones(spark, table):
     assert contents(table.uri) == expected
     assert contents(table.uri, lance.dataset) == expected
     assert (done.num_updated_rows, done.num_inserted_rows, done.num_deleted_rows) == (8, 1, 1)
-    with pytest.raises(UnsupportedError, match=r"read blobs of the table \(b\)"):
+    with pytest.raises(UnsupportedError, match=r"read blob columns of the table \(b\)"):
         merge_lance(source, table.uri, "id").when_matched_delete("target.b is null").execute()
 
 

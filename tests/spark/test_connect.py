@@ -87,7 +87,7 @@ def test_the_last_line_of_an_error_says_what_is_wrong(seen):
         "RefNotFoundError: there is no tag",
         "RefNotFoundError: there is no branch",
         "DatasetNotFoundError: there is no Lance dataset",
-        "InvalidInputError: starting_version is 100",
+        "InvalidInputError: The option 'starting_version' is 100",
     ]
     assert len(seen["errors"]) == len(wrong)
     for line, text in zip(seen["errors"], wrong, strict=True):

@@ -233,7 +233,7 @@ def test_a_full_disk_is_told_with_the_file(spark, uri, data_files, save_with):
 
 
 MISFITS = {
-    "n": ("if(id = 77, null, id)", "Column 'n' allows no nulls"),
+    "n": ("if(id = 77, null, id)", "Column 'n' is not nullable"),
     "u": ("smallint(if(id = 77, 300, 5))", "Column 'u' cannot be converted .* 300 not in range"),
     "z": ("if(id = 77, array(1f), array(1f, 2f))", "Column 'z' cannot be converted"),
     "t": ("timestamp_ntz'2020-01-01' + make_dt_interval(0, 0, 0, if(id = 77, 0.5, 1))", "Column 't' cannot be conv"),

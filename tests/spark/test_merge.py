@@ -112,7 +112,7 @@ def test_rows_of_one_key_are_not_inserted_twice(spark, table, source):
 
 def test_a_match_that_must_not_be(table, source):
     before = files(table)
-    with pytest.raises(Exception, match="has a row with the key"):
+    with pytest.raises(Exception, match="already has a row with the key"):
         merge_lance(source, table.uri, "id").when_matched_fail().when_not_matched_insert_all().execute()
     assert files(table) == before
 

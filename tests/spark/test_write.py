@@ -185,7 +185,7 @@ def test_a_null_in_a_column_without_nulls_fails_and_leaves_nothing(numbers, uri,
 
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     lance_core.write_dataset(schema.empty_table(), uri)
-    with pytest.raises(Exception, match="Column 'id' allows no nulls"):
+    with pytest.raises(Exception, match="Column 'id' is not nullable"):
         write_lance(numbers.select(F.expr("nullif(id, 99)").alias("id")), uri)
     assert (data_files(), lance_core.dataset(uri).version) == ([], 1)
     assert write_lance(numbers.select("id"), uri).num_rows == 100
