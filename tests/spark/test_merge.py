@@ -124,7 +124,7 @@ def test_a_match_that_must_not_be(table, source):
         (lambda merge: merge.when_matched_delete().when_matched_update_all(), "follows one without"),
         (lambda merge: merge.when_matched_update({"nope": "1"}), "no column nope"),
         (lambda merge: merge.when_matched_update_all("v > 3"), r"Write 'source\.v' or 'target\.v'"),
-        (lambda merge: merge.when_matched_update_all("source.v >"), "no SQL"),
+        (lambda merge: merge.when_matched_update_all("source.v >"), "as SQL"),
         (lambda merge: merge.when_matched_update_all("target.x = 1"), "no column x"),
     ],
 )
