@@ -148,7 +148,7 @@ def test_a_save_without_a_path_or_with_an_unknown_option_is_refused(numbers, uri
         numbers.write.format("lance").mode("append").save()
     with pytest.raises(AnalysisException, match="Unknown option 'partitionoverwritemode'"):
         numbers.write.format("lance").mode("overwrite").option("partitionOverwriteMode", "dynamic").save(uri)
-    with pytest.raises(AnalysisException, match="max_rows_per_file must be a positive number of rows, got 'x'"):
+    with pytest.raises(AnalysisException, match="'max_rows_per_file' must be a positive number of rows, got 'x'"):
         numbers.write.format("lance").mode("append").option("max_rows_per_file", "x").save(uri)
     assert not Path(uri).exists()
 
