@@ -131,6 +131,7 @@ def test_both_answer_from_the_index(table):
     assert [one["type"] for one in lance.dataset(table).list_indices()] == ["BTree"] * 3
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 @pytest.mark.parametrize("change", CHANGES)
 def test_answers_stay_those_of_a_scan(table, change):
     CHANGES[change](lance_core.dataset(table))
