@@ -44,7 +44,7 @@ def test_files_of_version_2_0_are_refused(tmp_path, name):
 @pytest.mark.parametrize("package", [lance, lance_core])
 @pytest.mark.parametrize("name", ["column", "in a struct"])
 def test_pylance_reads_them_by_themselves_only(tmp_path, name, package):
-    """If this fails, the note below the types in README.md is out of date."""
+    """If this fails, the note below the types in docs/supported.md is out of date."""
     place = str(tmp_path / "t")
     rows = rows_of(name)
     package.write_dataset(rows, place, data_storage_version="2.2")

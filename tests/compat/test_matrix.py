@@ -1,4 +1,4 @@
-"""Every type, null pattern and file version, in both directions; what came of it is the table in the README.
+"""Every type, null pattern and file version, in both directions; what came of it is the table in docs/supported.md.
 
 The rule, without exceptions but those named below: what pylance writes and reads back unchanged, we read as well and
 write so that pylance reads it; what it cannot write, we refuse by name or write so that it can read it.
@@ -24,7 +24,7 @@ from lance_core.testing.types import NULLS, SAMPLES
 
 VERSIONS = ("0.1", "2.0", "2.1", "2.2")
 NUM_ROWS = 130
-README = Path(__file__).parents[2] / "README.md"
+SUPPORTED = Path(__file__).parents[2] / "docs" / "supported.md"
 FILED = [sample for sample in SAMPLES if sample.name != "json"]  # which pylance's tables know, not its bare files
 LABELS = {
     r"u?int\d+": "integers",
@@ -43,7 +43,7 @@ LABELS = {
     r"dictionary.*": "dictionaries of integers",
     r"([^,]*), .*": r"\1",
 }
-"""How samples are called in the table of the README: the first pattern that fits."""
+"""How samples are called in the table of docs/supported.md: the first pattern that fits."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -191,7 +191,7 @@ def in_words(found):
     return "read" if any(found) else "-"
 
 
-def test_table_in_readme(outcomes):
+def test_the_table_of_types_is_what_came_of_it(outcomes):
     rows = {}
     for sample in FILED:
         cells = tuple(in_words(outcomes(sample.name, version)) for version in VERSIONS)
@@ -202,4 +202,4 @@ def test_table_in_readme(outcomes):
     lines = [f"| type | {' | '.join(VERSIONS)} |", "|---" * (1 + len(VERSIONS)) + "|"]
     lines += [f"| {', '.join(labels)} | {' | '.join(cells)} |" for cells, labels in rows.items()]
     expected = "\n".join(lines)
-    assert expected in README.read_text(), f"the table of types in the README should be\n{expected}"
+    assert expected in SUPPORTED.read_text(), f"the table of types in docs/supported.md should be\n{expected}"
