@@ -44,7 +44,7 @@ def test_example_runs(test, tmp_path, monkeypatch, request):
     if "dagster" in test.name:
         test.globs["instance"] = dg.DagsterInstance.ephemeral()
     if "spark" in test.name:
-        test.globs["spark"] = request.getfixturevalue("spark")
+        test.globs["spark"] = request.getfixturevalue("jvm")
     report: list[str] = []
     results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append, clear_globs=False)
     assert results.failed == 0, "".join(report)
