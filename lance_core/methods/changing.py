@@ -176,6 +176,7 @@ def replace_where(
     Examples:
         >>> rows = pa.table({"id": [1], "name": ["Oslo"], "height": [20]})
         >>> table.replace_where("id = 1", rows)
+        {'num_deleted_rows': 1, 'num_inserted_rows': 1}
         >>> table.to_table(filter="id = 1")["height"].to_pylist()
         [20]
     """

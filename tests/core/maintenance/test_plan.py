@@ -121,7 +121,7 @@ def test_options_come_from_arguments_then_config_then_defaults():
     assert options == CompactionOptions(
         target_rows_per_fragment=9, materialize_deletions=False, materialize_deletions_threshold=0.3
     )
-    with pytest.raises(InvalidInputError, match=r"materialize_deletions is 'maybe'"):
+    with pytest.raises(InvalidInputError, match=r"materialize_deletions' must be of type bool, but is 'maybe'"):
         make_options({}, {"lance.compaction.materialize_deletions": "maybe"})
     with pytest.raises(InvalidInputError, match="at least 1"):
         make_options({"target_rows_per_fragment": 0}, {})
