@@ -106,7 +106,7 @@ def test_options_have_the_names_of_pylance(scheme, options, expected):
     ("scheme", "options", "match"),
     [
         ("az", {"account_key": "one", "azure_storage_account_key": "two"}, "twice"),
-        ("gs", {"service_account_key": "secret"}, "no JSON"),
+        ("gs", {"service_account_key": "secret"}, "JSON"),
         ("az", {"endpoint": "127.0.0.1"}, "http"),
         ("az", {"endpoint": "http://127.0.0.1"}, "allow_http"),
         ("az", {"endpoint": "https://127.0.0.1", "account_name": "a"}, "account_key"),
