@@ -116,6 +116,7 @@ def test_answers_are_those_of_a_scan(tmp_path_factory, name, data):
             assert dataset.count_rows(condition) == len(expected), condition
 
 
+@pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
 def test_segments_are_merged_and_their_rows_relocated(dataset):
     """After a compaction the rows of both fragments are in one, without those that were deleted."""
     before, column = opened(dataset)

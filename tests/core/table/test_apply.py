@@ -352,7 +352,7 @@ def test_moved_rows_keep_their_ids_and_creation():
     assert manifest.next_row_id == 29
     with pytest.raises(InvalidInputError, match="row id 15"):
         run(before, replace(operation, new_fragments=(new(1, row_id_sequence=encode_row_id_range(15, 16)),)))
-    with pytest.raises(InvalidInputError, match="comes with 2"):
+    with pytest.raises(InvalidInputError, match="has 2 row ids"):
         run(before, replace(operation, new_fragments=(new(1, row_id_sequence=encode_row_id_range(3, 5)),)))
 
 
