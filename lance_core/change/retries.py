@@ -125,7 +125,14 @@ def commit_work(
     while True:
         transaction = _prepared(snapshot, work, options)
         try:
-            done = commit(snapshot.store, transaction, read=snapshot, sees_new_rows=work.sees_new_rows, runtime=runtime)
+            done = commit(
+                snapshot.store,
+                transaction,
+                read=snapshot,
+                sees_new_rows=work.sees_new_rows,
+                has_new_uuid=True,
+                runtime=runtime,
+            )
         except CommitOutcomeUnknownError:
             raise
         except CommitConflictError as error:

@@ -285,7 +285,7 @@ def _publish(
         operation=Rewrite(groups=groups),
         transaction_properties=dict(properties or {}),
     )
-    done = commit(read.store, transaction, read=read)
+    done = commit(read.store, transaction, read=read, has_new_uuid=True)
     return done, replace(sum_metrics(results), unindexed_rows=unindexed_rows(read.manifest, done.manifest))
 
 

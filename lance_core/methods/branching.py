@@ -138,7 +138,7 @@ def add_bases(
     transaction = new_transaction(
         dataset.version, UpdateBases(new_bases=bases), properties=transaction_properties, message=None
     )
-    dataset.snapshot = commit(dataset.snapshot.store, transaction, read=dataset.snapshot)
+    dataset.snapshot = commit(dataset.snapshot.store, transaction, read=dataset.snapshot, has_new_uuid=True)
     return dataset
 
 

@@ -356,7 +356,7 @@ def _checkpoint(path: str | Path, snapshot: Snapshot, transform: Transform) -> C
 
 def _publish(snapshot: Snapshot, operation: Operation) -> Snapshot:
     transaction = new_transaction(snapshot.version, operation, properties=None, message=None)
-    return commit(snapshot.store, transaction, read=snapshot)
+    return commit(snapshot.store, transaction, read=snapshot, has_new_uuid=True)
 
 
 def _null_columns(source: Any) -> pa.Schema | None:

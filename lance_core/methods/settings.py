@@ -58,4 +58,4 @@ def update_schema_metadata(
 
 def _update_map(dataset: OpenDataset, operation: UpdateConfig) -> None:
     transaction = new_transaction(dataset.version, operation, properties=None, message=None)
-    dataset.snapshot = commit(dataset.snapshot.store, transaction, read=dataset.snapshot)
+    dataset.snapshot = commit(dataset.snapshot.store, transaction, read=dataset.snapshot, has_new_uuid=True)

@@ -232,6 +232,7 @@ def write_dataset(
             data_storage_version=version,
             enable_stable_row_ids=enable_stable_row_ids,
             enable_v2_manifest_paths=enable_v2_manifest_paths,
+            has_new_uuid=True,
         )
     return opened(address, snapshot=snapshot)
 

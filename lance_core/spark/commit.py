@@ -131,7 +131,7 @@ def _create(store: Store, plan: WritePlan, fragments: Sequence[Fragment]) -> Sna
 
 def _commit_operation(store: Store, plan: WritePlan, operation: Operation, **options: Any) -> Snapshot:
     transaction = new_transaction(plan.read_version, operation, properties=plan.properties, message=None)
-    return commit(store, transaction, **options)
+    return commit(store, transaction, has_new_uuid=True, **options)
 
 
 def _joining(store: Store, plan: WritePlan) -> WritePlan:

@@ -103,7 +103,7 @@ def add_new_columns(store: Store, columns: pa.Schema, fields: Schema) -> None:
         operation = Merge(fragments=tuple(snapshot.manifest.fragments), schema=schema, preserves_nullability=True)
         transaction = new_transaction(snapshot.version, operation, properties=None, message=None)
         try:
-            commit(store, transaction, read=snapshot)
+            commit(store, transaction, read=snapshot, has_new_uuid=True)
         except CommitConflictError as error:
             if not error.is_retryable or not attempts_left:
                 raise

@@ -23,7 +23,7 @@ _MAX_CLIENTS = 16
 _MAX_RANGES_IN_CALL = 10
 """Ranges that one call of obstore requests at the same time."""
 
-_THREADS = 8
+_THREADS = 64
 _MARK = "lance-core-writer"
 _CONFLICT_PAUSES_S = (0.05, 0.1, 0.2, 0.4)
 _LOST_PAUSE_S = 0.1

@@ -4,16 +4,19 @@ A version is published by creating its manifest file, which the store lets exact
 was committed in between, judges whether its own work still holds, and builds on the newest version instead. When the
 store leaves open whether the file was created, the transaction's uuid in the file that is there tells.
 
-After winning, one more look makes sure that the new version is part of the branch that others see: a clean-up that ran
-while we were writing may have removed the version whose number we took.
+After publication, `lance_core.table.visibility` makes sure that the new version is part of the branch that others see.
+
+On object stores, each request takes tens of milliseconds. There, the transaction file is written, the new files are
+checked and the newest version is looked for at the same time; the manifest is published only after all three.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lance_core.errors import (
     CommitConflictError,
@@ -28,64 +31,45 @@ from lance_core.errors import (
 from lance_core.format import feature_flags
 from lance_core.format.manifest import Manifest, with_transaction
 from lance_core.format.operations import (
-    CreateIndex,
-    Delete,
     Operation,
     Overwrite,
-    Project,
     ReserveFragments,
     Restore,
     Rewrite,
-    UpdateBases,
-    UpdateConfig,
     operation_name,
 )
-from lance_core.format.paths import (
-    DETACHED_BIT,
-    LATEST_VERSION_HINT,
-    ManifestNaming,
-    deletion_file_path,
-    manifest_path,
-    transaction_path,
-)
+from lance_core.format.paths import DETACHED_BIT, ManifestNaming, deletion_file_path, transaction_path
 from lance_core.format.transaction import Transaction, encode_transaction, encode_transaction_file
-from lance_core.table.ancestry import descends
 from lance_core.table.apply import apply, common_file_version, empty_manifest, next_fragment_id, with_fragment_ids
 from lance_core.table.conflicts import Verdict, adds_rows, judge
 from lance_core.table.idempotency import find_commit, key_of
-from lance_core.table.locations import branch_of, settle, with_bases
+from lance_core.table.locations import objects_at_once, with_bases
 from lance_core.table.mem_wal import check_keeps_log
-from lance_core.table.publish import (
-    brought_fragments,
-    check_files,
-    create_manifest,
-    is_on_branch,
-    is_whole,
-    outcome_unknown,
-)
-from lance_core.table.rebase import covers_deletions, rebase_deletions
-from lance_core.table.refs import keeping, list_tags_strictly
+from lance_core.table.publish import brought_fragments, check_files, create_manifest
+from lance_core.table.read_ahead import each
+from lance_core.table.rebase import rebase_deletions
+from lance_core.table.refs import keeping
 from lance_core.table.runtime import COMMIT_TIMEOUT_VARIABLE, SYSTEM_RUNTIME, Runtime, commit_timeout_s
 from lance_core.table.snapshot import (
     Snapshot,
     decode_version,
     find_newest,
-    find_versions,
     load_manifest,
     load_transaction,
     open_snapshot,
     read_transaction,
 )
 from lance_core.table.staged_dictionaries import staged_dictionaries
+from lance_core.table.visibility import is_visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lance_core.store.base import Store
     from lance_core.table.apply_dictionaries import StagedDictionaries
+    from lance_core.table.snapshot import Versions
 
 DEFAULT_DATA_STORAGE_VERSION = "2.2"
-
-_REPEATABLE = Delete | UpdateConfig | Project | UpdateBases | CreateIndex | ReserveFragments
-"""Changes that have the same result if they are made twice; later versions cannot tell whose they are."""
 
 _BACK_OFF_MARGIN = 1.1
 _FIRST_BACK_OFF_SLOTS = 2
@@ -110,6 +94,7 @@ def commit(
     enable_stable_row_ids: bool = False,
     enable_v2_manifest_paths: bool = True,
     sees_new_rows: bool = False,
+    has_new_uuid: bool = False,
     runtime: Runtime = SYSTEM_RUNTIME,
 ) -> Snapshot:
     """Make a new version of a table.
@@ -129,6 +114,8 @@ def commit(
         enable_v2_manifest_paths: For a new table: name manifests so that the newest sorts first.
         sees_new_rows: The work depends on which rows there are, not only on those it touches: other commits that add
             rows are conflicts.
+        has_new_uuid: The transaction's uuid was made for this call, so no other commit can have written its file. On
+            object stores, the file is then written before other commits are judged.
         runtime: Clock, waiting and chance.
 
     Returns:
@@ -154,6 +141,7 @@ def commit(
         enable_stable_row_ids=enable_stable_row_ids,
         creation_naming=ManifestNaming.V2 if enable_v2_manifest_paths else ManifestNaming.V1,
         sees_new_rows=sees_new_rows,
+        has_new_uuid=has_new_uuid,
         runtime=runtime,
         checked=transaction.read_version,
     )
@@ -197,6 +185,7 @@ class _Committer:
     enable_stable_row_ids: bool
     creation_naming: ManifestNaming
     sees_new_rows: bool
+    has_new_uuid: bool
     runtime: Runtime
     checked: int
     must_rebase: bool = False
@@ -270,7 +259,7 @@ class _Committer:
 
     def _attempt(self) -> Snapshot | None:
         """One attempt; None if another writer was faster."""
-        versions = find_newest(self.store)
+        versions = self._find_newest()
         newest = versions.newest
         if newest is None:
             base = self._new_table()
@@ -278,22 +267,66 @@ class _Committer:
         else:
             base, mine = self._catch_up_with(newest, versions.naming)
             if mine is not None:
-                return open_snapshot(self.store, mine)
+                return self._done_before(mine)
             if base is None:
                 return None
-        feature_flags.check_writable(base.writer_feature_flags, path=self.store.uri)
-        check_keeps_log(self.operation, base)
+        self._check_allows(base)
         transaction = self._on_top_of(base)
-        if not self.files_checked:
-            check_files(self.store, self.operation, base)
-            self.files_checked = True
+        self._check_files(base)
         manifest = self._publish(base, transaction, versions.naming)
         if manifest is None:
             return None
-        if not self._is_visible(manifest, transaction.operation, versions.naming):
+        if not is_visible(self.store, manifest, transaction, versions.naming):
             return None
         self._remove_leftovers(transaction)
         return Snapshot(store=self.store, manifest=manifest)
+
+    def _find_newest(self) -> Versions:
+        """Find the newest version; on an object store, check files and write the transaction file meanwhile.
+
+        Neither depends on what others committed, as a rule: the transaction is written again if it must be rebased.
+        """
+        expected = self._expected_base()
+        if expected is None:
+            return find_newest(self.store)
+        self._check_allows(expected)
+        transaction = self._on_top_of(expected)
+        works: list[Callable[[], Versions | None]] = [
+            partial(self._check_files, expected),
+            partial(find_newest, self.store),
+        ]
+        if transaction is self.transaction:  # a rewrite that reserved no ids depends on the newest version
+            works.insert(0, partial(self._write_ahead, transaction))
+        return cast("Versions", list(each(self.store, works))[-1])
+
+    def _expected_base(self) -> Manifest | None:
+        """Return the version that the first attempt probably builds on, if it pays to prepare for that."""
+        is_first = self.staged is None and not self.files_checked
+        if not is_first or not self.has_new_uuid or objects_at_once(self.store) < 2:
+            return None
+        is_creation = isinstance(self.operation, Overwrite) and not self.transaction.read_version
+        return self._new_table() if is_creation else self.read
+
+    def _write_ahead(self, transaction: Transaction) -> None:
+        self._stage(transaction)
+
+    def _check_allows(self, base: Manifest) -> None:
+        """Check that the operation may build on a version."""
+        feature_flags.check_writable(base.writer_feature_flags, path=self.store.uri)
+        check_keeps_log(self.operation, base)
+
+    def _check_files(self, base: Manifest) -> None:
+        """Check once that the files of the operation exist."""
+        if not self.files_checked:
+            check_files(self.store, self.operation, base)
+            self.files_checked = True
+
+    def _done_before(self, version: int) -> Snapshot:
+        """Open the version that another attempt made; our transaction file is not needed if it was another's."""
+        done = open_snapshot(self.store, version)
+        if self.transaction.uuid not in done.manifest.transaction_file:
+            self.remove_traces()
+        return done
 
     def _new_table(self) -> Manifest:
         if not isinstance(self.operation, Overwrite) or self.transaction.read_version:
@@ -490,86 +523,3 @@ class _Committer:
             version = self.data_storage_version
             self.dictionaries = staged_dictionaries(self.store, self.operation, base, data_storage_version=version)
         return self.dictionaries
-
-    def _unknown(self, version: int) -> CommitOutcomeUnknownError:
-        return outcome_unknown(self.store, version, self.transaction.uuid)
-
-    def _write_hint(self, version: int) -> None:
-        """Tell pylance where to begin looking; it does so on local file systems only, and does not rely on it."""
-        if self._is_local:
-            with suppress(Exception):
-                settle(self.store, LATEST_VERSION_HINT, b'{"version":%d}' % version)
-
-    def _is_visible(self, manifest: Manifest, operation: Operation, naming: ManifestNaming) -> bool:
-        """Return whether later versions build on ours; False if ours was taken back because they do not."""
-        try:
-            newest = find_newest(self.store, is_certain=True).newest
-            if newest == manifest.version:
-                self._write_hint(manifest.version)
-                if not isinstance(operation, Restore):
-                    return True
-            numbers, child = self._later(manifest, naming)
-            if self._lost_its_source(manifest, operation, numbers):
-                self.store.delete([manifest_path(manifest.version, naming)])
-                return False
-            if child is None:
-                return True
-            is_descendant = self._builds_on_ours(child, manifest, operation, numbers)
-            is_alone = manifest.version in numbers and manifest.version - 1 not in numbers
-            if is_descendant and is_alone and self._is_no_proof(child, operation):
-                # The one that it agrees with may have been made as late as ours.
-                is_descendant = is_on_branch(self.store, child, numbers)
-                is_descendant = is_descendant and is_whole(self.store, manifest, self.transaction.uuid)
-        except Exception as error:
-            raise self._unknown(manifest.version) from error
-        if is_descendant is None:
-            raise self._unknown(manifest.version)
-        if not is_descendant:
-            self.store.delete([manifest_path(manifest.version, naming)])
-        return is_descendant
-
-    def _later(self, manifest: Manifest, naming: ManifestNaming) -> tuple[tuple[int, ...], Manifest | None]:
-        """The versions there are, and the first of those behind ours; a clean-up may take it while we look."""
-        while True:
-            numbers = find_versions(self.store).numbers
-            later = [version for version in numbers if version > manifest.version]
-            try:
-                return numbers, load_manifest(self.store, later[0], naming=naming) if later else None
-            except VersionNotFoundError:
-                if find_versions(self.store).numbers == numbers:
-                    raise
-
-    @staticmethod
-    def _lost_its_source(manifest: Manifest, operation: Operation, numbers: tuple[int, ...]) -> bool:
-        """Return whether somebody who heeds no tags took the version that a restore brought back, and then its files.
-
-        If the version before ours is gone as well, ours was seen in time.
-        """
-        if not isinstance(operation, Restore) or operation.version & DETACHED_BIT:
-            return False
-        return operation.version not in numbers and manifest.version - 1 in numbers
-
-    def _is_no_proof(self, child: Manifest, operation: Operation) -> bool:
-        """Return whether a later version says nothing about who did what it agrees with."""
-        if isinstance(operation, _REPEATABLE):
-            return True
-        theirs = load_transaction(self.store, child)
-        return theirs is not None and isinstance(theirs.operation, Overwrite | Restore)
-
-    def _builds_on_ours(
-        self, child: Manifest, manifest: Manifest, operation: Operation, numbers: tuple[int, ...]
-    ) -> bool | None:
-        theirs = load_transaction(self.store, child)
-        verdict = None if theirs is None else descends(child, theirs.operation, ours=manifest, our_operation=operation)
-        if verdict is not None:
-            return verdict
-        if isinstance(operation, Delete) and theirs is not None:
-            verdict = covers_deletions(with_bases(self.store, child), child, manifest, operation)
-            if verdict is not None:
-                return verdict
-        # A clean-up takes versions from the oldest on, so it cannot have taken ours and left the one before, unless
-        # a tag kept that.
-        before = manifest.version - 1
-        branch = branch_of(self.store)[1]
-        is_tagged = any(tag.version == before and tag.branch == branch for tag in list_tags_strictly(self.store))
-        return True if before in numbers and not is_tagged else None

@@ -341,7 +341,8 @@ def _write(store: Store, key: int, *, overwrites: bool, runtime: Runtime = SYSTE
     staged, schema = stage_data(store, rows_of([key], 0), None, table=table, limits=_LIMITS, data_storage_version="2.2")
     operation = Overwrite(fragments=staged, schema=schema) if overwrites else Append(fragments=staged)
     with removing_staged(store, staged):
-        return commit(store, _transaction(read.version, operation), read=read, runtime=runtime).version
+        transaction = _transaction(read.version, operation)
+        return commit(store, transaction, read=read, has_new_uuid=True, runtime=runtime).version
 
 
 def _append(store: Store, key: int, runtime: Runtime = SYSTEM_RUNTIME) -> int:

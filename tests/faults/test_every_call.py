@@ -121,6 +121,18 @@ def test_every_call_of(name):
     CASES[name] = cases
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["append", "delete", "update", "overwrite"])
+def test_every_call_of_a_commit_that_prepares_ahead(name, mode, monkeypatch):
+    """As on object stores: the transaction file is written before the newest version is looked for."""
+    monkeypatch.setattr("lance_core.table.commit.objects_at_once", lambda _: 2)
+    calls = fail(name, mode, 0)
+    methods = [method for method, path in calls if path.startswith(("_transactions/", "_versions"))]
+    assert methods.index("put") < len(methods) - 3
+    for number in range(1, len(calls) + 1):
+        fail(name, mode, number)
+
+
 def test_there_are_many_cases():
     if len(CASES) == len(ACTIONS):  # not if only some of them were asked for
         assert sum(CASES.values()) > 500

@@ -174,10 +174,10 @@ MUTATIONS = {
     "own commits are not recognised": (f"{COMMITTER}._is_ours", always(value=False), committed_twice),
     "keys of commits are not looked at": ("lance_core.table.commit.key_of", always(None), key_counts_once),
     "a new uuid for each attempt": (f"{COMMITTER}._on_top_of", new_uuid_each_time, committed_twice),
-    "no look after the commit": (f"{COMMITTER}._is_visible", always(value=True), freed),
-    "any later version counts as a descendant": ("lance_core.table.commit.descends", always(value=True), freed),
+    "no look after the commit": ("lance_core.table.commit.is_visible", always(value=True), freed),
+    "any later version counts as a descendant": ("lance_core.table.visibility.descends", always(value=True), freed),
     "what a later delete covers is not looked at": (
-        "lance_core.table.commit.covers_deletions",
+        "lance_core.table.visibility.covers_deletions",
         always(value=True),
         freed_delete,
     ),

@@ -42,8 +42,9 @@ def test_requests_are_few(s3, uri):
         return [method for method, _ in s3.requests()]
 
     lance_core.write_dataset(ROWS, uri, mode="append", storage_options=options)
-    # Newest version and its manifest; data; newest version, is the data there; transaction, manifest; is it visible.
-    assert counted() == ["GET", "GET", "PUT", "GET", "HEAD", "PUT", "PUT", "GET"]
+    # Newest version and its manifest; data; at once newest version, size of the data, transaction; manifest; check.
+    asked = counted()
+    assert asked[:3] + sorted(asked[3:6]) + asked[6:] == ["GET", "GET", "PUT", "GET", "HEAD", "PUT", "PUT", "GET"]
     dataset = lance_core.dataset(uri, storage_options=options)
     assert counted() == ["GET", "GET"]
     dataset.take([1, 5, 1001, 1007])

@@ -100,6 +100,26 @@ def follow(base, seed, names, reader):
     return sum(outcome.error is None for outcome in outcomes[:-TURNS])
 
 
+@pytest.fixture
+def far(monkeypatch):
+    """Commits prepare as on object stores, before they look for the newest version; one call after the other."""
+    monkeypatch.setattr("lance_core.table.commit.objects_at_once", lambda _: 2)
+
+
+@pytest.mark.usefixtures("far")
+@pytest.mark.parametrize("pair", [*THOROUGH, ("overwrite", "clean-up"), ("update", "delete")], ids=" and ".join)
+def test_interleavings_of_commits_that_prepare_ahead(pair):
+    assert walk(pair, PREEMPTIONS).schedules > 1
+
+
+@pytest.mark.usefixtures("far")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_schedules_of_commits_that_prepare_ahead(part):
+    base, reader = prepared(), StateReader()
+    landed = [follow(base, seed, FAST, reader) for seed in seeds(part, SCHEDULES // 3)]
+    assert sum(landed) > len(landed) * WRITERS
+
+
 def seeds(part, schedules):
     """The seeds of one part of so many schedules."""
     return range(part * schedules // PARTS, (part + 1) * schedules // PARTS)

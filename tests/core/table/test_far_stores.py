@@ -9,14 +9,16 @@ import pytest
 
 import lance_core
 from lance_core.change.delete import Marker
+from lance_core.change.retries import new_transaction
 from lance_core.errors import CorruptDataError
 from lance_core.format.operations import Append
-from lance_core.format.paths import DELETIONS_FOLDER, TAGS_FOLDER, VERSIONS_FOLDER
+from lance_core.format.paths import DELETIONS_FOLDER, TAGS_FOLDER, TRANSACTIONS_FOLDER, VERSIONS_FOLDER
 from lance_core.format.transaction import Transaction
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
 from lance_core.table.commit import commit
+from lance_core.table.idempotency import with_key
 from lance_core.table.refs import create_tag, list_tags, list_tags_strictly
 from lance_core.table.snapshot import open_snapshot
 
@@ -64,6 +66,67 @@ def store():
     for info in near.list(VERSIONS_FOLDER):
         store.put(info.path, near.get(info.path))
     return store
+
+
+class MeetingStore(FarStore):
+    """Lets the transaction file, the look at a new file and the look for the newest version come only together."""
+
+    def __init__(self, base):
+        super().__init__()
+        for folder in ("data", VERSIONS_FOLDER):
+            for info in base.list(folder):
+                super().put(info.path, base.get(info.path))
+        self.meeting = threading.Barrier(3)
+        self.met = 0
+
+    def _meet(self, path, prefix):
+        if path.startswith(prefix) and not self.met:
+            self.meeting.wait(WAIT_S)
+            self.met += 1
+
+    def put(self, path, data, /):
+        self._meet(path, TRANSACTIONS_FOLDER)
+        super().put(path, data)
+
+    def reader(self, path, /):
+        self._meet(path, "data/")
+        return super().reader(path)
+
+    def names(self, folder, /):
+        self._meet(folder, VERSIONS_FOLDER)
+        return super().names(folder)
+
+
+def new_append(snapshot, **properties):
+    operation = Append(fragments=(snapshot.manifest.fragments[0],))
+    return new_transaction(snapshot.version, operation, properties=properties, message=None)
+
+
+def test_a_commit_prepares_while_it_looks_for_the_newest_version(store):
+    read = open_snapshot(store)
+    meeting = MeetingStore(store)
+    done = commit(meeting, new_append(read), read=read, has_new_uuid=True)
+    assert (done.version, meeting.met) == (9, 3)
+
+
+def test_a_transaction_with_an_old_uuid_is_not_written_ahead(store):
+    """Its file may belong to a version: an earlier commit may have made it of a rebased transaction."""
+    read = open_snapshot(store)
+    transaction = new_append(read)
+    commit(store, transaction, read=read)
+    (name,) = store.names(TRANSACTIONS_FOLDER)
+    store.put(f"{TRANSACTIONS_FOLDER}/{name}", b"of version 9")
+    assert commit(store, transaction, read=read).version == 9
+    assert store.get(f"{TRANSACTIONS_FOLDER}/{name}") == b"of version 9"
+
+
+def test_work_that_was_done_before_leaves_no_transaction_file(store):
+    read = open_snapshot(store)
+    keyed = with_key(None, "the work")
+    assert commit(store, new_append(read, **keyed), read=read, has_new_uuid=True).version == 9
+    names = store.names(TRANSACTIONS_FOLDER)
+    assert commit(store, new_append(read, **keyed), read=read, has_new_uuid=True).version == 9
+    assert store.names(TRANSACTIONS_FOLDER) == names
 
 
 @pytest.mark.parametrize("list_all", [list_tags, list_tags_strictly])
