@@ -20,6 +20,8 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from lance_core.format.operations import RewrittenIndex
+
 
 @frozen(kw_only=True)
 class IndexMetadata:
@@ -155,6 +157,24 @@ def with_base_id(index: IndexMetadata, base_id: int | None) -> IndexMetadata:
     pb.ClearField("base_id")
     if base_id is not None:
         pb.base_id = base_id
+    return IndexMetadata.from_proto(pb)
+
+
+def with_new_files(index: IndexMetadata, rewritten: RewrittenIndex) -> IndexMetadata:
+    """Return the entry of an index whose files were rewritten; the version that it was built on stays, as in pylance.
+
+    Args:
+        index: The entry before.
+        rewritten: What replaces its files.
+    """
+    pb = table_pb2.IndexMetadata.FromString(index.record)
+    pb.uuid.uuid = rewritten.new_id
+    pb.index_version = rewritten.index_version
+    if rewritten.type_url is not None:
+        pb.index_details.type_url, pb.index_details.value = rewritten.type_url, rewritten.details
+    pb.ClearField("files")
+    pb.files.extend(table_pb2.IndexFile(path=path, size_bytes=size) for path, size in rewritten.files)
+    pb.ClearField("base_id")
     return IndexMetadata.from_proto(pb)
 
 

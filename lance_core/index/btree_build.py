@@ -24,8 +24,9 @@ from lance_core.index.order import sort_order
 from lance_core.index.protocol import SegmentContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from lance_core.index.btree import BTreeSegment
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import Relocation
 
@@ -50,17 +51,43 @@ def write_btree(
     values = _joined([part for part, _ in parts], kind)
     rows = np.concatenate([np.empty(0, np.int64), *(part for _, part in parts)])
     order = sort_order(values)
-    values, ids = values.take(order), pa.array(rows[np.asarray(order)].astype(np.uint64))
-    schema = page_schema(kind)
-    files.write(PAGE_FILE, schema, _batches(schema, values, ids), metadata={})
+    values, rows = values.take(order), rows[np.asarray(order)]
+    batches = ((values.slice(at, _BATCH_ROWS), rows[at : at + _BATCH_ROWS]) for at in range(0, len(rows), _BATCH_ROWS))
+    return write_sorted(files, kind, batches, with_stable_row_ids=with_stable_row_ids)
+
+
+def write_sorted(
+    files: SegmentFiles, kind: pa.DataType, batches: Iterable[tuple[pa.Array, Int64s]], *, with_stable_row_ids: bool
+) -> SegmentContent:
+    """Write a B-tree of values that are in order already, in bounded memory.
+
+    Args:
+        files: Where it is written.
+        kind: Type of the column.
+        batches: Values in order, nulls first, and the row address of each.
+        with_stable_row_ids: The table has stable row ids.
+    """
+    schema, lookup = page_schema(kind), _Lookup(kind)
+
+    def pages() -> Iterator[pa.RecordBatch]:
+        for values, rows in batches:
+            lookup.add(values)
+            yield pa.RecordBatch.from_arrays([values, pa.array(rows.view(np.uint64))], schema=schema)
+
+    files.write(PAGE_FILE, schema, pages(), metadata={})
     files.write(
         LOOKUP_FILE,
         lookup_schema(kind),
-        [_lookup(values)],
+        [lookup.batch()],
         metadata={ROWS_PER_PAGE_KEY: str(ROWS_PER_PAGE), RANGE_PARTITIONED_KEY: "false"},
     )
     version = VERSION_WITH_STABLE_ROW_IDS if with_stable_row_ids else VERSION
     return SegmentContent(index_version=version, details=b"")
+
+
+def remapped(segment: BTreeSegment, relocate: Relocation) -> Iterator[tuple[pa.Array, Int64s]]:
+    """Return the values of a segment in order, and where their rows are now."""
+    return (relocated(values, rows, relocate) for values, rows in segment.batches())
 
 
 def relocated(values: pa.Array, rows: Int64s, relocate: Relocation) -> tuple[pa.Array, Int64s]:
@@ -79,20 +106,41 @@ def _joined(parts: list[pa.Array], kind: pa.DataType) -> pa.Array:
         ) from error
 
 
-def _batches(schema: pa.Schema, values: pa.Array, ids: pa.Array) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(values), _BATCH_ROWS):
-        columns = [values.slice(start, _BATCH_ROWS), ids.slice(start, _BATCH_ROWS)]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+class _Lookup:
+    """The lookup file of values that come in order: first value, last value and nulls of each page.
 
+    Args:
+        kind: Type of the column.
+    """
 
-def _lookup(values: pa.Array) -> pa.RecordBatch:
-    """Return the rows of the lookup file for sorted values."""
-    edges = np.minimum(np.arange(-(-len(values) // ROWS_PER_PAGE) + 1) * ROWS_PER_PAGE, len(values))
-    null_counts = np.diff(np.minimum(edges, values.null_count))
-    columns = [
-        values.take(pa.array(edges[:-1])),
-        values.take(pa.array(edges[1:] - 1)),
-        pa.array(null_counts.astype(np.uint32)),
-        pa.array(np.arange(len(edges) - 1, dtype=np.uint32)),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=lookup_schema(values.type))
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._first = [pa.array([], kind)]
+        self._last = [pa.array([], kind)]
+        self._num_rows = 0
+        self._num_nulls = 0
+        self._newest = pa.nulls(1, kind)
+
+    def add(self, values: pa.Array) -> None:
+        """Add the values that come next."""
+        if not len(values):
+            return
+        starts = np.arange(-self._num_rows % ROWS_PER_PAGE, len(values), ROWS_PER_PAGE)
+        ends = np.arange((-self._num_rows - 1) % ROWS_PER_PAGE, len(values), ROWS_PER_PAGE)
+        self._first.append(values.take(pa.array(starts)))
+        self._last.append(values.take(pa.array(ends)))
+        self._num_rows += len(values)
+        self._num_nulls += values.null_count
+        self._newest = values.take(pa.array([len(values) - 1]))
+
+    def batch(self) -> pa.RecordBatch:
+        """Return the rows of the file."""
+        edges = np.minimum(np.arange(-(-self._num_rows // ROWS_PER_PAGE) + 1) * ROWS_PER_PAGE, self._num_rows)
+        last = [*self._last, self._newest] if self._num_rows % ROWS_PER_PAGE else self._last
+        columns = [
+            pa.concat_arrays(self._first),
+            pa.concat_arrays(last),
+            pa.array(np.diff(np.minimum(edges, self._num_nulls)).astype(np.uint32)),
+            pa.array(np.arange(len(edges) - 1, dtype=np.uint32)),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=lookup_schema(self._kind))

@@ -150,7 +150,11 @@ class IndexKind(Protocol):
 
 @runtime_checkable
 class RewritableKind(IndexKind, Protocol):
-    """A kind whose segments can be made of others; all other kinds are built anew."""
+    """A kind whose segments can be made of others.
+
+    Compaction remaps such segments: it rewrites one with the new addresses of the rows that moved, in the commit that
+    replaces the fragments. Segments of all other kinds lose the rewritten fragments and are built anew.
+    """
 
     def rewrite(
         self,
@@ -165,7 +169,8 @@ class RewritableKind(IndexKind, Protocol):
         Args:
             files: Where it is written.
             column: The column.
-            segments: Segments that hold row addresses, and where each of their rows is now.
+            segments: Segments that hold row addresses, and where each of their rows is now. Rows of several old
+                fragments may be in one new fragment, and rows of one in several; live rows keep their order.
             with_stable_row_ids: As in `build`.
         """
         ...

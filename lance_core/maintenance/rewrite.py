@@ -28,6 +28,7 @@ from lance_core.format.transaction import Transaction
 from lance_core.frozen import frozen
 from lance_core.maintenance.budget import LEAST_MEMORY, make_budget
 from lance_core.maintenance.live_rows import stage_live_rows
+from lance_core.maintenance.remap import RemappedIndices
 from lance_core.maintenance.verbatim import MIN_PAGE_BYTES, can_copy, stage_copy
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragment
@@ -279,14 +280,33 @@ def _publish(
     groups = tuple(
         RewriteGroup(old_fragments=result.original_fragments, new_fragments=result.new_fragments) for result in results
     )
-    transaction = Transaction(
-        read_version=read.version,
-        uuid=str(uuid.uuid4()),
-        operation=Rewrite(groups=groups),
-        transaction_properties=dict(properties or {}),
-    )
-    done = commit(read.store, transaction, read=read, has_new_uuid=True)
-    return done, replace(sum_metrics(results), unindexed_rows=unindexed_rows(read.manifest, done.manifest))
+    deadline_s = time.monotonic() + commit_timeout_s()
+    while True:
+        indices = RemappedIndices(read)
+        try:
+            operation = indices.remapped(Rewrite(groups=groups))
+            transaction = Transaction(
+                read_version=read.version,
+                uuid=str(uuid.uuid4()),
+                operation=operation,
+                transaction_properties=dict(properties or {}),
+            )
+            done = commit(read.store, transaction, read=read, has_new_uuid=True)
+        except CommitOutcomeUnknownError:
+            raise
+        except CommitConflictError as error:
+            indices.forget()
+            if not indices.has_remapped or not error.is_retryable or time.monotonic() > deadline_s:
+                raise
+            read = open_snapshot(read.store)
+            if not all(_is_untouched(read.manifest, result) for result in results):
+                raise
+        except BaseException:
+            indices.forget()
+            raise
+        else:
+            lost = unindexed_rows(read.manifest, done.manifest, operation.rewritten_indices)
+            return done, replace(sum_metrics(results), unindexed_rows=lost)
 
 
 def discard_results(store: Store, results: Sequence[RewriteResult]) -> None:

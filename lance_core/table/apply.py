@@ -243,9 +243,7 @@ def _rewrite(manifest: Manifest, operation: Rewrite) -> Manifest:
     _check_file_versions(manifest, added)
     if manifest.uses_stable_row_ids:
         check_row_lineage(added)
-    if operation.rewritten_indices:
-        raise UnsupportedError("cannot rewrite indices along with the rows")
-    manifest = after_rewrite(manifest, operation.groups)
+    manifest = after_rewrite(manifest, operation.groups, operation.rewritten_indices)
     manifest = _with_mixed_versions(manifest, added)
     return replace(manifest, fragments=manifest.fragments.replaced(removed=removed, added=added))
 

@@ -1,8 +1,8 @@
 """Index coverage after an operation: a pure part of `lance_core.table.apply`.
 
-Indices are files that lance_core does not change. A fragment stays covered as long as the entries of the index still
-find its rows; readers scan the others. On tables with stable row ids most indices know rows by id, so they go on
-finding rows that moved to another fragment. Source: what pylance 14.0.2 writes.
+A fragment stays covered as long as the entries of the index still find its rows; readers scan the others. On tables
+with stable row ids most indices know rows by id, so they go on finding rows that moved to another fragment. Others are
+rewritten along with the rows. Source: what pylance 14.0.2 writes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lance_core.format.index_metadata import holds_row_ids, with_changed_coverage
+from lance_core.format.index_metadata import holds_row_ids, with_changed_coverage, with_new_files
 from lance_core.format.manifest import index_section_of
 
 if TYPE_CHECKING:
@@ -21,21 +21,25 @@ if TYPE_CHECKING:
     from lance_core.format.fragment import Fragment
     from lance_core.format.index_metadata import IndexMetadata
     from lance_core.format.manifest import Manifest
-    from lance_core.format.operations import RewriteGroup
+    from lance_core.format.operations import RewriteGroup, RewrittenIndex
 
 _FRAGMENT_REUSE_INDEX = "__lance_frag_reuse"
 
 
-def after_rewrite(manifest: Manifest, groups: Sequence[RewriteGroup]) -> Manifest:
+def after_rewrite(
+    manifest: Manifest, groups: Sequence[RewriteGroup], rewritten: Sequence[RewrittenIndex] = ()
+) -> Manifest:
     """Indices after fragments were replaced by others with the same live rows.
 
-    An index that knows rows by id covers the new fragments of a group if it covered all old ones. All other indices
-    lose the old fragments.
+    An index that knows rows by id, or whose files were rewritten along with the rows, covers the new fragments of a
+    group if it covered all old ones. All other indices lose the old fragments.
 
     Args:
         manifest: The version before the rewrite.
         groups: The old fragments, and the new ones with their ids.
+        rewritten: Indices whose files were rewritten; those that were dropped meanwhile stay dropped.
     """
+    new_files = {index.old_id: index for index in rewritten}
     pairs = [
         ([fragment.id for fragment in group.old_fragments], [fragment.id for fragment in group.new_fragments])
         for group in groups
@@ -47,8 +51,11 @@ def after_rewrite(manifest: Manifest, groups: Sequence[RewriteGroup]) -> Manifes
             return index
         covered = index.fragment_ids
         added: list[int] = []
-        if covered is not None and manifest.uses_stable_row_ids and holds_row_ids(index):
+        has_row_ids = manifest.uses_stable_row_ids and holds_row_ids(index)
+        if covered is not None and (has_row_ids or index.uuid in new_files):
             added = [fragment_id for old, new in pairs if covered.issuperset(old) for fragment_id in new]
+        if index.uuid in new_files:
+            index = with_new_files(index, new_files[index.uuid])
         return with_changed_coverage(index, removed=removed, added=added)
 
     return _map_indices(manifest, change)
@@ -101,20 +108,22 @@ def after_lost_fields(manifest: Manifest) -> Manifest:
     return manifest if after == before else replace(manifest, index_section=index_section_of(after))
 
 
-def unindexed_rows(before: Manifest, after: Manifest) -> dict[str, int]:
+def unindexed_rows(before: Manifest, after: Manifest, rewritten: Sequence[RewrittenIndex] = ()) -> dict[str, int]:
     """Count the rows that indices covered in one version and no longer cover in a later one.
 
     Args:
         before: The version before a rewrite of fragments.
         after: The version after it.
+        rewritten: Indices whose files were rewritten along with the rows.
 
     Returns:
         Number of rows by name of the index; only indices that lost rows and still exist.
     """
     lost: dict[str, int] = {}
     later = {index.uuid: index for index in after.indices}
+    new_ids = {index.old_id: index.new_id for index in rewritten}
     for index in before.indices:
-        same = later.get(index.uuid)
+        same = later.get(new_ids.get(index.uuid, index.uuid))
         if same is None or same.record == index.record:
             continue
         old, new = index.fragment_ids or frozenset(), same.fragment_ids or frozenset()

@@ -5,7 +5,7 @@ A row is the operation being committed, a column one that was committed since it
     ok   compatible: the operation is applied to the newest version
     R    retry: the work must be done again on the newest version
     I    incompatible
-    r    retry if both touch one fragment, else compatible
+    r    retry if both touch one fragment or replace the files of one index, else compatible
     d    rebase if both touch one fragment (deleted rows are merged if they are different rows), else compatible
     k    incompatible if both set one key (or one of them replaces the whole map), else compatible
     b    incompatible if both add a base path of one id, name or address, else compatible
@@ -150,7 +150,8 @@ def _judge_kinds(mine: str, other: str, ours: Operation, theirs: Operation) -> V
         case "R":
             return Verdict.RETRY
         case "r":
-            return Verdict.RETRY if _share_fragments(ours, theirs) else Verdict.COMPATIBLE
+            is_shared = _share_fragments(ours, theirs) or _share_index_files(ours, theirs)
+            return Verdict.RETRY if is_shared else Verdict.COMPATIBLE
         case "d":
             return Verdict.REBASE if _share_fragments(ours, theirs) else Verdict.COMPATIBLE
         case "f":
@@ -236,6 +237,21 @@ def _share_keys(mine: str, other: str, ours: Operation, theirs: Operation) -> bo
 def _share_fragments(ours: Operation, theirs: Operation) -> bool:
     mine, others = touched_fragments(ours), touched_fragments(theirs)
     return mine is None or others is None or not mine.isdisjoint(others)
+
+
+def _share_index_files(ours: Operation, theirs: Operation) -> bool:
+    return not _replaced_indices(ours).isdisjoint(_replaced_indices(theirs))
+
+
+def _replaced_indices(operation: Operation) -> frozenset[bytes]:
+    """Uuids of the index entries that an operation replaces or removes."""
+    match operation:
+        case Rewrite():
+            return frozenset(index.old_id for index in operation.rewritten_indices)
+        case CreateIndex():
+            return frozenset(index.uuid for index in operation.removed_indices)
+        case _:
+            return frozenset()
 
 
 def _ids(fragments: Iterable[Fragment]) -> frozenset[int]:

@@ -11,6 +11,8 @@ import pytest
 import lance_core
 from lance_core.errors import IndexCoverageWarning
 from lance_core.format.index_metadata import IndexFields, holds_row_ids, make_index
+from lance_core.index.kinds import KINDS
+from lance_core.index.protocol import RewritableKind
 
 SCALAR = {
     "id": "BTREE",
@@ -23,6 +25,8 @@ SCALAR = {
 }
 KEEP_ADDRESSES = {"id_idx", "score_idx", "key_idx"}
 """Indices of pylance 14.0.2 that know rows by address or fragment even if the table has stable row ids."""
+REMAPPED = {f"{column}_idx" for column, kind in SCALAR.items() if isinstance(KINDS.get(kind), RewritableKind)}
+"""Indices whose files lance_core rewrites along with the rows."""
 
 
 def rows(numbers):
@@ -89,16 +93,17 @@ def check(path):
 def test_compaction_keeps_coverage_by_row_ids_as_pylance_does(tmp_path, target):
     ours, theirs = make(tmp_path / "ours"), str(tmp_path / "theirs")
     shutil.copytree(ours, theirs)
-    with pytest.warns(IndexCoverageWarning, match="720 of 'id_idx'"):
+    with pytest.warns(IndexCoverageWarning, match="720 of 'key_idx'"):
         metrics = lance_core.dataset(ours).optimize.compact_files(target_rows_per_fragment=target)
     lance.dataset(theirs).optimize.compact_files(target_rows_per_fragment=target)
     before, after = coverage(theirs), coverage(ours)
-    for name in after.keys() - KEEP_ADDRESSES:
-        assert after[name] == before[name] != set(), name
+    lost = KEEP_ADDRESSES - REMAPPED
+    for name in after.keys() - lost:
+        assert after[name] == (before[name] or after["id_idx"]) != set(), name
         assert lance.dataset(ours).stats.index_stats(name)["num_unindexed_rows"] == 0
-    for name in KEEP_ADDRESSES:
+    for name in lost:
         assert after[name] == set(), name
-    assert metrics.unindexed_rows == dict.fromkeys(sorted(KEEP_ADDRESSES), 720)
+    assert metrics.unindexed_rows == dict.fromkeys(sorted(lost), 720)
     check(ours)
     lance.dataset(ours).optimize.optimize_indices()
     check(ours)
@@ -112,9 +117,9 @@ def test_materialization_keeps_coverage_by_row_ids(tmp_path):
         metrics = dataset.optimize.materialize_deletions(threshold=0.2)
     assert metrics.fragments_removed == 1
     after, live = coverage(path), {one.fragment_id for one in dataset.get_fragments()}
-    assert after["vector_idx"] == after["tag_idx"] == live
-    assert after["id_idx"] < live
-    assert set(metrics.unindexed_rows) == KEEP_ADDRESSES
+    assert after["vector_idx"] == after["tag_idx"] == after["id_idx"] == live
+    assert after["key_idx"] < live
+    assert set(metrics.unindexed_rows) == KEEP_ADDRESSES - REMAPPED
     assert len(set(metrics.unindexed_rows.values())) == 1
     check(path)
 
@@ -126,8 +131,9 @@ def test_compaction_tells_what_tables_without_stable_row_ids_lose(tmp_path):
     plan = lance_core.Compaction.plan(dataset)
     with pytest.warns(IndexCoverageWarning, match=r"720 of 'vector_idx'.*optimize_indices"):
         metrics = lance_core.Compaction.commit(dataset, lance_core.Compaction.run(dataset, plan))
-    assert metrics.unindexed_rows == {f"{column}_idx": 720 for column in [*SCALAR, "vector"]}
-    assert all(ids == set() for ids in coverage(path).values())
+    lost = {f"{column}_idx" for column in [*SCALAR, "vector"]} - REMAPPED
+    assert metrics.unindexed_rows == dict.fromkeys(lost, 720)
+    assert all((ids == set()) == (name in lost) for name, ids in coverage(path).items())
     check(path)
 
 
