@@ -302,11 +302,13 @@ class BTreeKind:
         with_stable_row_ids: bool,
     ) -> SegmentContent:
         """Merge the sorted values of segments and write the rows where they are now."""
-        from lance_core.index.btree_build import relocated, remapped, write_btree, write_sorted  # noqa: PLC0415 as above
+        from lance_core.index.btree_build import relocated, write_btree, write_sorted  # noqa: PLC0415 as above
 
         trees = [(segment, relocate) for segment, relocate in segments if isinstance(segment, BTreeSegment)]
         if len(trees) == 1:  # the order stays, so nothing is sorted
-            return write_sorted(files, column.type, remapped(*trees[0]), with_stable_row_ids=with_stable_row_ids)
+            ((tree, relocate),) = trees
+            moved = (relocated(values, rows, relocate) for values, rows in tree.batches())
+            return write_sorted(files, column.type, moved, with_stable_row_ids=with_stable_row_ids)
         parts = [relocated(*segment.content(), relocate) for segment, relocate in trees]
         return write_btree(files, column.type, parts, with_stable_row_ids=with_stable_row_ids)
 

@@ -26,7 +26,6 @@ from lance_core.index.protocol import SegmentContent
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from lance_core.index.btree import BTreeSegment
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import Relocation
 
@@ -83,11 +82,6 @@ def write_sorted(
     )
     version = VERSION_WITH_STABLE_ROW_IDS if with_stable_row_ids else VERSION
     return SegmentContent(index_version=version, details=b"")
-
-
-def remapped(segment: BTreeSegment, relocate: Relocation) -> Iterator[tuple[pa.Array, Int64s]]:
-    """Return the values of a segment in order, and where their rows are now."""
-    return (relocated(values, rows, relocate) for values, rows in segment.batches())
 
 
 def relocated(values: pa.Array, rows: Int64s, relocate: Relocation) -> tuple[pa.Array, Int64s]:
