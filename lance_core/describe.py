@@ -100,7 +100,7 @@ def _fragment_table(dataset: LanceDataset) -> list[str]:
         counts = (fragment.physical_rows, fragment.num_deletions, len(fragment.data_files()), size)
         rows.append((str(fragment.fragment_id), *(f"{count:,}" for count in counts)))
     more = [f"... and {len(fragments) - MAX_FRAGMENTS:,} more"] if len(fragments) > MAX_FRAGMENTS else []
-    return [*_aligned(rows, left=()), *more]
+    return [*aligned(rows, left=()), *more]
 
 
 def _metadata(metadata: Mapping[str, bytes]) -> list[str]:
@@ -139,7 +139,7 @@ def _column_table(layouts: Sequence[FileLayout], arrow_bytes: Mapping[str, int])
         encodings = " | ".join(f"{kind} ({n})" if len(kinds) > 1 else kind for kind, n in kinds.most_common())
         ratio = ratio if arrow_bytes else ""
         rows.append((path, columns[0].logical_type, f"{len(pages):,}", f"{size:,}", ratio, encodings))
-    return _aligned(rows, left=(0, 1, 5))
+    return aligned(rows, left=(0, 1, 5))
 
 
 def _top(path: str, names: Mapping[str, int]) -> str:
@@ -152,7 +152,7 @@ def _short(encoding: str) -> str:
     return _COUNTS.sub("", encoding).replace("Layout(", "(").replace(", )", ")").replace("()", "")
 
 
-def _aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> list[str]:
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     return [
         "  ".join(

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.__main__ import main
+from lance_core.cli.main import main
 from lance_core.describe import MAX_FRAGMENTS, describe
 from lance_core.errors import NotFoundError
 
@@ -56,7 +56,7 @@ def test_long_tables_are_cut(tmp_path):
 def test_the_command(dataset, capsys):
     assert main(["describe", dataset.uri, "--quick"]) == 0
     assert capsys.readouterr().out == describe(dataset.uri, measure=False) + "\n"
-    assert main(["describe", f"{dataset.uri}/none"]) == 1
+    assert main(["describe", f"{dataset.uri}/none"]) == 2
     assert "NotFoundError" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["describe", dataset.uri, "--storage-option", "no value"])

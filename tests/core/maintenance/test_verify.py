@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.__main__ import main
+from lance_core.cli.main import main
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, LanceError
 from lance_core.format.paths import TAGS_FOLDER
 from lance_core.maintenance.verify_report import MAX_PROBLEMS, VerifyProblem, VerifyReport

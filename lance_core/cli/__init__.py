@@ -1,0 +1,1 @@
+"""The command line: each command is a function from parsed arguments to an answer for people and for programs."""

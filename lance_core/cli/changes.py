@@ -1,0 +1,164 @@
+"""Commands that change a table: tag, untag, restore, compact, cleanup and copy."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from lance_core.cli import output
+from lance_core.cli.command import Answer, Command, argument
+from lance_core.cli.opening import BRANCH, TABLE, VERSION, count, duration, open_table, reference
+from lance_core.cli.progress import each
+from lance_core.optimize import Compaction
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from lance_core.dataset import LanceDataset
+    from lance_core.optimize import RewriteResult
+
+
+def tag(arguments: Namespace) -> Answer:
+    """Name a version."""
+    table = open_table(arguments)
+    if arguments.move and arguments.tag in table.tags.list():
+        table.tags.update(arguments.tag)
+    else:
+        table.tags.create(arguments.tag)
+    return _said(f"{arguments.tag} names version {table.version}", tag=arguments.tag, version=table.version)
+
+
+def untag(arguments: Namespace) -> Answer:
+    """Remove a tag."""
+    open_table(arguments).tags.delete(arguments.tag)
+    return _said(f"{arguments.tag} is removed", tag=arguments.tag)
+
+
+def restore(arguments: Namespace) -> Answer:
+    """Make an old version the newest."""
+    table = open_table(arguments).checkout_version(arguments.to)
+    old = table.version
+    table.restore()
+    return _said(f"version {table.version} is as version {old}", version=table.version, restored=old)
+
+
+def compact(arguments: Namespace) -> Answer:
+    """Merge small fragments."""
+    table = open_table(arguments)
+    given = {
+        "target_rows_per_fragment": arguments.target_rows_per_fragment,
+        "max_bytes_per_file": arguments.max_bytes_per_file,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    if arguments.dry_run:
+        plan = Compaction.plan(table, options)
+        fragments = [[fragment.id for fragment in task.fragments] for task in plan.tasks]
+        told = f"{sum(map(len, fragments)):,} fragments would become {len(fragments):,} or more"
+        return _said(told, version=table.version, fragments=fragments)
+
+    def make(dataset: LanceDataset) -> list[RewriteResult]:
+        tasks = Compaction.plan(dataset, options).tasks
+        return [task.execute(dataset) for task in each(tasks, "compacting")]
+
+    metrics = Compaction.repeat(table, make)
+    told = f"version {table.version}: {metrics.fragments_removed:,} fragments became {metrics.fragments_added:,}"
+    return _said(told if metrics.fragments_removed else "nothing to do", version=table.version, **asdict(metrics))
+
+
+def cleanup(arguments: Namespace) -> Answer:
+    """Delete old versions."""
+    table = open_table(arguments)
+    rules: dict[str, Any] = {
+        "older_than": arguments.older_than,
+        "retain_versions": arguments.retain_versions,
+        "error_if_tagged_old_versions": False,
+    }
+    if arguments.dry_run:
+        explained = table.explain_cleanup_old_versions(**rules)
+        numbers = asdict(explained.stats)
+        files = [asdict(file) for file in explained.candidate_files]
+        would = [f"would delete {output.printable(file['path'])}" for file in files]
+        return Answer(lines=[*would, _cleaned(numbers, "would go")], document={**numbers, "files": files})
+    numbers = asdict(table.cleanup_old_versions(**rules))
+    return Answer(lines=[_cleaned(numbers, "deleted")], document=numbers)
+
+
+def copy(arguments: Namespace) -> Answer:
+    """Copy a version."""
+    table = open_table(arguments)
+    options = dict(arguments.storage_option) or None
+    clone = table.shallow_clone if arguments.shallow else table.deep_clone
+    made = clone(os.fspath(arguments.target), storage_options=options)
+    return _said(f"{made.uri}: {made.count_rows():,} rows", uri=made.uri, version=made.version)
+
+
+def _said(line: str, **document: Any) -> Answer:
+    return Answer(lines=[line], document=document)
+
+
+def _cleaned(numbers: dict[str, int], done: str) -> str:
+    files = sum(value for name, value in numbers.items() if name.endswith("_files_removed"))
+    return f"{numbers['old_versions']:,} versions and {files:,} files, {output.size(numbers['bytes_removed'])}, {done}"
+
+
+_TAG = argument("tag", "name of the tag")
+_DRY_RUN = argument("--dry-run", "only tell what would be done", action="store_true")
+
+COMMANDS = (
+    Command(
+        name="tag",
+        summary="name a version, so that clean-up keeps it",
+        run=tag,
+        arguments=(
+            TABLE,
+            _TAG,
+            VERSION,
+            BRANCH,
+            argument("--move", "let a tag that is there name this version", action="store_true"),
+        ),
+    ),
+    Command(name="untag", summary="remove a tag; its version stays", run=untag, arguments=(TABLE, _TAG)),
+    Command(
+        name="restore",
+        summary="make an old version the newest again, as a new version",
+        run=restore,
+        arguments=(TABLE, argument("to", "number or tag of the version", type=reference), BRANCH),
+    ),
+    Command(
+        name="compact",
+        summary="merge small fragments and drop deleted rows",
+        run=compact,
+        arguments=(
+            TABLE,
+            argument("--target-rows-per-fragment", "rows of a fragment", type=count),
+            argument("--max-bytes-per-file", "bytes of a data file", type=count),
+            BRANCH,
+            _DRY_RUN,
+        ),
+    ),
+    Command(
+        name="cleanup",
+        summary="delete old versions and the files that only they need; tagged versions stay",
+        run=cleanup,
+        arguments=(
+            TABLE,
+            argument("--older-than", "only versions older than this, such as 12h; 14d without a rule", type=duration),
+            argument("--retain-versions", "never the newest so many", type=count),
+            BRANCH,
+            _DRY_RUN,
+        ),
+    ),
+    Command(
+        name="copy",
+        summary="copy a version into a table of its own",
+        run=copy,
+        arguments=(
+            TABLE,
+            argument("target", "path or address of the new table"),
+            VERSION,
+            BRANCH,
+            argument("--shallow", "share the data files instead of copying them", action="store_true"),
+        ),
+    ),
+)
