@@ -153,6 +153,7 @@ def _short(encoding: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> list[str]:
+    """Return a line for each row, its cells in columns; those of ``left`` begin, others end at the same place."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     return [
         "  ".join(
