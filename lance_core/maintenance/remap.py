@@ -129,10 +129,10 @@ class RemappedIndices:
 
 def _of_covered(entry: IndexMetadata, moves: RowMoves) -> Relocation:
     """Return the moves of the rows that a segment covers; its stale entries are gone."""
-    places = FragmentPlaces(np.array(sorted(entry.fragment_ids or ()), np.int64))
+    fragments = FragmentPlaces(np.array(sorted(entry.fragment_ids or ()), np.int64))
 
     def relocate(addresses: Int64s) -> Int64s:
-        is_covered = places.of(addresses) >= 0
+        is_covered = fragments.of(addresses) >= 0
         if is_covered.all():
             return moves(addresses)
         after = np.full(len(addresses), -1, np.int64)
