@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.base_path import BasePath
     from lance_core.format.fragment import DataFile, Fragment
+    from lance_core.format.index_metadata import RewrittenIndex
     from lance_core.format.schema import Schema
 
 _UPDATE_MODES = {"rewrite_rows": inner.UpdateMode.REWRITE_ROWS, "rewrite_columns": inner.UpdateMode.REWRITE_COLUMNS}
@@ -291,7 +292,7 @@ def _update_config_from_inner(operation: inner.UpdateConfig) -> LanceOperation.U
     )
 
 
-def _rewritten(index: inner.RewrittenIndex) -> LanceOperation.RewrittenIndex:
+def _rewritten(index: RewrittenIndex) -> LanceOperation.RewrittenIndex:
     return LanceOperation.RewrittenIndex(
         old_id=str(UUID(bytes=index.old_id)),
         new_id=str(UUID(bytes=index.new_id)),

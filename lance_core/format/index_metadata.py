@@ -20,8 +20,6 @@ from lance_core.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from lance_core.format.operations import RewrittenIndex
-
 
 @frozen(kw_only=True)
 class IndexMetadata:
@@ -158,6 +156,27 @@ def with_base_id(index: IndexMetadata, base_id: int | None) -> IndexMetadata:
     if base_id is not None:
         pb.base_id = base_id
     return IndexMetadata.from_proto(pb)
+
+
+@frozen(kw_only=True)
+class RewrittenIndex:
+    """An index whose files were rewritten for the new row addresses.
+
+    Attributes:
+        old_id: Uuid of the entry that is replaced, 16 bytes.
+        new_id: Uuid of the new files, 16 bytes.
+        type_url: Kind of the index, None to keep what the entry says.
+        details: Description of the index that goes with it.
+        index_version: Version of the index's format.
+        files: Path and size of each new file; empty if the writer did not record them.
+    """
+
+    old_id: bytes
+    new_id: bytes
+    type_url: str | None = None
+    details: bytes = b""
+    index_version: int = 0
+    files: tuple[tuple[str, int], ...] = ()
 
 
 def with_new_files(index: IndexMetadata, rewritten: RewrittenIndex) -> IndexMetadata:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.base_path import BasePath
     from lance_core.format.fragment import DataFile, Fragment
-    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.index_metadata import IndexMetadata, RewrittenIndex
     from lance_core.format.schema import Schema
 
 
@@ -81,27 +81,6 @@ class RewriteGroup:
 
     old_fragments: tuple[Fragment, ...]
     new_fragments: tuple[Fragment, ...]
-
-
-@frozen(kw_only=True)
-class RewrittenIndex:
-    """An index whose files were rewritten for the new row addresses.
-
-    Attributes:
-        old_id: Uuid of the entry that is replaced, 16 bytes.
-        new_id: Uuid of the new files, 16 bytes.
-        type_url: Kind of the index, None to keep what the entry says.
-        details: Description of the index that goes with it.
-        index_version: Version of the index's format.
-        files: Path and size of each new file; empty if the writer did not record them.
-    """
-
-    old_id: bytes
-    new_id: bytes
-    type_url: str | None = None
-    details: bytes = b""
-    index_version: int = 0
-    files: tuple[tuple[str, int], ...] = ()
 
 
 @frozen(kw_only=True)

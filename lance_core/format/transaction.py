@@ -21,7 +21,7 @@ from lance_core.format import base_path as base_path_format
 from lance_core.format import fragment as fragments_format
 from lance_core.format.bitmap import encode_bitmap
 from lance_core.format.checksums import SECTION_SIZE, check_section, with_section
-from lance_core.format.index_metadata import IndexMetadata
+from lance_core.format.index_metadata import IndexMetadata, RewrittenIndex
 from lance_core.format.operations import (
     Append,
     Clone,
@@ -38,7 +38,6 @@ from lance_core.format.operations import (
     Restore,
     Rewrite,
     RewriteGroup,
-    RewrittenIndex,
     UnknownOperation,
     Update,
     UpdateBases,

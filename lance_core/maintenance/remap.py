@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lance_core.errors import CorruptDataError, NotFoundError, UnsupportedError
-from lance_core.format.index_metadata import holds_row_ids
-from lance_core.format.operations import ReserveFragments, Rewrite, RewrittenIndex
+from lance_core.format.index_metadata import RewrittenIndex, holds_row_ids
+from lance_core.format.operations import ReserveFragments, Rewrite
 from lance_core.format.paths import INDICES_FOLDER
 from lance_core.format.transaction import Transaction
 from lance_core.frozen import frozen

@@ -61,7 +61,7 @@ class RowMoves:
         self._new_starts = _starts([fragment.physical_rows for fragment in new])
         new_ids = np.array([fragment.id for fragment in new], np.int64)
         self._to_address = (new_ids << ADDRESS_SHIFT) - self._new_starts
-        self._positions = FragmentPlaces(self._ids)
+        self._owners = FragmentPlaces(self._ids)
         begins, ends = self._new_fragment(firsts), self._new_fragment(firsts + np.maximum(counts, 1) - 1)
         self._shifts = self._to_position + self._to_address[begins] if (begins == ends).all() else None
         """What turns an address into the new one, if no fragment was split."""
@@ -72,29 +72,29 @@ class RowMoves:
         Raises:
             CorruptDataError: An address is behind the last row of a fragment.
         """
-        positions = self._positions.of(addresses)
-        is_moved = positions >= 0
+        numbers = self._owners.of(addresses)
+        is_moved = numbers >= 0
         if is_moved.all():
-            return self._moved(addresses, positions)
+            return self._moved(addresses, numbers)
         after = addresses.copy()
-        after[is_moved] = self._moved(addresses[is_moved], positions[is_moved])
+        after[is_moved] = self._moved(addresses[is_moved], numbers[is_moved])
         return after
 
-    def _moved(self, addresses: Int64s, positions: Int64s) -> Int64s:
-        if ((addresses & _OFFSET_MASK) >= self._num_rows[positions]).any():
+    def _moved(self, addresses: Int64s, numbers: Int64s) -> Int64s:
+        if ((addresses & _OFFSET_MASK) >= self._num_rows[numbers]).any():
             raise CorruptDataError("an index has rows behind the last one of a fragment")
         if not len(self._deleted):
-            return self._placed(addresses, positions, None)
+            return self._placed(addresses, numbers, None)
         before = np.searchsorted(self._deleted, addresses)
         is_deleted = self._deleted[np.minimum(before, len(self._deleted) - 1)] == addresses
-        return np.where(is_deleted, -1, self._placed(addresses, positions, before))
+        return np.where(is_deleted, -1, self._placed(addresses, numbers, before))
 
-    def _placed(self, addresses: Int64s, positions: Int64s, before: Int64s | None) -> Int64s:
+    def _placed(self, addresses: Int64s, numbers: Int64s, before: Int64s | None) -> Int64s:
         """Return the new addresses of live rows; ``before`` are the deleted rows before each."""
         if self._shifts is not None:
-            after = addresses + self._shifts[positions]
+            after = addresses + self._shifts[numbers]
             return after if before is None else after - before
-        positions = addresses + self._to_position[positions]
+        positions = addresses + self._to_position[numbers]
         if before is not None:
             positions -= before
         return positions + self._to_address[self._new_fragment(positions)]
@@ -124,8 +124,8 @@ class FragmentPlaces:
         owners = addresses >> ADDRESS_SHIFT
         if self._table is not None:
             return self._table[np.clip(owners - self._first + 1, 0, len(self._table) - 1)]
-        positions = np.minimum(np.searchsorted(self._ids, owners), len(self._ids) - 1)
-        return np.where(self._ids[positions] == owners, positions, -1)
+        numbers = np.minimum(np.searchsorted(self._ids, owners), len(self._ids) - 1)
+        return np.where(self._ids[numbers] == owners, numbers, -1)
 
 
 def _starts(lengths: list[int]) -> Int64s:

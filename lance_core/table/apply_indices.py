@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from lance_core.format.fragment import Fragment
-    from lance_core.format.index_metadata import IndexMetadata
+    from lance_core.format.index_metadata import IndexMetadata, RewrittenIndex
     from lance_core.format.manifest import Manifest
-    from lance_core.format.operations import RewriteGroup, RewrittenIndex
+    from lance_core.format.operations import RewriteGroup
 
 _FRAGMENT_REUSE_INDEX = "__lance_frag_reuse"
 

@@ -6,7 +6,7 @@ from lance_core.errors import CorruptDataError, UnsupportedError
 from lance_core.format.base_path import BasePath
 from lance_core.format.bitmap import encode_bitmap
 from lance_core.format.fragment import DataFile, Fragment
-from lance_core.format.index_metadata import IndexMetadata
+from lance_core.format.index_metadata import IndexMetadata, RewrittenIndex
 from lance_core.format.operations import (
     Append,
     Clone,
@@ -22,7 +22,6 @@ from lance_core.format.operations import (
     Restore,
     Rewrite,
     RewriteGroup,
-    RewrittenIndex,
     UnknownOperation,
     Update,
     UpdateBases,
