@@ -24,13 +24,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
+
+from lance_core.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     import numpy.typing as npt
 
 FILE_NAME = "zonemap.lance"
@@ -82,6 +84,27 @@ def encode_null_bitmap(offsets: Mapping[int, npt.NDArray[np.int64]]) -> bytes:
         bitmap = BitMap(rows.tolist()).serialize()
         parts += [_PAIR.pack(fragment_id, len(bitmap)), bitmap]
     return b"".join([_COUNT.pack(len(rows_by_fragment)), *parts])
+
+
+def decode_null_bitmap(data: bytes, *, path: str) -> npt.NDArray[np.int64]:
+    """Return the addresses of null rows, ascending.
+
+    Raises:
+        CorruptDataError: It is damaged.
+    """
+    try:
+        (count,) = _COUNT.unpack_from(data)
+        at = _COUNT.size
+        parts = [np.empty(0, np.int64)]
+        for _ in range(count):
+            fragment_id, size = _PAIR.unpack_from(data, at)
+            at += _PAIR.size
+            bitmap = BitMap.deserialize(data[at : at + size])
+            parts.append(np.frombuffer(bitmap.to_array(), np.uint32).astype(np.int64) + (fragment_id << 32))
+            at += size
+    except (struct.error, ValueError) as error:
+        raise CorruptDataError(f"the null bitmap of a zone map cannot be decoded: {error}", path=path) from error
+    return np.concatenate(parts)
 
 
 def _varint(value: int) -> bytes:

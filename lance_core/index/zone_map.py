@@ -18,52 +18,31 @@ from lance_core.format.zone_map import (
     DEFAULT_ROWS_PER_ZONE,
     FILE_NAME,
     INDEX_VERSION,
+    NULL_BITMAP_KEY,
     ROWS_PER_ZONE_KEY,
     TYPE_URL,
+    decode_null_bitmap,
     has_zone_map,
     zone_schema,
 )
-from lance_core.frozen import frozen
 from lance_core.index.answer import ADDRESS_SHIFT, RowAnswer, of_ranges
 from lance_core.index.files import check_columns, metadata_number, read_columns
+from lance_core.index.zone_table import ZoneTable
 from lance_core.limits import check_limit
 from lance_core.sql.ternary import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.protocol import FragmentColumn, SegmentContent
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 _MAX_ROWS = 1 << 32
 _MAX_FRAGMENT_ID = (1 << 31) - 1
 _ROWS_PER_ZONE = "rows_per_zone"
-
-
-@frozen(kw_only=True)
-class ZoneTable:
-    """Content of one zone map, sorted by fragment and first row.
-
-    Attributes:
-        fragment_ids: Shape (zones,).
-        starts: Shape (zones,), offset of each zone's first row.
-        ends: Shape (zones,), offset of the row behind its last one; greater than its start.
-        null_count: Shape (zones,).
-        nan_count: Shape (zones,).
-        minimum: One value for each zone.
-        maximum: Likewise.
-    """
-
-    fragment_ids: Int64s
-    starts: Int64s
-    ends: Int64s
-    null_count: Int64s
-    nan_count: Int64s
-    minimum: pa.Array
-    maximum: pa.Array
 
 
 class ZoneMapSegment:
@@ -73,10 +52,18 @@ class ZoneMapSegment:
         column: The column.
         table: What the file says.
         rows_per_zone: Rows in each zone but the last of a fragment, if the file tells.
+        null_rows: Reads the addresses of the null rows, ascending; None if the file does not tell.
     """
 
-    def __init__(self, column: IndexedColumn, table: ZoneTable, rows_per_zone: int | None) -> None:
+    def __init__(
+        self,
+        column: IndexedColumn,
+        table: ZoneTable,
+        rows_per_zone: int | None,
+        null_rows: Callable[[], Int64s | None],
+    ) -> None:
         self.table = table
+        self.null_rows = null_rows
         self._is_nested = column.is_nested
         self._rows_per_zone = rows_per_zone
         first = table.fragment_ids << ADDRESS_SHIFT
@@ -128,7 +115,13 @@ class ZoneMapKind:
         check_columns(reader, zone_schema(column.type), path=path)
         check_limit("max_zones", reader.num_rows, "zones of a zone map", path=path)
         columns = read_columns(reader, COLUMNS, 0, reader.num_rows)
-        return ZoneMapSegment(column, _checked(columns, path), metadata_number(reader, ROWS_PER_ZONE_KEY))
+        nulls_at = metadata_number(reader, NULL_BITMAP_KEY)
+
+        def null_rows() -> Int64s | None:
+            return None if nulls_at is None else decode_null_bitmap(reader.global_buffer(nulls_at), path=path)
+
+        table = _checked(columns, path)
+        return ZoneMapSegment(column, table, metadata_number(reader, ROWS_PER_ZONE_KEY), null_rows)
 
     def build(
         self,
@@ -145,6 +138,28 @@ class ZoneMapKind:
         del with_stable_row_ids
         rows_per_zone = options[_ROWS_PER_ZONE]
         return write_zones(files, column, build_zones(fragments, rows_per_zone), rows_per_zone)
+
+    def rewrite(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        segments: Sequence[tuple[Segment, Relocation]],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Write the zones of segments where their rows are now.
+
+        Raises:
+            UnsupportedError: Nulls or NaN cannot be counted without reading the column.
+        """
+        from lance_core.index.zone_map_build import rewrite_zones  # noqa: PLC0415 rarely needed
+        from lance_core.index.zone_map_remap import moved_zones  # noqa: PLC0415 as above
+
+        del with_stable_row_ids
+        maps = [(segment, relocate) for segment, relocate in segments if isinstance(segment, ZoneMapSegment)]
+        parts = [moved_zones(segment.table, segment.null_rows(), relocate) for segment, relocate in maps]
+        rows_per_zone = max(segment.options.get(_ROWS_PER_ZONE, DEFAULT_ROWS_PER_ZONE) for segment, _ in maps)
+        return rewrite_zones(files, column, parts, rows_per_zone)
 
 
 ZONE_MAP = ZoneMapKind()

@@ -19,7 +19,9 @@ from lance_core.format.zone_map import (
     encode_null_bitmap,
     zone_schema,
 )
+from lance_core.index.answer import ADDRESS_SHIFT
 from lance_core.index.protocol import SegmentContent
+from lance_core.index.zone_map_remap import joined, widened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import FragmentColumn
+    from lance_core.index.zone_map_remap import MovedZones
+
+_OFFSET_MASK = (1 << ADDRESS_SHIFT) - 1
 
 
 @dataclass(slots=True)
@@ -123,6 +128,28 @@ def write_zones(files: SegmentFiles, column: IndexedColumn, zones: Zones, rows_p
         [pa.RecordBatch.from_arrays([*extremes, *numbers], schema=schema)],
         metadata={ROWS_PER_ZONE_KEY: str(rows_per_zone)},
         buffers={NULL_BITMAP_KEY: encode_null_bitmap(zones.nulls)},
+    )
+    return SegmentContent(index_version=INDEX_VERSION, details=encode_details(rows_per_zone=rows_per_zone))
+
+
+def rewrite_zones(
+    files: SegmentFiles, column: IndexedColumn, parts: list[MovedZones], rows_per_zone: int
+) -> SegmentContent:
+    """Write zones of other segments as one file; small neighbours become one zone."""
+    kind = column.type
+    schema = zone_schema(kind)
+    zones = widened(joined(parts, kind), rows_per_zone)
+    owners, starts = zones.first >> ADDRESS_SHIFT, zones.first & _OFFSET_MASK
+    numbers = (zones.null_count, zones.nan_count, owners, starts, zones.length)
+    counts = [pa.array(one).cast(schema.field(place + 2).type) for place, one in enumerate(numbers)]
+    null_owners = zones.nulls >> ADDRESS_SHIFT
+    nulls = {owner: (zones.nulls & _OFFSET_MASK)[null_owners == owner] for owner in np.unique(null_owners).tolist()}
+    files.write(
+        FILE_NAME,
+        schema,
+        [pa.RecordBatch.from_arrays([zones.minimum, zones.maximum, *counts], schema=schema)],
+        metadata={ROWS_PER_ZONE_KEY: str(rows_per_zone)},
+        buffers={NULL_BITMAP_KEY: encode_null_bitmap(nulls)},
     )
     return SegmentContent(index_version=INDEX_VERSION, details=encode_details(rows_per_zone=rows_per_zone))
 

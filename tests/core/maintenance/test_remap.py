@@ -116,6 +116,31 @@ def test_a_damaged_index_does_not_stop_compaction(dataset):
     assert lance_core.dataset(dataset.uri).count_rows("k = 5") == 1
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_zone_maps_follow_their_rows(tmp_path, seed):
+    """Nulls and NaN that are left, zones cut by new fragments, small zones as one."""
+    rng = np.random.default_rng(seed)
+    numbers = np.sort(rng.integers(0, 300, 600)).astype(float)
+    numbers[rng.random(600) < 0.2] = np.nan
+    values = pa.array(numbers, mask=rng.random(600) < 0.2)
+    rows = pa.table({"x": values, "row": range(600)})
+    dataset = lance_core.write_dataset(rows, tmp_path / "t", max_rows_per_file=int(rng.integers(40, 200)))
+    dataset.create_scalar_index("x", "ZONEMAP", rows_per_zone=int(rng.integers(1, 60)))
+    first, size = rng.integers(0, 400), rng.integers(1, 200)
+    dataset.delete(f"row % {rng.integers(2, 9)} = 1 or (row >= {first} and row < {first + size})")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        dataset.optimize.compact_files(target_rows_per_fragment=int(rng.integers(50, 700)))
+    assert (uncovered(dataset, "x_idx") == 0) == (not warned)
+    low = rng.integers(0, 250)
+    for condition in (f"x = {low}", f"x >= {low} and x < {low + 20}", "x is null", "x is not null", f"not (x > {low})"):
+        by_index, by_scan = (
+            dataset.scanner(filter=condition, columns=["row"], use_scalar_index=use).to_table()["row"].to_pylist()
+            for use in (True, False)
+        )
+        assert by_index == by_scan, condition
+
+
 # ------------------------------------------------------------------------------------------------------------ conflicts
 
 
