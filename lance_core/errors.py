@@ -179,6 +179,12 @@ class CommitOutcomeUnknownError(LanceError):
     kind = "commit_outcome_unknown"
 
 
+class StoreTimeoutError(LanceError, TimeoutError):
+    """A store did not answer in time; the message names the setting, ``path`` the object."""
+
+    kind = "store_timeout"
+
+
 class UnsafeStoreError(LanceError):
     """The store cannot create a file atomically, so that two writers could both believe to have won."""
 

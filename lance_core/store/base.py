@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _Extra = TypeVar("_Extra")
+_Result_co = TypeVar("_Result_co", covariant=True)
 
 
 @frozen(kw_only=True)
@@ -52,6 +53,27 @@ class ObjectReader(Protocol):
 
     def close(self) -> None:
         """Release the handle; buffers already returned stay valid."""
+        ...
+
+
+class PendingRead(Protocol[_Result_co]):
+    """A read that is on its way."""
+
+    def result(self) -> _Result_co:
+        """Wait for what was asked for, once."""
+        ...
+
+    def cancel(self) -> None:
+        """Say that nobody wants it."""
+        ...
+
+
+@runtime_checkable
+class AheadReader(Protocol):
+    """Optional: begins a read without waiting for it."""
+
+    def begin_ranges(self, ranges: Sequence[tuple[int, int]], /) -> PendingRead[list[pa.Buffer]]:
+        """Begin to read half-open byte ranges; see `ObjectReader.read_ranges`."""
         ...
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lance_core.store.base import ObjectReader
+    from lance_core.store.base import ObjectReader, PendingRead
     from lance_core.store.object_client import Bucket, ObjectClient
 
 PART_SIZE = 16 << 20
@@ -83,8 +83,8 @@ class CloudStore:
         key, address = self._target(path)
         tail, size = self.client.get_tail(key, num_bytes, address=address)
 
-        def fetch(ranges: Sequence[tuple[int, int]]) -> list[Any]:
-            return self.client.get_ranges(key, ranges, address=address)
+        def fetch(ranges: Sequence[tuple[int, int]]) -> PendingRead[list[Any]]:
+            return self.client.begin_ranges(key, ranges, address=address)
 
         return reader_of(fetch, path=address, size=size, tail=tail)
 

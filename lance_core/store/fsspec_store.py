@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -31,8 +31,9 @@ from lance_core.store.fsspec_options import (
     without_secrets,
 )
 from lance_core.store.paths import check_path
-from lance_core.store.range_reader import FAR_AT_ONCE, WHOLE_BYTES, RangeReader, WholeReader
+from lance_core.store.range_reader import FAR_AT_ONCE, WHOLE_BYTES, Deferred, RangeReader, WholeReader
 from lance_core.store.sizes import check_size
+from lance_core.store.turns import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -104,10 +105,13 @@ class FsspecStore:
         with self._using(path) as (connection, name):
             size: int = connection.files.size(name)
 
-        def fetch(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        def read(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
             with self._using(path) as (connection, name):  # of the process that reads
                 starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
                 return connection.files.cat_ranges([name] * len(ranges), starts, ends, on_error="raise")
+
+        def fetch(ranges: Sequence[tuple[int, int]]) -> Deferred[list[bytes]]:
+            return Deferred(partial(read, ranges))
 
         return RangeReader(fetch, path=f"{self._uri}/{path}", size=size)
 
@@ -115,7 +119,7 @@ class FsspecStore:
         """Open a file that has ``size`` bytes if it is what it was; one of at most ``most_bytes`` is read whole."""
         if size > most_bytes:
             return self.reader(path)
-        with self._using(path) as (connection, name):
+        with self._using(path) as (connection, name), waiting():
             data = bytes(connection.files.cat_file(name, start=0, end=size + 1))
         return WholeReader(data, f"{self._uri}/{path}") if len(data) == size else self.reader(path)
 

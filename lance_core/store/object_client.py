@@ -11,13 +11,16 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lance_core.errors import InvalidInputError, LanceError, NotFoundError, UnsupportedError
+from lance_core.store.hedged_reads import HedgedReads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping, Sequence
+
+    from lance_core.store.hedged_reads import Pending, ReadSettings
 
 _MAX_CLIENTS = 16
 _MAX_RANGES_IN_CALL = 10
@@ -39,6 +42,11 @@ class Bucket(Protocol):
     @property
     def max_retries(self) -> int:
         """Number of times a failed request is repeated."""
+        ...
+
+    @property
+    def read_settings(self) -> ReadSettings:
+        """When reads are asked again and given up."""
         ...
 
     def connect(self) -> Any:
@@ -113,6 +121,7 @@ class ObjectClient:
             self._files = bucket.connect()
         except self._obstore.exceptions.BaseError as error:
             raise InvalidInputError(f"the object store cannot be opened: {_summary(error)}") from None
+        self._reads = HedgedReads(bucket.read_settings, translated)
         self._pool: ThreadPoolExecutor | None = None
         self.is_trusted = False
 
@@ -127,35 +136,39 @@ class ObjectClient:
             ConnectionError: No answer, or one that leaves open whether the request had an effect; likewise.
             OSError: Refused; likewise.
         """
-        with translated(address):
-            answer = self._obstore.get(self._files, key)
+
+        async def ask() -> bytes:
+            answer = await self._obstore.get_async(self._files, key)
             check(answer.meta["size"])
-            return bytes(answer.bytes())
+            return bytes(await answer.bytes_async())
+
+        return self._reads.begin(ask, num_bytes=0, address=address).result()
 
     def get_tail(self, key: str, size: int, *, address: str) -> tuple[bytes, int]:
         """Read the last bytes of an object; return them and the object's size."""
-        with translated(address):
+
+        async def ask() -> tuple[bytes, int]:
             try:
-                answer = self._obstore.get(self._files, key, options={"range": {"suffix": size}})
+                answer = await self._obstore.get_async(self._files, key, options={"range": {"suffix": size}})
             except self._obstore.exceptions.BaseError as error:
                 if _NO_PART not in str(error) and status_of(error) != _NO_SUCH_RANGE:
                     raise
                 # An empty object has no last byte, and some services answer with all of a small object.
-                answer = self._obstore.get(self._files, key)
-            return bytes(answer.bytes()), answer.meta["size"]
+                answer = await self._obstore.get_async(self._files, key)
+            return bytes(await answer.bytes_async()), answer.meta["size"]
 
-    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]], *, address: str) -> list[Any]:
-        """Read byte ranges at the same time, as they are: one request for each."""
+        return self._reads.begin(ask, num_bytes=size, address=address).result()
 
-        def fetch(some: Sequence[tuple[int, int]]) -> list[Any]:
+    def begin_ranges(self, key: str, ranges: Sequence[tuple[int, int]], *, address: str) -> Pending[list[Any]]:
+        """Begin to read byte ranges at the same time, as they are: one request for each."""
+
+        def asks(some: Sequence[tuple[int, int]]) -> tuple[Callable[[], Awaitable[list[Any]]], int]:
             starts, ends = [start for start, _ in some], [end for _, end in some]
-            return self._obstore.get_ranges(self._files, key, starts=starts, ends=ends, coalesce=0)
+            ask = partial(self._obstore.get_ranges_async, self._files, key, starts=starts, ends=ends, coalesce=0)
+            return ask, sum(ends) - sum(starts)
 
         calls = [ranges[at : at + _MAX_RANGES_IN_CALL] for at in range(0, len(ranges), _MAX_RANGES_IN_CALL)]
-        with translated(address):
-            if len(calls) == 1:
-                return fetch(calls[0])
-            return [buffer for buffers in self._threads().map(fetch, calls) for buffer in buffers]
+        return self._reads.begin_all(list(map(asks, calls)), address=address)
 
     def sizes(self, keys: Sequence[str], *, address: Callable[[str], str]) -> list[int]:
         """Return the sizes of objects, asked for at the same time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -10,14 +10,20 @@ import pyarrow as pa
 from lance_core.errors import NotFoundError
 from lance_core.store.coalesce import plan_reads
 from lance_core.store.memory import MemoryReader, copy_ranges
+from lance_core.store.turns import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from lance_core.store.base import ObjectReader
-    from lance_core.store.coalesce import Span
+    from lance_core.store.base import ObjectReader, PendingRead
+    from lance_core.store.coalesce import ReadPlan
+
+_T = TypeVar("_T")
+
+Fetch: TypeAlias = "Callable[[Sequence[tuple[int, int]]], PendingRead[list[bytes]]]"
+"""Begins to read half-open byte ranges at the same time."""
 
 TAIL_SIZE = 1 << 16
 """Bytes at the end of an object that come with opening it: the metadata of most data files, and all of small ones."""
@@ -25,7 +31,7 @@ TAIL_SIZE = 1 << 16
 WHOLE_BYTES = 1 << 20
 """Objects of so many bytes are read whole when they are opened: that takes less time than another request."""
 
-FAR_AT_ONCE = 32
+FAR_AT_ONCE = 64
 """Objects of one store that are read at the same time: enough to hide how long each answer takes."""
 
 _ALIGNMENT = 64
@@ -33,19 +39,36 @@ _CHECKED_BYTES = 1000
 """Bytes of a file for each byte of its checksums, a little less than there are."""
 
 
+class Deferred(Generic[_T]):
+    """A read that begins when its result is wanted; see `lance_core.store.base.PendingRead`.
+
+    Args:
+        read: The read.
+    """
+
+    def __init__(self, read: Callable[[], _T]) -> None:
+        self._read = read
+
+    def result(self) -> _T:
+        """Read."""
+        with waiting():
+            return self._read()
+
+    def cancel(self) -> None:
+        """Do nothing: it has not begun."""
+
+
 class RangeReader:
     """Random access to one object of a remote store. May be shared by threads.
 
     Args:
-        fetch: Reads half-open byte ranges at the same time.
+        fetch: Begins to read half-open byte ranges at the same time.
         path: Address of the object, for errors.
         size: Bytes in the object.
         tail: Its last bytes, if they are known already.
     """
 
-    def __init__(
-        self, fetch: Callable[[Sequence[tuple[int, int]]], list[bytes]], *, path: str, size: int, tail: bytes = b""
-    ) -> None:
+    def __init__(self, fetch: Fetch, *, path: str, size: int, tail: bytes = b"") -> None:
         self._fetch = fetch
         self._path = path
         self._size = size
@@ -64,13 +87,30 @@ class RangeReader:
             NotFoundError: A range lies beyond the end of the object.
             OSError: The store failed.
         """
+        return self.begin_ranges(ranges).result()
+
+    def begin_ranges(self, ranges: Sequence[tuple[int, int]], /) -> PendingRead[list[pa.Buffer]]:
+        """Begin to read half-open byte ranges; errors as of `read_ranges`."""
         for start, end in ranges:
             if not 0 <= start <= end <= self._size:
                 raise NotFoundError(
                     f"bytes {start} to {end} are not in the object of {self._size} bytes", path=self._path
                 )
         plan = plan_reads([(0, 0) if start >= self._tail_start else (start, end) for start, end in ranges])
-        spans = self._read(plan.spans)
+        requests = [request for span in plan.spans for request in span.requests]
+        return _PendingRanges(self, ranges, plan, self._fetch(requests) if requests else None)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def slices(self, ranges: Sequence[tuple[int, int]], plan: ReadPlan, pieces: Sequence[bytes]) -> list[pa.Buffer]:
+        """Return ranges out of what a plan's requests brought, and of the end of the object."""
+        requests = [request for span in plan.spans for request in span.requests]
+        for (start, end), piece in zip(requests, pieces, strict=True):
+            if len(piece) != end - start:
+                raise ConnectionError(f"{self._path}: asked for bytes {start} to {end}, got {len(piece)}")
+        left = iter(pieces)
+        spans = [_joined(span.start, span.end, [next(left) for _ in span.requests]) for span in plan.spans]
         return [
             self._tail.slice(max(0, start - self._tail_start), end - start)
             if number < 0
@@ -78,17 +118,31 @@ class RangeReader:
             for (start, end), number in zip(ranges, plan.span_of, strict=True)
         ]
 
-    def close(self) -> None:
-        """Nothing is held open."""
 
-    def _read(self, spans: Sequence[Span]) -> list[pa.Buffer]:
-        requests = [request for span in spans for request in span.requests]
-        pieces = self._fetch(requests) if requests else []
-        for (start, end), piece in zip(requests, pieces, strict=True):
-            if len(piece) != end - start:
-                raise ConnectionError(f"{self._path}: asked for bytes {start} to {end}, got {len(piece)}")
-        left = iter(pieces)
-        return [_joined(span.start, span.end, [next(left) for _ in span.requests]) for span in spans]
+class _PendingRanges:
+    """Ranges that are on their way, unless the end of the object has all of them."""
+
+    def __init__(
+        self,
+        reader: RangeReader,
+        ranges: Sequence[tuple[int, int]],
+        plan: ReadPlan,
+        pieces: PendingRead[list[bytes]] | None,
+    ) -> None:
+        self._reader = reader
+        self._ranges = ranges
+        self._plan = plan
+        self._pieces = pieces
+
+    def result(self) -> list[pa.Buffer]:
+        """Wait for the ranges."""
+        pieces = [] if self._pieces is None else self._pieces.result()
+        return self._reader.slices(self._ranges, self._plan, pieces)
+
+    def cancel(self) -> None:
+        """Say that nobody wants them."""
+        if self._pieces is not None:
+            self._pieces.cancel()
 
 
 def tail_bytes(size: int, most_bytes: int) -> int:
@@ -99,9 +153,7 @@ def tail_bytes(size: int, most_bytes: int) -> int:
     return max(size, TAIL_SIZE) if size <= most_bytes else TAIL_SIZE + size // _CHECKED_BYTES
 
 
-def reader_of(
-    fetch: Callable[[Sequence[tuple[int, int]]], list[bytes]], *, path: str, size: int, tail: bytes
-) -> ObjectReader:
+def reader_of(fetch: Fetch, *, path: str, size: int, tail: bytes) -> ObjectReader:
     """Return a reader of an object whose end was read; arguments as of `RangeReader`."""
     if len(tail) == size:
         return WholeReader(tail, path)

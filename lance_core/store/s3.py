@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import UnsupportedError
 from lance_core.frozen import frozen
+from lance_core.store.hedged_reads import ReadSettings
 from lance_core.store.object_client import obstore
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class S3Bucket:
         """Number of times a failed request is repeated."""
         return self.options.client_max_retries
 
+    @property
+    def read_settings(self) -> ReadSettings:
+        """When reads are asked again and given up."""
+        return ReadSettings(hedge_after=self.options.read_hedge_after, deadline=self.options.client_retry_timeout)
+
     def connect(self) -> Any:
         """Return a store of obstore.
 
@@ -68,7 +74,10 @@ class S3Bucket:
         return S3Store(
             self.name,
             client_options=client,
-            retry_config={"max_retries": options.client_max_retries},
+            retry_config={
+                "max_retries": options.client_max_retries,
+                "retry_timeout": timedelta(seconds=options.client_retry_timeout),
+            },
             **({} if provider is None else {"credential_provider": provider}),
             **config,
         )

@@ -43,6 +43,8 @@ class S3Options:
         connect_timeout: Seconds.
         request_timeout: Seconds without an answer.
         client_max_retries: How often a request is repeated that failed for no fault of its own.
+        client_retry_timeout: Seconds after which no request is repeated, and a read is given up.
+        read_hedge_after: Seconds after which a read without an answer is sent a second time; 0 for never.
     """
 
     access_key_id: str | None = field(default=None, repr=False)
@@ -60,6 +62,8 @@ class S3Options:
     connect_timeout: float = 5.0
     request_timeout: float = 30.0
     client_max_retries: int = 5
+    client_retry_timeout: float = 180.0
+    read_hedge_after: float = 3.0
 
 
 def parse_s3_options(options: Mapping[str, str] | None) -> S3Options:
