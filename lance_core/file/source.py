@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from lance_core.encoding.plans import ByteRanges, RangeBuffers, coalesced_ranges, range_buffers, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.integrity import TAIL_SIZE, Checking, checking, open_checks
-from lance_core.store.base import CopiedReader, MappedReader, StampedReader, offers
+from lance_core.store.base import AheadReader, CopiedReader, MappedReader, StampedReader, offers
 from lance_core.store.io_coroutines import finished
+from lance_core.store.range_reader import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from lance_core.encoding.plans import Ranges, Steps
     from lance_core.encoding.values import Int64s
     from lance_core.file.integrity import BlockChecks
-    from lance_core.store.base import ObjectReader
+    from lance_core.store.base import ObjectReader, PendingRead
     from lance_core.store.io_coroutines import IoCoroutine
 
 _T = TypeVar("_T")
@@ -87,6 +89,17 @@ class FileBytes:
     def read(self, ranges: Ranges) -> list[pa.Buffer]:
         """Ranges of the data; errors as `fetch`."""
         return self._checked(ranges, self._source.read_ranges)
+
+    def begin(self, ranges: Ranges) -> PendingRead[list[pa.Buffer]]:
+        """Begin to read ranges of the data of a file that is not mapped; errors as `fetch`."""
+        checks = self._checks
+        wide = ranges if checks is None else [checks.widened(start, end) for start, end in ranges]
+        once = list(dict.fromkeys(wide))  # small ranges may lie in the same blocks
+        if offers(self._source, AheadReader, "begin_ranges"):
+            pending = self._source.begin_ranges(once)
+        else:
+            pending = Deferred(partial(self._source.read_ranges, once))
+        return _CheckedRead(ranges, wide, once, pending, checks)
 
     @property
     def can_be_copied(self) -> bool:
@@ -174,13 +187,7 @@ class FileBytes:
             return [buffer.slice(offset, size) for buffer, offset, size in inside]
         wide = [checks.widened(start, end) for start, end in ranges]
         once = list(dict.fromkeys(wide))  # small ranges may lie in the same blocks
-        buffers = dict(zip(once, read(once), strict=True))
-        for (start, end), buffer in buffers.items():
-            checks.check(memoryview(buffer), np.array([start]), np.array([end]), at=start)
-        return [
-            buffers[whole] if asked == whole else buffers[whole].slice(asked[0] - whole[0], asked[1] - asked[0])
-            for asked, whole in zip(ranges, wide, strict=True)
-        ]
+        return _sliced(ranges, wide, dict(zip(once, read(once), strict=True)), checks)
 
     def _answer(self, wanted: Sequence[tuple[int, int] | ByteRanges], *, is_scan: bool) -> list[Any]:
         """Buffers for ranges, one memory for scattered byte ranges; all in one read of a file that is not mapped."""
@@ -230,6 +237,54 @@ class FileBytes:
                 own.check(memoryview(mapped), starts, ends)
         found = RangeBuffers(np.frombuffer(mapped, np.uint8))
         return [found if isinstance(one, ByteRanges) else mapped.slice(one[0], one[1] - one[0]) for one in wanted]
+
+
+class _CheckedRead:
+    """Ranges on their way that are held against checksums; see `lance_core.store.base.PendingRead`.
+
+    Args:
+        ranges: What is wanted.
+        wide: Likewise, with all of the blocks that each range touches.
+        once: Each of ``wide`` once.
+        pending: The read of ``once``.
+        checks: The checksums; None if there are none.
+    """
+
+    def __init__(
+        self,
+        ranges: Ranges,
+        wide: Ranges,
+        once: Ranges,
+        pending: PendingRead[list[pa.Buffer]],
+        checks: BlockChecks | None,
+    ) -> None:
+        self._ranges = ranges
+        self._wide = wide
+        self._once = once
+        self._pending = pending
+        self._checks = checks
+
+    def result(self) -> list[pa.Buffer]:
+        """Wait for the ranges."""
+        buffers = dict(zip(self._once, self._pending.result(), strict=True))
+        return _sliced(self._ranges, self._wide, buffers, self._checks)
+
+    def cancel(self) -> None:
+        """Say that nobody wants the ranges."""
+        self._pending.cancel()
+
+
+def _sliced(
+    ranges: Ranges, wide: Ranges, buffers: dict[tuple[int, int], pa.Buffer], checks: BlockChecks | None
+) -> list[pa.Buffer]:
+    """Return ranges out of whole blocks, which are held against their checksums."""
+    if checks is not None:
+        for (start, end), buffer in buffers.items():
+            checks.check(memoryview(buffer), np.array([start]), np.array([end]), at=start)
+    return [
+        buffers[whole] if asked == whole else buffers[whole].slice(asked[0] - whole[0], asked[1] - asked[0])
+        for asked, whole in zip(ranges, wide, strict=True)
+    ]
 
 
 def _joined(scattered: Sequence[ByteRanges]) -> _Bounds:

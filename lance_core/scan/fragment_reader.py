@@ -98,6 +98,12 @@ class FragmentReader:
         """Rows, deleted ones included."""
         return self.fragment.physical_rows
 
+    @property
+    def stored_size(self) -> tuple[int, int]:
+        """Bytes of all files, as far as the manifest knows, and their columns."""
+        files = self.fragment.files
+        return sum([file.file_size_bytes for file in files]), sum([len(file.fields) for file in files])
+
     @once
     def deleted(self) -> Offsets:
         """Offsets of the deleted rows, ascending."""

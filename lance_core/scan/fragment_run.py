@@ -61,6 +61,12 @@ class FragmentRun:
         """Rows of all fragments, deleted ones included."""
         return int(self._starts[-1])
 
+    @property
+    def stored_size(self) -> tuple[int, int]:
+        """Bytes of all files, as far as the manifest knows, and the columns of one fragment."""
+        sizes = [reader.stored_size for reader in self.readers]
+        return sum([num_bytes for num_bytes, _ in sizes]), sizes[0][1]
+
     @once
     def deleted(self) -> Offsets:
         """Offsets of the deleted rows, ascending."""

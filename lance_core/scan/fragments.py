@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from lance_core.encoding.arrow_values import batch_of, mask_array, settled, unpa
 from lance_core.encoding.coded import Coded
 from lance_core.encoding.kernels import numbers_array, starts_of, take_inside
 from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.file.read.strategy import MOST_HELD
 from lance_core.format.schema import Schema
 from lance_core.scan.candidates import SPARSE_SHARE, candidate_ranges, decided_matches, scattered_candidates
 from lance_core.scan.fragment_reader import FragmentReader, Rows
@@ -26,7 +27,7 @@ from lance_core.scan.fragment_run import FragmentRun, runs_of
 from lance_core.scan.lineage import ROW_CREATED_AT
 from lance_core.scan.plan import ROW_ADDRESS, ROW_ID, ROW_OFFSET, SYSTEM_COLUMNS, ScanPlan, path_steps
 from lance_core.store.io_coroutines import finished
-from lance_core.table.read_ahead import chained, each
+from lance_core.table.read_ahead import Work, chained, computed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from lance_core.scan.fragment_run import RowSource
     from lance_core.scan.open_files import OpenFiles
     from lance_core.store.io_coroutines import IoCoroutine
+
+_T = TypeVar("_T")
+_Source = TypeVar("_Source", bound="RowSource")
 
 _FEW_ROWS = 1 << 10
 """Up to so many rows are read like single ones, so that what is learnt of the file's pages is kept."""
@@ -68,14 +72,37 @@ def scan_fragments(
         is_separate: Each batch holds rows of one fragment only.
     """
     if limit is None and not is_separate and (plan.predicate is not None or not offset):
-        streams = (partial(scan_fragment, one, plan) for one in runs_of(files, fragments, plan))
-        return _window_of(chained(files.store, streams), limit, offset)
+        streams = _works(files, runs_of(files, fragments, plan), plan, scan_fragment)
+        return _window_of(chained(files.store, streams, num_asks=_num_asks(plan)), limit, offset)
     if plan.predicate is None:
-        return chained(files.store, _windows(files, fragments, plan, limit, offset))
-    streams = (partial(scan_fragment, FragmentReader(files, one), plan) for one in fragments)
+        return chained(files.store, _windows(files, fragments, plan, limit, offset), num_asks=_num_asks(plan))
+    readers = (FragmentReader(files, one) for one in fragments)
+    streams = _works(files, readers, plan, scan_fragment)
     if limit is None:
-        return _window_of(chained(files.store, streams), limit, offset)
-    return _window_of(chain.from_iterable(begin() for begin in streams), limit, offset)  # most may not be needed
+        return _window_of(chained(files.store, streams, num_asks=_num_asks(plan)), limit, offset)
+    return _window_of(chain.from_iterable(work.begin() for work in streams), limit, offset)  # most may not be needed
+
+
+def _works(
+    files: OpenFiles, sources: Iterable[_Source], plan: ScanPlan, do: Callable[[_Source, ScanPlan], _T]
+) -> Iterator[Work[_T]]:
+    """Return works that read fragments or runs of them."""
+    for source in sources:
+        yield Work(partial(do, source, plan), _held_bytes(files, source, plan))
+
+
+def _held_bytes(files: OpenFiles, source: RowSource, plan: ScanPlan) -> int:
+    """Return the stored bytes that a scan of a remote store holds, about: the columns' share of the files."""
+    if not files.is_far:
+        return 0
+    num_bytes, num_columns = source.stored_size
+    wanted = len(plan.projection.leaves()) + len(plan.filter_projection.leaves())
+    return min(num_bytes * min(wanted, num_columns) // max(1, num_columns), MOST_HELD)
+
+
+def _num_asks(plan: ScanPlan) -> int:
+    """Return how often a fragment asks its store before it has rows: its end, the condition's columns, the others."""
+    return 2 if plan.predicate is None or not plan.rest.fields else 4
 
 
 def _window_of(batches: Iterator[pa.RecordBatch], limit: int | None, offset: int) -> Iterator[pa.RecordBatch]:
@@ -95,7 +122,7 @@ def _window_of(batches: Iterator[pa.RecordBatch], limit: int | None, offset: int
 
 def _windows(
     files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan, limit: int | None, offset: int
-) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
+) -> Iterator[Work[Iterator[pa.RecordBatch]]]:
     """Live rows [offset, offset + limit) of all fragments together, in parts; what lies outside is not read."""
     for fragment in fragments:
         num_rows = fragment.num_rows
@@ -105,7 +132,8 @@ def _windows(
         last = num_rows - 1 if limit is None else min(offset + limit, num_rows) - 1
         if last < offset:
             return
-        yield partial(_scan_window, FragmentReader(files, fragment), plan, offset, last)
+        reader = FragmentReader(files, fragment)
+        yield Work(partial(_scan_window, reader, plan, offset, last), _held_bytes(files, reader, plan))
         limit = None if limit is None else limit - (last - offset + 1)
         offset = 0
 
@@ -162,7 +190,8 @@ def count_matching(reader: RowSource, plan: ScanPlan) -> int:
 
 def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:
     """Count the rows of some fragments that the predicate matches."""
-    return sum(each(files.store, (partial(count_matching, one, plan) for one in runs_of(files, fragments, plan))))
+    sources = runs_of(files, fragments, plan)
+    return sum(computed(files.store, _works(files, sources, plan, count_matching)))
 
 
 def matching_offsets(reader: RowSource, plan: ScanPlan) -> npt.NDArray[np.int64]:
@@ -179,7 +208,8 @@ def matching_by_fragment(
     files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan
 ) -> Iterator[tuple[FragmentReader, npt.NDArray[np.int64]]]:
     """Fragments with rows that the predicate matches, and the offsets of these; see `matching_offsets`."""
-    for found in each(files.store, (partial(_matching, one, plan) for one in runs_of(files, fragments, plan))):
+    sources = runs_of(files, fragments, plan)
+    for found in computed(files.store, _works(files, sources, plan, _matching)):
         yield from found
 
 

@@ -11,6 +11,7 @@ from lance_core.file.read.reader import DataFileReader
 from lance_core.file.source import announce_end
 from lance_core.format.paths import data_file_path
 from lance_core.store.io_coroutines import finished
+from lance_core.store.turns import waiting
 from lance_core.table.locations import objects_at_once, sized_reader
 from lance_core.table.once import once
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from lance_core.format.fragment import DataFile
     from lance_core.index.protocol import Segment
-    from lance_core.store.base import Store
+    from lance_core.store.base import ObjectReader, Store
     from lance_core.store.io_coroutines import IoCoroutine
 
 DEFAULT_CAPACITY = 64
@@ -46,8 +47,8 @@ class OpenFiles:
         self._last_kept: tuple[object, Any] | None = None
 
     @once
-    def _is_far(self) -> bool:
-        """True if it pays to read small files whole."""
+    def is_far(self) -> bool:
+        """True if the store takes long to answer, so that it pays to ask for much at the same time."""
         return objects_at_once(self.store) > 1
 
     def index_segment(self, uuid: bytes, open_segment: Callable[[], Segment]) -> Segment:
@@ -90,8 +91,7 @@ class OpenFiles:
                 self._readers.move_to_end(key)
                 return known
         path = data_file_path(file)
-        size = file.file_size_bytes if self._is_far else 0
-        source = sized_reader(self.store, path, size) if size else self.store.reader(path)
+        source = self._asked(path, file.file_size_bytes) if self.is_far else self.store.reader(path)
         is_announced = announce_end(source)
         if is_announced:
             yield
@@ -103,3 +103,7 @@ class OpenFiles:
             if len(self._readers) > self._capacity:
                 self._readers.popitem(last=False)
         return reader
+
+    def _asked(self, path: str, size: int) -> ObjectReader:
+        with waiting():
+            return sized_reader(self.store, path, size)

@@ -13,9 +13,10 @@ from functools import partial
 from itertools import chain
 from queue import SimpleQueue
 from threading import Semaphore
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from lance_core.store.io_coroutines import finished
+from lance_core.store.turns import Turn, Turns, waiting
 from lance_core.table.locations import objects_at_once
 
 if TYPE_CHECKING:
@@ -27,13 +28,30 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_STREAMS = 8
-"""Streams that go on at the same time. Each holds what it decodes and `_WAITING` results."""
+MOST_AHEAD = 1 << 28
+"""Stored bytes of the streams and works that go on at the same time, as far as they hold them: 256 MiB. One may be
+larger, and then goes on alone."""
+
+_COMPUTED_AHEAD = 4
+"""Streams that may compute at the same time, in turns; those behind them have only asked. Each holds what it decodes
+and `_WAITING` results."""
 _WAITING = 2
 
 
+class Work(NamedTuple, Generic[_T]):
+    """A work that reads and computes, in turns with others.
+
+    Attributes:
+        begin: Does it.
+        num_bytes: Stored bytes that it holds at the same time, about.
+    """
+
+    begin: Callable[[], _T]
+    num_bytes: int = 0
+
+
 def each(store: Store, works: Iterable[Callable[[], _T]]) -> Iterator[_T]:
-    """Yield the results of coroutines in their order.
+    """Yield the results of works in their order.
 
     Args:
         store: What they read.
@@ -46,18 +64,50 @@ def each(store: Store, works: Iterable[Callable[[], _T]]) -> Iterator[_T]:
     if at_once < 2:
         yield from (work() for work in works)
         return
-    waiting: deque[Future[_T]] = deque()
     with ThreadPoolExecutor(at_once) as pool:
-        try:
-            for work in works:
-                waiting.append(pool.submit(work))
-                if len(waiting) > at_once:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for task in waiting:
-                task.cancel()
+        yield from _each(pool, at_once, map(Work, works), lambda work, _: work.begin())
+
+
+def computed(store: Store, works: Iterable[Work[_T]], *, num_asks: int = 1) -> Iterator[_T]:
+    """As `each`, of works that compute with what they read: they read at the same time, and compute in turns.
+
+    Args:
+        store: What they read.
+        works: The works.
+        num_asks: How often each asks the store before it has much to compute.
+    """
+    at_once = objects_at_once(store)
+    if at_once < 2:
+        yield from (work.begin() for work in works)
+        return
+    turns = Turns(at_once)
+
+    def compute(work: Work[_T], number: int) -> _T:
+        with Turn(turns, number, num_asks).taken():
+            return work.begin()
+
+    with ThreadPoolExecutor(at_once) as pool:
+        yield from _each(pool, at_once, works, compute)
+
+
+def _each(
+    pool: ThreadPoolExecutor, at_once: int, works: Iterable[Work[_T]], do: Callable[[Work[_T], int], _T]
+) -> Iterator[_T]:
+    going: deque[tuple[Future[_T], int]] = deque()
+    try:
+        for number, work in enumerate(works):
+            while going and (len(going) >= at_once or _num_bytes(going) + work.num_bytes > MOST_AHEAD):
+                yield going.popleft()[0].result()
+            going.append((pool.submit(do, work, number), work.num_bytes))
+        while going:
+            yield going.popleft()[0].result()
+    finally:
+        for task, _ in going:
+            task.cancel()
+
+
+def _num_bytes(going: Iterable[tuple[Any, int]]) -> int:
+    return sum([num_bytes for _, num_bytes in going])
 
 
 def in_turn(store: Store, works: Iterable[Callable[[], IoCoroutine[_T]]]) -> Iterator[_T]:
@@ -66,7 +116,7 @@ def in_turn(store: Store, works: Iterable[Callable[[], IoCoroutine[_T]]]) -> Ite
     So the last ones to begin have asked before the first is decoded, and the disk has something to do meanwhile.
     """
     if objects_at_once(store) > 1:
-        yield from each(store, (partial(_whole, begin) for begin in works))
+        yield from computed(store, (Work(partial(_whole, begin)) for begin in works), num_asks=3)
         return
     begun = iter(works)
     first, second = next(begun, None), next(begun, None)
@@ -122,36 +172,43 @@ class _Going(Generic[_T]):
         return self._results[0]
 
 
-def chained(store: Store, streams: Iterable[Callable[[], Iterator[_T]]]) -> Iterator[_T]:
+def chained(store: Store, streams: Iterable[Work[Iterator[_T]]], *, num_asks: int = 2) -> Iterator[_T]:
     """All results of streams, one stream after the other.
 
     Args:
         store: What they read.
-        streams: May go on at the same time, in threads, a few results ahead. None is begun long before its turn.
+        streams: May go on at the same time, in threads that compute in turns, a few results ahead. None is begun long
+            before its turn.
+        num_asks: How often each asks the store before it has much to compute.
 
     Raises:
         Exception: Of the first stream that fails, after what it came to before.
     """
-    at_once = min(_STREAMS, objects_at_once(store))
+    at_once = objects_at_once(store)
     if at_once < 2:
-        for begin in streams:
-            yield from begin()
+        for work in streams:
+            yield from work.begin()
         return
-    going: deque[_Stream[_T]] = deque()
+    turns = Turns(min(at_once, _COMPUTED_AHEAD))
+    going: deque[tuple[_Stream[_T], int]] = deque()
     with ThreadPoolExecutor(at_once) as pool:
         try:
-            for begin in streams:
-                going.append(_Stream(begin))
-                pool.submit(going[-1].run)
-                if len(going) == at_once:
-                    yield from going[0].results()
+            for number, work in enumerate(streams):
+                while going and (len(going) >= at_once or _num_bytes(going) + work.num_bytes > MOST_AHEAD):
+                    yield from going[0][0].results()
                     going.popleft()
+                    turns.advance()
+                stream = _Stream(work.begin, Turn(turns, number, num_asks))
+                going.append((stream, work.num_bytes))
+                pool.submit(stream.run)
             while going:
-                yield from going[0].results()
+                yield from going[0][0].results()
                 going.popleft()
+                turns.advance()
         finally:
-            for coroutine in going:
-                coroutine.stop()
+            for stream, _ in going:
+                stream.stop()
+            turns.end()
 
 
 @dataclass(slots=True)
@@ -159,6 +216,7 @@ class _Stream(Generic[_T]):
     """Results that a thread puts down, not many at a time, and their reader takes."""
 
     begin: Callable[[], Iterator[_T]]
+    turn: Turn
     _results: SimpleQueue[tuple[_T] | BaseException | None] = field(default_factory=SimpleQueue)
     _room: Semaphore = field(default_factory=lambda: Semaphore(_WAITING))
     _is_wanted: bool = True
@@ -168,11 +226,14 @@ class _Stream(Generic[_T]):
         if not self._is_wanted:
             return
         try:
-            for task in self.begin():
-                self._room.acquire()
-                if not self._is_wanted:
-                    return
-                self._results.put((task,))
+            with self.turn.taken():
+                for task in self.begin():
+                    if not self._room.acquire(blocking=False):
+                        with waiting():
+                            self._room.acquire()
+                    if not self._is_wanted:
+                        return
+                    self._results.put((task,))
         except BaseException as error:  # noqa: BLE001 - told to the reader
             self._results.put(error)
         else:

@@ -6,6 +6,7 @@ stored bytes: runs of whole pages, which are kept as they are stored until all c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +24,21 @@ if TYPE_CHECKING:
 
     from lance_core.encoding.plans import Ranges
     from lance_core.encoding.values import Int64s
+    from lance_core.store.base import PendingRead
 
 
 class PageBytes:
     """Answers what decoders ask for, from pages that are fetched as a whole.
 
+    The first answer fetches the first run of pages of all columns; while a run is decoded, the next one is on its way.
+
     Args:
-        read: Reads half-open ranges of the file, all at once.
+        begin: Begins to read half-open ranges of the file, all at once.
         columns: For each column the half-open range of each page that the scan goes through, in order.
     """
 
-    def __init__(self, read: Callable[[Ranges], list[pa.Buffer]], columns: Sequence[Ranges]) -> None:
-        self._read = read
+    def __init__(self, begin: Callable[[Ranges], PendingRead[list[pa.Buffer]]], columns: Sequence[Ranges]) -> None:
+        self._begin = begin
         most = strategy.request_bytes(len(columns))
         pieces = [
             (start, end, number, run)
@@ -46,8 +50,13 @@ class PageBytes:
         if (table[1:, 0] < table[:-1, 1]).any():  # no sound file has pages that overlap
             table = table[:0]
         self._starts, self._ends, self._columns, self._runs = np.ascontiguousarray(table.T)
+        self._of_run: dict[tuple[int, int], list[int]] = {}
+        for piece, key in enumerate(zip(self._columns.tolist(), self._runs.tolist(), strict=True)):
+            self._of_run.setdefault(key, []).append(piece)
         self._held: dict[int, pa.Buffer] = {}
+        self._coming: dict[int, _Coming] = {}
         self._lowest: dict[int, int] = {}
+        self._has_begun = False
 
     def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
         """Return the buffers and memory that `lance_core.encoding.plans.Steps` ask for."""
@@ -75,19 +84,20 @@ class PageBytes:
             if column in lowest and int(self._runs[piece]) < lowest[column]:
                 del self._held[piece]
 
+    def close(self) -> None:
+        """Cancel what is on its way."""
+        for coming in self._coming.values():
+            coming.read.cancel()
+        self._coming.clear()
+
     def _fetch(self, starts: Int64s, ends: Int64s) -> list[list[tuple[int, pa.Buffer]]]:
         """For each range the buffers that hold it one after the other, and where they begin in the file."""
         first = self._starts.searchsorted(starts, side="right") - 1
         last = self._starts.searchsorted(ends, side="left") - 1
         is_ours = self._is_covered(first, last, ends)
         needed = {piece for low, high in _pairs(first[is_ours], last[is_ours]) for piece in range(low, high + 1)}
-        missing = self._with_their_runs(needed)
         others = np.flatnonzero(~is_ours & (ends > starts))
-        asked = [(int(self._starts[piece]), int(self._ends[piece])) for piece in missing]
-        asked += _pairs(starts[others], ends[others])
-        buffers = self._read(asked) if asked else []
-        self._held.update(zip(missing, buffers, strict=False))
-        direct = dict(zip(others.tolist(), buffers[len(missing) :], strict=True))
+        direct = dict(zip(others.tolist(), self._load(needed, _pairs(starts[others], ends[others])), strict=True))
         found: list[list[tuple[int, pa.Buffer]]] = []
         for number, (low, high, ours) in enumerate(zip(first.tolist(), last.tolist(), is_ours.tolist(), strict=True)):
             if ours:
@@ -104,15 +114,56 @@ class PageBytes:
         inside = (first >= 0) & (last >= first) & (ends <= self._ends[last])
         return inside & (gaps[np.maximum(first, 0)] == gaps[np.maximum(last, 0)])
 
-    def _with_their_runs(self, pieces: set[int]) -> list[int]:
-        """Pieces that are not there, of all runs that some pieces belong to."""
+    def _load(self, pieces: set[int], others: Ranges) -> list[pa.Buffer]:
+        """Fetch all runs that some pieces belong to, and begin the next ones; return some ranges that are no pieces."""
         runs = {(int(self._columns[piece]), int(self._runs[piece])) for piece in pieces}
         for column, run in runs:
             self._lowest[column] = min(run, self._lowest.get(column, run))
-        if pieces <= self._held.keys():
+        wanted: list[int] = []
+        if not pieces <= self._held.keys():
+            wanted = sorted({piece for key in runs for piece in self._of_run[key]} - self._held.keys())
+        now = wanted
+        if not self._has_begun:
+            self._has_begun = True
+            first = {piece for (_, run), own in self._of_run.items() if not run for piece in own}
+            now = sorted(first.union(wanted))
+        coming = self._ask(now, others)
+        if wanted:
+            after = {piece for column, run in runs for piece in self._of_run.get((column, run + 1), ())}
+            self._ask(sorted(after), [])
+        while late := [self._coming[piece] for piece in wanted if piece in self._coming]:
+            self._keep(late[0])
+        if coming is None:
             return []
-        keys = zip(self._columns.tolist(), self._runs.tolist(), strict=True)
-        return [piece for piece, key in enumerate(keys) if key in runs and piece not in self._held]
+        return self._keep(coming)[len(coming.pieces) :]
+
+    def _ask(self, pieces: list[int], others: Ranges) -> _Coming | None:
+        """Begin to read pieces that are neither there nor on their way, and other ranges."""
+        new = [piece for piece in pieces if piece not in self._held and piece not in self._coming]
+        asked = [(int(self._starts[piece]), int(self._ends[piece])) for piece in new] + others
+        if not asked:
+            return None
+        coming = _Coming(new, self._begin(asked))
+        self._coming.update(dict.fromkeys(new, coming))
+        return coming if others else None
+
+    def _keep(self, coming: _Coming) -> list[pa.Buffer]:
+        """Wait for pieces and keep them; return all that was asked for with them."""
+        if coming.buffers is None:
+            coming.buffers = coming.read.result()
+            for piece, buffer in zip(coming.pieces, coming.buffers, strict=False):
+                del self._coming[piece]
+                self._held[piece] = buffer
+        return coming.buffers
+
+
+@dataclass(slots=True)
+class _Coming:
+    """Pieces that were asked for together, perhaps with other ranges."""
+
+    pieces: list[int]
+    read: PendingRead[list[pa.Buffer]]
+    buffers: list[pa.Buffer] | None = None
 
 
 def _runs(pages: Ranges, most: int) -> Iterator[Ranges]:

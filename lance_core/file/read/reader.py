@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from lance_core.format.schema import Schema
     from lance_core.store.base import ObjectReader
     from lance_core.store.io_coroutines import IoCoroutine
+
+
+_T = TypeVar("_T")
 
 
 class DataFileReader:
@@ -178,7 +181,10 @@ class DataFileReader:
         widths = [width for field in stream.fields for width in field.widths]
         windows = None if is_kept else strategy.Windows(widths, batch_size)
         step = strategy.kept_window_rows(widths, batch_size)
-        return self._scan(stream, range(start, end), batch_size=batch_size, windows=windows, step=step)
+        with self._blaming_file():
+            pages = self._page_bytes(stream.fields, range(start, end))
+        batches = self._scan(stream, range(start, end), pages, batch_size=batch_size, windows=windows, step=step)
+        return batches if pages is None else _closing(batches, pages)
 
     def scan_coded(
         self, projection: Schema, columns: Mapping[int, int], *, start: int, end: int, batch_size: int
@@ -198,6 +204,13 @@ class DataFileReader:
         with self._blaming_file():
             stream = self._stream(projection, columns, end, keeps=True)
             pages = self._page_bytes(stream.fields, range(start, end))
+        parts = self._scan_coded(stream, range(start, end), pages, batch_size)
+        yield from parts if pages is None else _closing(parts, pages)
+
+    def _scan_coded(
+        self, stream: _Stream, rows: range, pages: PageBytes | None, batch_size: int
+    ) -> Iterator[pa.Array | Coded]:
+        start, end = rows.start, rows.stop
         window = strategy.dictionary_window_rows(stream.fields[0].widths, batch_size)
         for low in range(start, end, window):
             high = min(low + window, end)
@@ -302,12 +315,17 @@ class DataFileReader:
             return Wanted(self._file, opened, rows)
 
     def _scan(
-        self, stream: _Stream, rows: range, *, batch_size: int, windows: strategy.Windows | None, step: int
+        self,
+        stream: _Stream,
+        rows: range,
+        pages: PageBytes | None,
+        *,
+        batch_size: int,
+        windows: strategy.Windows | None,
+        step: int,
     ) -> Iterator[pa.RecordBatch]:
         """Read rows window by window; all windows have ``step`` rows if the rows are kept, and there are no others."""
         schema = stream.schema
-        with self._blaming_file():
-            pages = self._page_bytes(stream.fields, rows)
         high = rows.start
         while high < rows.stop:
             low, high = high, min(high + (step if windows is None else next(windows)), rows.stop)
@@ -345,7 +363,7 @@ class DataFileReader:
             return None
         from lance_core.file.read.page_bytes import PageBytes  # noqa: PLC0415 - mapped files need none of it
 
-        return PageBytes(self._file.read, extents)
+        return PageBytes(self._file.begin, extents)
 
     def _stream(self, projection: Schema, columns: Mapping[int, int], end: int, *, keeps: bool) -> _Stream:
         """Open the fields of a projection for one who goes through them up to a row.
@@ -413,6 +431,14 @@ class DataFileReader:
             raise
         except (ValueError, IndexError, OverflowError, MemoryError, pa.ArrowException) as error:
             raise CorruptDataError(f"the file is damaged: {error}", path=self._path) from error
+
+
+def _closing(results: Iterator[_T], pages: PageBytes) -> Iterator[_T]:
+    """Yield results; whoever stops before the last one leaves no reads behind."""
+    try:
+        yield from results
+    finally:
+        pages.close()
 
 
 def _check_end(end: int, num_rows: int) -> None:

@@ -201,8 +201,11 @@ def _fitting_rows(widths: list[float], batch_size: int, num_bytes: int, column_b
 
 
 def request_bytes(num_columns: int) -> int:
-    """Return the stored bytes of one of so many columns that a scan of a store asks for at once."""
-    return min(MOST_OF_A_COLUMN, max(LEAST_OF_A_COLUMN, MOST_HELD // max(1, num_columns)))
+    """Return the stored bytes of one of so many columns that a scan of a store asks for at once.
+
+    As many are on their way while these are decoded.
+    """
+    return min(MOST_OF_A_COLUMN, max(LEAST_OF_A_COLUMN, MOST_HELD // 2 // max(1, num_columns)))
 
 
 class Windows:

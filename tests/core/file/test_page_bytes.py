@@ -9,6 +9,7 @@ from lance_core.encoding.plans import ByteRanges
 from lance_core.file.read import page_bytes, strategy
 from lance_core.file.read.page_bytes import PageBytes
 from lance_core.store.coalesce import plan_reads
+from lance_core.store.range_reader import Deferred
 from lance_core.testing.counting_store import open_counting
 
 FILE = np.random.default_rng(0).integers(0, 256, 100_000, np.uint8)
@@ -20,10 +21,19 @@ class Asked:
 
     def __init__(self):
         self.calls = []
+        self.under_way = set()
 
-    def read(self, ranges):
+    def begin(self, ranges):
         self.calls.append(list(ranges))
-        return [pa.py_buffer(FILE[start:end].tobytes()) for start, end in ranges]
+        self.under_way.add(number := len(self.calls))
+
+        def read():
+            self.under_way.discard(number)
+            return [pa.py_buffer(FILE[start:end].tobytes()) for start, end in ranges]
+
+        pending = Deferred(read)
+        pending.cancel = lambda: self.under_way.discard(number)
+        return pending
 
     def times_asked(self):
         times = np.zeros(len(FILE), np.int64)
@@ -46,7 +56,7 @@ def content(found, start, end):
 @pytest.mark.usefixtures("small")
 def test_ascending_ranges_are_answered_and_no_byte_is_asked_for_twice():
     asked = Asked()
-    pages = PageBytes(asked.read, COLUMNS)
+    pages = PageBytes(asked.begin, COLUMNS)
     ends = [np.concatenate([np.arange(*page) for page in column]) for column in COLUMNS[:2]]
     held = []
     for window in range(20):
@@ -61,18 +71,32 @@ def test_ascending_ranges_are_answered_and_no_byte_is_asked_for_twice():
         assert all(content(found, *one) == FILE[slice(*one)].tobytes() for one in wanted[0])
         assert all(b.to_pybytes() == FILE[slice(*one)].tobytes() for b, one in zip(buffers, wanted[1], strict=True))
         pages.next_window()
-        held.append(sum(one.size for one in pages._held.values()))
+        coming = [end - start for call in asked.under_way for start, end in asked.calls[call - 1]]
+        held.append(sum(one.size for one in pages._held.values()) + sum(coming))
     assert asked.times_asked()[:9_500].tolist() == [1] * 9_500
     assert asked.times_asked()[30_000:90_000].tolist() == [1] * 60_000
     assert asked.times_asked().sum() == 69_500
     assert len([one for call in asked.calls for one in call]) <= 10
-    assert max(held) <= 30_000, "two columns, a run of each and the next one"
+    assert max(held) <= 40_000, "two columns, a run of each and the next one"
+
+
+@pytest.mark.usefixtures("small")
+def test_the_next_run_is_under_way_while_one_is_decoded():
+    asked = Asked()
+    pages = PageBytes(asked.begin, COLUMNS)
+    pages.answer([(0, 10)])
+    assert asked.calls == [[(0, 9_000), (9_000, 9_500)], [(30_000, 35_500)]]
+    assert asked.under_way == {2}
+    pages.answer([(30_000, 30_010)])
+    assert asked.under_way == {3}
+    pages.close()
+    assert not asked.under_way
 
 
 @pytest.mark.usefixtures("small")
 def test_what_is_no_page_is_read_as_it_is_asked_for():
     asked = Asked()
-    pages = PageBytes(asked.read, COLUMNS)
+    pages = PageBytes(asked.begin, COLUMNS)
     found, gap, nothing, other = pages.answer(
         [ByteRanges(np.array([9_400, 95_000]), np.array([9_500, 95_010])), (9_490, 9_510), (5, 5), (0, 10)]
     )
@@ -85,7 +109,7 @@ def test_what_is_no_page_is_read_as_it_is_asked_for():
 
 def test_pages_that_overlap_are_not_fetched_as_a_whole():
     asked = Asked()
-    pages = PageBytes(asked.read, [[(0, 9_000)], [(8_000, 10_000)]])
+    pages = PageBytes(asked.begin, [[(0, 9_000)], [(8_000, 10_000)]])
     assert pages.answer([(10, 20)])[0].to_pybytes() == FILE[10:20].tobytes()
     assert asked.calls == [[(10, 20)]]
 

@@ -14,7 +14,8 @@ from lance_core.scan import take
 from lance_core.store.local import LocalReader
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
-from lance_core.table.read_ahead import chained, each, in_turn
+from lance_core.store.turns import waiting
+from lance_core.table.read_ahead import Work, chained, each, in_turn
 from lance_core.table.snapshot import open_snapshot
 
 WAIT_S = 30
@@ -29,7 +30,8 @@ class FarStore(MemoryStore):
 
 def _together(barrier, value):
     """Comes back only if as many others are at it as the barrier wants."""
-    barrier.wait(WAIT_S)
+    with waiting():
+        barrier.wait(WAIT_S)
     return value
 
 
@@ -41,7 +43,7 @@ def test_works_are_done_together_and_answer_in_order():
 def test_a_store_that_is_near_is_read_without_threads():
     here = threading.get_ident()
     assert set(each(MemoryStore(), [threading.get_ident] * 3)) == {here}
-    assert set(chained(MemoryStore(), [lambda: iter([threading.get_ident()])] * 3)) == {here}
+    assert set(chained(MemoryStore(), [Work(lambda: iter([threading.get_ident()]))] * 3)) == {here}
 
 
 def test_the_first_failure_is_raised_and_nothing_much_later_is_begun():
@@ -112,7 +114,7 @@ def test_streams_go_on_together_and_are_chained():
         yield _together(barrier, (number, 0))
         yield (number, 1)
 
-    found = list(chained(FarStore(), (partial(stream, number) for number in range(8))))
+    found = list(chained(FarStore(), (Work(partial(stream, number)) for number in range(8))))
     assert found == [(number, part) for number in range(8) for part in range(2)]
 
 
@@ -124,7 +126,7 @@ def test_streams_stay_few_results_ahead_and_end_with_their_reader():
             made.append((number, part))
             yield number, part
 
-    results = chained(FarStore(), (partial(stream, number) for number in range(1000)))
+    results = chained(FarStore(), (Work(partial(stream, number)) for number in range(1000)))
     assert [next(results) for _ in range(10)] == [(0, part) for part in range(10)]
     results.close()
     assert threading.active_count() == 1 or not [one for one in threading.enumerate() if "ThreadPool" in one.name]
@@ -140,7 +142,7 @@ def test_a_stream_that_fails_answers_with_what_it_had_first():
 
     found = []
     with pytest.raises(CorruptDataError, match="stream 2"):
-        found.extend(chained(FarStore(), (partial(stream, number) for number in range(9))))
+        found.extend(chained(FarStore(), (Work(partial(stream, number)) for number in range(9))))
     assert found == [0, 1, 2]
 
 
