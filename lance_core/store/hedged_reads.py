@@ -35,7 +35,7 @@ _EXIT_WAIT_S = 1.0
 
 @frozen(kw_only=True)
 class ReadSettings:
-    """When reads of a store are asked again, and given up.
+    """Times after which reads of a store are sent again, and given up.
 
     Attributes:
         hedge_after: Seconds of silence after which a read is asked again, the first answer wins; 0 for never.

@@ -46,7 +46,7 @@ class Bucket(Protocol):
 
     @property
     def read_settings(self) -> ReadSettings:
-        """When reads are asked again and given up."""
+        """Times after which reads are sent again and given up."""
         ...
 
     def connect(self) -> Any:

@@ -49,7 +49,7 @@ class S3Bucket:
 
     @property
     def read_settings(self) -> ReadSettings:
-        """When reads are asked again and given up."""
+        """Times after which reads are sent again and given up."""
         return ReadSettings(hedge_after=self.options.read_hedge_after, deadline=self.options.client_retry_timeout)
 
     def connect(self) -> Any:
