@@ -31,7 +31,7 @@ class Limits:
         max_fields: Fields of a schema.
         max_base_paths: Base paths of a table.
         max_pages: Pages of one column of a data file.
-        max_zones: Zones of one segment of an index.
+        max_zones: Zones or keys of one segment of an index.
         max_decompressed_bytes: Bytes that are made of compressed ones at once.
     """
 

@@ -156,6 +156,11 @@ class DropIndex:
         """Nothing was written."""
 
 
+def index_options(**given: int | None) -> dict[str, int]:
+    """Return the options of a kind that the caller gave."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def stale_indices(snapshot: Snapshot, names: Collection[str] | None) -> list[list[IndexMetadata]]:
     """Return the entries of indices that do not cover all fragments, cover some that are gone, or could be merged.
 

@@ -10,30 +10,15 @@ An index folder holds one Lance file, ``zonemap.lance``, with one row for each z
     zone_start     uint64, offset of the zone's first row in its fragment
     zone_length    uint64, rows, deleted ones in between included
 
-Its schema metadata has ``rows_per_zone``, and ``null_bitmap``: number of a global buffer with the addresses of nulls,
-
-    u32 fragments, then for each: u32 fragment id, u32 size, portable 32-bit roaring bitmap of row offsets
-
-little endian. The index entry's details are a message of type ``/lance.table.ZoneMapIndexDetails``: 1 rows_per_zone,
-2 use_seeds, 3 has_null_bitmap. Source: what pylance 14.0.2 writes. Its min and max of structs and its null counts of
-the null type are wrong, so that neither is used.
+Its schema metadata has ``rows_per_zone``, and ``null_bitmap``: number of a global buffer with the addresses of nulls as
+in `lance_core.format.row_sets`. The index entry's details are a message of type ``/lance.table.ZoneMapIndexDetails``:
+1 rows_per_zone, 2 use_seeds, 3 has_null_bitmap. Source: what pylance 14.0.2 writes. Its min and max of structs and its
+null counts of the null type are wrong, so that neither is used.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING
-
-import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap
-
-from lance_core.errors import CorruptDataError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy.typing as npt
 
 FILE_NAME = "zonemap.lance"
 TYPE_URL = "/lance.table.ZoneMapIndexDetails"
@@ -42,9 +27,6 @@ DEFAULT_ROWS_PER_ZONE = 8192
 ROWS_PER_ZONE_KEY = "rows_per_zone"
 NULL_BITMAP_KEY = "null_bitmap"
 COLUMNS = ("min", "max", "null_count", "nan_count", "fragment_id", "zone_start", "zone_length")
-
-_PAIR = struct.Struct("<II")
-_COUNT = struct.Struct("<I")
 
 
 def zone_schema(kind: pa.DataType) -> pa.Schema:
@@ -74,37 +56,6 @@ def has_zone_map(kind: pa.DataType) -> bool:
 def encode_details(*, rows_per_zone: int) -> bytes:
     """The message ``ZoneMapIndexDetails``."""
     return b"\x08" + _varint(rows_per_zone) + b"\x10\x00\x18\x01"
-
-
-def encode_null_bitmap(offsets: Mapping[int, npt.NDArray[np.int64]]) -> bytes:
-    """Encode the offsets of null rows, by fragment id; fragments without any are left out."""
-    parts: list[bytes] = []
-    rows_by_fragment = {fragment_id: rows for fragment_id, rows in sorted(offsets.items()) if len(rows)}
-    for fragment_id, rows in rows_by_fragment.items():
-        bitmap = BitMap(rows.tolist()).serialize()
-        parts += [_PAIR.pack(fragment_id, len(bitmap)), bitmap]
-    return b"".join([_COUNT.pack(len(rows_by_fragment)), *parts])
-
-
-def decode_null_bitmap(data: bytes, *, path: str) -> npt.NDArray[np.int64]:
-    """Return the addresses of null rows, ascending.
-
-    Raises:
-        CorruptDataError: It is damaged.
-    """
-    try:
-        (count,) = _COUNT.unpack_from(data)
-        at = _COUNT.size
-        parts = [np.empty(0, np.int64)]
-        for _ in range(count):
-            fragment_id, size = _PAIR.unpack_from(data, at)
-            at += _PAIR.size
-            bitmap = BitMap.deserialize(data[at : at + size])
-            parts.append(np.frombuffer(bitmap.to_array(), np.uint32).astype(np.int64) + (fragment_id << 32))
-            at += size
-    except (struct.error, ValueError) as error:
-        raise CorruptDataError(f"the null bitmap of a zone map cannot be decoded: {error}", path=path) from error
-    return np.concatenate(parts)
 
 
 def _varint(value: int) -> bytes:

@@ -7,11 +7,10 @@ The layout of the files is described in `lance_core.format.btree`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from lance_core.errors import CorruptDataError
 from lance_core.format.btree import (
@@ -27,12 +26,16 @@ from lance_core.format.btree import (
     page_schema,
 )
 from lance_core.index import answer as answers
+from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
 from lance_core.index.files import check_columns, metadata_number, read_columns
+from lance_core.index.ranges import question_ranges
 from lance_core.limits import check_limit
 from lance_core.sql.ternary import FALSE, NULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from lance_core.file.read.reader import DataFileReader
     from lance_core.index.answer import RowAnswer
@@ -40,10 +43,10 @@ if TYPE_CHECKING:
     from lance_core.index.files import SegmentFiles
     from lance_core.index.order import Keys
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
+    from lance_core.index.ranges import Side
     from lance_core.sql.pruning import Question
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
-Side: TypeAlias = Literal["left", "right"]
 
 _MOST_SHARE = 1 / 32
 """Share of the rows up to which an answer is worth its row addresses; from there on a scan is cheaper."""
@@ -118,7 +121,7 @@ class BTreeSegment:
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Look up the rows for which a question is true."""
-        from lance_core.sql.pruning import Comparison, IsNull, Membership, Prefix  # noqa: PLC0415 as above
+        from lance_core.sql.pruning import Comparison, IsNull, Prefix  # noqa: PLC0415 as above
 
         match question:
             case IsNull():
@@ -126,14 +129,9 @@ class BTreeSegment:
             case Comparison(operator="not_equal"):
                 equal = self.answer(Comparison(question.column, "equal", question.value), tells_null=tells_null)
                 return answers.not_(equal) if equal is not None and tells_null else None
-            case Comparison():
-                values = _fitting(pa.repeat(question.value, 1), self._type)
-                ranges = None if values is None else self._compared(question.operator, values)
-            case Membership():
-                values = _fitting(question.values, self._type)
-                ranges = None if values is None else self._equal(values)
-            case Prefix():
-                ranges = self._beginning_with(question.text)
+            case _:
+                pass
+        ranges = question_ranges(question, self._type, self._positions, first=self._num_nulls, end=self._num_rows)
         if ranges is None:
             return None
         starts, ends = ranges
@@ -150,34 +148,7 @@ class BTreeSegment:
     def _is_worth(self, count: int) -> bool:
         return count <= self._most_rows
 
-    # --------------------------------------------------------------------------------------- ranges of sorted values
-
-    def _compared(self, operator: str, values: pa.Array) -> tuple[Int64s, Int64s] | None:
-        if operator == "equal":
-            return self._equal(values)
-        side: Side = "left" if operator in {"less", "greater_equal"} else "right"
-        found = self._positions(values, side)
-        if found is None:
-            return None
-        if operator in {"less", "less_equal"}:
-            return np.array([self._num_nulls]), found[0]
-        return found[0], np.array([self._num_rows])
-
-    def _equal(self, values: pa.Array) -> tuple[Int64s, Int64s] | None:
-        found = self._positions(values.unique(), "left", "right")
-        return None if found is None else (found[0], found[1])
-
-    def _beginning_with(self, text: str) -> tuple[Int64s, Int64s] | None:
-        """Return the range of the texts that begin with a text: up to the smallest that is greater than all of them."""
-        if not (pa.types.is_string(self._type) or pa.types.is_large_string(self._type)):
-            return None
-        behind = _successor(text)
-        ends = [text] if behind is None else [text, behind]
-        found = self._positions(pa.array(ends, self._type), "left")
-        if found is None:
-            return None
-        (positions,) = found
-        return positions[:1], np.array([self._num_rows]) if behind is None else positions[1:]
+    # ------------------------------------------------------------------------------------------ places of sorted values
 
     def _positions(self, values: pa.Array, *sides: Side) -> list[Int64s] | None:
         """Return where values stand among all: the first row that is not less (left), or that is greater (right).
@@ -245,7 +216,7 @@ class BTreeKind:
     name = "BTREE"
     type_url = TYPE_URL
     index_versions = frozenset({VERSION, VERSION_WITH_STABLE_ROW_IDS})
-    default_options: Mapping[str, int] = {}
+    default_options: Mapping[str, int] = {MEMORY_OPTION: DEFAULT_MEMORY}
 
     def takes(self, kind: pa.DataType) -> bool:
         """Return whether values of a type have an order."""
@@ -289,9 +260,9 @@ class BTreeKind:
         """Read the column, sort it and write it."""
         from lance_core.index.btree_build import write_btree  # noqa: PLC0415 rarely needed
 
-        del options
-        parts = [(values, rows) for fragment in fragments for rows, values in fragment.batches()]
-        return write_btree(files, column.type, parts, with_stable_row_ids=with_stable_row_ids)
+        parts = ((values, rows) for fragment in fragments for rows, values in fragment.batches())
+        memory = options[MEMORY_OPTION]
+        return write_btree(files, column.type, parts, with_stable_row_ids=with_stable_row_ids, max_memory_bytes=memory)
 
     def rewrite(
         self,
@@ -309,7 +280,7 @@ class BTreeKind:
             ((tree, relocate),) = trees
             moved = (relocated(values, rows, relocate) for values, rows in tree.batches())
             return write_sorted(files, column.type, moved, with_stable_row_ids=with_stable_row_ids)
-        parts = [relocated(*segment.content(), relocate) for segment, relocate in trees]
+        parts = (relocated(values, rows, relocate) for tree, relocate in trees for values, rows in tree.batches())
         return write_btree(files, column.type, parts, with_stable_row_ids=with_stable_row_ids)
 
 
@@ -349,28 +320,3 @@ def _row_numbers(ids: pa.Array, path: str) -> Int64s:
     if len(numbers) and int(numbers.min()) < 0:
         raise CorruptDataError("the B-tree has row ids above 2^63", path=path)
     return numbers
-
-
-def _fitting(values: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Return the values of a question in the column's type; None if an index must not answer for them.
-
-    Zeros and NaN among floats are left to the scan: whether zeros of both signs are equal depends on the expression.
-    """
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if is_text and (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        return values.cast(kind)
-    if not values.type.equals(kind):
-        return None
-    if pa.types.is_floating(kind):
-        numbers = values.to_numpy(zero_copy_only=False)
-        return None if (np.isnan(numbers) | (numbers == 0)).any() else values
-    return values
-
-
-def _successor(text: str) -> str | None:
-    """Return the smallest text that is greater than all that begin with a text; None if there is none."""
-    for length in range(len(text), 0, -1):
-        code = ord(text[length - 1]) + 1
-        if code <= 0x10FFFF:
-            return text[: length - 1] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
-    return None

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lance_core.errors import UnsupportedError
 from lance_core.format.btree import (
     LOOKUP_FILE,
     PAGE_FILE,
@@ -20,39 +19,42 @@ from lance_core.format.btree import (
     lookup_schema,
     page_schema,
 )
-from lance_core.index.order import sort_order
+from lance_core.index.external_sort import DEFAULT_MEMORY, ExternalSort
 from lance_core.index.protocol import SegmentContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import Relocation
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
-_BATCH_ROWS = 1 << 16
 
 
 def write_btree(
-    files: SegmentFiles, kind: pa.DataType, parts: Sequence[tuple[pa.Array, Int64s]], *, with_stable_row_ids: bool
+    files: SegmentFiles,
+    kind: pa.DataType,
+    parts: Iterable[tuple[pa.Array, Int64s]],
+    *,
+    with_stable_row_ids: bool,
+    max_memory_bytes: int = DEFAULT_MEMORY,
 ) -> SegmentContent:
     """Write a B-tree.
 
     Args:
         files: Where it is written.
         kind: Type of the column.
-        parts: Values, and the row address of each, in any order; all of them are sorted in memory.
+        parts: Values, and the row address of each, in any order.
         with_stable_row_ids: The table has stable row ids.
-
-    Raises:
-        UnsupportedError: The values have more bytes than one Arrow array can hold.
+        max_memory_bytes: Memory that sorting may take; more rows are sorted in temporary files.
     """
-    values = _joined([part for part, _ in parts], kind)
-    rows = np.concatenate([np.empty(0, np.int64), *(part for _, part in parts)])
-    order = sort_order(values)
-    values, rows = values.take(order), rows[np.asarray(order)]
-    batches = ((values.slice(at, _BATCH_ROWS), rows[at : at + _BATCH_ROWS]) for at in range(0, len(rows), _BATCH_ROWS))
-    return write_sorted(files, kind, batches, with_stable_row_ids=with_stable_row_ids)
+    schema = page_schema(kind)
+    with ExternalSort(schema, max_memory_bytes) as rows:
+        for values, addresses in parts:
+            columns = [values, pa.array(addresses.view(np.uint64))]
+            rows.add(pa.RecordBatch.from_arrays(columns, schema=schema))
+        batches = ((batch.column(0), batch.column(1).to_numpy().view(np.int64)) for batch in rows.batches())
+        return write_sorted(files, kind, batches, with_stable_row_ids=with_stable_row_ids)
 
 
 def write_sorted(
@@ -89,15 +91,6 @@ def relocated(values: pa.Array, rows: Int64s, relocate: Relocation) -> tuple[pa.
     moved = relocate(rows)
     left = moved >= 0
     return (values, moved) if left.all() else (values.filter(pa.array(left)), moved[left])
-
-
-def _joined(parts: list[pa.Array], kind: pa.DataType) -> pa.Array:
-    try:
-        return pa.concat_arrays([pa.array([], kind), *parts])
-    except pa.ArrowInvalid as error:
-        raise UnsupportedError(
-            f"the column is too large for one B-tree segment ({error}); build segments with fragment_ids"
-        ) from error
 
 
 class _Lookup:

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.index_metadata import index_fields
+from lance_core.index.bitmap import BITMAP, LABEL_LIST
+from lance_core.index.bloom import BLOOM_FILTER
 from lance_core.index.btree import BTREE
+from lance_core.index.ngram import NGRAM
 from lance_core.index.zone_map import ZONE_MAP
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from lance_core.index.column import IndexedColumn
     from lance_core.index.protocol import IndexKind
 
-KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (BTREE, ZONE_MAP)}
+KINDS: dict[str, IndexKind] = {kind.name: kind for kind in (BTREE, BITMAP, LABEL_LIST, NGRAM, ZONE_MAP, BLOOM_FILTER)}
 """By name in `create_scalar_index`."""
 
 

@@ -51,8 +51,8 @@ class FragmentColumn(Protocol):
         """Id of the fragment."""
         ...
 
-    def batches(self) -> Iterator[tuple[Int64s, pa.Array]]:
-        """Read live rows in order: row addresses and values, of the same length."""
+    def batches(self, *, by_row_id: bool = False) -> Iterator[tuple[Int64s, pa.Array]]:
+        """Read live rows in order: row addresses, or stable row ids, and values, of the same length."""
         ...
 
     def arrays(self) -> Iterator[pa.Array]:

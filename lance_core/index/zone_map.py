@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.row_sets import decode_row_set
 from lance_core.format.zone_map import (
     COLUMNS,
     DEFAULT_ROWS_PER_ZONE,
@@ -21,7 +22,6 @@ from lance_core.format.zone_map import (
     NULL_BITMAP_KEY,
     ROWS_PER_ZONE_KEY,
     TYPE_URL,
-    decode_null_bitmap,
     has_zone_map,
     zone_schema,
 )
@@ -118,7 +118,7 @@ class ZoneMapKind:
         nulls_at = metadata_number(reader, NULL_BITMAP_KEY)
 
         def null_rows() -> Int64s | None:
-            return None if nulls_at is None else decode_null_bitmap(reader.global_buffer(nulls_at), path=path)
+            return None if nulls_at is None else decode_row_set(reader.global_buffer(nulls_at), path=path)
 
         table = _checked(columns, path)
         return ZoneMapSegment(column, table, metadata_number(reader, ROWS_PER_ZONE_KEY), null_rows)

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.format.row_sets import encode_row_set, parts_of
 from lance_core.format.zone_map import (
     FILE_NAME,
     INDEX_VERSION,
     NULL_BITMAP_KEY,
     ROWS_PER_ZONE_KEY,
     encode_details,
-    encode_null_bitmap,
     zone_schema,
 )
 from lance_core.index.answer import ADDRESS_SHIFT
@@ -24,7 +24,7 @@ from lance_core.index.protocol import SegmentContent
 from lance_core.index.zone_map_remap import joined, widened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
@@ -66,7 +66,7 @@ def _look(fragment: FragmentColumn, rows_per_zone: int, zones: Zones) -> npt.NDA
     kernels: Any = pc
     start = 0
     nulls: list[npt.NDArray[np.int64]] = []
-    for values in _by_zone(fragment.arrays(), rows_per_zone):
+    for values in by_zone(fragment.arrays(), rows_per_zone):
         low, high, nan_count = _extremes(kernels, values)
         zones.minimum.append(low)
         zones.maximum.append(high)
@@ -77,8 +77,8 @@ def _look(fragment: FragmentColumn, rows_per_zone: int, zones: Zones) -> npt.NDA
     return np.concatenate(nulls) if nulls else np.empty(0, np.int64)
 
 
-def _by_zone(arrays: Iterable[pa.Array], rows_per_zone: int) -> Iterator[pa.Array]:
-    """The same values, cut so that each array is a zone."""
+def by_zone(arrays: Iterable[pa.Array], rows_per_zone: int) -> Iterator[pa.Array]:
+    """Return the same values, cut so that each array is a zone."""
     pending: list[pa.Array] = []
     missing = rows_per_zone
     for array in arrays:
@@ -127,7 +127,7 @@ def write_zones(files: SegmentFiles, column: IndexedColumn, zones: Zones, rows_p
         schema,
         [pa.RecordBatch.from_arrays([*extremes, *numbers], schema=schema)],
         metadata={ROWS_PER_ZONE_KEY: str(rows_per_zone)},
-        buffers={NULL_BITMAP_KEY: encode_null_bitmap(zones.nulls)},
+        buffers={NULL_BITMAP_KEY: encode_row_set(parts_of(_addresses(zones.nulls)))},
     )
     return SegmentContent(index_version=INDEX_VERSION, details=encode_details(rows_per_zone=rows_per_zone))
 
@@ -142,16 +142,20 @@ def rewrite_zones(
     owners, starts = zones.first >> ADDRESS_SHIFT, zones.first & _OFFSET_MASK
     numbers = (zones.null_count, zones.nan_count, owners, starts, zones.length)
     counts = [pa.array(one).cast(schema.field(place + 2).type) for place, one in enumerate(numbers)]
-    null_owners = zones.nulls >> ADDRESS_SHIFT
-    nulls = {owner: (zones.nulls & _OFFSET_MASK)[null_owners == owner] for owner in np.unique(null_owners).tolist()}
     files.write(
         FILE_NAME,
         schema,
         [pa.RecordBatch.from_arrays([zones.minimum, zones.maximum, *counts], schema=schema)],
         metadata={ROWS_PER_ZONE_KEY: str(rows_per_zone)},
-        buffers={NULL_BITMAP_KEY: encode_null_bitmap(nulls)},
+        buffers={NULL_BITMAP_KEY: encode_row_set(parts_of(zones.nulls))},
     )
     return SegmentContent(index_version=INDEX_VERSION, details=encode_details(rows_per_zone=rows_per_zone))
+
+
+def _addresses(offsets: Mapping[int, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """Return the addresses of rows that are given by offset and fragment."""
+    parts = [rows + (fragment_id << ADDRESS_SHIFT) for fragment_id, rows in offsets.items()]
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _array(scalars: list[pa.Scalar], kind: pa.DataType) -> pa.Array:

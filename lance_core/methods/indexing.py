@@ -31,6 +31,8 @@ def create_scalar_index(
     fragment_ids: Sequence[int] | None = None,
     index_uuid: str | None = None,
     rows_per_zone: int | None = None,
+    number_of_items: int | None = None,
+    max_memory_bytes: int | None = None,
     conflict_retries: int | None = None,
     transaction_properties: Mapping[str, str] | None = None,
     progress_callback: Callable[[Any], None] | None = None,
@@ -41,15 +43,26 @@ def create_scalar_index(
 
     Args:
         column: Name, or dotted path inside structs.
-        index_type: ``"BTREE"``: all values, sorted; finds rows by value, text also by prefix. ``"ZONEMAP"``: smallest
-            and largest value, nulls and NaN of each run of rows; skips runs. Indices of other kinds that pylance made
-            are kept right.
+        index_type: One of the kinds below, in upper or lower case.
+
+            - ``"BTREE"``: all values, sorted; finds rows by value, text also by prefix.
+            - ``"BITMAP"``: the rows of each distinct value, for columns with few of them.
+            - ``"LABEL_LIST"``: the rows of each item of lists, for ``array_has``, ``array_has_any`` and
+              ``array_has_all``.
+            - ``"NGRAM"``: the rows of each three letters or digits in a row, for ``contains`` and ``LIKE``.
+            - ``"ZONEMAP"``: smallest and largest value, nulls and NaN of each run of rows; skips runs.
+            - ``"BLOOMFILTER"``: a Bloom filter of each run of rows; skips runs for ``=`` and ``IN``.
+
+            Indices of other kinds that pylance made are kept right.
         name: Name of the index; ``{column}_idx`` if None.
         replace: Take the place of an index of that name.
         train: If false, no fragment is covered; `DatasetOptimizer.optimize_indices` does the work later.
         fragment_ids: Fragments to cover; all if None.
         index_uuid: Name of the index folder; random if None.
         rows_per_zone: Rows in each run of a ``"ZONEMAP"``; 8192 if None.
+        number_of_items: Rows in each run of a ``"BLOOMFILTER"``; 8192 if None.
+        max_memory_bytes: Memory for sorting a ``"BTREE"``, ``"BITMAP"``, ``"LABEL_LIST"`` or ``"NGRAM"``; 512 MiB if
+            None. More rows are sorted in temporary files.
         conflict_retries: How often to make it anew when another commit rewrote the fragments.
         transaction_properties: Text for the history.
         progress_callback: Not supported, like ``format_version`` and ``document_granularity``.
@@ -57,7 +70,7 @@ def create_scalar_index(
         document_granularity: Not supported.
 
     Raises:
-        UnsupportedError: Another kind of index, or a type that has no order.
+        UnsupportedError: Another kind of index, or a type that this kind does not take.
         AlreadyExistsError: There is an index of that name, and it shall not or cannot be replaced.
 
     Examples:
@@ -65,7 +78,7 @@ def create_scalar_index(
         >>> table.count_rows("height > 5000")  # reads the zone map only
         0
     """
-    from lance_core.change.indices import BuildIndex  # noqa: PLC0415 rarely needed
+    from lance_core.change.indices import BuildIndex, index_options  # noqa: PLC0415 rarely needed
 
     refuse_given(
         "create_scalar_index",
@@ -80,7 +93,9 @@ def create_scalar_index(
         column=column,
         name=name or f"{column}_idx",
         replace=replace,
-        options={} if rows_per_zone is None else {"rows_per_zone": rows_per_zone},
+        options=index_options(
+            rows_per_zone=rows_per_zone, number_of_items=number_of_items, max_memory_bytes=max_memory_bytes
+        ),
         fragment_ids=fragment_ids if train else (),
         uuid=None if index_uuid is None else _uuid(index_uuid),
     )

@@ -218,11 +218,13 @@ class ColumnOfFragment:
                 values = kernels.struct_field(values, name)
             yield values
 
-    def batches(self) -> Iterator[tuple[Int64s, pa.Array]]:
-        """Read live rows in order: row addresses and values."""
+    def batches(self, *, by_row_id: bool = False) -> Iterator[tuple[Int64s, pa.Array]]:
+        """Read live rows in order: row addresses, or stable row ids, and values."""
         first, start = self.fragment_id << ADDRESS_SHIFT, 0
+        ids = self._reader.stable_row_ids.astype(np.int64) if by_row_id else None
         for values in self.arrays():
-            addresses = np.arange(first + start, first + start + len(values))
-            live = self._reader.live_mask(start, start + len(values))
-            start += len(values)
-            yield (addresses, values) if live is None else (addresses[live], values.filter(pa.array(live)))
+            end = start + len(values)
+            rows = np.arange(first + start, first + end) if ids is None else ids[start:end]
+            live = self._reader.live_mask(start, end)
+            start = end
+            yield (rows, values) if live is None else (rows[live], values.filter(pa.array(live)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE, file_limits, file_version
 from lance_core.change.delete import deleting
-from lance_core.change.indices import BuildIndex
+from lance_core.change.indices import BuildIndex, index_options
 from lance_core.change.update import UpdateWork, plan_update
 from lance_core.format.operations import CreateIndex, Delete, Update
 from lance_core.index.column import column_to_index
@@ -97,6 +97,8 @@ def create_index_lance(
     name: str | None = None,
     replace: bool = True,
     rows_per_zone: int | None = None,
+    number_of_items: int | None = None,
+    max_memory_bytes: int | None = None,
     **options: Unpack[ChangeOptions],
 ) -> CommitResult:
     """Build a scalar index; each task builds a segment over some fragments, one commit has all.
@@ -109,6 +111,8 @@ def create_index_lance(
         name: Name of the index; ``{column}_idx`` if None.
         replace: Take the place of an index of that name.
         rows_per_zone: As in `lance_core.LanceDataset.create_scalar_index`.
+        number_of_items: Likewise.
+        max_memory_bytes: Likewise, for each task.
         **options: See `lance_core.spark.ChangeOptions`.
 
     Raises:
@@ -118,7 +122,9 @@ def create_index_lance(
     change = Modification("create_index_lance", spark, uri, options)
     if change.done is not None:
         return change.done
-    settings = {} if rows_per_zone is None else {"rows_per_zone": rows_per_zone}
+    settings = index_options(
+        rows_per_zone=rows_per_zone, number_of_items=number_of_items, max_memory_bytes=max_memory_bytes
+    )
     with naming(change.snapshot.store):
         check_build(kind_named(index_type), column_to_index(change.snapshot.manifest.schema, column), settings)
     index = BuildIndex(kind=index_type, column=column, name=name or f"{column}_idx", replace=replace, options=settings)

@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.sql.arrow_types import comparison_type, element_at, is_any_list, pc
+from lance_core.sql import pruning
+from lance_core.sql.arrow_types import comparison_type, element_at, is_any_list, is_text, pc
 from lance_core.sql.choices import common
 from lance_core.sql.float_order import compare_exactly
+from lance_core.sql.pruning import UNKNOWN
 from lance_core.sql.terms import Term, apply, converted, literal_term, unify
 from lance_core.sql.text_functions import written, written_number
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lance_core.sql.arrow_types import Datum
+    from lance_core.sql.pruning import Condition
 
 
 def _list(term: Term, what: str) -> Term:
@@ -55,9 +58,8 @@ def element(terms: Sequence[Term]) -> Term:
 def _has(terms: Sequence[Term]) -> Term:
     """Return whether a list has an item; null if the list or the item is."""
     value = _list(terms[0], "array_has")
-    item = Term(type=value.type.value_type, evaluate=value.evaluate)
-    sought = unify(item, terms[1], strict=terms[1].literal is not None)[1]
-    kind = comparison_type(item.type, sought.type)
+    sought = unify(_item(value), terms[1], strict=terms[1].literal is not None)[1]
+    kind = comparison_type(value.type.value_type, sought.type)
 
     def look(lists: pa.Array, wanted: Datum) -> pa.Array:
         parents = np.repeat(np.arange(len(lists)), _lengths(lists))
@@ -69,7 +71,28 @@ def _has(terms: Sequence[Term]) -> Term:
         missing = pc.or_(missing, pc.is_null(wanted))
         return pc.if_else(missing, pa.scalar(None, pa.bool_()), answer)
 
-    return apply(look, (value, converted(sought, kind)), "array_has")
+    asks = UNKNOWN if terms[1].literal is None else _items_condition(value, [sought], needs_all=False)
+    return apply(look, (value, converted(sought, kind)), "array_has", asks)
+
+
+def _item(value: Term) -> Term:
+    """Return a term of the type of a list's items."""
+    return Term(type=value.type.value_type, evaluate=value.evaluate)
+
+
+def _items_condition(value: Term, sought: Sequence[Term], *, needs_all: bool) -> Condition:
+    """Return what is asked of a list column by literals that were made to fit its items."""
+    kind = value.type.value_type
+    if not value.path or not sought or not all(_is_like(term.type, kind) for term in sought):
+        return UNKNOWN
+    items = [term.evaluate(_NO_ROWS).cast(kind) for term in sought]
+    if not all(item.is_valid for item in items):
+        return UNKNOWN
+    return pruning.HasItems(value.path, pa.array(items, kind), needs_all)
+
+
+def _is_like(left: pa.DataType, right: pa.DataType) -> bool:
+    return left.equals(right) or (is_text(left) and is_text(right))
 
 
 def _any_of(hits: pa.Array, parents: npt.NDArray[np.int64], num_rows: int) -> pa.Array:
@@ -86,7 +109,10 @@ def _has_several(name: str, merge: Callable[[pa.Array, pa.Array], pa.Array], sta
         wanted = terms[1].literal
         if wanted is None or not wanted.is_valid or not is_any_list(wanted.type):
             raise UnsupportedError(f"{name} supports only lists that are written in the SQL text")
-        items = [_has((value, literal_term(pa.scalar(item)))) for item in wanted.as_py()]
+        literals = [literal_term(pa.scalar(item)) for item in wanted.as_py()]
+        items = [_has((value, literal)) for literal in literals]
+        sought = [unify(_item(value), literal, strict=True)[1] for literal in literals]
+        asks = _items_condition(value, sought, needs_all=start)
 
         def look(lists: pa.Array, *answers: Datum) -> Datum:
             total = pa.repeat(pa.scalar(start), len(lists))
@@ -94,7 +120,7 @@ def _has_several(name: str, merge: Callable[[pa.Array, pa.Array], pa.Array], sta
                 total = merge(total, answer)
             return pc.if_else(pc.is_null(lists), pa.scalar(None, pa.bool_()), total)
 
-        return apply(look, (value, *items), name)
+        return apply(look, (value, *items), name, asks)
 
     return build
 

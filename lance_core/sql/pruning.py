@@ -94,6 +94,29 @@ class Prefix:
 
 
 @frozen
+class Contains:
+    """Text contains each of some texts, and more is asked of it."""
+
+    column: str
+    texts: tuple[str, ...]
+
+
+@frozen
+class HasItems:
+    """A list that is not null has any of some items, or all of them; none of these is null.
+
+    Attributes:
+        column: Name, or dotted path inside structs.
+        items: The items.
+        needs_all: All of them are needed.
+    """
+
+    column: str
+    items: pa.Array
+    needs_all: bool
+
+
+@frozen
 class IsNull:
     """A column is null."""
 
@@ -146,7 +169,7 @@ class FillNull:
     value: bool
 
 
-Question: TypeAlias = Comparison | Membership | Prefix | IsNull
+Question: TypeAlias = Comparison | Membership | Prefix | Contains | HasItems | IsNull
 """What is asked of one column. Files' statistics and indices answer these."""
 
 Condition: TypeAlias = Question | Constant | Unknown | Not | And | Or | FillNull
@@ -246,6 +269,8 @@ def judge_column(question: Question, zones: ColumnZones) -> Answers:
             true, false = _judge_membership(question, zones)
         case Prefix():
             true, false = _judge_prefix(question, zones)
+        case Contains() | HasItems():
+            return _anything(len(zones.num_rows))
     return _answers(true & has_values, false & has_values, has_null)
 
 

@@ -69,9 +69,14 @@ def like(word: str, value: Term, pattern: Term, *, fold: bool, escape: str | Non
 
 
 def _like_condition(path: str, pattern: str) -> Condition:
-    """A pattern begins with what stands before the first wildcard or escape."""
+    """A pattern begins with what stands before the first wildcard or escape, and contains what is between wildcards."""
     prefix = pattern[: min((pattern.index(mark) for mark in "%_\\" if mark in pattern), default=len(pattern))]
-    return pruning.Prefix(path, prefix, is_exact=pattern == prefix + "%")
+    begins = pruning.Prefix(path, prefix, is_exact=pattern == prefix + "%")
+    texts = tuple(part for part in pattern[len(prefix) :].replace("_", "%").split("%") if part)
+    if not texts or "\\" in pattern:
+        return begins
+    contains = pruning.Contains(path, texts)
+    return pruning.And(begins, contains) if prefix else contains
 
 
 def _matcher(name: str, kernel: Callable[..., Datum]) -> Callable[[Sequence[Term]], Term]:
@@ -79,10 +84,15 @@ def _matcher(name: str, kernel: Callable[..., Datum]) -> Callable[[Sequence[Term
         value, part = text(terms[0], name), written(terms[1], name)
         if part is None:
             return literal_term(pa.scalar(None, pa.bool_()))
-        asks = pruning.Prefix(value.path, part, is_exact=True) if name == "starts_with" and value.path else UNKNOWN
-        return apply(lambda values: kernel(values, part), (value,), name, asks)
+        return apply(lambda values: kernel(values, part), (value,), name, _match_condition(name, value.path, part))
 
     return build
+
+
+def _match_condition(name: str, path: str, part: str) -> Condition:
+    if not path:
+        return UNKNOWN
+    return pruning.Prefix(path, part, is_exact=True) if name == "starts_with" else pruning.Contains(path, (part,))
 
 
 def _regexp_like(terms: Sequence[Term]) -> Term:

@@ -1,0 +1,330 @@
+"""Bitmap indices: the kinds that keep the rows of each distinct value, or of each item of lists.
+
+All keys are in memory, sorted; the sets of rows of those that a question is about are read. The layout of the file is
+described in `lance_core.format.bitmap_index`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lance_core.errors import CorruptDataError, UnsupportedError
+from lance_core.format.bitmap_index import (
+    BITMAP_TYPE_URL,
+    BITMAP_VERSION,
+    FILE_NAME,
+    LABEL_LIST_TYPE_URL,
+    LABEL_LIST_VERSION,
+    LABEL_LIST_VERSIONS,
+    NULL_LISTS_KEY,
+    bitmap_schema,
+    item_type,
+)
+from lance_core.format.btree import has_btree
+from lance_core.format.row_sets import decode_row_set
+from lance_core.index import answer as answers
+from lance_core.index.external_sort import DEFAULT_MEMORY, MEMORY_OPTION
+from lance_core.index.files import check_columns, metadata_number, read_columns
+from lance_core.index.ranges import fitting, question_ranges
+from lance_core.limits import check_limit
+from lance_core.sql.ternary import FALSE, NULL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from lance_core.file.read.reader import DataFileReader
+    from lance_core.index.answer import RowAnswer
+    from lance_core.index.column import IndexedColumn
+    from lance_core.index.files import SegmentFiles
+    from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
+    from lance_core.index.ranges import Side
+    from lance_core.sql.pruning import HasItems, Question
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+_MOST_KEYS = 1 << 12
+"""Keys whose sets of rows are read for one question; a scan is cheaper than more."""
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+class Bitmaps:
+    """The keys of a bitmap index, and their sets of rows.
+
+    Args:
+        reader: The file.
+        kind: Type of the keys.
+        path: Name of the file, for errors.
+    """
+
+    def __init__(self, reader: DataFileReader, kind: pa.DataType, path: str) -> None:
+        from lance_core.index.order import sort_keys  # noqa: PLC0415 brings Arrow's kernels along
+
+        check_columns(reader, bitmap_schema(kind), path=path)
+        check_limit("max_zones", reader.num_rows, "keys of a bitmap index", path=path)
+        (keys,) = read_columns(reader, ["keys"], 0, reader.num_rows)
+        self.kind = kind
+        self.path = path
+        self.reader = reader
+        self.num_nulls = keys.null_count
+        """1 if the first key is null, else 0."""
+        self.num_keys = reader.num_rows
+        is_first = self.num_nulls == 0 or not keys[0].is_valid
+        self._keys = sort_keys(keys.drop_null())
+        if self.num_nulls > 1 or not is_first or (self._keys[1:] <= self._keys[:-1]).any():
+            raise CorruptDataError("the keys of a bitmap index are not in order", path=path)
+
+    def positions(self, values: pa.Array, *sides: Side) -> list[Int64s]:
+        """Find values among the keys; see `lance_core.index.ranges.Positions`."""
+        from lance_core.index.order import sort_keys  # noqa: PLC0415 as above
+
+        wanted = sort_keys(values)
+        return [np.searchsorted(self._keys, wanted, side=side) + self.num_nulls for side in sides]
+
+    def rows(self, numbers: Int64s) -> list[Int64s]:
+        """Read the rows of some keys; ``numbers`` are ascending and distinct."""
+        if not len(numbers):
+            return []
+        projection = self.reader.schema.select(["bitmaps"])
+        column = self.reader.take(projection, self.reader.column_numbers, numbers).column(0)
+        return [decode_row_set(data or b"", path=self.path) for data in column.to_pylist()]
+
+    def null_rows(self) -> Int64s:
+        """Read the rows of the key null."""
+        return self.rows(np.zeros(1, np.int64))[0] if self.num_nulls else _NO_ROWS
+
+    def content(self) -> Iterable[tuple[pa.Array, list[Int64s]]]:
+        """Read all keys, in batches, and the rows of each."""
+        for start in range(0, self.num_keys, _MOST_KEYS):
+            end = min(start + _MOST_KEYS, self.num_keys)
+            keys, sets = read_columns(self.reader, ["keys", "bitmaps"], start, end)
+            yield keys, [decode_row_set(data or b"", path=self.path) for data in sets.to_pylist()]
+
+
+class BitmapSegment:
+    """One bitmap index, opened.
+
+    Args:
+        bitmaps: Its keys and rows.
+    """
+
+    def __init__(self, bitmaps: Bitmaps) -> None:
+        self.bitmaps = bitmaps
+
+    @property
+    def options(self) -> Mapping[str, int]:
+        """Options that it was built with: none."""
+        return {}
+
+    @property
+    def statistics(self) -> Mapping[str, int]:
+        """Number of distinct values."""
+        return {"num_bitmaps": self.bitmaps.num_keys}
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
+        """Look up the rows for which a question is true."""
+        from lance_core.sql.pruning import Comparison, IsNull, Prefix  # noqa: PLC0415 as above
+
+        bitmaps = self.bitmaps
+        match question:
+            case IsNull():
+                return answers.of_rows(true=bitmaps.null_rows())
+            case Comparison(operator="not_equal"):
+                equal = self.answer(Comparison(question.column, "equal", question.value), tells_null=True)
+                return None if equal is None else answers.not_(equal)
+            case _:
+                pass
+        found = question_ranges(
+            question, bitmaps.kind, bitmaps.positions, first=bitmaps.num_nulls, end=bitmaps.num_keys
+        )
+        if found is None or int((found[1] - found[0]).clip(0).sum()) > _MOST_KEYS:
+            return None
+        numbers = np.unique(np.concatenate([_NO_ROWS, *(np.arange(*pair) for pair in zip(*found, strict=True))]))
+        rows = np.concatenate([_NO_ROWS, *bitmaps.rows(numbers)])
+        null = bitmaps.null_rows() if tells_null else _NO_ROWS
+        elsewhere = FALSE if tells_null or not bitmaps.num_nulls else FALSE | NULL
+        if isinstance(question, Prefix) and not question.is_exact:
+            return answers.of_rows(undecided=rows, null=null, elsewhere=elsewhere)
+        return answers.of_rows(true=rows, null=null, elsewhere=elsewhere)
+
+
+class LabelListSegment:
+    """One index of list items, opened.
+
+    Args:
+        bitmaps: The items and the rows of the lists that have them.
+        null_lists: Rows whose list is null; None if the file does not tell.
+    """
+
+    def __init__(self, bitmaps: Bitmaps, null_lists: Int64s | None) -> None:
+        self.bitmaps = bitmaps
+        self.null_lists = null_lists
+
+    @property
+    def options(self) -> Mapping[str, int]:
+        """Options that it was built with: none."""
+        return {}
+
+    @property
+    def statistics(self) -> Mapping[str, int]:
+        """Number of distinct items."""
+        return {"num_bitmaps": self.bitmaps.num_keys}
+
+    def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
+        """Look up the lists with some items."""
+        from lance_core.sql.pruning import HasItems, IsNull  # noqa: PLC0415 as above
+
+        del tells_null
+        match question:
+            case IsNull():
+                return None if self.null_lists is None else answers.of_rows(true=self.null_lists)
+            case HasItems():
+                rows = self._rows_with(question)
+            case _:
+                return None
+        if rows is None:
+            return None
+        if self.null_lists is None:
+            return answers.of_rows(true=rows, elsewhere=FALSE | NULL)
+        return answers.of_rows(true=rows, null=self.null_lists)
+
+    def _rows_with(self, question: HasItems) -> Int64s | None:
+        items = fitting(question.items, self.bitmaps.kind)
+        if items is None:
+            return None
+        items = items.unique()
+        starts, ends = self.bitmaps.positions(items, "left", "right")
+        is_there = starts < ends
+        if question.needs_all and not is_there.all():
+            return _NO_ROWS
+        sets = self.bitmaps.rows(np.sort(starts[is_there]))
+        if not sets:
+            return _NO_ROWS
+        rows, counts = np.unique(np.concatenate(sets), return_counts=True)
+        return rows[counts == len(sets)] if question.needs_all else rows
+
+
+class BitmapKind:
+    """The kind ``BITMAP``."""
+
+    name = "BITMAP"
+    type_url = BITMAP_TYPE_URL
+    index_versions = frozenset({BITMAP_VERSION})
+    default_options: Mapping[str, int] = {MEMORY_OPTION: DEFAULT_MEMORY}
+
+    def takes(self, kind: pa.DataType) -> bool:
+        """Return whether values of a type have an order."""
+        return has_btree(kind)
+
+    def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
+        """Read the keys of a segment."""
+        return BitmapSegment(Bitmaps(files.open(FILE_NAME), column.type, files.path(FILE_NAME)))
+
+    def build(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        fragments: Iterable[FragmentColumn],
+        options: Mapping[str, int],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Read the column and write the rows of each value."""
+        from lance_core.index.bitmap_build import write_bitmaps  # noqa: PLC0415 rarely needed
+
+        batches = (pair for one in fragments for pair in one.batches(by_row_id=with_stable_row_ids))
+        pairs = ((values, rows) for rows, values in batches)
+        return write_bitmaps(files, column.type, pairs, options[MEMORY_OPTION], version=BITMAP_VERSION)
+
+    def rewrite(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        segments: Sequence[tuple[Segment, Relocation]],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Merge the rows of each value and write them where they are now."""
+        from lance_core.index.bitmap_build import relocated, write_bitmaps  # noqa: PLC0415 rarely needed
+
+        del with_stable_row_ids
+        parts = [(one.bitmaps, relocate) for one, relocate in segments if isinstance(one, BitmapSegment)]
+        return write_bitmaps(files, column.type, relocated(parts), DEFAULT_MEMORY, version=BITMAP_VERSION)
+
+
+class LabelListKind:
+    """The kind ``LABEL_LIST``."""
+
+    name = "LABEL_LIST"
+    type_url = LABEL_LIST_TYPE_URL
+    index_versions = frozenset(LABEL_LIST_VERSIONS)
+    default_options: Mapping[str, int] = {MEMORY_OPTION: DEFAULT_MEMORY}
+
+    def takes(self, kind: pa.DataType) -> bool:
+        """Return whether values are lists of items that have an order."""
+        return item_type(kind) is not None
+
+    def open(self, files: SegmentFiles, column: IndexedColumn) -> Segment:
+        """Read the items of a segment, and the rows of null lists."""
+        reader, path = files.open(FILE_NAME), files.path(FILE_NAME)
+        number = metadata_number(reader, NULL_LISTS_KEY)
+        nulls = None if number is None else decode_row_set(reader.global_buffer(number), path=path)
+        kind = item_type(column.type)
+        assert kind is not None  # noqa: S101 for the type checker: the kind takes the column
+        return LabelListSegment(Bitmaps(reader, kind, path), nulls)
+
+    def build(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        fragments: Iterable[FragmentColumn],
+        options: Mapping[str, int],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Read the column and write the rows of each item."""
+        from lance_core.index.bitmap_build import NullLists, write_bitmaps  # noqa: PLC0415 rarely needed
+
+        nulls = NullLists()
+        batches = (pair for one in fragments for pair in one.batches(by_row_id=with_stable_row_ids))
+        items = (nulls.items(lists, rows) for rows, lists in batches)
+        kind = item_type(column.type)
+        assert kind is not None  # noqa: S101 as above
+        return write_bitmaps(files, kind, items, options[MEMORY_OPTION], version=LABEL_LIST_VERSION, nulls=nulls)
+
+    def rewrite(
+        self,
+        files: SegmentFiles,
+        column: IndexedColumn,
+        segments: Sequence[tuple[Segment, Relocation]],
+        *,
+        with_stable_row_ids: bool,
+    ) -> SegmentContent:
+        """Merge the rows of each item and write them where they are now.
+
+        Raises:
+            UnsupportedError: A segment does not tell which lists are null; build the index anew.
+        """
+        from lance_core.index.bitmap_build import NullLists, relocated, write_bitmaps  # noqa: PLC0415 rarely needed
+
+        del with_stable_row_ids
+        nulls = NullLists()
+        parts: list[tuple[Bitmaps, Relocation]] = []
+        for one, relocate in segments:
+            if not isinstance(one, LabelListSegment) or one.null_lists is None:
+                raise UnsupportedError("a segment does not tell which lists are null; create the index anew")
+            moved = relocate(one.null_lists)
+            nulls.add(moved[moved >= 0])
+            parts.append((one.bitmaps, relocate))
+        kind = item_type(column.type)
+        assert kind is not None  # noqa: S101 as above
+        return write_bitmaps(files, kind, relocated(parts), DEFAULT_MEMORY, version=LABEL_LIST_VERSION, nulls=nulls)
+
+
+BITMAP = BitmapKind()
+LABEL_LIST = LabelListKind()

@@ -1,0 +1,146 @@
+"""Sort more rows than fit in memory: sorted runs in temporary files, merged."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from contextlib import ExitStack
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from lance_core.index.order import sort_keys, sort_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEFAULT_MEMORY = 1 << 29
+MEMORY_OPTION = "max_memory_bytes"
+"""Option of kinds that sort; larger segments are sorted in temporary files."""
+
+_SHARES = 4
+"""Rows are held, put in order and copied: the memory that a run takes while it is made, in sizes of the run."""
+_BLOCK_ROWS = 1 << 16
+_MAX_RUN_BYTES = 1 << 30
+"""Arrow's offsets of texts have 32 bits."""
+
+
+class ExternalSort:
+    """Rows sorted by their first column in the order of indices, equal ones in the order in which they came.
+
+    Use it as a context manager; it removes its temporary files.
+
+    Args:
+        schema: Columns of the rows.
+        max_memory_bytes: Memory that it may take.
+    """
+
+    def __init__(self, schema: pa.Schema, max_memory_bytes: int) -> None:
+        self._schema = schema
+        self._max_bytes = min(max(max_memory_bytes // _SHARES, 1), _MAX_RUN_BYTES)
+        self._pending: list[pa.RecordBatch] = []
+        self._num_bytes = 0
+        self._runs: list[str] = []
+        self._stack = ExitStack()
+        self._folder = ""
+
+    def __enter__(self) -> Self:
+        """Return the object itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the temporary files."""
+        self._stack.close()
+
+    @property
+    def num_runs(self) -> int:
+        """Sorted runs in temporary files."""
+        return len(self._runs)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        self._pending.append(batch)
+        self._num_bytes += batch.nbytes
+        if self._num_bytes > self._max_bytes:
+            self._write_run()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read all rows in order, once."""
+        if not self._runs:
+            yield from _blocks(self._sorted())
+            return
+        if self._pending:
+            self._write_run()
+        yield from _merged([self._read_run(path) for path in self._runs], self._schema)
+
+    def _sorted(self) -> pa.RecordBatch:
+        rows = pa.Table.from_batches(self._pending, schema=self._schema).combine_chunks()
+        self._pending, self._num_bytes = [], 0
+        columns = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in rows.columns]
+        order = sort_order(columns[0])
+        return pa.RecordBatch.from_arrays([column.take(order) for column in columns], schema=self._schema)
+
+    def _write_run(self) -> None:
+        if not self._folder:
+            self._folder = self._stack.enter_context(TemporaryDirectory(prefix="lance-sort-"))
+        path = f"{self._folder}/{len(self._runs)}.arrow"
+        with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, self._schema) as writer:
+            for block in _blocks(self._sorted()):
+                writer.write_batch(block)
+        self._runs.append(path)
+
+    def _read_run(self, path: str) -> Iterator[pa.RecordBatch]:
+        with pa.OSFile(path) as source, pa.ipc.open_stream(source) as reader:
+            yield from reader
+
+
+class _Run:
+    """A sorted run that is being read."""
+
+    def __init__(self, blocks: Iterator[pa.RecordBatch]) -> None:
+        self._blocks = blocks
+        self.block: pa.RecordBatch | None = None
+        self.advance()
+
+    def advance(self) -> None:
+        """Go to the next block; None behind the last."""
+        self.block = next(self._blocks, None)
+
+    def take(self, count: int) -> pa.RecordBatch:
+        """Take rows off the front of the block."""
+        assert self.block is not None  # noqa: S101 for the type checker
+        block = self.block
+        self.block = block.slice(count)
+        if count == block.num_rows:
+            self.advance()
+        return block.slice(0, count)
+
+
+def _merged(runs: list[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Merge sorted runs: rows up to the least of the blocks' last keys are in the blocks that are in memory."""
+    open_runs = [_Run(blocks) for blocks in runs]
+    for run in open_runs:  # nulls come first
+        while run.block is not None and run.block.column(0).null_count:
+            yield run.take(run.block.column(0).null_count)
+    while open_runs := [run for run in open_runs if run.block is not None]:
+        bound = min(_key(run, -1) for run in open_runs)
+        parts = [run.take(count) for run in open_runs if (count := _rows_up_to(run, bound))]
+        rows = pa.Table.from_batches(parts, schema=schema).combine_chunks().to_batches()[0]
+        order = sort_order(rows.column(0))
+        yield from _blocks(rows.take(order))
+
+
+def _rows_up_to(run: _Run, bound: Any) -> int:
+    assert run.block is not None  # noqa: S101 for the type checker
+    return bisect_right(range(run.block.num_rows), bound, key=lambda place: _key(run, place))
+
+
+def _key(run: _Run, place: int) -> Any:
+    assert run.block is not None  # noqa: S101 for the type checker
+    values = run.block.column(0)
+    return sort_keys(values.slice(place % len(values), 1))[0]
+
+
+def _blocks(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for start in range(0, rows.num_rows, _BLOCK_ROWS):
+        yield rows.slice(start, _BLOCK_ROWS)

@@ -1,0 +1,122 @@
+"""Sorting in temporary files gives what sorting in memory gives, and leaves no files behind."""
+
+import math
+import random
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.format.row_sets import (
+    decode_row_set,
+    decode_row_treemap,
+    encode_row_set,
+    encode_row_treemap,
+    merged_parts,
+    parts_of,
+    rows_of_treemap,
+)
+from lance_core.index.external_sort import ExternalSort
+
+VALUES = {
+    "int": pa.array([None if i % 9 == 0 else i * 7919 % 503 for i in range(5000)], pa.int64()),
+    "text": pa.array([None if i % 9 == 0 else f"text {i * 7919 % 503} ü" for i in range(5000)]),
+    "float": pa.array([(None, math.nan, -math.nan, 0.0, -0.0, 1.5 * i)[i % 6] for i in range(5000)], pa.float64()),
+    "bool": pa.array([(None, True, False)[i % 3] for i in range(5000)]),
+    "null": pa.nulls(5000, pa.int16()),
+}
+
+
+def sort(values, max_memory_bytes):
+    schema = pa.schema([("values", values.type), ("row", pa.int64())])
+    with ExternalSort(schema, max_memory_bytes) as rows:
+        for start in range(0, len(values), 700):
+            part = values.slice(start, 700)
+            rows.add(pa.record_batch([part, pa.array(range(start, start + len(part)))], schema=schema))
+        batches = list(rows.batches())
+        return pa.Table.from_batches(batches, schema=schema), rows.num_runs
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_runs_in_files_are_merged_in_the_order_of_indices(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    expected, none = sort(VALUES[kind], 1 << 30)
+    found, runs = sort(VALUES[kind], 4 << 10)
+    assert none == 0
+    assert runs > 3
+    assert repr(found.to_pylist()) == repr(expected.to_pylist())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_rows():
+    assert len(sort(pa.array([], pa.int64()), 1)[0]) == 0
+
+
+KINDS = {"k": "BTREE", "b": "BITMAP", "l": "LABEL_LIST", "s": "NGRAM"}
+
+
+def test_indices_that_do_not_fit_in_memory_are_the_same(tmp_path, monkeypatch):
+    rng = random.Random(0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    data = pa.table(
+        {
+            "k": [rng.choice([None, rng.randrange(9000)]) for _ in range(20_000)],
+            "b": [rng.choice([None, "a", "b", "c"]) for _ in range(20_000)],
+            "l": [rng.choice([None, [], ["x", None], ["x", "y", "y"]]) for _ in range(20_000)],
+            "s": [rng.choice([None, f"word{rng.randrange(300)} ü"]) for _ in range(20_000)],
+        }
+    )
+    table = lance_core.write_dataset(data, tmp_path / "t", max_rows_per_file=3000)
+    contents = []
+    for memory in (None, 100_000):
+        for column, kind in KINDS.items():
+            table.create_scalar_index(column, kind, max_memory_bytes=memory)
+        contents.append([content for name in KINDS for content in index_files(table, f"{name}_idx")])
+    assert contents[0] == contents[1]
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def index_files(table, name):
+    segment = next(one for one in table.describe_indices() if one.name == name).segments[0]
+    for path in sorted(Path(table.uri, "_indices", segment.uuid).iterdir()):
+        reader = lance_core.file.read.reader.DataFileReader(
+            table.snapshot.store.reader(f"_indices/{segment.uuid}/{path.name}"), path=path.name
+        )
+        projection = reader.schema
+        rows = reader.scan(projection, reader.column_numbers, start=0, end=reader.num_rows, batch_size=1 << 16)
+        yield [row for batch in rows for row in batch.to_pylist()]
+
+
+def test_options_that_a_kind_does_not_have(tmp_path):
+    table = lance_core.write_dataset(pa.table({"a": [1]}), tmp_path / "t")
+    with pytest.raises(lance_core.errors.InvalidInputError, match="no option 'max_memory_bytes'"):
+        table.create_scalar_index("a", "ZONEMAP", max_memory_bytes=1)
+    with pytest.raises(lance_core.errors.InvalidInputError, match="number_of_items"):
+        table.create_scalar_index("a", "BLOOMFILTER", number_of_items=0)
+
+
+def test_row_sets_read_back():
+    rng = np.random.default_rng(0)
+    rows = np.unique(rng.integers(0, 5, 3000) << 32 | rng.integers(0, 9000, 3000))
+    parts = merged_parts([*parts_of(rng.permutation(rows)[:2000]), *parts_of(rows[::-1])])
+    assert decode_row_set(encode_row_set(parts), path="x").tolist() == rows.tolist()
+    assert rows_of_treemap(decode_row_treemap(encode_row_treemap(parts), path="x")).tolist() == rows.tolist()
+    assert decode_row_set(encode_row_set([]), path="x").tolist() == []
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-1], lambda data: data + b"\0", lambda data: data[:5], lambda _: b""]
+)
+def test_damaged_row_sets_are_told(damage):
+    data = encode_row_set(parts_of(np.arange(40)))
+    with pytest.raises(lance_core.errors.CorruptDataError, match="set of rows"):
+        decode_row_set(damage(data), path="x")
+
+
+def test_whole_fragments_are_refused():
+    with pytest.raises(lance_core.errors.CorruptDataError, match="0 bytes"):
+        decode_row_set(b"\1\0\0\0" + b"\3\0\0\0" + b"\0\0\0\0", path="x")
