@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from lance_core.file.read.reader import DataFileReader
     from lance_core.index.answer import RowAnswer
+    from lance_core.index.bitmap_build import Content
     from lance_core.index.column import IndexedColumn
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import FragmentColumn, Relocation, Segment, SegmentContent
@@ -253,7 +254,7 @@ class BitmapKind:
         from lance_core.index.bitmap_build import relocated, write_bitmaps  # noqa: PLC0415 rarely needed
 
         del with_stable_row_ids
-        parts = [(one.bitmaps, relocate) for one, relocate in segments if isinstance(one, BitmapSegment)]
+        parts = [(one.bitmaps.content(), relocate) for one, relocate in segments if isinstance(one, BitmapSegment)]
         return write_bitmaps(files, column.type, relocated(parts), DEFAULT_MEMORY, version=BITMAP_VERSION)
 
 
@@ -314,13 +315,13 @@ class LabelListKind:
 
         del with_stable_row_ids
         nulls = NullLists()
-        parts: list[tuple[Bitmaps, Relocation]] = []
+        parts: list[tuple[Content, Relocation]] = []
         for one, relocate in segments:
             if not isinstance(one, LabelListSegment) or one.null_lists is None:
                 raise UnsupportedError("a segment does not tell which lists are null; create the index anew")
             moved = relocate(one.null_lists)
             nulls.add(moved[moved >= 0])
-            parts.append((one.bitmaps, relocate))
+            parts.append((one.bitmaps.content(), relocate))
         kind = item_type(column.type)
         assert kind is not None  # noqa: S101 as above
         return write_bitmaps(files, kind, relocated(parts), DEFAULT_MEMORY, version=LABEL_LIST_VERSION, nulls=nulls)

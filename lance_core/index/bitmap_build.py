@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lance_core.format.row_sets import Part
-    from lance_core.index.bitmap import Bitmaps
     from lance_core.index.files import SegmentFiles
     from lance_core.index.protocol import Relocation
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
+Content: TypeAlias = "Iterable[tuple[pa.Array, list[Int64s]]]"
+"""Keys in batches, and the rows of each."""
 
 
 class NullLists:
@@ -92,10 +93,10 @@ def _counting(batches: Iterable[pa.RecordBatch], metadata: dict[str, str]) -> It
     metadata[STATISTICS_KEY] = json.dumps({"num_bitmaps": count}, separators=(",", ":"))
 
 
-def relocated(parts: Sequence[tuple[Bitmaps, Relocation]]) -> Iterator[tuple[pa.Array, Int64s]]:
+def relocated(parts: Sequence[tuple[Content, Relocation]]) -> Iterator[tuple[pa.Array, Int64s]]:
     """Read the keys of indices, and where their rows are now; rows that are gone are left out."""
-    for bitmaps, relocate in parts:
-        for keys, sets in bitmaps.content():
+    for content, relocate in parts:
+        for keys, sets in content:
             counts = np.array([len(rows) for rows in sets], np.int64)
             moved = relocate(np.concatenate([np.empty(0, np.int64), *sets]))
             left = moved >= 0

@@ -141,7 +141,7 @@ class NGramKind:
         from lance_core.index.ngram_build import relocated, write_ngrams  # noqa: PLC0415 rarely needed
 
         del column, with_stable_row_ids
-        parts = [(one, relocate) for one, relocate in segments if isinstance(one, NGramSegment)]
+        parts = [(one.content(), relocate) for one, relocate in segments if isinstance(one, NGramSegment)]
         return write_ngrams(files, relocated(parts), DEFAULT_MEMORY)
 
 

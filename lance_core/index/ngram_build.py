@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from lance_core.index.files import SegmentFiles
-    from lance_core.index.ngram import NGramSegment
     from lance_core.index.protocol import Relocation
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -56,10 +55,12 @@ def write_ngrams(files: SegmentFiles, pairs: Iterable[tuple[UInt32s, Int64s]], m
     return SegmentContent(index_version=VERSION, details=b"")
 
 
-def relocated(parts: Sequence[tuple[NGramSegment, Relocation]]) -> Iterator[tuple[UInt32s, Int64s]]:
-    """Read the trigrams of indices, and where their rows are now; rows that are gone are left out."""
-    for segment, relocate in parts:
-        for tokens, rows in segment.content():
+def relocated(
+    parts: Sequence[tuple[Iterable[tuple[Int64s, Int64s]], Relocation]],
+) -> Iterator[tuple[UInt32s, Int64s]]:
+    """Read the trigrams and rows of indices, and where the rows are now; rows that are gone are left out."""
+    for content, relocate in parts:
+        for tokens, rows in content:
             moved = relocate(rows)
             left = moved >= 0
             yield tokens[left].astype(np.uint32), moved[left]
