@@ -43,7 +43,7 @@ UInt64s: TypeAlias = npt.NDArray[np.uint64]
 _SALTS = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
 )
-_WORDS = 8
+_BLOCK_WORDS = 8
 
 
 def has_bloom_filter(kind: pa.DataType) -> bool:
@@ -64,27 +64,27 @@ def has_bloom_filter(kind: pa.DataType) -> bool:
 
 def filter_bytes(num_items: int, probability: float = PROBABILITY) -> int:
     """Return the size of the filters for so many values: a power of two."""
-    bits = -_WORDS * num_items / math.log(1 - probability ** (1 / _WORDS))
+    bits = -_BLOCK_WORDS * num_items / math.log(1 - probability ** (1 / _BLOCK_WORDS))
     return min(max(BLOCK_BYTES, 1 << (math.ceil(bits / 8) - 1).bit_length()), MAX_FILTER_BYTES)
 
 
 def make_filter(hashes: UInt64s, num_bytes: int) -> bytes:
     """Return the filter of values with some hashes."""
-    blocks, bits = _places(hashes, num_bytes)
-    words = np.zeros((num_bytes // BLOCK_BYTES, _WORDS), np.uint32)
-    for word in range(_WORDS):
-        np.bitwise_or.at(words[:, word], blocks, bits[:, word])
-    return words.astype("<u4").tobytes()
+    blocks, bits = _bits(hashes, num_bytes)
+    filter_words = np.zeros((num_bytes // BLOCK_BYTES, _BLOCK_WORDS), np.uint32)
+    for word in range(_BLOCK_WORDS):
+        np.bitwise_or.at(filter_words[:, word], blocks, bits[:, word])
+    return filter_words.astype("<u4").tobytes()
 
 
 def may_contain(data: bytes, hashes: UInt64s) -> npt.NDArray[np.bool_]:
     """Return for each hash whether its value may be in a filter."""
-    blocks, bits = _places(hashes, len(data))
-    words = np.frombuffer(data, "<u4").reshape(-1, _WORDS)[blocks]
-    return ((words & bits) == bits).all(axis=1)
+    blocks, bits = _bits(hashes, len(data))
+    filter_words = np.frombuffer(data, "<u4").reshape(-1, _BLOCK_WORDS)[blocks]
+    return ((filter_words & bits) == bits).all(axis=1)
 
 
-def _places(hashes: UInt64s, num_bytes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+def _bits(hashes: UInt64s, num_bytes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
     """Return the block of each hash, and the bit to set in each of its words, shape (n, 8)."""
     num_blocks = np.uint64(num_bytes // BLOCK_BYTES)
     blocks = ((hashes >> np.uint64(32)) * num_blocks) >> np.uint64(32)
@@ -142,7 +142,7 @@ def _hash_rows(data: npt.NDArray[np.uint8]) -> UInt64s:
         if length >= _STRIPE:
             lanes = [np.full(num_rows, seed, np.uint64) for seed in (_P1 + _P2, _P2, np.uint64(0), np.uint64(0) - _P1)]
             while at + _STRIPE <= length:
-                lanes = [_round(lane, _word(data, at + 8 * place, 8)) for place, lane in enumerate(lanes)]
+                lanes = [_round(lane, _word(data, at + 8 * lane_index, 8)) for lane_index, lane in enumerate(lanes)]
                 at += _STRIPE
             hashes = _turned(lanes[0], 1) + _turned(lanes[1], 7) + _turned(lanes[2], 12) + _turned(lanes[3], 18)
             for lane in lanes:
@@ -157,8 +157,8 @@ def _hash_rows(data: npt.NDArray[np.uint8]) -> UInt64s:
         if at + 4 <= length:
             hashes = _turned(hashes ^ (_word(data, at, 4) * _P1), 23) * _P2 + _P3
             at += 4
-        for place in range(at, length):
-            hashes = _turned(hashes ^ (data[:, place].astype(np.uint64) * _P5), 11) * _P1
+        for lane_index in range(at, length):
+            hashes = _turned(hashes ^ (data[:, lane_index].astype(np.uint64) * _P5), 11) * _P1
         hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
         hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
         return hashes ^ (hashes >> np.uint64(32))

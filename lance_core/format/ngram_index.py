@@ -39,7 +39,7 @@ _LETTERS = {
 }  # fmt: skip
 """Letters that Unicode does not decompose into those of ASCII."""
 
-_OUTLINED = {chr(0x1CCD6 + place): text for place, text in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")}
+_OUTLINED = {chr(0x1CCD6 + index): text for index, text in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")}
 """Characters of Unicode 16, which Python's tables may lack."""
 
 
@@ -63,8 +63,10 @@ def _folded(character: str) -> str:
     """Return the ASCII letters and digits of a character in lower case; ``#`` if it has none."""
     if character.isascii():
         return character
-    pieces = (_OUTLINED.get(one) or unicodedata.normalize("NFKD", one) for one in character)
-    return "".join("".join(one if one.isascii() else _LETTERS.get(one, "") for one in piece) or "#" for piece in pieces)
+    pieces = (_OUTLINED.get(letter) or unicodedata.normalize("NFKD", letter) for letter in character)
+    return "".join(
+        "".join(letter if letter.isascii() else _LETTERS.get(letter, "") for letter in piece) or "#" for piece in pieces
+    )
 
 
 def fold(text: str) -> bytes:
@@ -92,9 +94,9 @@ def trigrams(text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> tuple[
     inner = ends[:-1]
     for back in (1, 2):  # trigrams must not reach from one text into the next
         is_inside[inner[(inner >= back) & (inner - back < len(is_inside))] - back] = False
-    places = np.flatnonzero(is_inside)
-    tokens = (first[places] * _BASE + second[places]) * _BASE + third[places]
-    return tokens, np.searchsorted(ends, places, side="right").astype(np.uint32)
+    positions = np.flatnonzero(is_inside)
+    tokens = (first[positions] * _BASE + second[positions]) * _BASE + third[positions]
+    return tokens, np.searchsorted(ends, positions, side="right").astype(np.uint32)
 
 
 def certain_trigrams(text: str) -> list[int]:
@@ -103,5 +105,5 @@ def certain_trigrams(text: str) -> list[int]:
     Characters are folded one by one, so runs of ASCII letters and digits stay together.
     """
     ascii_text = "".join(character if character.isascii() else "#" for character in text).lower().encode()
-    found, _ = trigrams(np.frombuffer(ascii_text, np.uint8), np.array([len(ascii_text)], np.int64))
-    return sorted(set(found.tolist()))
+    tokens, _ = trigrams(np.frombuffer(ascii_text, np.uint8), np.array([len(ascii_text)], np.int64))
+    return sorted(set(tokens.tolist()))

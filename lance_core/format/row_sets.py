@@ -33,7 +33,7 @@ _LOW = (1 << _SHIFT) - 1
 _COUNT = struct.Struct("<I")
 _LONG_COUNT = struct.Struct("<Q")
 _PAIR = struct.Struct("<II")
-_FEW = 16
+_BUFFER_MIN = 16
 """Numbers of a set from which on it pays to hand them over as one buffer."""
 
 
@@ -84,10 +84,10 @@ def decode_row_set(data: bytes, *, path: str) -> Int64s:
     """
     try:
         parts = _split(data)
-        found = [_numbers(BitMap.deserialize(bitmap)) + (high << _SHIFT) for high, bitmap in parts]
+        pieces = [_numbers(BitMap.deserialize(bitmap)) + (high << _SHIFT) for high, bitmap in parts]
     except (ValueError, struct.error) as error:
         raise CorruptDataError(f"a set of rows of an index cannot be decoded: {error}", path=path) from error
-    return np.concatenate([np.empty(0, np.int64), *found])
+    return np.concatenate([np.empty(0, np.int64), *pieces])
 
 
 def decode_row_treemap(data: bytes, *, path: str) -> BitMap64:
@@ -131,6 +131,6 @@ def _numbers(bitmap: BitMap) -> Int64s:
 
 
 def _bitmap(numbers: Int64s) -> BitMap:
-    if len(numbers) < _FEW:
+    if len(numbers) < _BUFFER_MIN:
         return BitMap(numbers.tolist())
     return BitMap(array.array("I", numbers.astype(np.uint32).tobytes()))

@@ -140,12 +140,12 @@ class BitmapSegment:
                 return None if equal is None else answers.not_(equal)
             case _:
                 pass
-        found = question_ranges(
+        ranges = question_ranges(
             question, bitmaps.kind, bitmaps.positions, first=bitmaps.num_nulls, end=bitmaps.num_keys
         )
-        if found is None or int((found[1] - found[0]).clip(0).sum()) > _MOST_KEYS:
+        if ranges is None or int((ranges[1] - ranges[0]).clip(0).sum()) > _MOST_KEYS:
             return None
-        numbers = np.unique(np.concatenate([_NO_ROWS, *(np.arange(*pair) for pair in zip(*found, strict=True))]))
+        numbers = np.unique(np.concatenate([_NO_ROWS, *(np.arange(*pair) for pair in zip(*ranges, strict=True))]))
         rows = np.concatenate([_NO_ROWS, *bitmaps.rows(numbers)])
         null = bitmaps.null_rows() if tells_null else _NO_ROWS
         elsewhere = FALSE if tells_null or not bitmaps.num_nulls else FALSE | NULL
@@ -238,7 +238,7 @@ class BitmapKind:
         """Read the column and write the rows of each value."""
         from lance_core.index.bitmap_build import write_bitmaps  # noqa: PLC0415 rarely needed
 
-        batches = (pair for one in fragments for pair in one.batches(by_row_id=with_stable_row_ids))
+        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=with_stable_row_ids))
         pairs = ((values, rows) for rows, values in batches)
         return write_bitmaps(files, column.type, pairs, options[MEMORY_OPTION], version=BITMAP_VERSION)
 
@@ -254,7 +254,11 @@ class BitmapKind:
         from lance_core.index.bitmap_build import relocated, write_bitmaps  # noqa: PLC0415 rarely needed
 
         del with_stable_row_ids
-        parts = [(one.bitmaps.content(), relocate) for one, relocate in segments if isinstance(one, BitmapSegment)]
+        parts = [
+            (segment.bitmaps.content(), relocate)
+            for segment, relocate in segments
+            if isinstance(segment, BitmapSegment)
+        ]
         return write_bitmaps(files, column.type, relocated(parts), DEFAULT_MEMORY, version=BITMAP_VERSION)
 
 
@@ -292,7 +296,7 @@ class LabelListKind:
         from lance_core.index.bitmap_build import NullLists, write_bitmaps  # noqa: PLC0415 rarely needed
 
         nulls = NullLists()
-        batches = (pair for one in fragments for pair in one.batches(by_row_id=with_stable_row_ids))
+        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=with_stable_row_ids))
         items = (nulls.items(lists, rows) for rows, lists in batches)
         kind = item_type(column.type)
         assert kind is not None  # noqa: S101 as above
@@ -316,12 +320,12 @@ class LabelListKind:
         del with_stable_row_ids
         nulls = NullLists()
         parts: list[tuple[Content, Relocation]] = []
-        for one, relocate in segments:
-            if not isinstance(one, LabelListSegment) or one.null_lists is None:
+        for segment, relocate in segments:
+            if not isinstance(segment, LabelListSegment) or segment.null_lists is None:
                 raise UnsupportedError("a segment does not tell which lists are null; create the index anew")
-            moved = relocate(one.null_lists)
+            moved = relocate(segment.null_lists)
             nulls.add(moved[moved >= 0])
-            parts.append((one.bitmaps.content(), relocate))
+            parts.append((segment.bitmaps.content(), relocate))
         kind = item_type(column.type)
         assert kind is not None  # noqa: S101 as above
         return write_bitmaps(files, kind, relocated(parts), DEFAULT_MEMORY, version=LABEL_LIST_VERSION, nulls=nulls)

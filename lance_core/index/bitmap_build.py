@@ -100,5 +100,5 @@ def relocated(parts: Sequence[tuple[Content, Relocation]]) -> Iterator[tuple[pa.
             counts = np.array([len(rows) for rows in sets], np.int64)
             moved = relocate(np.concatenate([np.empty(0, np.int64), *sets]))
             left = moved >= 0
-            places = np.repeat(np.arange(len(keys)), counts)[left]
-            yield keys.take(pa.array(places)), moved[left]
+            key_numbers = np.repeat(np.arange(len(keys)), counts)[left]
+            yield keys.take(pa.array(key_numbers)), moved[left]

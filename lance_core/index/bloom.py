@@ -68,7 +68,7 @@ class BloomZones:
     starts: Int64s
     ends: Int64s
     has_null: npt.NDArray[np.bool_]
-    places: Int64s
+    file_rows: Int64s
 
 
 class BloomFilterSegment:
@@ -128,17 +128,19 @@ class BloomFilterSegment:
         if self._nulls is None:
             return None
         zones = self._zones
-        known = answers.of_ranges(zones.starts, zones.ends, np.full(len(zones.starts), FALSE, np.uint8), elsewhere=ANY)
-        return answers.or_(known, answers.of_rows(true=self._nulls))
+        not_null = answers.of_ranges(
+            zones.starts, zones.ends, np.full(len(zones.starts), FALSE, np.uint8), elsewhere=ANY
+        )
+        return answers.or_(not_null, answers.of_rows(true=self._nulls))
 
     def _all_filters(self) -> list[bytes]:
         if self._filters is None:
             (data,) = read_columns(self._reader, ["bloom_filter_data"], 0, self._reader.num_rows)
             filters = data.to_pylist()
-            sizes = {len(one) for one in filters}
+            sizes = {len(data) for data in filters}
             if any(size < BLOCK_BYTES or size > MAX_FILTER_BYTES or size & (size - 1) for size in sizes):
                 raise CorruptDataError("a Bloom filter has a size that is no power of two", path=self._path)
-            self._filters = [filters[place] for place in self._zones.places.tolist()]
+            self._filters = [filters[zone] for zone in self._zones.file_rows.tolist()]
         return self._filters
 
 
@@ -189,15 +191,16 @@ def _checked(columns: list[pa.Array], path: str) -> BloomZones:
         raise CorruptDataError("an index of Bloom filters has zones that are null", path=path)
     numbers = [column.to_numpy(zero_copy_only=False) for column in columns[:3]]
     if any(
-        one.max(initial=0) > limit for one, limit in zip(numbers, (_MAX_FRAGMENT_ID, _MAX_ROWS, _MAX_ROWS), strict=True)
+        data.max(initial=0) > limit
+        for data, limit in zip(numbers, (_MAX_FRAGMENT_ID, _MAX_ROWS, _MAX_ROWS), strict=True)
     ):
         raise CorruptDataError("an index of Bloom filters has zones that cannot be", path=path)
-    fragment_ids, offsets, lengths = (one.astype(np.int64) for one in numbers)
+    fragment_ids, offsets, lengths = (data.astype(np.int64) for data in numbers)
     starts = (fragment_ids << ADDRESS_SHIFT) + offsets
-    places = np.argsort(starts, kind="stable")
-    places = places[lengths[places] > 0]
-    starts, ends = starts[places], (starts + lengths)[places]
+    file_rows = np.argsort(starts, kind="stable")
+    file_rows = file_rows[lengths[file_rows] > 0]
+    starts, ends = starts[file_rows], (starts + lengths)[file_rows]
     if (ends[:-1] > starts[1:]).any() or ((offsets + lengths) > _MAX_ROWS).any():
         raise CorruptDataError("the zones of an index of Bloom filters overlap", path=path)
-    has_null = np.asarray(columns[3])[places]
-    return BloomZones(starts=starts, ends=ends, has_null=has_null, places=places)
+    has_null = np.asarray(columns[3])[file_rows]
+    return BloomZones(starts=starts, ends=ends, has_null=has_null, file_rows=file_rows)

@@ -132,13 +132,13 @@ def _merged(runs: list[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator
 
 def _rows_up_to(run: _Run, bound: Any) -> int:
     assert run.block is not None  # noqa: S101 for the type checker
-    return bisect_right(range(run.block.num_rows), bound, key=lambda place: _key(run, place))
+    return bisect_right(range(run.block.num_rows), bound, key=lambda row: _key(run, row))
 
 
-def _key(run: _Run, place: int) -> Any:
+def _key(run: _Run, row: int) -> Any:
     assert run.block is not None  # noqa: S101 for the type checker
     values = run.block.column(0)
-    return sort_keys(values.slice(place % len(values), 1))[0]
+    return sort_keys(values.slice(row % len(values), 1))[0]
 
 
 def _blocks(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -75,12 +75,14 @@ class NGramSegment:
         if not tokens:
             return None
         wanted = np.array(tokens[:_MOST_TRIGRAMS], np.uint32)
-        places = np.searchsorted(self._tokens, wanted)
-        is_there = (places < len(self._tokens)) & (self._tokens[np.minimum(places, len(self._tokens) - 1)] == wanted)
+        positions = np.searchsorted(self._tokens, wanted)
+        is_there = (positions < len(self._tokens)) & (
+            self._tokens[np.minimum(positions, len(self._tokens) - 1)] == wanted
+        )
         if not is_there.all():
             return answers.of_rows(elsewhere=FALSE | NULL)
         projection = self._reader.schema.select(["posting_list"])
-        column = self._reader.take(projection, self._reader.column_numbers, places.astype(np.int64)).column(0)
+        column = self._reader.take(projection, self._reader.column_numbers, positions.astype(np.int64)).column(0)
         sets = [decode_row_treemap(data, path=self._path) for data in column.to_pylist()]
         rows = rows_of_treemap(BitMap64.intersection(*sets))
         return answers.of_rows(undecided=rows, elsewhere=FALSE | NULL)
@@ -90,7 +92,7 @@ class NGramSegment:
         for start in range(0, len(self._tokens), _BATCH_TOKENS):
             end = min(start + _BATCH_TOKENS, len(self._tokens))
             (data,) = read_columns(self._reader, ["posting_list"], start, end)
-            sets = [rows_of_treemap(decode_row_treemap(one, path=self._path)) for one in data.to_pylist()]
+            sets = [rows_of_treemap(decode_row_treemap(posting, path=self._path)) for posting in data.to_pylist()]
             counts = np.array([len(rows) for rows in sets], np.int64)
             yield np.repeat(self._tokens[start:end], counts), np.concatenate([np.empty(0, np.int64), *sets])
 
@@ -125,7 +127,7 @@ class NGramKind:
         from lance_core.index.ngram_build import trigrams_of, write_ngrams  # noqa: PLC0415 rarely needed
 
         del column
-        batches = (pair for one in fragments for pair in one.batches(by_row_id=with_stable_row_ids))
+        batches = (pair for fragment in fragments for pair in fragment.batches(by_row_id=with_stable_row_ids))
         pairs = (pair for rows, texts in batches for pair in trigrams_of(texts, rows))
         return write_ngrams(files, pairs, options[MEMORY_OPTION])
 
@@ -141,7 +143,7 @@ class NGramKind:
         from lance_core.index.ngram_build import relocated, write_ngrams  # noqa: PLC0415 rarely needed
 
         del column, with_stable_row_ids
-        parts = [(one.content(), relocate) for one, relocate in segments if isinstance(one, NGramSegment)]
+        parts = [(segment.content(), relocate) for segment, relocate in segments if isinstance(segment, NGramSegment)]
         return write_ngrams(files, relocated(parts), DEFAULT_MEMORY)
 
 

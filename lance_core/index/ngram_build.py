@@ -32,8 +32,8 @@ def trigrams_of(texts: pa.Array, rows: Int64s) -> Iterator[tuple[UInt32s, Int64s
     for start in range(0, len(texts), _TEXTS_AT_ONCE):
         piece, numbers = texts.slice(start, _TEXTS_AT_ONCE), rows[start : start + _TEXTS_AT_ONCE]
         data, ends = _folded(piece)
-        tokens, places = trigrams(data, ends)
-        pairs = np.unique(tokens.astype(np.uint64) << np.uint64(32) | places)
+        tokens, text_numbers = trigrams(data, ends)
+        pairs = np.unique(tokens.astype(np.uint64) << np.uint64(32) | text_numbers)
         yield (pairs >> np.uint64(32)).astype(np.uint32), numbers[(pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)]
         if piece.null_count:
             null = numbers[np.asarray(piece.is_null())]

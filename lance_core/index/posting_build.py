@@ -81,8 +81,8 @@ class PostingSort:
         if not self._pending:
             return
         pairs, self._pending, self._num_pending = self._pending, [], 0
-        keys = pa.chunked_array([one for one, _ in pairs], self._kind)
-        rows = np.concatenate([one for _, one in pairs])
+        keys = pa.chunked_array([array for array, _ in pairs], self._kind)
+        rows = np.concatenate([array for _, array in pairs])
         codes, distinct = _codes_of(keys)
         order = np.argsort(codes, kind="stable")
         codes, rows = codes[order], rows[order]
@@ -90,9 +90,9 @@ class PostingSort:
         numbers: list[int] = []
         parts: list[Part] = []
         for number, (start, end) in enumerate(pairwise(edges)):
-            found = parts_of(rows[start:end])
-            numbers += [number] * len(found)
-            parts += found
+            key_parts = parts_of(rows[start:end])
+            numbers += [number] * len(key_parts)
+            parts += key_parts
         columns = [distinct.take(pa.array(numbers)), [high for high, _ in parts], [data for _, data in parts]]
         self._sort.add(_batch(self._schema, columns))
 
@@ -140,9 +140,9 @@ def _changes(keys: pa.Array) -> list[int]:
     """Return the places of sorted keys that differ from the one before."""
     num_nulls = keys.null_count
     comparable = sort_keys(keys.slice(num_nulls))
-    places = np.flatnonzero(np.asarray(comparable[1:] != comparable[:-1], np.bool_)) + 1 + num_nulls
+    positions = np.flatnonzero(np.asarray(comparable[1:] != comparable[:-1], np.bool_)) + 1 + num_nulls
     first = [num_nulls] if 0 < num_nulls < len(keys) else []
-    return first + places.tolist()
+    return first + positions.tolist()
 
 
 def _same(left: pa.Array, right: pa.Array) -> bool:

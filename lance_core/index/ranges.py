@@ -79,17 +79,17 @@ def _compared(
     if operator == "equal":
         return _equal(values, positions)
     side: Side = "left" if operator in {"less", "greater_equal"} else "right"
-    found = positions(values, side)
-    if found is None:
+    bounds = positions(values, side)
+    if bounds is None:
         return None
     if operator in {"less", "less_equal"}:
-        return np.array([first]), found[0]
-    return found[0], np.array([end])
+        return np.array([first]), bounds[0]
+    return bounds[0], np.array([end])
 
 
 def _equal(values: pa.Array, positions: Positions) -> tuple[Int64s, Int64s] | None:
-    found = positions(values.unique(), "left", "right")
-    return None if found is None else (found[0], found[1])
+    bounds = positions(values.unique(), "left", "right")
+    return None if bounds is None else (bounds[0], bounds[1])
 
 
 def _beginning_with(text: str, kind: pa.DataType, positions: Positions, end: int) -> tuple[Int64s, Int64s] | None:
@@ -98,10 +98,10 @@ def _beginning_with(text: str, kind: pa.DataType, positions: Positions, end: int
         return None
     behind = _successor(text)
     ends = [text] if behind is None else [text, behind]
-    found = positions(pa.array(ends, kind), "left")
-    if found is None:
+    bounds = positions(pa.array(ends, kind), "left")
+    if bounds is None:
         return None
-    return found[0][:1], np.array([end]) if behind is None else found[0][1:]
+    return bounds[0][:1], np.array([end]) if behind is None else bounds[0][1:]
 
 
 def _successor(text: str) -> str | None:
