@@ -185,6 +185,12 @@ class StoreTimeoutError(LanceError, TimeoutError):
     kind = "store_timeout"
 
 
+class SparkTaskError(LanceError):
+    """A task of a Spark job failed for a reason that is none of ours, for example in a function of the user."""
+
+    kind = "spark_task"
+
+
 class UnsafeStoreError(LanceError):
     """The store cannot create a file atomically, so that two writers could both believe to have won."""
 

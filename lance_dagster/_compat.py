@@ -15,6 +15,7 @@ import dagster as dg
 from lance_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Mapping, Sequence
 
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -104,6 +105,32 @@ def tags_of_run(context: dg.InitResourceContext) -> Mapping[str, str]:
     return getattr(getattr(context, "run", None), "tags", None) or {}
 
 
+def asset_graph(context: dg.OutputContext | dg.InputContext) -> Any:
+    """All assets of the code location that a run is of; None outside of a run."""
+    layer = getattr(getattr(step_context(context), "job_def", None), "asset_layer", None)
+    graph = getattr(layer, "asset_graph", None)
+    return getattr(graph, "source_asset_graph", graph)
+
+
+def stored_assets(graph: Any, io_manager_key: str) -> Mapping[dg.AssetKey, Mapping[str, Any]]:
+    """Metadata of the assets of a graph that one IO manager stores."""
+    return {
+        key: definition.metadata_by_key.get(key, {})
+        for definition in getattr(graph, "assets_defs", ())
+        if definition.is_executable
+        for key in definition.keys
+        if definition.get_io_manager_key_for_asset_key(key) == io_manager_key
+    }
+
+
+def io_manager_key(graph: Any, key: dg.AssetKey) -> str | None:
+    """Resource key of the IO manager that stores an asset; None if the graph does not have it."""
+    try:
+        return str(graph.get(key).assets_def.get_io_manager_key_for_asset_key(key))
+    except (AttributeError, KeyError, dg.DagsterError):
+        return None
+
+
 def io_manager_keys(asset: dg.AssetsDefinition | dg.AssetSpec) -> set[str]:
     """Resource keys of the IO managers that store an asset and load its inputs."""
     if isinstance(asset, dg.AssetSpec):
@@ -168,9 +195,24 @@ def _observed_branch(record: dg.EventLogRecord) -> str | None:
 
 def set_data_version(context: dg.OutputContext, version: str) -> None:
     """Give the materialization a data version; a version that the user gave wins inside Dagster."""
-    setter = getattr(step_context(context), "set_data_version", None)
+    step = step_context(context)
+    setter = getattr(step, "set_data_version", None)
     if setter is not None:
+        _expect_own_version(getattr(step, "log", None), context.asset_key)
         setter(context.asset_key, dg.DataVersion(version))
+
+
+def _expect_own_version(log: logging.Logger | None, key: dg.AssetKey) -> None:
+    """Keep Dagster from warning that a self-dependent asset read another version of itself than it wrote."""
+    if log is None:
+        return
+    text = f"Data version mismatch for asset {key}."
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(text)
+
+    # The logger is the step's own.
+    log.addFilter(is_wanted)
 
 
 def withhold_materialization(context: dg.OutputContext) -> bool:

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lance_core.errors import InvalidInputError
 from lance_dagster import _compat
 from lance_dagster.column_schema import table_schema, with_primary_key
 from lance_dagster.io_manager import LanceIOManager
 from lance_dagster.metadata import storage_metadata
 from lance_dagster.setting_keys import check_asset, check_run_tags, warn_of
-from lance_dagster.settings import MAIN, find_setting, own_branch
+from lance_dagster.shared_tables import Place, refuse_shared
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
@@ -93,24 +92,14 @@ def check_definitions(definitions: dg.Definitions) -> dg.Definitions:
 
 
 def _check_places(definitions: dg.Definitions) -> None:
-    """Refuse two assets that write one table: each run of one would replace what the other stored."""
-    writers: dict[str, tuple[str, str]] = {}
+    """Refuse two assets that write one table without saying so."""
+    places: list[Place] = []
     for asset in definitions.assets or ():
         if not isinstance(asset, dg.AssetsDefinition) or not asset.is_executable:
             continue
         for key in asset.keys:
             manager = (definitions.resources or {}).get(asset.get_io_manager_key_for_asset_key(key))
-            if not isinstance(manager, LanceIOManager):
-                continue
-            metadata = asset.metadata_by_key.get(key, {})
-            uri = str(find_setting("uri", metadata) or manager.tables.uri(key)).rstrip("/")
-            target = f"{uri}@{own_branch(metadata, manager.branch) or MAIN}"
-            name, other = writers.setdefault(target.lower(), (key.to_user_string(), target))
-            if name == key.to_user_string():
-                continue
-            what = "both write the table" if other == target else "write tables whose names differ only in case,"
-            msg = (
-                f"The assets {name!r} and {key.to_user_string()!r} {what} {uri!r}. Rename one of them, or choose "
-                "another place by the metadata 'lance/uri'."
-            )
-            raise InvalidInputError(msg, path=uri)
+            if isinstance(manager, LanceIOManager):
+                metadata = asset.metadata_by_key.get(key, {})
+                places.append(Place.of(key, metadata, manager.tables, branch=manager.branch))
+    refuse_shared(places)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from lance_core.errors import CommitConflictError, InvalidInputError
+from lance_core.hints import did_you_mean
 
 if TYPE_CHECKING:
     import lance_core
@@ -69,12 +70,26 @@ def plan_change(frame: pa.Schema, table: pa.Schema, *, mode: SchemaRule, is_merg
         msg = (
             f"The data does not have the table's columns: missing {names[0]}, extra {names[1]}. "
             "Give it the same columns, or set the metadata 'schema_mode' to 'add' or 'overwrite'."
+            f"{did_you_mean(extra[0].name, table.names) if extra else ''}"
         )
         raise InvalidInputError(msg)
+    _check_case(extra, table)
     _check_types(frame, common)
     added = tuple(_nullable(column) for column in extra)
     remaining = common if is_merge else list(table)
     return SchemaChange(target=pa.schema([*remaining, *added], metadata=table.metadata), added=added)
+
+
+def _check_case(added: list[pa.Field], table: pa.Schema) -> None:
+    """Refuse new columns whose names differ from others in case only: SQL would take one for the other."""
+    by_lower = {name.lower(): name for name in table.names}
+    for column in added:
+        other = by_lower.get(column.name.lower())
+        if other is not None:
+            raise InvalidInputError(
+                f"The new column {column.name!r} differs from the table's column {other!r} only in case. "
+                f"Did you mean {other!r}? Nothing was written."
+            )
 
 
 def _nullable(column: pa.Field) -> pa.Field:

@@ -23,6 +23,7 @@ from lance_dagster.partitions import PartitionSelection, select_partitions
 from lance_dagster.report import report_output
 from lance_dagster.setting_keys import check_input, check_output, check_run_tag_values, check_run_tags
 from lance_dagster.settings import PREFIX, ReadSettings, WriteSettings, find_setting, own_branch
+from lance_dagster.shared_tables import refuse_shared, stored_places
 from lance_dagster.tables import Tables
 from lance_dagster.tags import DEFAULT_TEMPLATE, check_free, tag_name
 from lance_dagster.write import Outcome, Target, store
@@ -48,7 +49,8 @@ class LanceIOManager(dg.ConfigurableIOManager):
     Settings of a write: ``mode``, ``schema_mode``, ``merge_keys`` (or ``primary_key``), ``partition_expr``, ``branch``,
     ``lance/out_of_partition``, ``lance/uri``. They are looked for in the run (``context.add_output_metadata``), in the
     run's tags (``lance/mode`` and so on), in the asset's metadata, then here. ``dagster/column_schema`` on the
-    definition gives the columns of an input that has no table yet.
+    definition gives the columns of an input that has no table yet. Two assets of one IO manager that write one table
+    are refused unless both definitions have the metadata ``lance/shared``: true.
 
     Settings of a load, on an ``AssetIn``: ``columns`` (names), ``filter`` (SQL predicate), one of ``version`` (number),
     ``tag`` and ``as_of`` (time), ``branch``, or ``read``: ``"materialized"`` for exactly the version that Dagster
@@ -123,6 +125,9 @@ class LanceIOManager(dg.ConfigurableIOManager):
     # Assets that were loaded, by the address of their table.
     _places_of_assets: dict[str, dg.AssetKey] = PrivateAttr(default_factory=dict)
 
+    # The assets of the code location, once they were checked.
+    _checked_assets: Any = PrivateAttr(default=None)
+
     @property
     def tables(self) -> Tables:
         """Naming and opening."""
@@ -145,6 +150,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write an asset (or some partitions of it) in one commit."""
         with _naming(context, "Storing"):
+            self._check_places(context)
             self._store(context, obj)
 
     def load_input(self, context: dg.InputContext) -> Any:
@@ -181,6 +187,16 @@ class LanceIOManager(dg.ConfigurableIOManager):
             is_beside=dataset.branch != own_branch(context.definition_metadata or {}, self.branch),
             more=lineage_metadata(context, obj, self.tables, inputs=self._places_of_assets),
         )
+
+    def _check_places(self, context: dg.OutputContext) -> None:
+        """Refuse two assets of the code location that this IO manager would store in one table; looks once."""
+        graph = _compat.asset_graph(context)
+        if graph is None or graph is self._checked_assets or not context.has_asset_key:
+            return
+        key = _compat.io_manager_key(graph, context.asset_key)
+        if key is not None:
+            refuse_shared(stored_places(_compat.stored_assets(graph, key), self.tables, branch=self.branch))
+        self._checked_assets = graph
 
     def _commit(
         self,

@@ -37,7 +37,17 @@ if TYPE_CHECKING:
     Check = Callable[[Mapping[str, Any]], list[str]]
 
 WRITE_SETTINGS = frozenset(
-    {"mode", "schema_mode", "merge_keys", "primary_key", "partition_expr", "branch", "out_of_partition", "uri"}
+    {
+        "mode",
+        "schema_mode",
+        "merge_keys",
+        "primary_key",
+        "partition_expr",
+        "branch",
+        "out_of_partition",
+        "uri",
+        "shared",
+    }
 )
 READ_SETTINGS = frozenset({"columns", "filter", "version", "tag", "as_of", "branch", "read", "partition_expr"})
 SENSOR_TAGS = frozenset({f"{PREFIX}table", f"{PREFIX}version"})

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 import lance_core
 from lance_core.errors import DatasetAlreadyExistsError, InvalidInputError
+from lance_core.hints import did_you_mean
 from lance_dagster.evolution import change_table, plan_change
 from lance_dagster.handlers import TypeHandler, WriteRequest
 from lance_dagster.handlers.stream import storable
-from lance_dagster.hints import did_you_mean
 from lance_dagster.predicate import typed
 
 if TYPE_CHECKING:

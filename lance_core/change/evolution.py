@@ -14,6 +14,7 @@ import pyarrow as pa
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.schema import Field, Schema
 from lance_core.frozen import frozen
+from lance_core.hints import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -170,8 +171,9 @@ def find_path(schema: Schema, path: str) -> tuple[Field, ...]:
     while True:
         match = next((field for field in fields if rest == field.name or rest.startswith(f"{field.name}.")), None)
         if match is None:
-            names = ", ".join(field.name for field in fields)
-            raise InvalidInputError(f"there is no column {path!r}; the columns are: {names}")
+            names = [field.name for field in fields]
+            hint = did_you_mean(rest.split(".", 1)[0], names)
+            raise InvalidInputError(f"there is no column {path!r}; the columns are: {', '.join(names)}.{hint}")
         chain.append(match)
         if rest == match.name:
             return tuple(chain)

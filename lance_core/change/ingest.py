@@ -196,6 +196,12 @@ def new_schema(source: pa.Schema) -> Schema:
     return Schema.from_arrow(source)
 
 
+def _other_case(name: str, names: Iterable[str]) -> str:
+    """Return a hint if a column of the table differs from a name in case only."""
+    same = [other for other in names if other.lower() == name.lower()]
+    return f" (did you mean {same[0]!r}?)" if same else ""
+
+
 def fit_schema(source: pa.Schema, table: Schema) -> Schema:
     """Select the fields of a table that some data provides.
 
@@ -216,7 +222,11 @@ def fit_schema(source: pa.Schema, table: Schema) -> Schema:
     names, table_names = Counter(source.names), set(table.names)
     duplicates = {name for name, count in names.items() if count > 1}
     problems = [f"column {name!r} occurs twice" for name in sorted(duplicates)]
-    problems += [f"column {name!r} is not in the table" for name in source.names if name not in table_names]
+    problems += [
+        f"column {name!r} is not in the table{_other_case(name, table.names)}"
+        for name in source.names
+        if name not in table_names
+    ]
     for field in table.fields:
         if field.name in names and field.name not in duplicates:
             problems += _differences(source.field(field.name).type, field, field.name)

@@ -14,6 +14,7 @@ from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.format.blobs import BlobView
 from lance_core.format.operations import Update
 from lance_core.frozen import frozen
+from lance_core.hints import did_you_mean
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import scan_fragment
 from lance_core.scan.indexed import with_index_answer
@@ -101,7 +102,8 @@ def _column_number(name: str, table: Schema) -> int:
         raise UnsupportedError(
             f"cannot update {name!r}, which is a field inside a column. Pass a value for the whole column"
         )
-    raise InvalidInputError(f"there is no column {name!r}; the columns are: {', '.join(table.names)}")
+    hint = did_you_mean(name, table.names)
+    raise InvalidInputError(f"there is no column {name!r}; the columns are: {', '.join(table.names)}.{hint}")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
+from lance_core.hints import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +77,8 @@ def column_to_index(schema: Schema, path: str) -> IndexedColumn:
         return column
     if path.split(".", 1)[0] in schema.names:
         raise UnsupportedError(f"column {path!r} lies inside a list or map; index a column or a field of structs")
-    raise InvalidInputError(f"no column {path!r}; the table has {', '.join(schema.names)}")
+    hint = did_you_mean(path, schema.names)
+    raise InvalidInputError(f"no column {path!r}; the table has {', '.join(schema.names)}.{hint}")
 
 
 def path_of(schema: Schema, field_id: int) -> str:

@@ -12,6 +12,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.schema import JSON, Schema
 from lance_core.frozen import frozen
+from lance_core.hints import close_names
 from lance_core.scan.lineage import ROW_CREATED_AT, ROW_UPDATED_AT
 from lance_core.scan.row_starts import RowStarts
 from lance_core.sql.predicate import make_predicate
@@ -194,10 +195,7 @@ def _check_names(names: Sequence[str], schema: Schema) -> None:
     there = set(known)
     for name in names:
         if name not in there and not any(name.startswith(f"{top}.") for top in known):
-            import difflib  # noqa: PLC0415 rarely needed
-
-            near = difflib.get_close_matches(name, known, n=3) or known[:20]
-            raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(near)}?")
+            raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(close_names(name, known, n=3))}?")
 
 
 def output_names(names: Sequence[str], schema: Schema) -> tuple[str, ...]:

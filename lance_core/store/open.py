@@ -8,18 +8,18 @@ from urllib.parse import parse_qs, quote, unquote
 
 from lance_core.errors import InvalidInputError
 from lance_core.store.addresses import local_path, scheme_of
+from lance_core.store.known_options import check_known_names
 from lance_core.store.local import LocalStore
 from lance_core.store.paths import check_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from lance_core.store.base import Store
     from lance_core.store.cloud_store import CloudStore
 
 _MANIFEST_STORE = "manifest_store"
 _DURABLE = "durable"
-_ALIKE = 0.8
 _TABLE_NAME = "ddbTableName"
 _DIRECTORY_BUCKET = "--x-s3"
 """Names of directory buckets end so; they list in no order."""
@@ -43,8 +43,8 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
         storage_options: Settings of the storage service: for S3 see `lance_core.store.s3_options.S3Options`, for
             fsspec the arguments of its file system, for Azure and Google Cloud also pylance's names for them. The
             local file system has one, ``durable="true"``: writes wait until they would survive a power failure (all
-            writers of a table must ask for it; about ten milliseconds for each file). It and memory ignore all
-            others. With every address,
+            writers of a table must ask for it; about ten milliseconds for each file). It and memory
+            ignore the options of other stores and refuse names that no store knows. With every address,
             ``manifest_store="sqlite:///absolute/path.db"`` lets an SQLite file decide who commits a version; all
             writers must name the same file, and be on one machine.
 
@@ -65,10 +65,12 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
 def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitrated: bool) -> Store:
     match scheme:
         case "" | "file":
+            check_known_names(options, "The local file system")
             return LocalStore(local_path(address), durable=_is_durable(options))
         case "s3" | "s3a":
             return _open_s3(address, options)
         case "memory":
+            check_known_names(options, "A store in memory")
             return _open_memory(address)
         case _:
             from lance_core.store.fsspec_store import FsspecStore, WriteRule, write_rule  # noqa: PLC0415 rarely needed
@@ -80,21 +82,10 @@ def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitr
 
 
 def _is_durable(options: Mapping[str, str]) -> bool:
-    if options and options.keys() - {_DURABLE}:
-        _check_spelling(options)
     text = str(options.get(_DURABLE, "false")).lower()
     if text not in {"true", "false"}:
         raise InvalidInputError(f"storage option '{_DURABLE}' must be 'true' or 'false', not {text!r}")
     return text == "true"
-
-
-def _check_spelling(options: Iterable[str]) -> None:
-    """Refuse a misspelt promise; options of other stores mean nothing on a local disk and are fine."""
-    from difflib import get_close_matches  # noqa: PLC0415 rarely needed
-
-    for name in options:
-        if name != _DURABLE and get_close_matches(name.lower(), [_DURABLE], cutoff=_ALIKE):
-            raise InvalidInputError(f"unknown storage option {name!r}; did you mean {_DURABLE!r}?")
 
 
 def _with_sqlite(store: Store, table: str) -> Store:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
+from lance_core.hints import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,12 +80,12 @@ def parse_s3_options(options: Mapping[str, str] | None) -> S3Options:
     """
     options_: dict[str, Any] = {}
     for name, value in (options or {}).items():
-        plain = name.lower().removeprefix("aws_")
-        canonical = _SYNONYMS.get(plain, plain)
+        canonical = _canonical(name)
         convert = _CONVERTERS.get(canonical)
         if convert is None:
+            hint = did_you_mean(canonical, s3_option_names())
             raise InvalidInputError(
-                f"unknown storage option {name!r}; the options of S3 are: {', '.join(sorted(_CONVERTERS))}"
+                f"unknown storage option {name!r}.{hint} The options of S3 are: {', '.join(sorted(_CONVERTERS))}"
             )
         try:
             converted = convert(str(value))
@@ -95,6 +96,21 @@ def parse_s3_options(options: Mapping[str, str] | None) -> S3Options:
     parsed = S3Options(**options_)
     _check(parsed)
     return parsed
+
+
+def is_s3_option(name: str) -> bool:
+    """Return whether S3 has a storage option, under any of its names."""
+    return _canonical(name) in _CONVERTERS
+
+
+def s3_option_names() -> list[str]:
+    """Return the plain names of all storage options of S3."""
+    return [*_CONVERTERS, *_SYNONYMS]
+
+
+def _canonical(name: str) -> str:
+    plain = name.lower().removeprefix("aws_")
+    return _SYNONYMS.get(plain, plain)
 
 
 def _check(options: S3Options) -> None:

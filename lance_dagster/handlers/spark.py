@@ -12,6 +12,7 @@ from lance_core import spark as lance_spark
 from lance_core.errors import InvalidInputError
 from lance_core.spark.types import lance_schema, spark_type
 from lance_dagster.handlers.stream import projected
+from lance_dagster.spark_errors import task_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,10 @@ class SparkHandler:
 
     def write(self, obj: Any, request: WriteRequest) -> int:
         """Write in one Spark job; rows outside of the partitions are noticed or dropped in the same job."""
+        with task_errors(request.uri):
+            return self._write(obj, request)
+
+    def _write(self, obj: Any, request: WriteRequest) -> int:
         frame = _in_partition(obj, request)
         operation = request.operation
         if operation == "merge":

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 import lance_core
 from lance_core.errors import InvalidInputError, LanceError
+from lance_core.hints import did_you_mean
 from lance_core.merge_insert import check_unique_keys
-from lance_dagster.hints import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

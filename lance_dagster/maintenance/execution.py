@@ -73,5 +73,7 @@ def execute(
         return "in-process", Compaction.run(dataset, plan, num_threads=policy.num_threads)
     # Imported here: pyspark is an optional dependency and takes long to import.
     from lance_core.spark import execute_compaction_plan  # noqa: PLC0415
+    from lance_dagster.spark_errors import task_errors  # noqa: PLC0415 - likewise
 
-    return "spark", execute_compaction_plan(spark(), dataset, plan, storage_options=storage_options)
+    with task_errors(dataset.uri):
+        return "spark", execute_compaction_plan(spark(), dataset, plan, storage_options=storage_options)

@@ -4,15 +4,17 @@ A row says what is done and the words that the message must have.
 """
 
 import warnings
+from pathlib import Path
 
 import dagster as dg
 import pandas as pd
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
+from pyspark.errors import PySparkException
 
 import lance_core
-from lance_core.errors import InvalidInputError, LanceError
+from lance_core.errors import InvalidInputError, LanceError, NotFoundError, SparkTaskError
 from lance_dagster import (
     CleanupPolicy,
     CompactionPolicy,
@@ -27,6 +29,7 @@ from lance_dagster import (
     lance_asset_metadata,
 )
 from lance_dagster.components import LanceMaintenanceComponent
+from lance_dagster.spark_errors import task_errors
 
 ROWS = pa.table({"id": [1, 2], "day": ["a", "b"], "at": pa.array([1.0, 2.0])})
 LETTERS = dg.StaticPartitionsDefinition(["a", "b"])
@@ -47,6 +50,20 @@ def reader_of(metadata, annotation=pa.Table):
         return asset
 
     return reader
+
+
+class TaskFailed(PySparkException):
+    """A failed Spark job as pyspark tells it, without Spark."""
+
+    def __init__(self, condition, **parameters):
+        super().__init__(message="\n".join(["trace"] * 200))
+        self.condition, self.parameters = condition, parameters
+
+    def getCondition(self):  # noqa: N802 - pyspark's name
+        return self.condition
+
+    def getMessageParameters(self):  # noqa: N802 - likewise
+        return self.parameters
 
 
 # ------------------------------------------------------------------- what the definitions tell: no run is needed for it
@@ -121,6 +138,8 @@ def test_what_is_no_mistake():
         asset_of({"branch": "trial", "lance/uri": "/tables/one.lance"}, name="three"),
         asset_of(name="ONE", io_manager_key="other"),
         asset_of({"partition_expr": "day", "mode": "replace_partitions"}, name="four", partitions_def=LETTERS),
+        asset_of({"lance/shared": True}, name="five"),
+        asset_of({"lance/shared": True, "lance/uri": "/tables/five.lance"}, name="six"),
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -203,6 +222,23 @@ RUNS = {
     "a branch of no name": ({"metadata": {"branch": "a..b"}}, ["a..b"]),
     "misspelt mode at run time": ({"given": {"mode": "appned"}}, ["Did you mean 'append'"]),
     "a place of no service": ({"metadata": {"lance/uri": "s4://bucket/t"}}, ["s4"]),
+    "unknown storage option": ({"manager": {"storage_options": {"endpiont": "x"}}}, ["'endpiont'", "'endpoint'"]),
+    "other case in an append": (
+        {"metadata": {"mode": "append"}, "value": ROWS.rename_columns(["ID", "day", "at"])},
+        ["'ID'", "Did you mean 'id'"],
+    ),
+    "other case in a new column": (
+        {"metadata": {"mode": "append", "schema_mode": "add"}, "value": ROWS.append_column("Day", ROWS["day"])},
+        ["'Day'", "only in case", "Did you mean 'day'"],
+    ),
+    "merge keys in another case": ({"metadata": {"mode": "merge", "merge_keys": ["ID"]}}, ["Did you mean 'id'"]),
+    "repeated keys in the first merge": (
+        {
+            "metadata": {"mode": "merge", "merge_keys": ["id"], "lance/uri": "{root}/new.lance"},
+            "value": pa.table({"id": [1, 1]}),
+        },
+        ["id = 1"],
+    ),
     "misspelt durable": ({"manager": {"storage_options": {"durabel": "true"}}}, ["'durabel'", "'durable'"]),
 }
 
@@ -211,6 +247,8 @@ RUNS = {
 def test_mistakes_in_runs(root, instance, mistake):
     given = dict(RUNS[mistake][0])
     lance_core.write_dataset(ROWS, f"{root}/asset.lance")
+    if "lance/uri" in given.get("metadata", {}):
+        given["metadata"] = {**given["metadata"], "lance/uri": given["metadata"]["lance/uri"].format(root=root)}
     tags, extra, manager = given.pop("tags", None), given.pop("given", {}), given.pop("manager", {})
     value = given.pop("value", ROWS)
 
@@ -233,8 +271,22 @@ def test_mistakes_in_runs(root, instance, mistake):
     assert lance_core.dataset(f"{root}/asset.lance").version == 1
 
 
+def test_a_run_refuses_two_assets_on_one_table_before_it_writes(root, instance):
+    assets = [asset_of(name="one"), asset_of({"lance/uri": f"{root}/one.lance"}, name="two")]
+    defs = dg.Definitions(
+        assets=assets,
+        jobs=[dg.define_asset_job("first", selection="one")],
+        resources={"io_manager": LanceIOManager(root=root)},
+        executor=dg.in_process_executor,
+    )
+    with pytest.raises(InvalidInputError, match=r"'one' and 'two' both write the table .*'lance/shared'"):
+        defs.resolve_job_def("first").execute_in_process(instance=instance)
+    assert not Path(root).exists()
+
+
 LOADS = {
     "columns that are missing": ({"columns": ["dya"]}, pa.Table, ["['dya']", "Did you mean 'day'"]),
+    "columns in another case": ({"columns": ["ID"]}, pa.Table, ["['ID']", "Did you mean 'id'"]),
     "filter that is no SQL": ({"filter": "id >"}, pa.Table, ["id >"]),
     "filter of no column": ({"filter": "idd > 1"}, pa.Table, ["idd"]),
     "version that is missing": ({"version": 9}, pa.Table, ["9"]),
@@ -257,6 +309,30 @@ def test_mistakes_in_loads(root, instance, mistake):
             [asset_of(), reader_of(metadata, annotation)], selection=["reader"], instance=instance, resources=resources
         )
     assert not [word for word in words if word not in str(error.value)], str(error.value)
+
+
+OURS = "Traceback\n  File x, line 1, in f\nlance_core.errors.NotFoundError: there is no such file [/t/data/x.lance]\n"
+THEIRS = "".join(f"  File x, line {i}, in f\n" for i in range(100)) + "ZeroDivisionError: division by zero\n"
+TASKS = {
+    "rows outside": (
+        TaskFailed("USER_RAISED_EXCEPTION", errorMessage="A row lies outside"),
+        InvalidInputError,
+        "A row",
+    ),
+    "our error": (TaskFailed("PYTHON_EXCEPTION", traceback=OURS), NotFoundError, "there is no such file [/t/data/x"),
+    "a function of the user": (TaskFailed("PYTHON_EXCEPTION", traceback=THEIRS), SparkTaskError, "division by zero"),
+    "an error of the JVM": (TaskFailed("INTERNAL_ERROR"), SparkTaskError, "A Spark task failed"),
+}
+
+
+@pytest.mark.parametrize("mistake", TASKS)
+def test_errors_of_spark_tasks_are_short_and_of_our_classes(mistake):
+    failure, class_, words = TASKS[mistake]
+    with pytest.raises(class_) as error, task_errors("/t"):
+        raise failure
+    assert words in str(error.value)
+    assert len(str(error.value).splitlines()) <= 15
+    assert error.value.__cause__ is failure
 
 
 def test_there_are_sixty_mistakes():

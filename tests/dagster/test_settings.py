@@ -184,6 +184,21 @@ def test_a_bare_mode_among_the_run_tags_warns(go, messages):
     assert message == "The run tag 'mode' has no effect. Did you mean 'lance/mode'?"
 
 
+def test_a_self_dependent_asset_runs_without_warnings(run, messages):
+    @dg.asset(
+        partitions_def=dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-01-04"),
+        metadata={"partition_expr": "day"},
+        ins={
+            "counts": dg.AssetIn(partition_mapping=dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)),
+        },
+    )
+    def counts(context: dg.AssetExecutionContext, counts: pa.Table) -> pa.Table:
+        return pa.table({"day": [context.partition_key], "n": [counts.num_rows]})
+
+    for day in ("2026-01-01", "2026-01-02", "2026-01-02"):
+        assert messages(run(counts, partition_key=day)) == []
+
+
 def test_every_builder_that_sees_a_definition_checks_it():
     wrong = asset_of({"lance/moed": "append"})
     builders = [

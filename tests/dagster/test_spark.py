@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 import lance_core
+from lance_core.errors import InvalidInputError
 from lance_dagster import (
     CompactionPolicy,
     ExecutionPolicy,
@@ -92,7 +93,7 @@ def test_rows_outside_stop_the_job_before_anything_is_seen(go, spark, tables):
     def make(keys):
         return spark.createDataFrame([(key, 1) for key in [*keys, "2026-12-24"]], "day string, n int")
 
-    with pytest.raises(Exception, match="2026-12-24"):
+    with pytest.raises(InvalidInputError, match="2026-12-24"):
         go(daily(make), partition_key="2026-11-01")
     assert not tables.exists("asset")
 
