@@ -11,7 +11,7 @@ from lance_dagster.column_schema import table_schema, with_primary_key
 from lance_dagster.io_manager import LanceIOManager
 from lance_dagster.metadata import storage_metadata
 from lance_dagster.setting_keys import check_asset, check_run_tags, warn_of
-from lance_dagster.shared_tables import Place, refuse_shared
+from lance_dagster.shared_tables import TableAddress, refuse_shared
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def check_definitions(definitions: dg.Definitions) -> dg.Definitions:
 
 def _check_places(definitions: dg.Definitions) -> None:
     """Refuse two assets that write one table without saying so."""
-    places: list[Place] = []
+    addresses: list[TableAddress] = []
     for asset in definitions.assets or ():
         if not isinstance(asset, dg.AssetsDefinition) or not asset.is_executable:
             continue
@@ -101,5 +101,5 @@ def _check_places(definitions: dg.Definitions) -> None:
             manager = (definitions.resources or {}).get(asset.get_io_manager_key_for_asset_key(key))
             if isinstance(manager, LanceIOManager):
                 metadata = asset.metadata_by_key.get(key, {})
-                places.append(Place.of(key, metadata, manager.tables, branch=manager.branch))
-    refuse_shared(places)
+                addresses.append(TableAddress.of(key, metadata, manager.tables, branch=manager.branch))
+    refuse_shared(addresses)

@@ -23,7 +23,7 @@ from lance_dagster.partitions import PartitionSelection, select_partitions
 from lance_dagster.report import report_output
 from lance_dagster.setting_keys import check_input, check_output, check_run_tag_values, check_run_tags
 from lance_dagster.settings import PREFIX, ReadSettings, WriteSettings, find_setting, own_branch
-from lance_dagster.shared_tables import refuse_shared, stored_places
+from lance_dagster.shared_tables import refuse_shared, stored_addresses
 from lance_dagster.tables import Tables
 from lance_dagster.tags import DEFAULT_TEMPLATE, check_free, tag_name
 from lance_dagster.write import Outcome, Target, store
@@ -195,7 +195,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             return
         key = _compat.io_manager_key(graph, context.asset_key)
         if key is not None:
-            refuse_shared(stored_places(_compat.stored_assets(graph, key), self.tables, branch=self.branch))
+            refuse_shared(stored_addresses(_compat.stored_assets(graph, key), self.tables, branch=self.branch))
         self._checked_assets = graph
 
     def _commit(

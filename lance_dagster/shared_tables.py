@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TableAddress:
     """Table of one asset.
 
     Args:
@@ -34,8 +34,8 @@ class Place:
     is_shared: bool
 
     @classmethod
-    def of(cls, key: dg.AssetKey, metadata: Mapping[str, Any], tables: Tables, *, branch: str | None) -> Place:
-        """Return the place of an asset, by the metadata of its definition and the fields of its IO manager."""
+    def of(cls, key: dg.AssetKey, metadata: Mapping[str, Any], tables: Tables, *, branch: str | None) -> TableAddress:
+        """Return the table address of an asset, by the metadata of its definition and the fields of its IO manager."""
         return cls(
             asset=key.to_user_string(),
             uri=str(find_setting("uri", metadata) or tables.uri(key)).rstrip("/"),
@@ -44,34 +44,34 @@ class Place:
         )
 
 
-def stored_places(
+def stored_addresses(
     assets: Mapping[dg.AssetKey, Mapping[str, Any]], tables: Tables, *, branch: str | None
-) -> list[Place]:
-    """Return the places of assets; those that cannot have a table fail when they are stored, not here."""
-    places: list[Place] = []
+) -> list[TableAddress]:
+    """Return the table addresses of assets; those that cannot have a table fail when they are stored, not here."""
+    addresses: list[TableAddress] = []
     for key, metadata in assets.items():
         with suppress(InvalidInputError):
-            places.append(Place.of(key, metadata, tables, branch=branch))
-    return places
+            addresses.append(TableAddress.of(key, metadata, tables, branch=branch))
+    return addresses
 
 
-def refuse_shared(places: Iterable[Place]) -> None:
+def refuse_shared(addresses: Iterable[TableAddress]) -> None:
     """Refuse two assets that write one table without saying so.
 
     Raises:
         InvalidInputError: Two assets write one table, or tables whose names differ in case only.
     """
-    writers: dict[str, Place] = {}
-    for place in places:
-        target = f"{place.uri}@{place.branch}"
-        other = writers.setdefault(target.lower(), place)
-        if other.asset == place.asset or (place.is_shared and other.is_shared):
+    writers: dict[str, TableAddress] = {}
+    for address in addresses:
+        target = f"{address.uri}@{address.branch}"
+        other = writers.setdefault(target.lower(), address)
+        if other.asset == address.asset or (address.is_shared and other.is_shared):
             continue
-        is_same = (other.uri, other.branch) == (place.uri, place.branch)
+        is_same = (other.uri, other.branch) == (address.uri, address.branch)
         what = "both write the table" if is_same else "write tables whose names differ only in case,"
         advice = " If they are meant to share it, set 'lance/shared' to true on both." if is_same else ""
         msg = (
-            f"The assets {other.asset!r} and {place.asset!r} {what} {place.uri!r}. Rename one of them, or choose "
+            f"The assets {other.asset!r} and {address.asset!r} {what} {address.uri!r}. Rename one of them, or choose "
             f"another place by the metadata 'lance/uri'.{advice}"
         )
-        raise InvalidInputError(msg, path=place.uri)
+        raise InvalidInputError(msg, path=address.uri)

@@ -10,7 +10,7 @@ from lance_core.hints import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_OWN = frozenset({"durable", "manifest_store", "dynamodb_endpoint"})
+_HERE = frozenset({"durable", "manifest_store", "dynamodb_endpoint"})
 _CLOUD_PREFIXES = ("azure_", "google_")
 # Arguments of the file systems of fsspec for Azure and Google Cloud, and pylance's short names.
 _CLOUD = frozenset(
@@ -68,15 +68,15 @@ def check_known_names(options: Iterable[str], store: str) -> None:
         InvalidInputError: An unknown name. The value is not repeated, because it may be secret.
     """
     names = [*options]
-    if _OWN.issuperset(names):
+    if _HERE.issuperset(names):
         return
     from lance_core.store.s3_options import is_s3_option, s3_option_names  # noqa: PLC0415 rarely needed
 
     for name in names:
         plain = name.lower()
-        if name in _OWN or plain in _CLOUD or plain.startswith(_CLOUD_PREFIXES) or is_s3_option(plain):
+        if name in _HERE or plain in _CLOUD or plain.startswith(_CLOUD_PREFIXES) or is_s3_option(plain):
             continue
-        hint = did_you_mean(name, [*_OWN, *_CLOUD, *s3_option_names()])
+        hint = did_you_mean(name, [*_HERE, *_CLOUD, *s3_option_names()])
         raise InvalidInputError(
             f"unknown storage option {name!r}.{hint} {store} has the option 'durable' and ignores those of S3, Azure "
             "and Google Cloud; no store has this one"
