@@ -90,9 +90,16 @@ class FileBytes:
         """Ranges of the data; errors as `fetch`."""
         return self._checked(ranges, self._source.read_ranges)
 
-    def begin(self, ranges: Ranges) -> PendingRead[list[pa.Buffer]]:
-        """Begin to read ranges of the data of a file that is not mapped; errors as `fetch`."""
-        checks = self._checks
+    def begin(self, ranges: Ranges, *, is_scan: bool = True) -> PendingRead[list[pa.Buffer]]:
+        """Begin to read ranges of the data; errors as `fetch`.
+
+        Args:
+            ranges: Positions in the file.
+            is_scan: False if single rows are wanted.
+        """
+        if self._mapped is not None:
+            return Deferred(partial(self.read, ranges))
+        checks = self._checks_of(is_scan=is_scan)
         wide = ranges if checks is None else [checks.widened(start, end) for start, end in ranges]
         once = list(dict.fromkeys(wide))  # small ranges may lie in the same blocks
         if offers(self._source, AheadReader, "begin_ranges"):
@@ -125,6 +132,11 @@ class FileBytes:
             raise TypeError("a file that cannot be copied")
         self._check_bounds(starts, ends)
         return CopiedRanges(self._copied, self._checks_of(is_scan=False), starts, ends)
+
+    @property
+    def can_be_read_ahead(self) -> bool:
+        """Return whether ranges can be on their way while others are asked for; see `begin`."""
+        return offers(self._source, AheadReader, "begin_ranges")
 
     @property
     def is_mapped(self) -> bool:

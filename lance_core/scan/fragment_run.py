@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from lance_core.encoding.kernels import starts_of, take_inside
-from lance_core.errors import LanceError
+from lance_core.errors import LanceError, StoreTimeoutError
 from lance_core.file.read.field_reader import joined
 from lance_core.file.read.several_files import can_be_joined, take_joined
 from lance_core.scan.candidates import candidate_ranges, decided_matches
@@ -150,6 +150,8 @@ def take_together(files: OpenFiles, wanted: Sequence[RowsOfFragment], projection
             file.rows_of(part.schema, part.columns, own) for file, (_, part, own) in zip(opened, parts, strict=True)
         ]
         return take_joined(rows) if can_be_joined(rows) else None
+    except StoreTimeoutError:
+        raise
     except LanceError:
         return None
 

@@ -1,7 +1,8 @@
 """Rows of several files at one go, a few or all of small files: what is encoded alike in all is decoded together.
 
-The files are of one local store. Their bytes are copied into one memory, which for scattered rows and small files costs
-no more than to map them: a page fault takes as long as to copy four blocks.
+Files of a remote store are asked at the same time, so that all of them together take as long as one. The bytes of local
+files are copied into one memory, which for scattered rows and small files costs no more than to map them: a page fault
+takes as long as to copy four blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lance_core.encoding.kernels import empty, starts_of
-from lance_core.encoding.plans import ByteRanges, RangeBuffers, result_of
+from lance_core.encoding.plans import ByteRanges, RangeBuffers, coalesced_ranges, range_buffers, result_of
 from lance_core.errors import CorruptDataError
 from lance_core.file.read import strategy
 from lance_core.file.read.field_reader import joined
@@ -49,8 +50,9 @@ class Wanted(NamedTuple):
 def can_be_joined(files: Sequence[Wanted]) -> bool:
     """Return whether rows of files can be read at one go."""
     fields = [field for wanted in files for field in wanted.opened.fields]
-    are_near = all(one.file.can_be_copied and one.file.size <= 1 << _BASE_BITS for one in files)
-    return are_near and all(isinstance(field, LeavesField) for field in fields)
+    are_cheap = all(one.file.can_be_copied or one.file.can_be_read_ahead for one in files)
+    are_small = all(one.file.size <= 1 << _BASE_BITS for one in files)
+    return are_cheap and are_small and all(isinstance(field, LeavesField) for field in fields)
 
 
 def take_joined(files: Sequence[Wanted]) -> list[pa.Array] | None:
@@ -97,18 +99,41 @@ class _SeveralFiles:
 
     def answer(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
         """Return scattered byte ranges in one memory."""
+        if not all(file.can_be_copied for file in self._files):
+            return self._fetch(wanted)
         ranges = [one for one in wanted if not isinstance(one, ByteRanges)]
         scattered = [one for one in wanted if isinstance(one, ByteRanges)]
         buffers = iter(self._read(ranges) if ranges else [])
         found = self._copy(scattered) if scattered else None
         return [found if isinstance(one, ByteRanges) else next(buffers) for one in wanted]
 
-    def _read(self, ranges: Ranges) -> list[pa.Buffer]:
+    def _fetch(self, wanted: Sequence[tuple[int, int] | ByteRanges]) -> list[Any]:
+        """Return what is wanted of files in a remote store, all of which are asked at the same time."""
+        lists = [coalesced_ranges(one) if isinstance(one, ByteRanges) else [one] for one in wanted]
+        ranges = [one for several in lists for one in several]
+        if sum([end - start for start, end in ranges]) > strategy.MOST_JOINED_BYTES:
+            raise _TooLargeError
+        owners, parts = self._by_file(ranges)
+        reads = [file.begin(own, is_scan=False) for file, own in zip(self._files, parts, strict=True)]
+        buffers = [iter(read.result()) for read in reads]
+        found = iter([next(buffers[owner]) for owner in owners])
+        answers = [[next(found) for _ in several] for several in lists]
+        return [
+            range_buffers(several, answer) if isinstance(one, ByteRanges) else answer[0]
+            for one, several, answer in zip(wanted, lists, answers, strict=True)
+        ]
+
+    def _by_file(self, ranges: Ranges) -> tuple[list[int], list[Ranges]]:
+        """Return the file of each range, and the ranges of each file."""
         parts: list[Ranges] = [[] for _ in self._files]
         owners = [start >> _BASE_BITS for start, _ in ranges]
         for owner, (start, end) in zip(owners, ranges, strict=True):
             base = owner << _BASE_BITS
             parts[owner].append((start - base, end - base))
+        return owners, parts
+
+    def _read(self, ranges: Ranges) -> list[pa.Buffer]:
+        owners, parts = self._by_file(ranges)
         for file, own in zip(self._files, parts, strict=True):
             file.announce(own)
         buffers = [iter(file.read(own) if own else []) for file, own in zip(self._files, parts, strict=True)]
