@@ -2,11 +2,15 @@
 
     python benchmarks/far.py                           5 million rows, 30 ms, 90 MB/s for each connection
     python benchmarks/far.py --rows 500000 --rounds 3 --works 'take 100' append
+    python benchmarks/far.py --rows 500000 --faults    2 % of the answers are 503, 1 % dropped, 1 % stalled for 10 s
 
 The service is `far_server.py`, in a process of its own on this machine. Each engine works on tables that it wrote, with
 its defaults and files of version 2.2. Rounds of the two engines are interleaved; each opens the dataset anew in a
 process that has used the service before ("open" is in a new process). A round of requests ends before the next begins:
 30 ms times the rounds is the least that a work can take.
+
+With faults each work is done once by each engine, with the same faults of the service for both, and its result is
+compared with what it has to be; then 200 appends have to leave 200 rows, each once.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from urllib.request import Request, urlopen
 import lance
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from data import load
 
 import lance_core
@@ -35,6 +40,9 @@ if TYPE_CHECKING:
 
 ENGINES: dict[str, Any] = {"lance_core": lance_core, "pylance": lance}
 LATENCY_S, RATE = 0.03, 90e6
+FAULTS = {"unavailable": 0.02, "dropped": 0.01, "stalled": 0.01, "stall_s": 10.0}
+NO_FAULTS = dict.fromkeys(FAULTS, 0.0)
+NUM_APPENDS = 200
 NUM_FRAGMENTS, NUM_VERSIONS, NUM_KEYS = 50, 1000, 1_000_000
 CONDITION = "tip > 7.2 and tip < 7.6"
 _OPEN = "import sys, {0}; {0}.dataset(sys.argv[1], storage_options=dict(one.split('=', 1) for one in sys.argv[2:]))"
@@ -133,6 +141,84 @@ def _measure(service: Service, name: str, table: str, work: Callable[[Any], Any]
     return spent | service.tell(stats=True)
 
 
+def _faulty_works(rows: int) -> dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]:
+    """Return the works that faults are tried on: name, table, what is done, and what tells the result."""
+    works = _works(rows)
+
+    def num_rows(dataset: Any) -> int:
+        return dataset.count_rows()
+
+    tried = {name: (*works[f"{name}, 50 fragments"], None) for name in ("take 100", "scan", "filter 1%")}
+    written = {"delete 1%": "delete 1%, 50 fragments", "append": "append 1,000 rows", "compact": "compact"}
+    return tried | {name: (*works[work], num_rows) for name, work in written.items()}
+
+
+def _try_faults(service: Service, rows: int, rounds: int) -> None:
+    """Do works while the service fails; print how long they take and whether their results are right."""
+    for work, (table, do, told) in _faulty_works(rows).items():
+        times: dict[str, list[float]] = {name: [] for name in ENGINES}
+        wrong = dict.fromkeys(ENGINES, 0)
+        failed: dict[str, list[str]] = {name: [] for name in ENGINES}
+        for number in range(rounds):
+            for name, engine in ENGINES.items():
+                place = f"bucket/{name}/copy/"
+                service.tell(settings=NO_FAULTS, forget=place)
+                service.tell(copy=[f"bucket/{name}/{table}/", place])
+
+                def opened(engine: Any = engine, place: str = place) -> Any:
+                    return engine.dataset(f"s3://{place[:-1]}", storage_options=service.options)
+
+                expected = None if told else do(opened())
+                service.tell(settings=FAULTS | {"seed": number})
+                wall = time.perf_counter()
+                try:
+                    found = do(opened())
+                except Exception as error:  # noqa: BLE001 - counted
+                    failed[name].append(type(error).__name__)
+                    continue
+                times[name].append(time.perf_counter() - wall)
+                service.tell(settings=NO_FAULTS)
+                wrong[name] += found != expected if told is None else told(opened()) != _rows_after(work, rows)
+        for name, walls in times.items():
+            median, most = (statistics.median(walls), max(walls)) if walls else (float("nan"), float("nan"))
+            print(
+                f"{work:12} {name:12} {median:7.2f} s in the middle {most:7.2f} s at most "
+                f"{len(walls)} done {wrong[name]} wrong {len(failed[name])} failed {sorted(set(failed[name]))}",
+                flush=True,
+            )
+
+
+def _rows_after(work: str, rows: int) -> int:
+    """Return the rows that a table has to have after a work."""
+    trips = load("taxi", rows / 5_000_000)
+    deleted = int(pc.sum(pc.and_(pc.greater(trips["tip"], 7.2), pc.less(trips["tip"], 7.6))).as_py())
+    return {"delete 1%": rows - deleted, "append": rows + load("taxi", 1000 / 5_000_000).num_rows}.get(work, rows)
+
+
+def _try_appends(service: Service) -> None:
+    """Append while answers get lost, and count what is there afterwards."""
+    for name, engine in ENGINES.items():
+        uri = f"s3://bucket/{name}/appends"
+        service.tell(settings=NO_FAULTS)
+        engine.write_dataset(pa.table({"a": [0]}), uri, storage_options=service.options)
+        service.tell(settings=FAULTS | {"stalled": 0.0, "dropped": 0.03})
+        wall, failed = time.perf_counter(), 0
+        for number in range(1, NUM_APPENDS + 1):
+            try:
+                engine.write_dataset(pa.table({"a": [number]}), uri, mode="append", storage_options=service.options)
+            except Exception:  # noqa: BLE001 - counted
+                failed += 1
+        wall = time.perf_counter() - wall
+        service.tell(settings=NO_FAULTS)
+        numbers = engine.dataset(uri, storage_options=service.options).to_table()["a"].to_pylist()
+        twice = len(numbers) - len(set(numbers))
+        print(
+            f"appends      {name:12} {wall:7.2f} s {len(numbers) - 1} rows of {NUM_APPENDS} appends, {twice} twice, "
+            f"{failed} said that they failed",
+            flush=True,
+        )
+
+
 def _open(service: Service, name: str) -> dict[str, float]:
     """Open a dataset in a new process, from its start to its end."""
     settings = [f"{key}={value}" for key, value in service.options.items()]
@@ -164,11 +250,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000, help="of the table with 1 and with 50 fragments")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--works", nargs="+", help="beginnings of the names of works; all by default")
+    parser.add_argument("--faults", action="store_true", help="try works on a service that fails")
     options = parser.parse_args()
     with serving() as service:
         for name, engine in ENGINES.items():
             _write(service, engine, name, options.rows)
         service.tell(settings={"latency_s": LATENCY_S, "rate": RATE})
+        if options.faults:
+            _try_faults(service, options.rows, options.rounds)
+            _try_appends(service)
+            return
         works = {"open": lambda name: _open(service, name)} | {
             work: lambda name, table=table, do=do: _measure(service, name, table, do)
             for work, (table, do) in _works(options.rows).items()

@@ -14,11 +14,13 @@ import json
 import socket
 import sys
 import threading
+import time
 
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+STALL_S = 30
 
 
 class Service:
@@ -33,12 +35,21 @@ class Service:
         environ["wsgi.input"] = io.BytesIO(body)
         path = environ["PATH_INFO"]
         with self.lock:
+            mode = "" if path.startswith("/_test/") else self.noted(environ, path)
+        if mode == "stall":
+            time.sleep(STALL_S)
+            mode = ""
+        with self.lock:
             if path.startswith("/_test/"):
                 return self.control(path, body, start_response)
-            path += environ.get("HTTP_X_AMZ_TARGET", "")
-            query = environ.get("QUERY_STRING", "")
-            self.requests.append((environ["REQUEST_METHOD"], f"{path}?{query}" if query else path))
-            return self.answer(environ, start_response, self.mode(*self.requests[-1]))
+            return self.answer(environ, start_response, mode)
+
+    def noted(self, environ, path):
+        """Write a request down; what goes wrong with it."""
+        path += environ.get("HTTP_X_AMZ_TARGET", "")
+        query = environ.get("QUERY_STRING", "")
+        self.requests.append((environ["REQUEST_METHOD"], f"{path}?{query}" if query else path))
+        return self.mode(*self.requests[-1])
 
     def control(self, path, body, start_response):
         answer = []

@@ -3,12 +3,19 @@
 import os
 import pickle
 import random
+import time
 
 import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.errors import CommitOutcomeUnknownError, DatasetNotFoundError, LanceError, UnsafeStoreError
+from lance_core.errors import (
+    CommitOutcomeUnknownError,
+    DatasetNotFoundError,
+    LanceError,
+    StoreTimeoutError,
+    UnsafeStoreError,
+)
 from lance_core.store.open import open_store
 
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
@@ -231,3 +238,37 @@ def test_a_service_that_asks_to_slow_down(s3, uri, seed, retries):
     dataset = lance_core.dataset(uri, storage_options=options)
     assert sorted(dataset.to_table()["a"].to_pylist()) == [0, *acknowledged]
     assert dataset.version == 1 + len(acknowledged)
+
+
+# ----------------------------------------------------------------------------------------------------------- silence
+
+READS = {
+    "scan": lambda dataset: dataset.to_table(),
+    "filter": lambda dataset: dataset.to_table(filter="a % 100 < 20"),
+    "take": lambda dataset: dataset.take(list(range(0, 1000, 37))),
+    "count": lambda dataset: pa.table({"n": [dataset.count_rows("s != 'row 7'")]}),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("silent", ["_versions/", "/data/"])
+def test_a_stalled_read_is_sent_again(s3, uri, silent, read):
+    """The service is silent for 30 s about a manifest, or about three data files."""
+    expected = READS[read](
+        lance_core.write_dataset(ROWS, uri, max_rows_per_file=100, storage_options=s3.storage_options)
+    )
+    s3.fail("GET", silent, "stall", times=1 if silent == "_versions/" else 3)
+    began = time.monotonic()
+    found = READS[read](lance_core.dataset(uri, storage_options={**options, "read_hedge_after": "50ms"}))
+    assert found == expected
+    assert time.monotonic() - began < 15
+
+
+def test_a_read_is_given_up_at_its_deadline(s3, uri):
+    lance_core.write_dataset(ROWS, uri, storage_options=s3.storage_options)
+    dataset = lance_core.dataset(
+        uri, storage_options={**s3.storage_options, "read_hedge_after": "50ms", "client_retry_timeout": "1s"}
+    )
+    s3.fail("GET", "/data/", "stall", times=9)
+    with pytest.raises(StoreTimeoutError, match=r"'client_retry_timeout' .*/data/"):
+        dataset.to_table()
