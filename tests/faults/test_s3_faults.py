@@ -254,9 +254,8 @@ READS = {
 @pytest.mark.parametrize("silent", ["_versions/", "/data/"])
 def test_a_stalled_read_is_sent_again(s3, uri, silent, read):
     """The service is silent for 30 s about a manifest, or about three data files."""
-    expected = READS[read](
-        lance_core.write_dataset(ROWS, uri, max_rows_per_file=100, storage_options=s3.storage_options)
-    )
+    options = s3.storage_options
+    expected = READS[read](lance_core.write_dataset(ROWS, uri, max_rows_per_file=100, storage_options=options))
     s3.fail("GET", silent, "stall", times=1 if silent == "_versions/" else 3)
     began = time.monotonic()
     found = READS[read](lance_core.dataset(uri, storage_options={**options, "read_hedge_after": "50ms"}))
