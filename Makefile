@@ -4,10 +4,12 @@
 #   make check         lint, types, import contracts and the fast tests of the core: what one runs between edits
 #   make test          run all tests, in as many processes as there are cores (WORKERS=1)
 #   make test-spark    run the Spark tests with every version of pyspark that is supported
+#   make docs          build the documentation site and show it (DOCS_PORT=8000)
 #   make bench-far     measure beside pylance on object storage
 #   make test-torch    run the tests of lance_core.torch with PyTorch, several GB
 PYTHON ?= python3
 PORT ?= 3000
+DOCS_PORT ?= 8000
 WORKERS ?= auto
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -24,7 +26,7 @@ PROJECTS := Makefile pyproject.toml example_project/pyproject.toml $(wildcard re
 # Each process would otherwise compile anew what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo ui check test test-spark test-torch bench bench-far proto lint style types quick clean
+.PHONY: help demo ui check test test-spark test-torch docs bench bench-far proto lint style types quick clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -84,6 +86,9 @@ $(VENV)/torch: $(VENV)/.dev
 test-torch: $(VENV)/torch
 	@PYTHONPATH=$(CURDIR)/$(VENV)/torch $(BIN)/python -m pytest -W ignore tests/compat/test_torch.py
 
+docs: $(VENV)/.dev
+	@$(BIN)/python docs/site.py serve --dev-addr 127.0.0.1:$(DOCS_PORT)
+
 bench: $(VENV)/.bench
 	@$(BIN)/python benchmarks/run.py
 
@@ -109,5 +114,5 @@ quick: style
 
 # Removes what the commands above made: tables, history, caches and the virtual environment.
 clean:
-	rm -rf $(VENV) .types_clean.json example_project/.lake example_project/.dagster_home example_project/logs example_project/.logs_queue .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .site .types_clean.json example_project/.lake example_project/.dagster_home example_project/logs example_project/.logs_queue .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

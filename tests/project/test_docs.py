@@ -1,10 +1,13 @@
 """Pages for contributors name only what exists: paths, modules, links between pages, hooks."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from functools import cache
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -136,3 +139,22 @@ def test_the_source_distribution_has_the_pages():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     included = settings["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     assert [page for page in PAGES if page.relative_to(ROOT).parts[0] not in included] == []
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning():
+    words = [sys.executable, str(ROOT / "docs" / "site.py"), "build"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    html = ROOT / ".site" / "html"
+    assert {page.stem for page in (html / "docs").glob("*.html")} == {
+        page.stem for page in (ROOT / "docs").glob("*.md")
+    }
+    reference = "".join(page.read_text() for page in (html / "reference").glob("*.html"))
+    for name in (
+        "lance_core.dataset.dataset",
+        "lance_core.methods.changing.merge_insert",
+        "lance_core.errors.LanceError",
+    ):
+        assert f'id="{name}"' in reference, name
+    assert "LanceDataset.merge_insert" in reference
