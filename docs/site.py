@@ -55,10 +55,11 @@ def main() -> None:
     (PAGES / "README.md").rename(PAGES / "index.md")
     for page in PAGES.rglob("*.md"):
         page.write_text(_linked(page), encoding="utf-8")
+    documented: set[Any] = set()
     for package in PACKAGES:
         page = PAGES / "reference" / f"{package}.md"
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(_reference(package), encoding="utf-8")
+        page.write_text(_reference(package, documented), encoding="utf-8")
     settings = yaml.safe_load((ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8"))
     settings |= {"docs_dir": str(PAGES), "site_dir": str(SITE / "html"), "nav": _nav()}
     written = SITE / "mkdocs.yml"
@@ -89,8 +90,8 @@ def _linked(page: Path) -> str:
     return _LINK.sub(link, page.read_text(encoding="utf-8"))
 
 
-def _reference(package: str) -> str:
-    """Return the page of a package: its public names, functions and classes before all else."""
+def _reference(package: str, documented: set[Any]) -> str:
+    """Return the page of a package: its public functions, then its classes, as far as no other page has them."""
     module = importlib.import_module(package)
     parts = [f"# {package}\n", f"{inspect.getdoc(module) or ''}\n"]
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == package]
@@ -98,7 +99,8 @@ def _reference(package: str) -> str:
     for name in sorted(names, key=lambda name: (inspect.isclass(getattr(module, name)), name)):
         value = getattr(module, name)
         value = getattr(value, "__func__", value)
-        if inspect.isclass(value) or inspect.isfunction(value):
+        if (inspect.isclass(value) or inspect.isfunction(value)) and value not in documented:
+            documented.add(value)
             parts += [_documented(value, heading=name, level=2), *_methods_defined_elsewhere(value)]
     return "\n".join(parts)
 

@@ -156,5 +156,5 @@ def test_the_site_is_built_without_a_warning():
         "lance_core.methods.changing.merge_insert",
         "lance_core.errors.LanceError",
     ):
-        assert f'id="{name}"' in reference, name
+        assert f'id="lance_core.{name}"' in reference, name
     assert "LanceDataset.merge_insert" in reference
