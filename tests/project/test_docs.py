@@ -151,10 +151,6 @@ def test_the_site_is_built_without_a_warning():
         page.stem for page in (ROOT / "docs").glob("*.md")
     }
     reference = "".join(page.read_text() for page in (html / "reference").glob("*.html"))
-    for name in (
-        "lance_core.dataset.dataset",
-        "lance_core.methods.changing.merge_insert",
-        "lance_core.errors.LanceError",
-    ):
+    for name in ("dataset.dataset", "methods.changing.merge_insert", "optimize.DatasetOptimizer", "errors.LanceError"):
         assert f'id="lance_core.{name}"' in reference, name
     assert "LanceDataset.merge_insert" in reference
