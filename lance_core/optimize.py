@@ -427,15 +427,25 @@ class DatasetOptimizer:
         delete_config_keys(self._dataset, [f"{_AUTO_CLEANUP}.interval", f"{_AUTO_CLEANUP}.older_than"])
 
     def optimize_indices(
-        self, *, index_names: Sequence[str] | None = None, conflict_retries: int | None = None
+        self,
+        *,
+        index_names: Sequence[str] | None = None,
+        num_indices_to_merge: int | None = None,
+        retrain: bool = False,
+        conflict_retries: int | None = None,
     ) -> list[str]:
-        """Make indices cover all fragments, in one segment each; the dataset object moves to the new version.
+        """Make indices cover all fragments; the dataset object moves to the new version.
 
-        With nothing to do no version is made. Indices of kinds that lance_core does not build are left as they are:
-        queries read fragments that they do not cover, and pylance brings them up to date.
+        Fragments that an index does not cover become a segment of it. Segments are merged where it pays: the newest
+        with older ones that are not much larger. With nothing to do no version is made. Indices of kinds that
+        lance_core does not build are left as they are: queries read fragments that they do not cover, and pylance
+        brings them up to date. An index that cannot be read does not stop the others.
 
         Args:
             index_names: Only these.
+            num_indices_to_merge: Merge this number of segments, the newest; with 0, new fragments become a segment of
+                their own.
+            retrain: Build the indices again from all rows, in one segment each; also repairs damaged ones.
             conflict_retries: How often to do it anew when another commit rewrote the fragments.
 
         Returns:
@@ -444,14 +454,17 @@ class DatasetOptimizer:
         Raises:
             UnsupportedError: One of the names is of a kind that lance_core does not build.
             NotFoundError: One of them is of none.
+            CorruptDataError: An index is damaged; all others were optimized.
         """
-        from lance_core.change.indices import ExtendIndices, stale_indices  # noqa: PLC0415 rarely needed
+        from lance_core.change.index_upkeep import OptimizeIndices, check_num_to_merge  # noqa: PLC0415 rarely needed
 
-        if not stale_indices(self._dataset.snapshot, index_names):
+        check_num_to_merge(num_indices_to_merge)
+        work = OptimizeIndices(names=index_names, num_to_merge=num_indices_to_merge, retrain=retrain)
+        if not work.plan(self._dataset.snapshot):
             return []
-        work = ExtendIndices(names=index_names)
         self._dataset.snapshot = commit_work(self._dataset.snapshot, work, commit_options(conflict_retries))
-        return list(work.extended)
+        work.raise_failed()
+        return list(work.optimized)
 
 
 def _warn_of_lost_coverage(metrics: CompactionMetrics) -> None:
