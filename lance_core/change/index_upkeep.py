@@ -35,7 +35,7 @@ row is written a few times at most, whatever the number of appends, and the segm
 
 @frozen(kw_only=True)
 class Extension:
-    """What is to be done for one index.
+    """Planned changes to the segments of one index.
 
     Attributes:
         entries: All segments of the index.
