@@ -172,11 +172,11 @@ def _chosen(snapshot: Snapshot, fragment_ids: Collection[int] | None) -> Iterabl
     fragments = snapshot.manifest.fragments
     if fragment_ids is None:
         return fragments
-    found = {number: fragments.find(number) for number in fragment_ids}
-    unknown = [number for number, fragment in found.items() if fragment is None]
+    chosen = {number: fragments.find(number) for number in fragment_ids}
+    unknown = [number for number, fragment in chosen.items() if fragment is None]
     if unknown:
         raise InvalidInputError(f"version {snapshot.version} has no fragments {sorted(unknown)}")
-    return [fragment for fragment in found.values() if fragment is not None]
+    return [fragment for fragment in chosen.values() if fragment is not None]
 
 
 def forget_files(written: list[SegmentFiles]) -> None:

@@ -90,7 +90,7 @@ class MergeWork:
         with naming(snapshot.store):
             matcher = self._matcher_for(snapshot)
             files = OpenFiles(snapshot.store)
-            matches = matcher.look(files, snapshot.manifest.fragments)  # type: ignore[arg-type] a sequence
+            matches = matcher.look(files, snapshot.manifest)
             touched = [match for match in matches if match.touches]
             inserted = _only_in_source(matcher, matches) if self.options.inserts else np.empty(0, np.int64)
             if self._staged is None or not self._staged.is_for(touched, inserted):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lance_core.change.key_join import KeyJoin, Pairs
+from lance_core.change.key_lookup import candidates_of, find_candidates, key_rows
 from lance_core.change.merge_plan import SOURCE, TARGET, WhenMatched
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
@@ -19,10 +20,12 @@ from lance_core.scan.pick import pick_rows
 from lance_core.scan.plan import default_batch_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from lance_core.change.merge_plan import MergePlan
     from lance_core.format.fragment import Fragment
+    from lance_core.format.manifest import Manifest
+    from lance_core.index.answer import RowAnswer
     from lance_core.scan.open_files import OpenFiles
 
     Positions = npt.NDArray[np.int64]
@@ -68,16 +71,18 @@ class Matcher:
     plan: MergePlan
     source: pa.Table
     _join: KeyJoin | None = None
+    _candidates: RowAnswer | None = None
     _looked_up: dict[int, Match] = field(default_factory=dict[int, Match])
 
-    def look(self, files: OpenFiles, fragments: Sequence[Fragment]) -> list[Match]:
+    def look(self, files: OpenFiles, manifest: Manifest) -> list[Match]:
         """Return the effect of the merge on each of the fragments.
 
         Raises:
             InvalidInputError: Rows that must not match, or that more than one source row would change.
         """
         previous, self._looked_up = self._looked_up, {}
-        for fragment in fragments:
+        self._candidates = find_candidates(files, manifest, self.plan.on, self.source)
+        for fragment in manifest.fragments:
             matched = previous.get(fragment.id)
             if matched is None or matched.fragment != fragment:
                 matched = self._look(FragmentReader(files, fragment))
@@ -133,8 +138,11 @@ class Matcher:
 
     def _matches(self, reader: FragmentReader) -> Iterator[Pairs]:
         """Row offsets and source rows with the same key; deleted rows are left out."""
-        plan, end = self.plan, reader.fragment.physical_rows
+        plan = self.plan
         if not self.source.num_rows:
+            return
+        ranges, offsets = candidates_of(reader, self._candidates)
+        if offsets is not None and not len(offsets):
             return
         join = self._keys()
         near = None if plan.within is None else self._within(reader)
@@ -142,14 +150,12 @@ class Matcher:
             return
         # Arrow builds hash tables of text in the source for each batch.
         wanted = max(default_batch_size(plan.on.to_arrow()), _SOURCES_PER_BATCH * self.source.num_rows)
-        for rows in reader.scan(plan.on, start=0, end=end, batch_size=min(wanted, _MAX_BATCH_ROWS)):
-            pairs = join.match(rows.columns)
-            live = reader.live_mask(rows.start, rows.start + rows.num_rows)
-            if live is not None:
-                pairs = pairs.where(live[pairs.target])
-            if near is not None:
-                pairs = pairs.where(near[rows.start + pairs.target])
-            yield Pairs(target=pairs.target + rows.start, source=pairs.source)
+        for rows, columns in key_rows(reader, plan.on, ranges, offsets, batch_size=min(wanted, _MAX_BATCH_ROWS)):
+            pairs = join.match(columns)
+            pairs = Pairs(target=rows[pairs.target], source=pairs.source)
+            if offsets is None and len(reader.deleted):
+                pairs = pairs.where(~np.isin(pairs.target, reader.deleted))
+            yield pairs if near is None else pairs.where(near[pairs.target])
 
     def _others(self, reader: FragmentReader, matched: Positions) -> Positions:
         """Live rows without a partner that the merge deletes."""

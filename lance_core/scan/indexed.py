@@ -59,6 +59,29 @@ def with_index_answer(plan: ScanPlan, manifest: Manifest, files: OpenFiles) -> S
     return plan if answer.is_unknown else replace(plan, index_answer=answer, index_names=tuple(source.asked))
 
 
+def rows_with_values(manifest: Manifest, files: OpenFiles, path: str, values: pa.Array) -> RowAnswer:
+    """Return what the version's indices know of the rows whose column equals one of some values.
+
+    Args:
+        manifest: The version.
+        files: The dataset's open files.
+        path: The column.
+        values: Values of its type, none of which is null or NaN.
+
+    Raises:
+        CorruptDataError: A file of an index is damaged.
+        NotFoundError: It is missing.
+    """
+    if manifest.index_section is None:
+        return UNKNOWN_ANSWER
+    source = _IndexedVersion(manifest, files, [path], tells_null=False)
+    if not source.has_segments:
+        return UNKNOWN_ANSWER
+    from lance_core.sql.pruning import Membership  # noqa: PLC0415 brings Arrow's kernels along
+
+    return source.ask(Membership(path, values))
+
+
 @frozen(kw_only=True)
 class _CoveringSegment:
     """A segment that can be asked.

@@ -1,0 +1,105 @@
+"""Look up the keys of a merge in indices, so that only rows that may have one of them are read.
+
+An index narrows down the rows; their keys are read and compared all the same, so an index over one column of a key is
+enough, and stale entries do no harm. Fragments that no index covers are read whole.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.index.answer import and_
+from lance_core.scan.candidates import SPARSE_SHARE, kept_ranges
+from lance_core.scan.indexed import rows_with_values
+from lance_core.scan.pick import pick_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lance_core.format.manifest import Manifest
+    from lance_core.format.schema import Schema
+    from lance_core.index.answer import RowAnswer
+    from lance_core.scan.fragment_reader import FragmentReader
+    from lance_core.scan.open_files import OpenFiles
+
+    Offsets = npt.NDArray[np.int64]
+    Ranges = list[tuple[int, int]]
+
+_MOST_SHARE = 1 / 64
+"""Share of the table's rows up to which looking up as many keys is cheaper than reading the column."""
+
+
+def find_candidates(files: OpenFiles, manifest: Manifest, on: Schema, source: pa.Table) -> RowAnswer | None:
+    """Return what indices know of the rows that have a key of the source; None if they know nothing.
+
+    Args:
+        files: The dataset's open files.
+        manifest: The version.
+        on: Fields of the key.
+        source: Rows with their keys, in the types of the table.
+    """
+    if manifest.index_section is None or source.num_rows > manifest.num_rows * _MOST_SHARE:
+        return None
+    columns = [(name, _values(source.column(name))) for name in on.names]
+    answers = [rows_with_values(manifest, files, name, values) for name, values in columns if values is not None]
+    answer = reduce(and_, answers) if answers else None
+    return None if answer is None or answer.is_unknown else answer
+
+
+def candidates_of(reader: FragmentReader, answer: RowAnswer | None) -> tuple[Ranges, Offsets | None]:
+    """Return which rows of a fragment may have a key of the source.
+
+    Returns:
+        Ranges of row offsets that hold all of them, and the offsets of the live ones if they are few, else None.
+    """
+    end = reader.physical_rows
+    if answer is None:
+        return [(0, end)] if end else [], None
+    rows = answer.of_fragment(reader.fragment.id, end)
+    if rows.num_candidates > end * SPARSE_SHARE:
+        return kept_ranges(rows.bounds, rows.may_match, 0, end), None
+    offsets = rows.candidates()
+    return [], offsets[~np.isin(offsets, reader.deleted)] if len(reader.deleted) else offsets
+
+
+def key_rows(
+    reader: FragmentReader, on: Schema, ranges: Ranges, offsets: Offsets | None, *, batch_size: int
+) -> Iterator[tuple[Offsets, Sequence[Any]]]:
+    """Read the keys of some rows.
+
+    Args:
+        reader: The fragment.
+        on: Fields of the key.
+        ranges: Ranges of row offsets, if ``offsets`` is None.
+        offsets: Row offsets, ascending.
+        batch_size: Rows of a batch at most.
+
+    Yields:
+        Row offsets, and the columns of the key.
+    """
+    if offsets is None:
+        for start, end in ranges:
+            for rows in reader.scan(on, start=start, end=end, batch_size=batch_size):
+                yield np.arange(rows.start, rows.start + rows.num_rows), rows.columns
+        return
+    at = 0
+    for batch in pick_rows(reader, on, offsets, batch_size=batch_size):
+        yield offsets[at : at + batch.num_rows], batch.columns
+        at += batch.num_rows
+
+
+def _values(column: pa.ChunkedArray) -> pa.Array | None:
+    """Return the distinct values of a column; None if a merge compares them in another way than indices do."""
+    kind = column.type
+    # A merge tells zeros of both signs apart, and finds NaN.
+    if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
+        return None
+    if isinstance(kind, pa.BaseExtensionType):
+        return None
+    values = column.drop_null().unique()
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
