@@ -14,6 +14,7 @@ from importlib.metadata import version as _version
 
 from dagster_shared.libraries import DagsterLibraryRegistry
 
+from lance_dagster.branches import BranchConfig, build_branch_jobs, deployment_branch
 from lance_dagster.checks import build_lance_checks
 from lance_dagster.components import LanceMaintenanceComponent, LanceTableComponent
 from lance_dagster.definitions import check_definitions, lance_asset_metadata
@@ -42,6 +43,7 @@ __version__ = _version("lance-dagster")
 
 __all__ = [
     "ArrowBridge",
+    "BranchConfig",
     "CleanupPolicy",
     "CompactionPolicy",
     "DeletionPolicy",
@@ -56,6 +58,7 @@ __all__ = [
     "SparkSessionResource",
     "TypeHandler",
     "WriteRequest",
+    "build_branch_jobs",
     "build_lance_checks",
     "build_maintenance_assets",
     "build_maintenance_definitions",
@@ -65,6 +68,7 @@ __all__ = [
     "build_table_health",
     "build_table_sensor",
     "check_definitions",
+    "deployment_branch",
     "lance_asset_metadata",
     "maintenance_needed",
 ]

@@ -231,11 +231,21 @@ def withhold_materialization(context: dg.OutputContext) -> bool:
     return not context.has_asset_key
 
 
-def recorded_data_version(context: dg.OutputContext) -> str | None:
-    """The data version of the asset's last materialization, or None."""
+def _last_materialization(context: dg.OutputContext) -> dg.AssetMaterialization | None:
     instance = getattr(step_context(context), "instance", None)
     event = None if instance is None else instance.get_latest_materialization_event(context.asset_key)
-    materialization = None if event is None else event.asset_materialization
+    return None if event is None else event.asset_materialization
+
+
+def was_materialized_on_main(context: dg.OutputContext) -> bool:
+    """Return whether the asset's last materialization in this instance was a version of the main branch."""
+    last = _last_materialization(context)
+    return last is not None and "lance/version" in last.metadata and "lance/branch" not in last.metadata
+
+
+def recorded_data_version(context: dg.OutputContext) -> str | None:
+    """The data version of the asset's last materialization, or None."""
+    materialization = _last_materialization(context)
     return None if materialization is None else (materialization.tags or {}).get("dagster/data_version")
 
 

@@ -75,7 +75,7 @@ def build_checks(
     def lance_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         lance: LanceResource = getattr(context.resources, resource_key)
         # Where the run works on a branch, that is what is checked.
-        branch = context.run.tags.get(BRANCH)
+        branch = context.run.tags.get(BRANCH) or lance.own_branch
         yield from checks.evaluate(lance.tables.open_preferred(lance.uri(key), branch), key)
 
     return lance_checks

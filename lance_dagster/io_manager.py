@@ -17,6 +17,7 @@ from lance_dagster import _compat
 from lance_dagster.column_lineage import lineage_metadata
 from lance_dagster.column_schema import arrow_schema, declared_schema
 from lance_dagster.handlers import ReadRequest, TypeHandler, handler_for
+from lance_dagster.handlers.stream import storable
 from lance_dagster.identity import CommitIdentity
 from lance_dagster.load import input_filter, input_selection, input_type, open_input, spark_session, upstream_metadata
 from lance_dagster.partitions import PartitionSelection, select_partitions
@@ -106,7 +107,13 @@ class LanceIOManager(dg.ConfigurableIOManager):
     )
     branch: str | None = Field(
         default=None,
-        description="Branch to write to, begun where need be; inputs are read from it where they have it.",
+        description="Branch to write to, begun where need be; inputs are read from it where they have it. None or an "
+        "empty text is the main branch; see `deployment_branch`.",
+    )
+    branch_outputs: Literal["materialization", "observation"] = Field(
+        default="materialization",
+        description="What Dagster records for outputs on `branch`: 'observation' if production runs in the same "
+        "instance, so that nothing of the main branch becomes stale or starts.",
     )
     read: Literal["latest", "materialized"] = Field(
         default="latest", description="Which version of an input to load: the newest or the one that Dagster recorded."
@@ -132,6 +139,11 @@ class LanceIOManager(dg.ConfigurableIOManager):
     def tables(self) -> Tables:
         """Naming and opening."""
         return Tables(root=self.root, storage_options=self.storage_options, base_store_params=self.base_store_params)
+
+    @property
+    def _materialized_branch(self) -> str | None:
+        """The branch whose outputs are materializations; outputs on all others are observations."""
+        return None if self.branch_outputs == "observation" else self.branch
 
     def type_handlers(self) -> Sequence[TypeHandler]:
         """Handlers of further types, which come before the built-in ones; override it in a subclass.
@@ -171,7 +183,8 @@ class LanceIOManager(dg.ConfigurableIOManager):
         if registered is not None:
             dataset, outcome = registered, Outcome(operation="register", version=registered.version)
         else:
-            uri = uri if settings.branch is None else self.tables.branch_uri(uri, settings.branch)
+            if settings.branch is not None:
+                uri = self.tables.branch_uri(uri, settings.branch, storable(handler.schema(obj)))
             outcome = self._commit(
                 context, obj, handler, identity=identity, settings=settings, selection=selection, uri=uri
             )
@@ -184,7 +197,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             identity=identity,
             tag=self._tag(identity) if self.tag_runs else None,
             preview_rows=self.preview_rows,
-            is_beside=dataset.branch != own_branch(context.definition_metadata or {}, self.branch),
+            is_beside=dataset.branch != own_branch(context.definition_metadata or {}, self._materialized_branch),
             more=lineage_metadata(context, obj, self.tables, inputs=self._places_of_assets),
         )
 
@@ -226,6 +239,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
             properties=identity.properties(token=token),
             token=token,
             has_twins=identity.run.tick is not None,
+            is_placeholder=existing is None and self.tables.is_begun(uri),
         )
         # The table as it was looked through: a commit of the same key that comes in between is found by the commit.
         return store(obj, handler, target, existing=existing)
@@ -242,8 +256,8 @@ class LanceIOManager(dg.ConfigurableIOManager):
             self.tables,
             uri,
             settings=settings,
-            preferred_branch=find_setting("branch", _tags(context)) or self.branch,
-            own_branch=own_branch(definition, self.branch),
+            preferred_branch=find_setting("branch", _tags(context)) or self.branch or None,
+            own_branch=own_branch(definition, self._materialized_branch),
             is_empty=is_empty,
         )
         if dataset is not None:

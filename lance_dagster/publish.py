@@ -35,7 +35,7 @@ def publish(tables: Tables, uri: str, branch: str, *, where: str | None) -> lanc
         CommitConflictError: Without ``where``: others changed the main branch since the branch began, which the branch
             knows nothing of.
     """
-    source, main = tables.open(uri, branch=branch), tables.open(uri)
+    source, main = tables.open(uri, branch=branch), tables.open(uri, allow_placeholder=True)
     properties = {PUBLISHED: f"{branch}@{source.version}"}
     rows = source.scanner(filter=where).to_reader()
     if where is not None:
@@ -47,6 +47,16 @@ def publish(tables: Tables, uri: str, branch: str, *, where: str | None) -> lanc
     transaction = lance_core.Transaction(main.version, overwrite, transaction_properties=properties)
     # Nothing may come in between: that would be undone.
     return lance_core.LanceDataset.commit(main, transaction, max_retries=0)
+
+
+def check_publishable(tables: Tables, uri: str, branch: str) -> None:
+    """Check that all of a branch can be published.
+
+    Raises:
+        RefNotFoundError: No such branch.
+        CommitConflictError: Others changed the main branch since the branch began.
+    """
+    _check_unchanged(tables.open(uri, allow_placeholder=True), branch)
 
 
 def _check_unchanged(main: lance_core.LanceDataset, branch: str) -> None:

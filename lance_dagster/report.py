@@ -57,6 +57,8 @@ def report_output(
     made_tag = _tag(context, dataset, tag) if tag is not None and outcome.is_commit else None
     given = context.output_metadata or {}
     metadata = storage_metadata(context.asset_key, dataset.uri)
+    if dataset.branch is not None:
+        metadata["dagster/table_name"] += f"@{dataset.branch}"
     declared = declared_schema(context.definition_metadata or {})
     metadata |= write_metadata(dataset, outcome, tag=made_tag, inputs=identity.inputs, declared=declared)
     metadata |= more
@@ -70,6 +72,13 @@ def report_output(
         context.add_output_metadata(metadata)
         _observe(context, {**given, **metadata}, counts)
         return
+    if dataset.branch is not None and _compat.was_materialized_on_main(context):
+        context.log.warning(
+            "%s was materialized on the main branch in this Dagster instance, and now is on the branch %r: assets "
+            "downstream of it may become stale. Set branch_outputs='observation' on the IO manager to prevent that.",
+            context.asset_key.to_user_string(),
+            dataset.branch,
+        )
     # What others did since (compaction, for one) must not make a skipped output look changed.
     last = outcome.version if outcome.is_commit else data_version(dataset)
     _compat.set_data_version(context, str(last) if dataset.branch is None else f"{dataset.branch}@{last}")

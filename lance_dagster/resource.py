@@ -15,11 +15,14 @@ from lance_core.write import WriteArguments
 from lance_dagster import _compat
 from lance_dagster.metadata import storage_metadata, table_numbers
 from lance_dagster.publish import PUBLISHED, publish
+from lance_dagster.settings import own_branch
 from lance_dagster.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
+
+    import pyarrow as pa
 
 _NO_TIME = timedelta(0)
 
@@ -52,6 +55,11 @@ class LanceResource(dg.ConfigurableResource):
         repr=False,
         json_schema_extra=_compat.SECRET,
     )
+    branch: str | None = Field(
+        default=None,
+        description="Branch that tables are read from where they have it, and written to; that of the IO manager. "
+        "None or an empty text is the main branch; see `deployment_branch`.",
+    )
 
     @property
     def tables(self) -> Tables:
@@ -79,13 +87,36 @@ class LanceResource(dg.ConfigurableResource):
         Args:
             asset_key: Key of the asset.
             version: Version number, tag, or None for the newest.
-            branch: Branch, or None for the main branch.
+            branch: Branch, or None for the resource's own branch; where a table does not have that, its main branch is
+                read. To change a table, take ``writable``.
             as_of: The newest version before this point in time; counts only without ``version``.
 
         Raises:
             DatasetNotFoundError: The asset was never materialized here.
         """
+        if self.own_branch is not None and (version, branch, as_of) == (None, None, None):
+            return self.tables.open_preferred(self.uri(asset_key), self.own_branch)
         return self.tables.open(self.uri(asset_key), version=version, branch=branch, as_of=as_of)
+
+    @property
+    def own_branch(self) -> str | None:
+        """The branch that the resource works on; None for the main branch."""
+        return own_branch({}, self.branch)
+
+    def writable(self, asset_key: dg.AssetKey | Sequence[str] | str) -> lance_core.LanceDataset:
+        """Open an asset's table to change it: the resource's own branch, which is begun if the table lacks it.
+
+        Args:
+            asset_key: Key of the asset.
+
+        Raises:
+            DatasetNotFoundError: The asset was never materialized here.
+        """
+        return self.tables.open(self._own_uri(asset_key))
+
+    def _own_uri(self, asset_key: dg.AssetKey | Sequence[str] | str, schema: pa.Schema | None = None) -> str:
+        uri = self.uri(asset_key)
+        return uri if self.own_branch is None else self.tables.branch_uri(uri, self.own_branch, schema)
 
     @with_options(WriteArguments, defaults_of=lance_core.write_dataset)
     def write(
@@ -106,7 +137,11 @@ class LanceResource(dg.ConfigurableResource):
         """
         check_options("write", WriteArguments, options)
         given: Any = {**self.tables.options, **options}
-        return lance_core.write_dataset(data, self.uri(asset_key), mode=mode, **given)
+        if self.own_branch is None:
+            return lance_core.write_dataset(data, self.uri(asset_key), mode=mode, **given)
+        uri = self._own_uri(asset_key, getattr(data, "schema", None))
+        # A branch that was just begun is there already.
+        return lance_core.write_dataset(data, uri, mode="append" if mode == "create" else mode, **given)
 
     def publish(
         self,
@@ -132,9 +167,36 @@ class LanceResource(dg.ConfigurableResource):
         """
         made = publish(self.tables, self.uri(asset_key), branch, where=where)
         if context is not None:
-            for event in _published(context, _key(asset_key), branch, made):
+            is_partitioned = context.has_partition_key or context.has_partition_key_range
+            partitions = list(context.partition_keys) if is_partitioned else [None]
+            for event in self.published_events(_key(asset_key), branch, made, partitions=partitions):
                 context.log_event(event)
         return made
+
+    def published_events(
+        self,
+        asset_key: dg.AssetKey,
+        branch: str,
+        dataset: lance_core.LanceDataset,
+        *,
+        partitions: Sequence[str | None] = (None,),
+    ) -> list[dg.AssetMaterialization]:
+        """Materializations that tell Dagster what was published.
+
+        Args:
+            asset_key: Key of the asset.
+            branch: The branch that was published.
+            dataset: The main branch at the version that was made.
+            partitions: Partition keys that were published, or None for the asset.
+        """
+        metadata = {
+            **storage_metadata(asset_key, dataset.uri),
+            "dagster/row_count": dataset.count_rows(),
+            "lance/version": dataset.version,
+            PUBLISHED: branch,
+        }
+        tags = {"dagster/data_version": str(dataset.version)}
+        return [dg.AssetMaterialization(asset_key, partition=key, metadata=metadata, tags=tags) for key in partitions]
 
     def history(self, asset_key: dg.AssetKey | Sequence[str] | str, *, limit: int = 20) -> list[dict[str, Any]]:
         """The newest versions, newest first.
@@ -177,7 +239,7 @@ class LanceResource(dg.ConfigurableResource):
         **options: Unpack[CompactionArguments],
     ) -> lance_core.CompactionMetrics:
         """Merge small fragments and drop deleted rows; arguments as of ``dataset.optimize.compact_files``."""
-        return self.dataset(asset_key).optimize.compact_files(
+        return self.writable(asset_key).optimize.compact_files(
             num_threads=num_threads,
             conflict_retries=conflict_retries,
             transaction_properties=transaction_properties,
@@ -198,7 +260,7 @@ class LanceResource(dg.ConfigurableResource):
         grace_period: timedelta = _NO_TIME,
     ) -> lance_core.CleanupStats:
         """Delete old versions, and files that only they need; arguments as of ``dataset.cleanup_old_versions``."""
-        return self.dataset(asset_key).cleanup_old_versions(
+        return self.writable(asset_key).cleanup_old_versions(
             older_than,
             retain_versions,
             versions=versions,
@@ -212,23 +274,6 @@ class LanceResource(dg.ConfigurableResource):
     def statistics(self, asset_key: dg.AssetKey | Sequence[str] | str) -> Mapping[str, int | float]:
         """Rows, fragments, files, bytes and the like of the newest version, by metadata key (``lance/...``)."""
         return table_numbers(self.dataset(asset_key))
-
-
-def _published(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, branch: str, made: lance_core.LanceDataset
-) -> list[dg.AssetMaterialization]:
-    """Materializations that tell Dagster what was published."""
-    metadata = {
-        **storage_metadata(key, made.uri),
-        "dagster/row_count": made.count_rows(),
-        "lance/version": made.version,
-        PUBLISHED: branch,
-    }
-    tags = {"dagster/data_version": str(made.version)}
-    partitions = (
-        list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [None]
-    )
-    return [dg.AssetMaterialization(key, partition=key_, metadata=metadata, tags=tags) for key_ in partitions]
 
 
 def _newest(dataset: lance_core.LanceDataset, limit: int) -> list[int]:

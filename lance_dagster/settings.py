@@ -59,7 +59,7 @@ def own_branch(metadata: Mapping[str, Any], default: str | None) -> str | None:
     An output on any other branch is a trial: Dagster's asset is not materialized by it.
     """
     branch = find_setting("branch", metadata) or default
-    return None if branch is None or branch == MAIN else str(branch)
+    return None if not branch or branch == MAIN else str(branch)
 
 
 def plain_value(value: Any) -> Any:
@@ -115,7 +115,7 @@ class WriteSettings:
             ),
             partition_expr=find_setting("partition_expr", *sources),
             merge_keys=_names("merge_keys", keys),
-            branch=None if branch is None else str(branch),
+            branch=str(branch) if branch else None,
         )
 
 

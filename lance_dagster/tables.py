@@ -9,20 +9,31 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 import lance_core
-from lance_core.errors import DatasetNotFoundError, InvalidInputError, RefAlreadyExistsError, RefNotFoundError
+from lance_core.errors import (
+    DatasetAlreadyExistsError,
+    DatasetNotFoundError,
+    InvalidInputError,
+    RefAlreadyExistsError,
+    RefNotFoundError,
+)
 from lance_dagster.handlers.base import store_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    import pyarrow as pa
+
 SUFFIX = ".lance"
+PLACEHOLDER = "lance/placeholder_for"
+"""Transaction property of an empty main branch: the branch that was begun before the main branch held data."""
 # A part may not start with a dot (hidden, "..") nor be a table's folder name; the rest is what every object store,
 # file system and URI parser takes literally.
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+@-]*")
@@ -61,6 +72,14 @@ def absolute_root(root: str) -> str:
     if "://" in root:
         return root.rstrip("/")
     return os.path.abspath(os.path.expanduser(root))  # noqa: PTH100,PTH111 - text in, text out: a URI is no Path
+
+
+def is_placeholder(dataset: lance_core.LanceDataset) -> bool:
+    """Return whether a version is the empty beginning of a table that only branches have written."""
+    if dataset.branch is not None or dataset.version != 1 or dataset.count_rows():
+        return False
+    transaction = dataset.read_transaction(1)
+    return transaction is not None and PLACEHOLDER in (transaction.transaction_properties or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +123,7 @@ class Tables:
         version: int | str | None = None,
         branch: str | None = None,
         as_of: datetime | str | None = None,
+        allow_placeholder: bool = False,
     ) -> lance_core.LanceDataset:
         """Open a table.
 
@@ -112,12 +132,16 @@ class Tables:
             version: Version number, tag, or None for the newest.
             branch: Branch, or None for the main branch (or the branch that the URI is of).
             as_of: The newest version before this point in time; counts only without ``version``.
+            allow_placeholder: Open a main branch that only holds the place for other branches.
 
         Raises:
-            DatasetNotFoundError: No table there.
+            DatasetNotFoundError: No table there, or only branches of it hold data so far.
             VersionNotFoundError, RefNotFoundError: No such version, tag or branch.
         """
-        return lance_core.dataset(uri, version=version, asof=as_of, branch=branch, **self.options)
+        dataset = lance_core.dataset(uri, version=version, asof=as_of, branch=branch, **self.options)
+        if not allow_placeholder and is_placeholder(dataset):
+            raise DatasetNotFoundError("Only branches of this table hold data so far.", path=uri)
+        return dataset
 
     def open_preferred(self, uri: str, branch: str | None) -> lance_core.LanceDataset:
         """Open the newest version of a branch if the table has it, else of the main branch."""
@@ -135,20 +159,49 @@ class Tables:
         except DatasetNotFoundError:
             return None
 
-    def branch_uri(self, uri: str, branch: str) -> str:
+    def is_begun(self, uri: str) -> bool:
+        """Return whether there is an empty main branch that only holds the place for other branches."""
+        try:
+            return is_placeholder(self.open(uri, allow_placeholder=True))
+        except DatasetNotFoundError:
+            return False
+
+    def branch_uri(self, uri: str, branch: str, schema: pa.Schema | None = None) -> str:
         """URI of a branch of a table, which is begun at the newest version of the main branch if it is not there.
 
+        Args:
+            uri: Of the table.
+            branch: The branch.
+            schema: Columns of a table that is not there yet. Its main branch is then begun without rows, because a
+                branch needs one, and counts as missing until it is written.
+
         Raises:
-            DatasetNotFoundError: There is no table to branch from.
+            DatasetNotFoundError: There is no table to branch from, and no ``schema``.
         """
         try:
             return self.open(uri, branch=branch).uri
-        except RefNotFoundError:
+        except (DatasetNotFoundError, RefNotFoundError):
             pass
-        except DatasetNotFoundError as error:
-            msg = f"There is no table yet from which the branch {branch!r} could begin: write it once without a branch."
-            raise DatasetNotFoundError(msg, path=uri) from error
         try:
-            return self.open(uri).create_branch(branch).uri
+            main = self.open(uri, allow_placeholder=True)
+        except DatasetNotFoundError as error:
+            if schema is None:
+                msg = f"There is no table yet from which the branch {branch!r} could begin."
+                raise DatasetNotFoundError(msg, path=uri) from error
+            main = self._begin(uri, branch, schema)
+        try:
+            return main.create_branch(branch).uri
         except RefAlreadyExistsError:
             return self.open(uri, branch=branch).uri
+
+    def _begin(self, uri: str, branch: str, schema: pa.Schema) -> lance_core.LanceDataset:
+        """Begin a main branch without rows; somebody else may do so at the same time."""
+        with suppress(DatasetAlreadyExistsError):
+            lance_core.write_dataset(
+                schema.empty_table(),
+                uri,
+                mode="create",
+                transaction_properties={PLACEHOLDER: branch},
+                **self.options,
+            )
+        return self.open(uri, allow_placeholder=True)

@@ -39,6 +39,7 @@ class Target:
         properties: Transaction properties of the commit.
         token: Identity of the commit.
         has_twins: Other runs may be making the same commit at this moment.
+        is_placeholder: There is an empty main branch that counts as missing.
     """
 
     tables: Tables
@@ -48,6 +49,7 @@ class Target:
     properties: dict[str, str]
     token: str
     has_twins: bool = False
+    is_placeholder: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,8 @@ def _operation(target: Target, existing: lance_core.LanceDataset | None) -> Writ
     """The operation that a mode means here; None if there is nothing to do."""
     mode = target.settings.mode
     if existing is None:
+        if target.is_placeholder:
+            return "overwrite"
         return mode if mode in ("append", "overwrite") else "create"
     match mode:
         case "append" | "merge" | "overwrite":
@@ -123,6 +127,8 @@ def _operation(target: Target, existing: lance_core.LanceDataset | None) -> Writ
         case "replace_partitions":
             return "replace_where"
         case _:
+            if existing.branch is not None and existing.version == 1 and existing.count_rows() == 0:
+                return "append"  # a branch that was begun for this output
             if target.selection is not None and not _has_rows(existing, target.selection):
                 return "append"
             if mode == "ignore":
@@ -146,7 +152,10 @@ def _request(
     columns = _fit(frame, existing, operation, settings.schema_mode)
     replaced = None
     if selection is not None and _selects(settings, operation):
-        replaced = typed(selection, frame if existing is None else existing.schema).sql()
+        # A main branch that only holds a place gets the frame's columns.
+        replaced = (
+            None if target.is_placeholder else typed(selection, frame if existing is None else existing.schema).sql()
+        )
     return WriteRequest(
         uri=target.uri,
         operation=operation,
@@ -154,7 +163,7 @@ def _request(
         existing=existing if operation in _KEEPING else None,
         replaced=replaced,
         merge_keys=settings.merge_keys,
-        unique_keys=keys if operation == "create" else None,
+        unique_keys=keys if existing is None else None,
         expected=expected,
         out_of_partition=settings.out_of_partition,
         # Of two that commit at once with the same token, the later one gets the version of the other.

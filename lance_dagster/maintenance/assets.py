@@ -5,7 +5,7 @@ No ``from __future__ import annotations`` here: Dagster reads the annotations of
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -189,6 +189,8 @@ def _run(
     """Run a step on the newest version; returns metadata."""
     lance: LanceResource = getattr(context.resources, setting.resource_key)
     started = time.monotonic()
+    # In an environment of its own, maintenance never touches the main branch.
+    setting = setting if setting.branch is not None else replace(setting, branch=lance.own_branch)
     try:
         dataset = lance.dataset(table, branch=setting.branch)
     except DatasetNotFoundError:

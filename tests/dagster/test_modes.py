@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lance_core
-from lance_core.errors import DatasetNotFoundError, InvalidInputError, LanceError, RefAlreadyExistsError
+from lance_core.errors import InvalidInputError, RefAlreadyExistsError
 from lance_dagster import LanceIOManager
 
 DAYS = dg.DailyPartitionsDefinition("2026-11-01", end_date="2026-11-08")
@@ -313,7 +313,7 @@ def test_a_branch_is_written_beside_the_table(run, root, tables, metadata_of):
     assert seen[1:] == [[2]]
 
 
-def test_a_branch_needs_a_table(run):
-    with pytest.raises(LanceError) as caught:
-        run(asset_of(pa.table({"a": [1]}), metadata={"branch": "audit"}))
-    assert isinstance(caught.value, DatasetNotFoundError)
+def test_a_branch_can_be_written_before_its_table(run, tables):
+    run(asset_of(pa.table({"a": [1]}), metadata={"branch": "audit"}))
+    assert tables.dataset("asset", branch="audit").count_rows() == 1
+    assert not tables.exists("asset")
