@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from lance_core.schema import LanceSchema, json_to_schema, schema_to_json
     from lance_core.session import Session
-    from lance_core.verification import VerifyProblem, VerifyReport, verify
+    from lance_core.verification import VerifyProblem, VerifyReport, repair, verify
 
     __version__: str
 
@@ -91,6 +91,7 @@ __all__ = [
     "dataset",
     "json_to_schema",
     "make_expression",
+    "repair",
     "schema_to_json",
     "verify",
     "write_dataset",
@@ -121,6 +122,7 @@ _find = late_names(
         "json_to_schema": "lance_core.schema",
         "make_expression": "lance_core.expression",
         "schema_to_json": "lance_core.schema",
+        "repair": "lance_core.verification",
         "verify": "lance_core.verification",
     },
 )

@@ -33,7 +33,7 @@ from lance_core.limits import check_limit
 from lance_core.sql.ternary import FALSE, NULL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -106,6 +106,12 @@ class Bitmaps:
             keys, sets = read_columns(self.reader, ["keys", "bitmaps"], start, end)
             yield keys, [decode_row_set(data or b"", path=self.path) for data in sets.to_pylist()]
 
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all keys, one for each of its rows."""
+        for keys, sets in self.content():
+            counts = np.array([len(rows) for rows in sets], np.int64)
+            yield keys.take(np.repeat(np.arange(len(keys)), counts)), np.concatenate([_NO_ROWS, *sets])
+
 
 class BitmapSegment:
     """One bitmap index, opened.
@@ -126,6 +132,14 @@ class BitmapSegment:
     def statistics(self) -> Mapping[str, int]:
         """Number of distinct values."""
         return {"num_bitmaps": self.bitmaps.num_keys}
+
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all keys and the rows of each."""
+        return self.bitmaps.entries()
+
+    def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Return the value of each row."""
+        yield values, rows
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Look up the rows for which a question is true."""
@@ -175,6 +189,16 @@ class LabelListSegment:
     def statistics(self) -> Mapping[str, int]:
         """Number of distinct items."""
         return {"num_bitmaps": self.bitmaps.num_keys}
+
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all items and the rows of each."""
+        return self.bitmaps.entries()
+
+    def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Return the distinct items of each list."""
+        from lance_core.index.bitmap_build import distinct_items  # noqa: PLC0415 rarely needed
+
+        yield distinct_items(values, rows)
 
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Look up the lists with some items."""

@@ -49,6 +49,15 @@ class NullLists:
         return encode_row_set(self._parts)
 
 
+def distinct_items(lists: pa.Array, rows: Int64s) -> tuple[pa.Array, Int64s]:
+    """Return the items of lists and the row of each; an item that a list has twice comes once."""
+    items, owners = NullLists().items(lists, rows)
+    codes = pc.dictionary_encode(items, null_encoding="encode")
+    pairs = np.stack([owners, codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)])
+    _, first = np.unique(pairs, axis=1, return_index=True)
+    return items.take(pa.array(first)), owners[first]
+
+
 def write_bitmaps(
     files: SegmentFiles,
     kind: pa.DataType,

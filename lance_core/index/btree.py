@@ -122,6 +122,14 @@ class BTreeSegment:
         values, ids = read_columns(self._pages, ["values", "ids"], 0, self._num_rows)
         return values, _row_numbers(ids, self._path)
 
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all values in order, and the row of each."""
+        return self.batches()
+
+    def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Return the value of each row."""
+        yield values, rows
+
     def answer(self, question: Question, *, tells_null: bool) -> RowAnswer | None:
         """Look up the rows for which a question is true."""
         from lance_core.sql.pruning import Comparison, IsNull, Prefix  # noqa: PLC0415 as above

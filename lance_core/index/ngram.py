@@ -87,6 +87,22 @@ class NGramSegment:
         rows = rows_of_treemap(BitMap64.intersection(*sets))
         return answers.of_rows(undecided=rows, elsewhere=FALSE | NULL)
 
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all trigrams, one for each of its rows."""
+        import pyarrow as pa  # noqa: PLC0415 its types are all that the rest needs
+
+        for tokens, rows in self.content():
+            yield pa.array(tokens.astype(np.uint32)), rows
+
+    def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Return the distinct trigrams of each text."""
+        import pyarrow as pa  # noqa: PLC0415 as above
+
+        from lance_core.index.ngram_build import trigrams_of  # noqa: PLC0415 rarely needed
+
+        for tokens, owners in trigrams_of(values, rows):
+            yield pa.array(tokens), owners
+
     def content(self) -> Iterator[tuple[Int64s, Int64s]]:
         """Read all trigrams, in batches, with each of their rows."""
         for start in range(0, len(self._tokens), _BATCH_TOKENS):

@@ -91,6 +91,24 @@ class Segment(Protocol):
         ...
 
 
+@runtime_checkable
+class EntrySegment(Segment, Protocol):
+    """A segment with an entry for each row and key, which an audit compares with the column."""
+
+    def entries(self) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Read all entries: keys and the row of each."""
+        ...
+
+    def expected_entries(self, values: pa.Array, rows: Int64s) -> Iterator[tuple[pa.Array, Int64s]]:
+        """Return the entries that some rows must have.
+
+        Args:
+            values: Values of the column.
+            rows: Number of the row of each, by address or row id as in `entries`.
+        """
+        ...
+
+
 class IndexKind(Protocol):
     """A kind of index."""
 

@@ -36,6 +36,7 @@ from lance_core.maintenance.cleanup_plan import SWEPT_FOLDERS, References
 from lance_core.maintenance.verify_report import VerifyProblem, VerifyReport
 from lance_core.scan.deletions import load_deletions
 from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.indexed import open_segment
 from lance_core.scan.lineage import created_versions, has_spilled_lineage, row_ids, updated_versions
 from lance_core.scan.open_files import OpenFiles
 from lance_core.scan.plan import default_batch_size
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from lance_core.format.manifest import Manifest
     from lance_core.store.base import Store
 
-LEVELS = ("quick", "full")
+LEVELS = ("quick", "full", "indices")
 _TEMPORARY_PREFIX = ".tmp"
 
 
@@ -69,14 +70,20 @@ class _Look:
 
     @contextmanager
     def noting(
-        self, kind: str, *, version: int | None = None, fragment_id: int | None = None, path: str | None = None
+        self,
+        kind: str,
+        *,
+        version: int | None = None,
+        fragment_id: int | None = None,
+        path: str | None = None,
+        index_name: str | None = None,
     ) -> Generator[None]:
         """Note what goes wrong inside, and go on."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - garbage can lead to anything
             message = str(error) if isinstance(error, (LanceError, OSError)) else f"{type(error).__name__}: {error}"
-            self.note(kind, message, version=version, fragment_id=fragment_id, path=path)
+            self.note(kind, message, version=version, fragment_id=fragment_id, path=path, index_name=index_name)
 
     def note(
         self,
@@ -86,13 +93,20 @@ class _Look:
         version: int | None = None,
         fragment_id: int | None = None,
         path: str | None = None,
+        index_name: str | None = None,
     ) -> None:
-        problem = VerifyProblem(kind=kind, message=message, version=version, fragment_id=fragment_id, path=path)
+        problem = VerifyProblem(
+            kind=kind, message=message, version=version, fragment_id=fragment_id, path=path, index_name=index_name
+        )
         self.report.add(problem)
 
 
 def verify_table(
-    store: Store, *, level: str = "quick", progress: Callable[[str, int, int], None] | None = None
+    store: Store,
+    *,
+    level: str = "quick",
+    sample_rows: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> VerifyReport:
     """Look at all versions of a branch.
 
@@ -100,7 +114,8 @@ def verify_table(
         store: Where the table lies.
         level: ``quick`` looks at manifests, transactions, deletion files and at which files are there; ``full`` also
             reads all values of the newest version, and holds all bytes of its data and blob files against their
-            checksums.
+            checksums; ``indices`` compares the newest version's indices with its columns instead.
+        sample_rows: Rows to compare with each segment of an index; all rows and entries if None.
         progress: Is told what is being looked at, how much of it is done, and how much there is.
 
     Raises:
@@ -122,7 +137,7 @@ def verify_table(
             manifest = _check_version(look, decode_version(store, number), is_newest=number == numbers[-1])
             newest = manifest if number == numbers[-1] else newest
     if newest is not None:
-        _check_newest(look, newest)
+        _check_newest(look, newest, sample_rows)
     _check_tags(look, set(numbers))
     _count_orphans(look)
     look.progress("done", 1, 1)
@@ -262,17 +277,41 @@ def _check_indices(look: _Look, store: Store, manifest: Manifest) -> None:
 # --------------------------------------------------------------------------------------------------- the newest version
 
 
-def _check_newest(look: _Look, manifest: Manifest) -> None:
+def _check_newest(look: _Look, manifest: Manifest, sample_rows: int | None) -> None:
     report = look.report
     report.version, report.num_fragments = manifest.version, len(manifest.fragments)
     report.num_rows = manifest.num_rows
     files = OpenFiles(with_bases(look.store, manifest))
     _check_row_ids(look, manifest, files)
+    if report.level == "indices":
+        _audit_indices(look, manifest, files, sample_rows)
     if report.level == "full":
         for done, fragment in enumerate(_fragments(manifest)):
             look.progress("values", done, len(manifest.fragments))
             _check_checksums(look, manifest, fragment, files.store)
             _check_values(look, manifest, FragmentReader(files, fragment))
+
+
+def _audit_indices(look: _Look, manifest: Manifest, files: OpenFiles, sample_rows: int | None) -> None:
+    """Compare what indices answer with what the columns hold."""
+    from lance_core.maintenance.audit import audit_segment  # noqa: PLC0415 brings Arrow's kernels along
+
+    for done, index in enumerate(manifest.indices):
+        look.progress("indices", done, len(manifest.indices))
+        folder = f"{base_prefix(index.base_id)}{INDICES_FOLDER}/{index.uuid_text}"
+        with look.noting("index", version=manifest.version, path=folder, index_name=index.name):
+            opened = open_segment(manifest, files, index)
+            if opened is None:
+                continue
+            for fragment_id, message in audit_segment(manifest, files, opened, sample_rows=sample_rows):
+                look.note(
+                    "index",
+                    f"index {index.name!r}: {message}",
+                    version=manifest.version,
+                    fragment_id=fragment_id,
+                    path=folder,
+                    index_name=index.name,
+                )
 
 
 def _fragments(manifest: Manifest) -> Iterator[Fragment]:

@@ -21,6 +21,7 @@ class VerifyProblem:
         version: Version of the table that it was found in; None if it is about none.
         fragment_id: Fragment that it is about; None if it is about none.
         path: File that it is about, relative to the table; None if it is about none.
+        index_name: Index that it is about; None if it is about none, or its manifest entry is wrong.
     """
 
     kind: str
@@ -28,6 +29,7 @@ class VerifyProblem:
     version: int | None = None
     fragment_id: int | None = None
     path: str | None = None
+    index_name: str | None = None
 
     def __str__(self) -> str:
         """One line."""
@@ -91,11 +93,10 @@ class VerifyReport:
         verdict = "nothing is wrong" if self.is_ok else f"{self.num_problems:,} problems"
         version = "no version" if self.version is None else f"version {self.version}"
         checked = f"{self.num_checked_files:,} files match their checksums"
-        how = (
-            f"all values were read, {checked}"
-            if self.level == "full"
-            else "values were not read; level full reads them"
-        )
+        how = {
+            "full": f"all values were read, {checked}",
+            "indices": "indices were compared with the columns",
+        }.get(self.level, "values were not read; level full reads them")
         lines = [
             f"{self.uri}: {verdict}",
             f"  {version}: {self.num_fragments:,} fragments, {self.num_rows:,} rows",

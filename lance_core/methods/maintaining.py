@@ -134,7 +134,11 @@ def validate(dataset: OpenDataset) -> None:
 
 
 def verify(
-    dataset: OpenDataset, *, level: str = "quick", progress: Callable[[str, int, int], None] | None = None
+    dataset: OpenDataset,
+    *,
+    level: str = "quick",
+    sample_rows: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> VerifyReport:
     """Look at all versions of the table and report what is wrong; see `lance_core.verify`. Not in pylance.
 
@@ -144,4 +148,4 @@ def verify(
     """
     from lance_core.maintenance.verify import verify_table  # noqa: PLC0415 rarely needed
 
-    return verify_table(dataset.snapshot.store, level=level, progress=progress)
+    return verify_table(dataset.snapshot.store, level=level, sample_rows=sample_rows, progress=progress)

@@ -19,13 +19,13 @@ from lance_core.format.row_ids import row_id_bounds
 from lance_core.frozen import frozen
 from lance_core.index import answer as answers
 from lance_core.index.answer import ADDRESS_SHIFT, UNKNOWN_ANSWER, RowAnswer
-from lance_core.index.column import find_column
+from lance_core.index.column import find_column, path_of
 from lance_core.index.files import SegmentFiles
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.sql.ternary import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.index_metadata import IndexMetadata
@@ -101,6 +101,57 @@ class _CoveringSegment:
     num_rows: Int64s
 
 
+@frozen(kw_only=True)
+class OpenSegment:
+    """A segment of a version, opened.
+
+    Attributes:
+        index: Its entry.
+        column: Its column.
+        segment: What its kind knows.
+        fragment_ids: Existing fragments that it covers, ascending.
+        by_row_id: Its entries are stable row ids, not addresses.
+        answer: Returns what it knows of a question, by address and for these fragments only; None for no answer.
+    """
+
+    index: IndexMetadata
+    column: IndexedColumn
+    segment: Segment
+    fragment_ids: Int64s
+    by_row_id: bool
+    answer: Callable[[Question], RowAnswer | None]
+
+
+def open_segment(manifest: Manifest, files: OpenFiles, index: IndexMetadata) -> OpenSegment | None:
+    """Open a segment of a version; None if it is never asked: of an unknown kind, or covering no existing fragment.
+
+    Raises:
+        CorruptDataError: A file is damaged.
+        NotFoundError: A file is missing.
+    """
+    column = find_column(manifest.schema, path_of(manifest.schema, index.fields[0])) if len(index.fields) == 1 else None
+    if column is None:
+        return None
+    version = _IndexedVersion(manifest, files, [column.path], tells_null=True)
+    covering = next((covering for covering in version.segments(column.path) if covering.index.uuid == index.uuid), None)
+    if covering is None:
+        return None
+    segment = version.open(covering)
+
+    def answer(question: Question) -> RowAnswer | None:
+        answer = segment.answer(question, tells_null=True)
+        return None if answer is None else version.restricted(answer, covering)
+
+    return OpenSegment(
+        index=index,
+        column=column,
+        segment=segment,
+        fragment_ids=covering.fragment_ids,
+        by_row_id=manifest.uses_stable_row_ids and holds_row_ids(index),
+        answer=answer,
+    )
+
+
 class _IndexedVersion:
     """The indices of a version over the columns of a condition.
 
@@ -124,6 +175,10 @@ class _IndexedVersion:
                 if index.fields == (column.leaf.id,) and (one := self._covering(index, column)) is not None:
                     self._segments.setdefault(column.path, []).append(one)
 
+    def segments(self, path: str) -> Sequence[_CoveringSegment]:
+        """Return the segments over a column that can be asked."""
+        return self._segments.get(path, ())
+
     @property
     def has_segments(self) -> bool:
         """True if an index may answer a question."""
@@ -133,10 +188,10 @@ class _IndexedVersion:
         """Return what all indices know of the answer to a question."""
         known = UNKNOWN_ANSWER
         for covering in self._segments.get(question.column, ()):
-            answer = self._open(covering).answer(question, tells_null=self._tells_null)
+            answer = self.open(covering).answer(question, tells_null=self._tells_null)
             if answer is not None:
                 self.asked[covering.index.name] = None
-                known = answers.narrowed(known, self._restricted(answer, covering))
+                known = answers.narrowed(known, self.restricted(answer, covering))
         return known
 
     def _covering(self, index: IndexMetadata, column: IndexedColumn) -> _CoveringSegment | None:
@@ -160,13 +215,14 @@ class _IndexedVersion:
             num_rows=fragments.physical_rows[chosen].astype(np.int64),
         )
 
-    def _open(self, covering: _CoveringSegment) -> Segment:
+    def open(self, covering: _CoveringSegment) -> Segment:
+        """Open a segment; it stays open with the dataset."""
         index = covering.index
         return self._files.index_segment(
             index.uuid, lambda: covering.kind.open(SegmentFiles.of(self._files.store, index), covering.column)
         )
 
-    def _restricted(self, answer: RowAnswer, covering: _CoveringSegment) -> RowAnswer:
+    def restricted(self, answer: RowAnswer, covering: _CoveringSegment) -> RowAnswer:
         """Return the answer by row address, for the fragments that the segment covers."""
         if self._manifest.uses_stable_row_ids and holds_row_ids(covering.index):
             return self._by_address(answer, covering.fragment_ids)
@@ -229,25 +285,27 @@ class ColumnOfFragment:
         """Id of the fragment."""
         return self._reader.fragment.id
 
-    def arrays(self) -> Iterator[pa.Array]:
-        """Read the values of all rows in order, deleted rows included."""
+    def arrays(self, start: int = 0, end: int | None = None) -> Iterator[pa.Array]:
+        """Read the values of all rows in order, or of those from a first to before a last; deleted rows included."""
         import pyarrow.compute as pc  # noqa: PLC0415 keeps `import lance_core` light
 
         kernels: Any = pc
-        end = self._reader.physical_rows
-        for rows in self._reader.scan(self._column.projection, start=0, end=end, batch_size=_BATCH_ROWS):
+        end = self._reader.physical_rows if end is None else min(end, self._reader.physical_rows)
+        for rows in self._reader.scan(self._column.projection, start=start, end=end, batch_size=_BATCH_ROWS):
             values = rows.columns[0]
             for name in self._column.steps:
                 values = kernels.struct_field(values, name)
             yield values
 
-    def batches(self, *, by_row_id: bool = False) -> Iterator[tuple[Int64s, pa.Array]]:
-        """Read live rows in order: row addresses, or stable row ids, and values."""
-        first, start = self.fragment_id << ADDRESS_SHIFT, 0
+    def batches(
+        self, *, by_row_id: bool = False, start: int = 0, end: int | None = None
+    ) -> Iterator[tuple[Int64s, pa.Array]]:
+        """Read live rows in order: row addresses, or stable row ids, and values; arguments as for `arrays`."""
+        first = self.fragment_id << ADDRESS_SHIFT
         ids = self._reader.stable_row_ids.astype(np.int64) if by_row_id else None
-        for values in self.arrays():
-            end = start + len(values)
-            rows = np.arange(first + start, first + end) if ids is None else ids[start:end]
-            live = self._reader.live_mask(start, end)
-            start = end
+        for values in self.arrays(start, end):
+            behind = start + len(values)
+            rows = np.arange(first + start, first + behind) if ids is None else ids[start:behind]
+            live = self._reader.live_mask(start, behind)
+            start = behind
             yield (rows, values) if live is None else (rows[live], values.filter(pa.array(live)))

@@ -1,0 +1,240 @@
+"""Audit of indices: what each segment says of rows is compared with the values of these rows.
+
+Two comparisons find what is wrong. Questions about values that rows have are answered by the segment as in a scan; an
+answer that excludes the truth is wrong, whatever the kind. Segments with an entry for each row and key are also read
+as a whole: the keys of each row are added up as hashes and compared with those of its value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lance_core.format.bloom_filter import hash_values
+from lance_core.format.ngram_index import TRIGRAM
+from lance_core.index.answer import ADDRESS_SHIFT
+from lance_core.index.protocol import EntrySegment
+from lance_core.scan.fragment_reader import FragmentReader
+from lance_core.scan.indexed import ColumnOfFragment
+from lance_core.sql import ternary
+from lance_core.sql.kernels import pc
+from lance_core.sql.pruning import Comparison, Contains, HasItems, IsNull, Membership
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lance_core.format.manifest import Manifest
+    from lance_core.scan.indexed import OpenSegment
+    from lance_core.scan.open_files import OpenFiles
+    from lance_core.sql.pruning import Question
+    from lance_core.sql.ternary import Codes
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+UInt64s: TypeAlias = npt.NDArray[np.uint64]
+Mismatch: TypeAlias = "tuple[int, str]"
+"""Fragment, and what is wrong with which of its rows."""
+
+_WINDOW_ROWS = 1 << 12
+"""Rows that are compared together when a sample is asked for."""
+_QUESTIONS = 16
+_NAMED_ROWS = 10
+_NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
+_SEED = 0
+
+
+def audit_segment(
+    manifest: Manifest, files: OpenFiles, opened: OpenSegment, *, sample_rows: int | None
+) -> Iterator[Mismatch]:
+    """Compare a segment with the column.
+
+    Args:
+        manifest: The version.
+        files: Its open files.
+        opened: The segment.
+        sample_rows: Rows to compare at least, in runs that are spread at random; all rows and entries if None.
+
+    Yields:
+        What is wrong, by fragment.
+
+    Raises:
+        CorruptDataError: A file is damaged.
+    """
+    wrong: dict[int, set[int]] = {}
+    for fragment_id, start, end in _windows(manifest, opened.fragment_ids, sample_rows):
+        fragment = manifest.fragments.find(fragment_id)
+        assert fragment is not None  # noqa: S101 for the type checker: segments name existing ones
+        column = ColumnOfFragment(files, fragment, opened.column)
+        for rows, values in column.batches(start=start, end=end):
+            offsets = _wrong_answers(opened, rows, values) & ((1 << ADDRESS_SHIFT) - 1)
+            wrong.setdefault(fragment_id, set()).update(offsets.tolist())
+    for fragment_id, offsets in wrong.items():
+        if offsets:
+            yield fragment_id, f"answers leave out or add {_named(sorted(offsets))}"
+    if sample_rows is None and isinstance(opened.segment, EntrySegment):
+        yield from _wrong_entries(manifest, files, opened, opened.segment)
+
+
+def _windows(
+    manifest: Manifest, fragment_ids: Int64s, sample_rows: int | None
+) -> Iterator[tuple[int, int, int | None]]:
+    """Return runs of rows: fragment, first row, and the row behind the last one."""
+    if sample_rows is None:
+        yield from ((fragment_id, 0, None) for fragment_id in fragment_ids.tolist())
+        return
+    rng = np.random.default_rng(_SEED)
+    sizes = dict(zip(manifest.fragments.ids.tolist(), manifest.fragments.physical_rows.tolist(), strict=True))
+    windows = [
+        (fragment_id, start, start + _WINDOW_ROWS)
+        for fragment_id in fragment_ids.tolist()
+        for start in range(0, sizes[fragment_id], _WINDOW_ROWS)
+    ]
+    count = min(len(windows), -(-sample_rows // _WINDOW_ROWS))
+    yield from (windows[number] for number in np.sort(rng.choice(len(windows), count, replace=False)).tolist())
+
+
+# ------------------------------------------------------------------------------------------------------------ questions
+
+
+def _wrong_answers(opened: OpenSegment, rows: Int64s, values: pa.Array) -> Int64s:
+    """Return the rows for which an answer excludes the truth."""
+    wrong = [np.empty(0, np.int64)]
+    for question, truth in _questions(opened.column.path, values):
+        answer = opened.answer(question)
+        if answer is not None:
+            wrong.append(rows[(answer.at(rows) & truth) == 0])
+    return np.concatenate(wrong)
+
+
+def _questions(path: str, values: pa.Array) -> Iterator[tuple[Question, Codes]]:
+    """Return questions about values that rows have, and the true answer for each row."""
+    yield IsNull(path), _codes(values.is_null())
+    there = values.drop_null()
+    if not len(there):
+        return
+    picked = there.take(pa.array(np.unique(np.linspace(0, len(there) - 1, _QUESTIONS).astype(np.int64))))
+    kind = values.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        for item in pc.list_flatten(picked).drop_null().slice(0, _QUESTIONS):
+            yield HasItems(path, pa.array([item.as_py()], kind.value_type), needs_all=False), _has_item(values, item)
+        return
+    picked = picked.unique()
+    for value in picked:
+        yield Comparison(path, "equal", value), _codes(_equal(values, pa.repeat(value, 1)))
+    yield Membership(path, picked), _codes(_equal(values, picked))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        for text in picked.to_pylist():
+            middle = len(text) // 2
+            part = text[max(middle - TRIGRAM, 0) : middle + TRIGRAM]
+            yield Contains(path, (part,)), _codes(pc.match_substring(values, part))
+
+
+def _equal(values: pa.Array, wanted: pa.Array) -> pa.Array:
+    plain, options = _plain(values), _plain(wanted)
+    return pc.if_else(values.is_valid(), pc.is_in(plain, value_set=options), pa.scalar(None, pa.bool_()))
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Return values that Arrow compares by their bits."""
+    kind = values.type
+    if pa.types.is_floating(kind) or pa.types.is_temporal(kind):
+        return values.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width])
+    return values
+
+
+def _has_item(lists: pa.Array, item: pa.Scalar) -> Codes:
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
+    owners = np.repeat(np.arange(len(lists)), lengths)
+    hits = pc.fill_null(_equal(pc.list_flatten(lists), pa.repeat(item, 1)), False)  # noqa: FBT003 a value
+    truth = np.full(len(lists), ternary.FALSE, np.uint8)
+    truth[owners[np.asarray(hits)]] = ternary.TRUE
+    truth[np.asarray(lists.is_null())] = ternary.NULL
+    return truth
+
+
+def _codes(truth: Any) -> Codes:
+    filled = np.asarray(pc.fill_null(truth, False))  # noqa: FBT003 a value
+    codes = np.where(filled, ternary.TRUE, ternary.FALSE).astype(np.uint8)
+    codes[np.asarray(truth.is_null())] = ternary.NULL
+    return codes
+
+
+# -------------------------------------------------------------------------------------------------------------- entries
+
+
+def _wrong_entries(
+    manifest: Manifest, files: OpenFiles, opened: OpenSegment, segment: EntrySegment
+) -> Iterator[Mismatch]:
+    """Compare all entries of a segment with those that its rows must have."""
+    readers = [FragmentReader(files, fragment) for fragment in manifest.fragments.select(opened.fragment_ids.tolist())]
+    stored = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
+    expected = {reader.fragment.id: np.zeros(reader.physical_rows, np.uint64) for reader in readers}
+    locate = _ids_to_addresses(readers) if opened.by_row_id else _same
+    for keys, rows in segment.entries():
+        _add(stored, locate(rows), keys)
+    for reader in readers:
+        column = ColumnOfFragment(files, reader.fragment, opened.column)
+        for rows, values in column.batches():
+            for keys, owners in segment.expected_entries(values, rows):
+                _add(expected, owners, keys)
+        fragment_id = reader.fragment.id
+        differs = stored[fragment_id] != expected[fragment_id]
+        live = reader.live_mask(0, reader.physical_rows)
+        differs = differs if live is None else differs & live
+        has_none, needs_none = stored[fragment_id] == 0, expected[fragment_id] == 0
+        for mask, what in (
+            (differs & has_none, "there are no entries for"),
+            (differs & needs_none, "there are entries for, and should be none,"),
+            (differs & ~has_none & ~needs_none, "there are stale or wrong entries for"),
+        ):
+            if mask.any():
+                yield fragment_id, f"{what} {_named(np.flatnonzero(mask).tolist())}"
+
+
+def _add(sums: dict[int, UInt64s], addresses: Int64s, keys: pa.Array) -> None:
+    """Add the hashes of keys to the sums of their rows; rows of other fragments are left out."""
+    hashes = np.full(len(keys), _NULL_HASH, np.uint64)
+    is_valid = np.asarray(keys.is_valid())
+    hashes[is_valid] = hash_values(_hashable(keys.drop_null())) | np.uint64(1)
+    owners, offsets = addresses >> ADDRESS_SHIFT, addresses & ((1 << ADDRESS_SHIFT) - 1)
+    for fragment_id in np.unique(owners).tolist():
+        total = sums.get(fragment_id)
+        if total is not None:
+            mine = (owners == fragment_id) & (offsets < len(total))
+            np.add.at(total, offsets[mine], hashes[mine])
+
+
+def _hashable(values: pa.Array) -> pa.Array:
+    return values.cast(pa.uint8()) if pa.types.is_boolean(values.type) else values
+
+
+def _same(rows: Int64s) -> Int64s:
+    return rows
+
+
+def _ids_to_addresses(readers: list[FragmentReader]) -> Any:
+    """Return a function that translates row ids; ids of no live row become addresses that do not exist."""
+    ids: list[Int64s] = [np.empty(0, np.int64)]
+    addresses: list[Int64s] = [np.empty(0, np.int64)]
+    for reader in readers:
+        live = reader.live_mask(0, reader.physical_rows)
+        offsets = np.arange(reader.physical_rows) if live is None else np.flatnonzero(live)
+        ids.append(reader.stable_row_ids.astype(np.int64)[offsets])
+        addresses.append(offsets + (reader.fragment.id << ADDRESS_SHIFT))
+    every, targets = np.concatenate(ids), np.concatenate(addresses)
+    order = np.argsort(every)
+    every, targets = every[order], targets[order]
+
+    def locate(rows: Int64s) -> Int64s:
+        at = np.minimum(np.searchsorted(every, rows), max(len(every) - 1, 0))
+        return np.where(every[at] == rows, targets[at], -1) if len(every) else np.full(len(rows), -1)
+
+    return locate
+
+
+def _named(offsets: list[int]) -> str:
+    shown = ", ".join(f"{offset:,}" for offset in offsets[:_NAMED_ROWS])
+    more = ", ..." if len(offsets) > _NAMED_ROWS else ""
+    return f"{len(offsets):,} rows (offsets {shown}{more})"

@@ -1,0 +1,149 @@
+"""The audit of indices finds what is missing, stale or wrong, names the rows, and raises no false alarm."""
+
+import os
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.change.retries import commit_options, commit_work
+from lance_core.format.index_metadata import index_fields, make_index
+from lance_core.format.operations import CreateIndex
+
+pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
+
+NUM_TABLES = 10_000 if os.environ.get("LANCE_TESTS") == "deep" else 200
+KINDS = {"b": "BITMAP", "c": "BLOOMFILTER", "k": "BTREE", "l": "LABEL_LIST", "s": "NGRAM", "z": "ZONEMAP"}
+
+
+def rows(rng, count, start=0):
+    def some(make):
+        return [None if rng.random() < 0.1 else make() for _ in range(count)]
+
+    return pa.table(
+        {
+            "row": pa.array(range(start, start + count), pa.int64()),
+            "k": pa.array(some(lambda: rng.randrange(50)), pa.int64()),
+            "b": pa.array(some(lambda: rng.choice("abc")), pa.string()),
+            "c": pa.array(some(lambda: rng.choice([0.0, -0.0, 1.5, float("nan"), rng.random()])), pa.float64()),
+            "l": pa.array(some(lambda: [rng.choice(["x", "y", None])] * rng.randrange(3)), pa.list_(pa.string())),
+            "s": pa.array(some(lambda: f"wörd {rng.randrange(90)} straße"), pa.string()),
+            "z": pa.array(some(lambda: rng.randrange(1000)), pa.int32()),
+        }
+    )
+
+
+def make(path, *, stable=False, seed=0, kinds=KINDS):
+    table = lance_core.write_dataset(
+        rows(random.Random(seed), 300), path, max_rows_per_file=100, enable_stable_row_ids=stable
+    )
+    for column, kind in kinds.items():
+        table.create_scalar_index(column, kind)
+    return table
+
+
+def problems(table, **arguments):
+    report = lance_core.verify(table.uri, level="indices", **arguments)
+    return {(problem.index_name, problem.fragment_id) for problem in report.problems if problem.index_name}
+
+
+CHANGES = [
+    lambda table, rng: lance_core.write_dataset(rows(rng, 30, 1000), table, mode="append"),
+    lambda table, _: table.delete("row % 7 = 2"),
+    lambda table, _: table.update({"k": "3", "s": "'other text'", "b": "'z'"}, where="row % 10 = 4"),
+    lambda table, _: table.optimize.optimize_indices(),
+    lambda table, _: table.optimize.compact_files(),
+    lambda table, _: table.merge_insert("row").when_matched_update_all().execute(pa.table({"row": [5], "k": [7]})),
+]
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_no_false_alarm_on_random_tables(stable):
+    for seed in range(NUM_TABLES // 20):
+        rng = random.Random(seed)
+        kinds = dict(rng.sample(sorted(KINDS.items()), 3))
+        table = make(f"memory://audit-{stable}-{seed}", stable=stable, seed=seed, kinds=kinds)
+        for change in rng.sample(CHANGES, 3):
+            change(table, rng)
+            table.checkout_latest()
+        assert problems(table) == set()
+        assert problems(table, sample_rows=50) == set()
+
+
+def put_folder(table, name, files):
+    """Let an index have the files of another folder."""
+    entry = next(index for index in table.describe_indices() if index.name == name)
+    folder = Path(table.uri, "_indices", entry.segments[0].uuid)
+    shutil.rmtree(folder)
+    shutil.copytree(files, folder)
+
+
+def folder_of(table, name):
+    entry = next(index for index in table.describe_indices() if index.name == name)
+    return Path(table.uri, "_indices", entry.segments[0].uuid)
+
+
+@pytest.mark.parametrize("column", KINDS)
+@pytest.mark.parametrize("stable", [False, True])
+def test_files_of_other_rows_are_found(tmp_path, stable, column):
+    """Values changed in place, rows that moved, or ids that came back: the files no longer fit the rows."""
+    table = make(tmp_path / "t", stable=stable, kinds={column: KINDS[column]})
+    other = make(tmp_path / "other", stable=stable, seed=1, kinds={column: KINDS[column]})
+    assert problems(table) == set()
+    put_folder(table, f"{column}_idx", folder_of(other, f"{column}_idx"))
+    if column == "c":  # filters of random values
+        assert {name for name, _ in problems(table)} == {"c_idx"}
+    elif column != "z":
+        assert problems(table) == {(f"{column}_idx", fragment_id) for fragment_id in range(3)}
+        assert problems(table, sample_rows=300) != set()
+    assert lance_core.repair(table.uri).get(f"{column}_idx", "rebuilt") == "rebuilt"
+    assert problems(table) == set()
+
+
+@pytest.mark.parametrize("column", ["b", "k", "l", "s"])
+def test_missing_entries_are_found(tmp_path, column):
+    """The entry of an index says that it covers a fragment that its files do not have."""
+    table = make(tmp_path / "t", kinds={column: KINDS[column]})
+    part = make(tmp_path / "part", kinds={})
+    part.create_scalar_index(column, KINDS[column], fragment_ids=[0, 2])
+    put_folder(table, f"{column}_idx", folder_of(part, f"{column}_idx"))
+    report = lance_core.verify(table.uri, level="indices")
+    assert {problem.fragment_id for problem in report.problems if problem.index_name} == {1}
+    assert "offsets 0, 1" in str(report)
+    assert lance_core.repair(table.uri) == {f"{column}_idx": "rebuilt"}
+
+
+def test_damaged_and_missing_files_are_found(tmp_path):
+    table = make(tmp_path / "t", kinds={"k": "BTREE", "b": "BITMAP"})
+    next(folder_of(table, "b_idx").iterdir()).write_bytes(b"no Lance file")
+    shutil.rmtree(folder_of(table, "k_idx"))
+    assert {name for name, _ in problems(table)} >= {"b_idx", "k_idx"}
+    assert lance_core.repair(table.uri) == {"b_idx": "rebuilt", "k_idx": "rebuilt"}
+    assert problems(table) == set()
+
+
+def test_unknown_kinds_are_left_alone(tmp_path):
+    table = make(tmp_path / "t", kinds={"k": "BTREE"})
+    old = table.snapshot.manifest.indices
+    new = [make_index(replace(index_fields(index), index_version=99)) for index in old]
+
+    class Work:
+        sees_new_rows = False
+
+        def prepare(self, _):
+            return CreateIndex(new_indices=tuple(new), removed_indices=old)
+
+        def forget(self):
+            pass
+
+    commit_work(table.snapshot, Work(), commit_options())
+    table.checkout_latest()
+    assert problems(table) == set()
+    assert [index["name"] for index in table.list_indices()] == ["k_idx"]
+    assert "index" not in table.scanner(filter="k = 3").explain_plan()
+    assert table.count_rows("k = 3") == len(table.to_table(filter="k = 3", use_scalar_index=False))
+    assert lance_core.repair(table.uri) == {}
