@@ -193,14 +193,14 @@ def _wrong_entries(
                 yield fragment_id, f"{what} {_named(np.flatnonzero(mask).tolist())}"
 
 
-def _add(sums: dict[int, UInt64s], addresses: Int64s, keys: pa.Array) -> None:
-    """Add the hashes of keys to the sums of their rows; rows of other fragments are left out."""
+def _add(totals: dict[int, UInt64s], addresses: Int64s, keys: pa.Array) -> None:
+    """Add the hashes of keys to the totals of their rows; rows of other fragments are left out."""
     hashes = np.full(len(keys), _NULL_HASH, np.uint64)
     is_valid = np.asarray(keys.is_valid())
     hashes[is_valid] = hash_values(_hashable(keys.drop_null())) | np.uint64(1)
     owners, offsets = addresses >> ADDRESS_SHIFT, addresses & ((1 << ADDRESS_SHIFT) - 1)
     for fragment_id in np.unique(owners).tolist():
-        total = sums.get(fragment_id)
+        total = totals.get(fragment_id)
         if total is not None:
             mine = (owners == fragment_id) & (offsets < len(total))
             np.add.at(total, offsets[mine], hashes[mine])
