@@ -1,19 +1,33 @@
-"""As much of the services of Azure and Google Cloud as stores need: whole objects, conditions, ranges, listings.
+"""As much of Azure's Blob service and of Google Cloud's XML service as stores need, which fails on demand.
 
-Each object is written under a lock, and requests are written down. ``ignores_conditions`` makes it a service that does
-not know the condition "only if the object does not exist"; ``loses_answers`` carries so many exclusive writes out
-without an answer.
+Each request is answered under a lock and written down. Faults are those of `tests/s3_server.py`.
 """
 
-import base64
-import email
-import json
+import contextlib
 import re
 import threading
+import uuid
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+ACCOUNT, KEY = "account", "a2V5a2V5a2V5a2V5"
+PAGE = 1000
+SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+MARKS = ("x-ms-meta-", "x-goog-meta-")
+
+
+@dataclass(kw_only=True)
+class StoredObject:
+    data: bytes
+    headers: dict = field(default_factory=dict)
+    modified: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def stamp(self):
+        return self.modified.strftime("%a, %d %b %Y %H:%M:%S GMT")
 
 
 class ObjectServer(ThreadingHTTPServer):
@@ -22,195 +36,275 @@ class ObjectServer(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.lock = threading.Lock()
-        self.reset()
+        self.objects, self.uploads, self.seen, self.faults = {}, {}, [], []
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-
-    def reset(self):
-        self.objects = {}
-        self.blocks = {}
-        self.requests = []
-        self.ignores_conditions = False
-        self.loses_answers = 0
 
     @property
     def endpoint(self):
         return f"http://127.0.0.1:{self.server_port}"
 
+    def handle_error(self, *_):
+        """Say nothing of clients that went away."""
+
+    def mode(self, method, path):
+        """What goes wrong with a request."""
+        for fault in self.faults:
+            if fault["method"] in {"", method} and fault["contains"] in path:
+                if fault.get("skip", 0):
+                    fault["skip"] -= 1
+                elif fault.get("times", 1):
+                    fault["times"] = fault.get("times", 1) - 1
+                    return fault["mode"]
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudPlace:
+    """A new, empty bucket or container of the server; asks and fails as the fixture `s3` does."""
+
+    server: ObjectServer
+    uri: str
+    storage_options: dict
+
+    def fail(self, method, contains, mode, **more):
+        self._post("faults", [{"method": method, "contains": contains, "mode": mode, **more}])
+
+    def requests(self):
+        """Requests since the last call: (method, path and query)."""
+        with self.server.lock:
+            seen, self.server.seen = self.server.seen, []
+        return seen
+
+    def _post(self, what, content):
+        assert what == "faults"
+        with self.server.lock:
+            self.server.faults = [dict(fault) for fault in content]
+
+    @property
+    def uploads(self):
+        """Number of Google's uploads that are neither finished nor aborted."""
+        return sum("metadata" in parts for parts in self.server.uploads.values())
+
+
+def place(server, kind):
+    """A new bucket for Google Cloud (``gs``), or a container for Azure (``az``), on a server without faults."""
+    with server.lock:
+        server.objects, server.uploads, server.seen, server.faults = {}, {}, [], []
+    name = f"bucket-{uuid.uuid4().hex}"
+    if kind == "gs":
+        options = {"google_bearer_token": "token", "google_base_url": server.endpoint}
+    else:
+        options = {"azure_storage_account_name": ACCOUNT, "azure_storage_account_key": KEY}
+        options["azure_endpoint"] = f"{server.endpoint}/{ACCOUNT}"
+    return CloudPlace(server=server, uri=f"{kind}://{name}", storage_options={**options, "allow_http": "true"})
+
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *_):
         """Say nothing."""
 
     def handle_any(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.headers.get("Transfer-Encoding") == "chunked":
-            while size := int(self.rfile.readline(), 16):
-                body += self.rfile.read(size)
-                self.rfile.readline()
-            self.rfile.readline()
-        parts = urlsplit(self.path)
-        query = {key: values[0] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        path = unquote(self.path)
         with self.server.lock:
-            self.server.requests.append((self.command, self.path))
-            kind = google if "/storage/v1/" in parts.path else azure
-            kind(self, parts.path, query, body)
+            self.server.seen.append((self.command, path))
+            mode = self.server.mode(self.command, path)
+            answer = (204, {}, b"")
+            if not mode.startswith("before"):
+                answer = self.carry_out(body, mode)
+        if mode.endswith("drop"):
+            self.close_connection = True
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(2)
+            return
+        if mode.startswith(("before", "after")):
+            content = SLOW_DOWN if mode == "before-slow-503" else b""
+            answer = (int(mode[-3:]), {}, content)
+        self.answer(*answer)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815 - names of the base class
 
-    def create(self, key, data, *, is_exclusive):
-        """Write an object; False if the condition does not hold, None if nobody shall learn of it."""
-        if is_exclusive and key in self.server.objects and not self.server.ignores_conditions:
-            return False
-        self.server.objects[key] = (data, datetime.now(UTC))
-        if is_exclusive and self.server.loses_answers:
-            self.server.loses_answers -= 1
-            return None
-        return True
+    def carry_out(self, body, mode):
+        parts = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if mode == "ignore-condition":
+            headers = {name: value for name, value in headers.items() if "match" not in name}
+        if mode == "ignore-metadata":
+            headers = {name: value for name, value in headers.items() if not name.startswith(MARKS)}
+        service = Azure if parts.path.startswith(f"/{ACCOUNT}/") else Google
+        key = unquote(parts.path).removeprefix(f"/{ACCOUNT}" if service is Azure else "").lstrip("/")
+        return service(self.server, self.command, key, query, headers).answer(body)
 
-    def answer(self, status, content=b"", kind="application/json", **headers):
+    def answer(self, status, headers, content):
         self.send_response(status)
-        for name, value in {"Content-Type": kind, **headers}.items():
-            self.send_header(name.replace("_", "-"), str(value))
-        self.send_header("Content-Length", headers.pop("size", len(content)))
+        for name, value in {"Content-Length": len(content), **headers}.items():
+            self.send_header(name, str(value))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    def drop(self):
-        self.close_connection = True
-        self.connection.shutdown(2)
 
-    def content(self, key, range_header, **headers):
+@dataclass
+class Service:
+    """What both services have in common: an answer is a status, headers, and content."""
+
+    server: ObjectServer
+    method: str
+    key: str
+    query: dict
+    headers: dict
+
+    def metadata(self):
+        return {name: value for name, value in self.headers.items() if name.startswith(MARKS)}
+
+    def create(self, data, *, is_exclusive, metadata=None):
+        """Write an object; False if the condition does not hold."""
+        if is_exclusive and self.key in self.server.objects:
+            return False
+        self.server.objects[self.key] = StoredObject(data=data, headers=metadata or self.metadata())
+        return True
+
+    def content(self, **headers):
         """Answer with (a part of) an object."""
-        data, modified = self.server.objects[key]
-        found = re.fullmatch(r"bytes=(\d+)-(\d*)", range_header or "")
-        part = data[int(found[1]) : int(found[2] or len(data)) + 1] if found else data
-        if found and not part and data:
-            self.answer(416)
-            return
-        if found:
-            headers["Content_Range"] = f"bytes {found[1]}-{int(found[1]) + len(part) - 1}/{len(data)}"
-        headers["Last_Modified"] = modified.strftime("%a, %d %b %Y %H:%M:%S GMT")
-        if self.command == "HEAD":
-            self.send_response(200)
-            for name, value in headers.items():
-                self.send_header(name.replace("_", "-"), str(value))
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            return
-        self.answer(206 if found else 200, part, "application/octet-stream", **headers)
+        found = self.server.objects.get(self.key)
+        if found is None:
+            return 404, {}, b""
+        data = found.data
+        headers |= {"ETag": '"1"', "Last-Modified": found.stamp, **found.headers}
+        asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("x-ms-range") or self.headers.get("range") or "")
+        if asked is None:
+            if self.method == "HEAD":
+                return 200, {**headers, "Content-Length": len(data)}, b""
+            return 200, headers, data
+        start = int(asked[1]) if asked[1] else max(0, len(data) - int(asked[2]))
+        end = min(int(asked[2]) + 1, len(data)) if asked[1] and asked[2] else len(data)
+        if start >= len(data):
+            return 416, {"Content-Range": f"bytes */{len(data)}"}, b""
+        return 206, {**headers, "Content-Range": f"bytes {start}-{end - 1}/{len(data)}"}, data[start:end]
 
-    def below(self, prefix, delimiter):
-        """Objects and folders whose names begin with a prefix."""
-        names = sorted(key for key in self.server.objects if key.startswith(prefix))
+    def listed(self, bucket, marker):
+        """Return objects and folders whose names begin with a prefix, and the name after which a page ends."""
+        prefix, delimiter = f"{bucket}/{self.query.get('prefix', '')}", self.query.get("delimiter")
+        found = sorted(name for name in self.server.objects if name.startswith(prefix) and name > marker)
         if not delimiter:
-            return names, []
-        folders = {name[: name.index(delimiter, len(prefix)) + 1] for name in names if delimiter in name[len(prefix) :]}
-        return [name for name in names if delimiter not in name[len(prefix) :]], sorted(folders)
+            return found[:PAGE], [], found[PAGE - 1] if len(found) > PAGE else ""
+        below = {name: name[len(prefix) :] for name in found}
+        folders = {prefix + rest.partition(delimiter)[0] + delimiter for rest in below.values() if delimiter in rest}
+        return [name for name, rest in below.items() if delimiter not in rest], sorted(folders), ""
+
+    def remove(self, status):
+        if self.server.objects.pop(self.key, None) is None:
+            return 404, {}, b""
+        return status, {}, b""
 
 
-def azure(request, path, query, body):
+class Azure(Service):
     """Blob service: /{account}/{container}/{blob}."""
-    _, _, container, *rest = unquote(path).split("/", 3)
-    key = f"{container}/{rest[0]}" if rest else ""
-    found = request.server.objects.get(key)
-    headers = {"x_ms_version": "2021-12-02", "ETag": '"1"', "x_ms_request_id": "1", "x_ms_blob_type": "BlockBlob"}
-    if query.get("restype") == "container":
-        if query.get("comp") != "list":
-            request.answer(200, Last_Modified="Thu, 01 Jan 2026 00:00:00 GMT", **headers)
-            return
-        prefix = f"{container}/{query.get('prefix', '')}"
-        blobs, folders = request.below(prefix, query.get("delimiter"))
-        items = [azure_item(name.partition("/")[2], *request.server.objects[name]) for name in blobs]
+
+    def answer(self, body):
+        match self.method, self.query.get("comp"):
+            case "GET", "list":
+                return self.listing()
+            case "POST", "batch":
+                return self.batch(body)
+            case "PUT", "block":
+                self.server.uploads.setdefault(self.key, {})[self.query["blockid"]] = body
+                return 201, {}, b""
+            case "PUT", "blocklist":
+                ids = re.findall(r"<(?:Latest|Uncommitted)>(.*?)</", body.decode())
+                blocks = self.server.uploads.pop(self.key, {})
+                if any(id_ not in blocks for id_ in ids):
+                    return 400, {}, b"<Error><Code>InvalidBlockList</Code><Message>Unknown block.</Message></Error>"
+                return self.put(b"".join(blocks[id_] for id_ in ids))
+            case "PUT", _:
+                return self.put(body)
+            case "DELETE", _:
+                return self.remove(202)
+        return self.content(**{"x-ms-blob-type": "BlockBlob"})
+
+    def put(self, body):
+        names = [name.removeprefix("x-ms-meta-") for name in self.metadata()]
+        if not all(name.isidentifier() for name in names):
+            return 400, {}, b"<Error><Code>InvalidMetadata</Code><Message>No identifier.</Message></Error>"
+        if self.create(body, is_exclusive=self.headers.get("if-none-match") == "*"):
+            return 201, {"ETag": '"1"'}, b""
+        return 409, {}, b"<Error><Code>BlobAlreadyExists</Code><Message>It exists.</Message></Error>"
+
+    def batch(self, body):
+        boundary, parts = "answers", []
+        for number, path in enumerate(re.findall(r"^DELETE (\S+) HTTP", body.decode(), re.MULTILINE)):
+            key = unquote(path).removeprefix(f"/{ACCOUNT}").lstrip("/")
+            status = Azure(self.server, "DELETE", key, {}, {}).remove(202)[0]
+            said = "Accepted" if status == 202 else "Not Found"
+            code = "" if status == 202 else "x-ms-error-code: BlobNotFound\r\n"
+            head = f"--{boundary}\r\nContent-Type: application/http\r\nContent-ID: {number}\r\n\r\n"
+            parts.append(f"{head}HTTP/1.1 {status} {said}\r\n{code}x-ms-version: 2023-11-03\r\n\r\n")
+        content = "".join([*parts, f"--{boundary}--\r\n"]).encode()
+        return 202, {"Content-Type": f"multipart/mixed; boundary={boundary}"}, content
+
+    def listing(self):
+        blobs, folders, end = self.listed(self.key, self.query.get("marker", ""))
+        items = [azure_item(name.partition("/")[2], self.server.objects[name]) for name in blobs]
         items += [f"<BlobPrefix><Name>{escape(name.partition('/')[2])}</Name></BlobPrefix>" for name in folders]
-        text = f'<EnumerationResults ContainerName="{container}"><Blobs>{"".join(items)}</Blobs></EnumerationResults>'
-        request.answer(200, f'<?xml version="1.0" encoding="utf-8"?>{text}'.encode(), "application/xml", **headers)
-    elif request.command == "PUT":
-        is_exclusive = request.headers.get("If-None-Match") == "*"
-        if query.get("comp") == "block":
-            request.server.blocks[key, query["blockid"]] = body
-            request.answer(201, **headers)
-            return
-        if query.get("comp") == "blocklist":
-            ids = re.findall(r"<(?:Latest|Uncommitted)>(.*?)</", body.decode())
-            body = b"".join(request.server.blocks.pop((key, one)) for one in ids)
-        done = request.create(key, body, is_exclusive=is_exclusive)
-        if done is None:
-            request.drop()
-        elif done:
-            request.answer(201, Last_Modified="Thu, 01 Jan 2026 00:00:00 GMT", **headers)
-        else:
-            request.answer(409, x_ms_error_code="BlobAlreadyExists", **headers)
-    elif found is None:
-        request.answer(404, x_ms_error_code="BlobNotFound", **headers)
-    elif request.command == "DELETE":
-        del request.server.objects[key]
-        request.answer(202, **headers)
-    else:
-        request.content(key, request.headers.get("x-ms-range") or request.headers.get("Range"), **headers)
+        text = f"<Blobs>{''.join(items)}</Blobs><NextMarker>{escape(end)}</NextMarker>"
+        text = f'<EnumerationResults ContainerName="{self.key}">{text}</EnumerationResults>'
+        return 200, {"Content-Type": "application/xml"}, f'<?xml version="1.0" encoding="utf-8"?>{text}'.encode()
 
 
-def azure_item(name, data, modified):
-    stamp = modified.strftime("%a, %d %b %Y %H:%M:%S GMT")
-    properties = f"<Last-Modified>{stamp}</Last-Modified><Content-Length>{len(data)}</Content-Length>"
-    return (
-        f"<Blob><Name>{escape(name)}</Name><Properties>{properties}<BlobType>BlockBlob</BlobType></Properties></Blob>"
-    )
+def azure_item(name, found):
+    properties = f"<Last-Modified>{found.stamp}</Last-Modified><Content-Length>{len(found.data)}</Content-Length>"
+    properties += "<Content-Type>x</Content-Type><Etag>1</Etag><BlobType>BlockBlob</BlobType>"
+    return f"<Blob><Name>{escape(name)}</Name><Properties>{properties}</Properties></Blob>"
 
 
-def google(request, path, query, body):
-    """JSON service: /storage/v1/b/{bucket}/o/{object}, with /upload or /download in front."""
-    where, _, rest = path.partition("/storage/v1/b/")
-    bucket, is_object, name = rest.partition("/o")
-    key = f"{bucket}/{unquote(name[1:])}" if name.strip("/") else ""
-    if query.get("uploadType") == "resumable":
-        where = f"{request.server.endpoint}/upload/storage/v1/b/{bucket}/o?resumes={query['name']}"
-        request.answer(200, Location=where)
-    elif "resumes" in query:
-        key = f"{bucket}/{query['resumes']}"
-        start, end, total = map(int, re.findall(r"\d+", request.headers["Content-Range"]))
-        data = request.server.blocks.get(key, b"")[:start] + body
-        request.server.blocks[key] = data
-        if end + 1 < total:
-            request.answer(308, Range=f"bytes=0-{end}")
-            return
-        request.create(key, request.server.blocks.pop(key), is_exclusive=False)
-        request.answer(200, json.dumps(google_item(request, key)).encode())
-    elif where == "/upload":
-        message = email.message_from_bytes(b"Content-Type: multipart/related; boundary===0==\n\n" + body)
-        metadata, _ = message.get_payload()
-        data = body.split(b"\nContent-Type: application/octet-stream\n\n", 1)[1].removesuffix(b"\n--==0==--")
-        key = f"{bucket}/{json.loads(metadata.get_payload())['name']}"
-        done = request.create(key, data, is_exclusive=query.get("ifGenerationMatch") == "0")
-        if done is None:
-            request.drop()
-        elif done:
-            request.answer(200, json.dumps(google_item(request, key)).encode())
-        else:
-            request.answer(412, b'{"error": {"code": 412, "message": "conditionNotMet"}}')
-    elif not key and is_object:
-        blobs, folders = request.below(f"{bucket}/{query.get('prefix', '')}", query.get("delimiter"))
-        items = [google_item(request, one) for one in blobs]
-        answer = {"items": items, "prefixes": [one.partition("/")[2] for one in folders]}
-        request.answer(200, json.dumps(answer).encode())
-    elif not key:
-        request.answer(200, json.dumps({"name": bucket, "storageClass": "STANDARD", "locationType": "region"}).encode())
-    elif key not in request.server.objects:
-        request.answer(404, b'{"error": {"code": 404, "message": "Not Found"}}')
-    elif request.command == "DELETE":
-        del request.server.objects[key]
-        request.answer(204)
-    elif query.get("alt") == "media" or where == "/download":
-        request.content(key, request.headers.get("Range"))
-    else:
-        request.answer(200, json.dumps(google_item(request, key)).encode())
+class Google(Service):
+    """XML service: /{bucket}/{object}."""
+
+    def answer(self, body):
+        upload = self.query.get("uploadId")
+        match self.method:
+            case "GET" if "list-type" in self.query:
+                return self.listing()
+            case "POST" if "uploads" in self.query:
+                upload = uuid.uuid4().hex
+                self.server.uploads[upload] = {"metadata": self.metadata()}
+                return 200, {}, f"<Result><UploadId>{upload}</UploadId></Result>".encode()
+            case "POST":
+                parts = self.server.uploads.pop(upload, None)
+                if parts is None:
+                    return 404, {}, b"<Error><Code>NoSuchUpload</Code></Error>"
+                metadata = parts.pop("metadata")
+                self.create(b"".join(parts[number] for number in sorted(parts)), is_exclusive=False, metadata=metadata)
+                return 200, {}, b"<CompleteMultipartUploadResult><ETag>1</ETag></CompleteMultipartUploadResult>"
+            case "PUT" if upload is not None:
+                self.server.uploads[upload][int(self.query["partNumber"])] = body
+                return 200, {"ETag": '"1"'}, b""
+            case "PUT":
+                if self.create(body, is_exclusive=self.headers.get("x-goog-if-generation-match") == "0"):
+                    return 200, {"ETag": '"1"', "x-goog-generation": "1"}, b""
+                return 412, {}, b"<Error><Code>PreconditionFailed</Code><Message>It exists.</Message></Error>"
+            case "DELETE" if upload is not None:
+                self.server.uploads.pop(upload, None)
+                return 204, {}, b""
+            case "DELETE":
+                return self.remove(204)
+        return self.content(**{"x-goog-generation": "1"})
+
+    def listing(self):
+        names, folders, end = self.listed(self.key, self.query.get("continuation-token", ""))
+        items = [google_item(name.partition("/")[2], self.server.objects[name]) for name in names]
+        items += [
+            f"<CommonPrefixes><Prefix>{escape(name.partition('/')[2])}</Prefix></CommonPrefixes>" for name in folders
+        ]
+        more = f"<NextContinuationToken>{escape(end)}</NextContinuationToken>" if end else ""
+        return 200, {}, f"<ListBucketResult>{''.join(items)}{more}</ListBucketResult>".encode()
 
 
-def google_item(request, key):
-    data, modified = request.server.objects[key]
-    bucket, _, name = key.partition("/")
-    stamp = modified.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    item = {"kind": "storage#object", "bucket": bucket, "name": name, "size": str(len(data)), "generation": "1"}
-    return {**item, "updated": stamp, "timeCreated": stamp, "md5Hash": base64.b64encode(bytes(16)).decode()}
+def google_item(name, found):
+    stamp = found.modified.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    size = f"<Size>{len(found.data)}</Size>"
+    return f"<Contents><Key>{escape(name)}</Key><LastModified>{stamp}</LastModified>{size}<ETag>1</ETag></Contents>"

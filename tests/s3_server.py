@@ -75,7 +75,7 @@ class Service:
         if mode == "ignore-condition":
             environ.pop("HTTP_IF_NONE_MATCH", None)
         if mode == "ignore-metadata":
-            environ.pop("HTTP_X_AMZ_META_LANCE_CORE_WRITER", None)
+            environ.pop("HTTP_X_AMZ_META_LANCECOREWRITER", None)
         if mode in {"", "ignore-condition", "ignore-metadata"} or mode.startswith("after"):
             content = list(self.moto(environ, start_response if not mode.startswith("after") else lambda *_: None))
             if not mode.startswith("after"):

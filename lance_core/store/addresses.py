@@ -16,6 +16,9 @@ from lance_core.store.paths import check_path
 
 LOCAL, MEMORY = "file", "memory"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_DECODED = {"s3", "gs", "az"}
+"""Services in whose addresses names are percent-encoded."""
+
 _SAME_SERVICE = {"s3a": "s3", "s3+ddb": "s3", "abfs": "az", "abfss": "az", "gcs": "gs"}
 _MANY_PATHS = 128
 _DECODINGS = 3
@@ -58,7 +61,7 @@ class Address:
             raise InvalidInputError(f"address {self.text!r} does not name an object in a folder", path=self.text)
         if self.service == LOCAL:
             return _local(folder or slash), name
-        text = _s3_text(self.host, folder) if self.service == "s3" else self.text[: -len(name) - 1]
+        text = self._text_of(folder) if self.service in _DECODED else self.text[: -len(name) - 1]
         return Address(service=self.service, host=self.host, path=folder, text=text), name
 
     def joined(self, path: str) -> Address:
@@ -73,7 +76,11 @@ class Address:
         check_path(path)
         if self.service == LOCAL:
             return _local(f"{self.path.rstrip('/')}/{path}")
-        return parse_address(f"{self.text}/{quote(path) if self.service == 's3' else path}")
+        return parse_address(f"{self.text}/{quote(path) if self.service in _DECODED else path}")
+
+    def _text_of(self, path: str) -> str:
+        """Return the address of another path in the same bucket."""
+        return _cloud_text(scheme_of(self.text), self.text.split("/", 3)[2], path)
 
 
 def scheme_of(text: str) -> str:
@@ -108,8 +115,8 @@ def _local(path: str) -> Address:
     return Address(service=LOCAL, host="", path=path, text=path)
 
 
-def _s3_text(host: str, path: str) -> str:
-    return f"s3://{host}/{quote(path)}".rstrip("/")
+def _cloud_text(scheme: str, host: str, path: str) -> str:
+    return f"{scheme}://{host}/{quote(path)}".rstrip("/")
 
 
 def parse_dataset(text: str) -> Address | None:
@@ -142,9 +149,13 @@ def parse_address(text: str) -> Address:
     rest = text.partition("://")[2].partition("?")[0].rstrip("/")
     host, _, path = rest.partition("/")
     service = _SAME_SERVICE.get(scheme, scheme)
-    if service == "s3":  # files of a base path are read without asking a table of versions
+    if service in _DECODED:
         path = unquote(path)
-        return Address(service=service, host=host, path=path, text=_s3_text(host, path))
+        if service == "s3":  # files of a base path are read without asking a table of versions
+            scheme = service
+        else:
+            host = host.lower()
+        return Address(service=service, host=host, path=path, text=_cloud_text(scheme, host, path))
     if service == MEMORY:
         host, path = "", rest
     return Address(service=service, host=host.lower(), path=path, text=f"{scheme}://{rest}")

@@ -1,4 +1,4 @@
-"""Datasets on object stores: S3 and services that speak like it.
+"""Datasets on object stores: S3 and services that speak like it, Google Cloud Storage, Azure.
 
 An object is created exclusively by a PUT with a condition (`lance_core.store.object_client.ObjectClient.create`).
 Services that do not know the condition ignore it silently, so each is put to the test before it is trusted.
@@ -77,11 +77,11 @@ class CloudStore:
 
     def sized_reader(self, path: str, size: int, /, *, most_bytes: int = WHOLE_BYTES) -> ObjectReader:
         """Open a data file with one request, which brings all of a small one, and of others the end with checksums."""
-        return self._open(path, tail_bytes(size, most_bytes))
+        return self._open(path, tail_bytes(size, most_bytes), believed=size)
 
-    def _open(self, path: str, num_bytes: int) -> ObjectReader:
+    def _open(self, path: str, num_bytes: int, *, believed: int | None = None) -> ObjectReader:
         key, address = self._target(path)
-        tail, size = self.client.get_tail(key, num_bytes, address=address)
+        tail, size = self.client.get_tail(key, num_bytes, address=address, size=believed)
 
         def fetch(ranges: Sequence[tuple[int, int]]) -> PendingRead[list[Any]]:
             return self.client.begin_ranges(key, ranges, address=address)
@@ -135,8 +135,8 @@ class CloudStore:
                 client.delete([key], address=address)
         if not is_safe:
             raise UnsafeStoreError(
-                "this service does not support the condition If-None-Match, or metadata of objects, so that two "
-                "writers could overwrite each other's commits; nothing was committed. Use a service that does",
+                f"this service does not support the condition {self._bucket.condition}, or metadata of objects, so "
+                "that two writers could overwrite each other's commits; nothing was committed. Use a service that does",
                 path=self._uri,
             )
         client.is_trusted = True

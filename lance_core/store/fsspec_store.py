@@ -1,9 +1,7 @@
 """Datasets on any file system that fsspec knows.
 
 fsspec promises no atomic creation: its generic way is to look whether a file exists and then to write it, so that two
-writers can both win. adlfs (Azure, ``If-None-Match``) and gcsfs (Google Cloud, ``ifGenerationMatch=0``) do it right;
-each account or service is put to the test before it is trusted, because one that does not know the condition ignores
-it. Nothing is written through other file systems, unless a table elsewhere decides who wins
+writers can both win. So nothing is written through it, unless a table elsewhere decides who wins
 (`lance_core.store.external_manifest`).
 """
 
@@ -15,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from functools import lru_cache, partial
 from io import BytesIO
 from tempfile import NamedTemporaryFile
@@ -23,13 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lance_core.errors import InvalidInputError, LanceError, NotFoundError, UnsafeStoreError, UnsupportedError
 from lance_core.store.base import ObjectInfo
-from lance_core.store.fsspec_options import (
-    AZURE_SCHEMES,
-    EXTRAS,
-    GOOGLE_SCHEMES,
-    file_system_arguments,
-    without_secrets,
-)
+from lance_core.store.fsspec_options import without_secrets
 from lance_core.store.paths import check_path
 from lance_core.store.range_reader import FAR_AT_ONCE, WHOLE_BYTES, Deferred, RangeReader, WholeReader
 from lance_core.store.sizes import check_size
@@ -49,21 +40,6 @@ _TEMPORARY_PREFIX = ".tmp_"
 _MODIFIED_KEYS = ("last_modified", "LastModified", "mtime", "updated")
 
 
-class WriteRule(Enum):
-    """Conditions under which a file system may be written to."""
-
-    NOTHING = "nothing"
-    CONDITIONAL = "conditional"
-    """Everything: objects appear as a whole, and can be created on condition that they are absent."""
-    ARBITRATED = "arbitrated"
-    """Everything, but the store cannot be asked to create an object exclusively."""
-
-
-def write_rule(scheme: str) -> WriteRule:
-    """Return the write rule of a file system."""
-    return WriteRule.CONDITIONAL if scheme in AZURE_SCHEMES | GOOGLE_SCHEMES else WriteRule.NOTHING
-
-
 class FsspecStore:
     """A dataset on a file system of fsspec.
 
@@ -71,18 +47,18 @@ class FsspecStore:
         uri: Address of the dataset.
         scheme: What comes before ``://`` in it.
         options: Storage options.
-        rule: What may be written.
+        is_arbitrated: A table elsewhere decides about versions, so that files may be written.
 
     Raises:
         UnsupportedError: fsspec has no such file system, or needs another package for it.
     """
 
-    def __init__(self, *, uri: str, scheme: str, options: Mapping[str, Any], rule: WriteRule) -> None:
+    def __init__(self, *, uri: str, scheme: str, options: Mapping[str, Any], is_arbitrated: bool) -> None:
         _check_scheme(uri, scheme)
         self._uri = uri
         self._scheme = scheme
-        self._options = file_system_arguments(scheme, options)
-        self._rule = rule
+        self._options = dict(options)
+        self._is_arbitrated = is_arbitrated
 
     def __repr__(self) -> str:
         return f"FsspecStore({self._uri!r})"
@@ -143,9 +119,7 @@ class FsspecStore:
     def list(self, prefix: str, /) -> Iterator[ObjectInfo]:
         """All files below a folder."""
         with self._using(prefix) as (connection, name):
-            infos: Any = connection.files.find(name, detail=True)
-            if not isinstance(infos, dict):  # what adlfs says of a file
-                return
+            infos: dict[str, Any] = connection.files.find(name, detail=True)
             for address, info in infos.items():
                 if address != name:
                     below = address.removeprefix(name).lstrip("/")
@@ -164,17 +138,14 @@ class FsspecStore:
         self.put_through(path, lambda files, name: files.pipe_file(name, data))
 
     def put_if_absent(self, path: str, data: bytes, /) -> bool:
-        """Create a file; False if it exists.
+        """Refuse to create a file exclusively.
 
         Raises:
-            UnsafeStoreError: The file system or the service cannot do that.
-            ConnectionError: Whether the file was created is unknown.
+            UnsafeStoreError: The file system cannot do that.
         """
+        del data
         self._check_writable(path)
-        if self._rule is WriteRule.ARBITRATED:
-            self._refuse("create files exclusively")
-        self._check_conditions()
-        return self._create(path, data)
+        self._refuse("create files exclusively")
 
     def delete(self, paths: Sequence[str], /) -> None:
         """Delete files; those that are gone already are no error."""
@@ -189,10 +160,6 @@ class FsspecStore:
     def put_through(self, path: str, write: Callable[[Any, str], None]) -> None:
         """Let ``write`` make a file, given the file system and a name in it; the file appears as a whole."""
         self._check_writable(path)
-        if self._rule is WriteRule.CONDITIONAL:
-            with self._using(path) as (connection, name):
-                write(connection.files, name)
-            return
         temporary = f"{path.rpartition('/')[0]}/{_TEMPORARY_PREFIX}{uuid.uuid4().hex}".lstrip("/")
         with self._using(temporary) as (connection, name), self._using(path) as (_, final):
             connection.files.makedirs(final.rpartition("/")[0], exist_ok=True)
@@ -203,48 +170,9 @@ class FsspecStore:
         with suppress(NotFoundError), self._using(path) as (connection, name):
             connection.files.rm_file(name)
 
-    def _create(self, path: str, data: bytes) -> bool:
-        with self._using(path) as (connection, name):
-            try:
-                connection.files.pipe_file(name, data, mode="create")
-                return True
-            except FileExistsError:
-                pass
-            except TypeError as error:
-                raise UnsafeStoreError(
-                    f"the installed package for {self._scheme}:// cannot create files exclusively; install a newer one",
-                    path=self._uri,
-                ) from error
-        # Packages repeat requests whose answer got lost, so that it may be our own file that is there.
-        try:
-            return self.get(path) == data
-        except NotFoundError as error:
-            raise ConnectionError(f"{self._uri}/{path} was there, and is gone") from error
-
-    def _check_conditions(self) -> None:
-        """Put the service to the test; once for each address and process."""
-        with self._using("x") as (connection, _):
-            if connection.is_trusted:
-                return
-        path = f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex}"
-        try:
-            is_safe = self._create(path, b"may be deleted") and not self._create(path, b"is refused")
-            is_safe = is_safe and self.get(path) == b"may be deleted"
-        finally:
-            with suppress(OSError):
-                self.delete([path])
-        if not is_safe:
-            raise UnsafeStoreError(
-                "this service ignores the condition that an object must not exist, so that two writers could "
-                "overwrite each other's commits; nothing was committed. Use a service that knows it, or the storage "
-                "option manifest_store",
-                path=self._uri,
-            )
-        connection.is_trusted = True
-
     def _check_writable(self, path: str) -> None:
         check_path(path)
-        if self._rule is WriteRule.NOTHING:
+        if not self._is_arbitrated:
             self._refuse("be written")
 
     def _refuse(self, what: str) -> NoReturn:
@@ -318,11 +246,10 @@ class FsspecWriter:
 
 @dataclass(slots=True)
 class _Connection:
-    """A file system, where the dataset lies in it, and whether its service keeps its promises."""
+    """A file system, and where the dataset lies in it."""
 
     files: Any
     root: str
-    is_trusted: bool = False
 
 
 class _Options(dict[str, Any]):
@@ -361,9 +288,7 @@ def _check_scheme(uri: str, scheme: str) -> None:
     try:
         get_filesystem_class(scheme)
     except (ImportError, ValueError) as error:
-        extra = EXTRAS.get(scheme)
-        advice = f": pip install 'lance-dagster[{extra}]'" if extra else ""
-        raise UnsupportedError(f"{scheme}:// addresses cannot be opened: {error}{advice}", path=uri) from error
+        raise UnsupportedError(f"{scheme}:// addresses cannot be opened: {error}", path=uri) from error
 
 
 def _translated(error: Exception, path: str, options: Mapping[str, Any]) -> Exception:

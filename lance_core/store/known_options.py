@@ -6,53 +6,19 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
 from lance_core.hints import did_you_mean
+from lance_core.store.client_options import converters_of, option_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_HERE = frozenset({"durable", "manifest_store", "dynamodb_endpoint"})
-_CLOUD_PREFIXES = ("azure_", "google_")
-# Arguments of the file systems of fsspec for Azure and Google Cloud, and pylance's short names.
-_CLOUD = frozenset(
-    {
-        "access_key",
-        "access_token",
-        "account_host",
-        "account_key",
-        "account_name",
-        "anon",
-        "application_credentials",
-        "authority_id",
-        "bearer_token",
-        "cache_timeout",
-        "check_connection",
-        "client_id",
-        "client_secret",
-        "connection_string",
-        "consistency",
-        "credential",
-        "default_cache_type",
-        "default_location",
-        "endpoint_url",
-        "location_mode",
-        "master_key",
-        "max_concurrency",
-        "project",
-        "request_session",
-        "requester_pays",
-        "sas_key",
-        "sas_token",
-        "secure_serialize",
-        "service_account",
-        "service_account_key",
-        "service_account_path",
-        "session_kwargs",
-        "socket_timeout",
-        "tenant_id",
-        "token",
-        "use_emulator",
-    }
-)
+    from lance_core.store.client_options import ClientOptions, OptionNames
+
+_CHOICE = "file_system"
+"""With it, options are arguments of a file system of fsspec, which may have any names."""
+
+_HERE = frozenset({"durable", "manifest_store", "dynamodb_endpoint", _CHOICE})
+# They stand for other options, and have no field of their own.
+_COMPOUND = frozenset({"account_host", "connection_string", "token"})
 
 
 def check_known_names(options: Iterable[str], store: str) -> None:
@@ -70,14 +36,23 @@ def check_known_names(options: Iterable[str], store: str) -> None:
     names = [*options]
     if _HERE.issuperset(names):
         return
-    from lance_core.store.s3_options import is_s3_option, s3_option_names  # noqa: PLC0415 rarely needed
-
+    known = [*_HERE, *_COMPOUND]
+    for cls, service in _services():
+        known += option_names(cls, service)
+        names = [name for name in names if service.field_of(name) not in converters_of(cls)]
     for name in names:
-        plain = name.lower()
-        if name in _HERE or plain in _CLOUD or plain.startswith(_CLOUD_PREFIXES) or is_s3_option(plain):
+        if name.lower() in known or _CHOICE in names:
             continue
-        hint = did_you_mean(name, [*_HERE, *_CLOUD, *s3_option_names()])
+        hint = did_you_mean(name, known)
         raise InvalidInputError(
             f"unknown storage option {name!r}.{hint} {store} has the option 'durable' and ignores those of S3, Azure "
             "and Google Cloud; no store has this one"
         )
+
+
+def _services() -> list[tuple[type[ClientOptions], OptionNames]]:
+    from lance_core.store.azure_options import AZURE_NAMES, AzureOptions  # noqa: PLC0415 rarely needed
+    from lance_core.store.google_options import GOOGLE_NAMES, GoogleOptions  # noqa: PLC0415 likewise
+    from lance_core.store.s3_options import S3_NAMES, S3Options  # noqa: PLC0415 likewise
+
+    return [(S3Options, S3_NAMES), (GoogleOptions, GOOGLE_NAMES), (AzureOptions, AZURE_NAMES)]

@@ -20,19 +20,20 @@ from lance_core.store.hedged_reads import HedgedReads
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 
-    from lance_core.store.hedged_reads import Pending, ReadSettings
+    from lance_core.store.client_options import ClientOptions
+    from lance_core.store.hedged_reads import Pending
 
 _MAX_CLIENTS = 16
 _MAX_RANGES_IN_CALL = 10
 """Ranges that one call of obstore requests at the same time."""
 
 _THREADS = 64
-_MARK = "lance-core-writer"
+_MARK = "lancecorewriter"  # Azure allows only letters, digits and underscores, which some proxies drop
 _CONFLICT_PAUSES_S = (0.05, 0.1, 0.2, 0.4)
 _LOST_PAUSE_S = 0.1
 _MISSING, _CONFLICT, _NO_SUCH_RANGE, _NOT_IMPLEMENTED = 404, 409, 416, 501
 _STATUS = re.compile(r"status code: (\d{3})")
-_NO_PART = "non-partial response"
+_NO_PART = ("non-partial response", "CONTENT_RANGE header")
 _PARTS_IN_FLIGHT = 3
 
 
@@ -40,13 +41,18 @@ class Bucket(Protocol):
     """A bucket or container, with the settings of its service; hashable, equal if all of it is."""
 
     @property
-    def max_retries(self) -> int:
-        """Number of times a failed request is repeated."""
+    def options(self) -> ClientOptions:
+        """Settings of the client."""
         ...
 
     @property
-    def read_settings(self) -> ReadSettings:
-        """Times after which reads are sent again and given up."""
+    def condition(self) -> str:
+        """Name of the condition that an object is absent."""
+        ...
+
+    @property
+    def reads_suffixes(self) -> bool:
+        """True if a request can ask for the last bytes of an object without its size."""
         ...
 
     def connect(self) -> Any:
@@ -98,7 +104,7 @@ def obstore() -> Any:
         import obstore  # noqa: PLC0415 an extra
     except ImportError as error:
         raise UnsupportedError(
-            "s3:// addresses need obstore, which is not installed: pip install 'lance-dagster[s3]'"
+            "object stores need obstore, which is not installed: pip install 'lance-dagster[s3]' (or [gcs], or [azure])"
         ) from error
     _Fork.is_used = True
     return obstore
@@ -121,7 +127,7 @@ class ObjectClient:
             self._files = bucket.connect()
         except self._obstore.exceptions.BaseError as error:
             raise InvalidInputError(f"the object store cannot be opened: {_summary(error)}") from None
-        self._reads = HedgedReads(bucket.read_settings, translated)
+        self._reads = HedgedReads(bucket.options.read_settings(), translated)
         self._pool: ThreadPoolExecutor | None = None
         self.is_trusted = False
 
@@ -144,20 +150,38 @@ class ObjectClient:
 
         return self._reads.begin(ask, num_bytes=0, address=address).result()
 
-    def get_tail(self, key: str, size: int, *, address: str) -> tuple[bytes, int]:
-        """Read the last bytes of an object; return them and the object's size."""
+    def get_tail(self, key: str, num_bytes: int, *, address: str, size: int | None = None) -> tuple[bytes, int]:
+        """Read the last bytes of an object; return them and the object's size.
 
-        async def ask() -> tuple[bytes, int]:
+        Args:
+            key: Of the object.
+            num_bytes: Number of bytes to read.
+            address: For errors.
+            size: Size of the object if it is known: some services need it, and take one more request without it.
+        """
+        if size is None and not self._bucket.reads_suffixes:
+            (size,) = self.sizes([key], address=lambda _: address)
+        byte_range = self._tail_range(num_bytes, size)
+
+        async def ask() -> tuple[bytes, int, int]:
             try:
-                answer = await self._obstore.get_async(self._files, key, options={"range": {"suffix": size}})
+                answer = await self._obstore.get_async(self._files, key, options={"range": byte_range})
             except self._obstore.exceptions.BaseError as error:
-                if _NO_PART not in str(error) and status_of(error) != _NO_SUCH_RANGE:
+                if status_of(error) != _NO_SUCH_RANGE and not any(text in str(error) for text in _NO_PART):
                     raise
                 # An empty object has no last byte, and some services answer with all of a small object.
                 answer = await self._obstore.get_async(self._files, key)
-            return bytes(await answer.bytes_async()), answer.meta["size"]
+            return bytes(await answer.bytes_async()), answer.range[1], answer.meta["size"]
 
-        return self._reads.begin(ask, num_bytes=size, address=address).result()
+        data, end, total = self._reads.begin(ask, num_bytes=num_bytes, address=address).result()
+        if end < total:  # the object is larger than it was believed to be
+            return self.get_tail(key, num_bytes, address=address, size=total)
+        return data, total
+
+    def _tail_range(self, num_bytes: int, size: int | None) -> Any:
+        if size is None or self._bucket.reads_suffixes:
+            return {"suffix": num_bytes}
+        return max(0, size - num_bytes), max(1, size)
 
     def begin_ranges(self, key: str, ranges: Sequence[tuple[int, int]], *, address: str) -> Pending[list[Any]]:
         """Begin to read byte ranges at the same time, as they are: one request for each."""
@@ -211,10 +235,15 @@ class ObjectClient:
             except Exception as error:
                 status = status_of(error)
                 if isinstance(error, self._obstore.exceptions.AlreadyExistsError):
-                    if status != _CONFLICT or not pauses:
+                    try:
                         return self.has_mark(key, mark, address=address)
+                    except ConnectionError:
+                        if status != _CONFLICT or not pauses:
+                            raise
                     pause_s = pauses.pop(0)  # another request for the same key is being decided
-                elif status is None and lost < self._bucket.max_retries and not isinstance(error, OSError):
+                elif (
+                    status is None and lost < self._bucket.options.client_max_retries and not isinstance(error, OSError)
+                ):
                     lost, pause_s = lost + 1, _LOST_PAUSE_S
                 else:
                     with translated(address):
@@ -264,9 +293,13 @@ class ObjectClient:
         )
 
     def delete(self, keys: Sequence[str], *, address: str) -> None:
-        """Delete objects, many with one request where the service can."""
-        with translated(address):
-            self._obstore.delete(self._files, keys[0] if len(keys) == 1 else list(keys))
+        """Delete objects, many with one request where the service can; those that are gone already are no error."""
+        try:
+            with translated(address):
+                self._obstore.delete(self._files, keys[0] if len(keys) == 1 else list(keys))
+        except NotFoundError:  # S3 does not tell of single objects; other services stop at the first one
+            if len(keys) > 1:
+                list(self._threads().map(lambda key: self.delete([key], address=address), keys))
 
     # ------------------------------------------------------------------------------------------------------- listing
 

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
     from lance_core.store.base import Store
     from lance_core.store.cloud_store import CloudStore
+    from lance_core.store.object_client import Bucket
 
 _MANIFEST_STORE = "manifest_store"
 _DURABLE = "durable"
+_FILE_SYSTEM, _FSSPEC = "file_system", "fsspec"
 _TABLE_NAME = "ddbTableName"
 _DIRECTORY_BUCKET = "--x-s3"
 """Names of directory buckets end so; they list in no order."""
@@ -35,13 +37,15 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, str] |
             - ``s3://bucket/path`` (also ``s3a://``): S3 and services like it; needs the extra ``s3``
             - ``s3+ddb://bucket/path?ddbTableName=table``: the same, but a DynamoDB table decides who commits a version
               (as in pylance; storage option ``dynamodb_endpoint`` or ``DYNAMODB_ENDPOINT`` for another service)
-            - ``az://container/path`` (also ``abfs://``): Azure; needs the extra ``azure``
-            - ``gs://bucket/path``: Google Cloud Storage; needs the extra ``gcs``
+            - ``gs://bucket/path`` (also ``gcs://``): Google Cloud Storage; needs the extra ``gcs``
+            - ``az://container/path`` (also ``abfs://`` and ``abfss://``, also with
+              ``container@account.dfs.core.windows.net`` before the path): Azure; needs the extra ``azure``
             - ``memory://name``: this process only
             - others that fsspec knows (``https://``, ``sftp://``, ...): for reading; with ``manifest_store`` also for
               writing
-        storage_options: Settings of the storage service: for S3 see `lance_core.store.s3_options.S3Options`, for
-            fsspec the arguments of its file system, for Azure and Google Cloud also pylance's names for them. The
+        storage_options: Settings of the storage service: see `lance_core.store.s3_options.S3Options`,
+            `lance_core.store.google_options.GoogleOptions`, `lance_core.store.azure_options.AzureOptions`; for fsspec
+            the arguments of its file system. ``file_system="fsspec"`` chooses fsspec for object stores too. The
             local file system has one, ``durable="true"``: writes wait until they would survive a power failure (all
             writers of a table must ask for it; about ten milliseconds for each file). It and memory
             ignore the options of other stores and refuse names that no store knows. With every address,
@@ -67,18 +71,23 @@ def _open_plain(address: str, scheme: str, options: dict[str, str], *, is_arbitr
         case "" | "file":
             check_known_names(options, "The local file system")
             return LocalStore(local_path(address), durable=_is_durable(options))
-        case "s3" | "s3a":
-            return _open_s3(address, options)
         case "memory":
             check_known_names(options, "A store in memory")
             return _open_memory(address)
+        case "s3" | "s3a" | "gs" | "gcs" | "az" | "abfs" | "abfss" if not _takes_fsspec(options):
+            return _open_cloud(address, scheme, options)
         case _:
-            from lance_core.store.fsspec_store import FsspecStore, WriteRule, write_rule  # noqa: PLC0415 rarely needed
+            from lance_core.store.fsspec_store import FsspecStore  # noqa: PLC0415 rarely needed
 
-            rule = write_rule(scheme)
-            if is_arbitrated and rule is WriteRule.NOTHING:
-                rule = WriteRule.ARBITRATED
-            return FsspecStore(uri=address.rstrip("/"), scheme=scheme, options=options, rule=rule)
+            return FsspecStore(uri=address.rstrip("/"), scheme=scheme, options=options, is_arbitrated=is_arbitrated)
+
+
+def _takes_fsspec(options: dict[str, str]) -> bool:
+    """Return whether the options choose fsspec for an object store too, and remove that option."""
+    choice = options.pop(_FILE_SYSTEM, None)
+    if choice not in {None, _FSSPEC}:
+        raise InvalidInputError(f"storage option '{_FILE_SYSTEM}' must be '{_FSSPEC}', not {choice!r}")
+    return choice is not None
 
 
 def _is_durable(options: Mapping[str, str]) -> bool:
@@ -116,7 +125,7 @@ def _open_dynamodb(address: str, options: dict[str, str], table: str | None) -> 
         )
     endpoints = {name: options.pop(name) for name in list(options) if name.lower() == "dynamodb_endpoint"}
     endpoint = next(iter(endpoints.values()), None)
-    store = _open_s3(f"s3://{table_name.partition('://')[2]}", options)
+    store = _open_cloud(f"s3://{table_name.partition('://')[2]}", "s3", options)
     parsed = parse_s3_options(options)
     check_endpoint(endpoint, parsed, "dynamodb_endpoint")
     name = names[_TABLE_NAME][0]
@@ -124,21 +133,39 @@ def _open_dynamodb(address: str, options: dict[str, str], table: str | None) -> 
     return ExternalManifestStore(store, DynamoTable(name, parsed, endpoint=endpoint), base=store.root, uri=uri)
 
 
-def _open_s3(address: str, storage_options: Mapping[str, str] | None) -> CloudStore:
+def _open_cloud(address: str, scheme: str, options: Mapping[str, str]) -> CloudStore:
     from lance_core.store.cloud_store import CloudStore  # noqa: PLC0415 not needed for local datasets
-    from lance_core.store.s3 import S3Bucket  # noqa: PLC0415 likewise
-    from lance_core.store.s3_options import parse_s3_options  # noqa: PLC0415 likewise
 
     location = _place_of(address)
     bucket, _, key = location.partition("/")
     root = unquote(key)
     if root:
         check_path(root)
-    options = parse_s3_options(storage_options)
-    is_ordered = not bucket.endswith(_DIRECTORY_BUCKET)
     return CloudStore(
-        bucket=S3Bucket(name=bucket, options=options), root=root, uri=f"s3://{location}", is_ordered=is_ordered
+        bucket=_bucket(scheme, bucket, options),
+        root=root,
+        uri=f"{'s3' if scheme == 's3a' else scheme}://{location}",
+        is_ordered=not bucket.endswith(_DIRECTORY_BUCKET),
     )
+
+
+def _bucket(scheme: str, name: str, options: Mapping[str, str]) -> Bucket:
+    """Return a bucket or container with its settings; modules of other services are not imported."""
+    if scheme in {"s3", "s3a"}:
+        from lance_core.store.s3 import S3Bucket  # noqa: PLC0415 rarely all of them
+        from lance_core.store.s3_options import parse_s3_options  # noqa: PLC0415 likewise
+
+        return S3Bucket(name=name, options=parse_s3_options(options))
+    if scheme in {"gs", "gcs"}:
+        from lance_core.store.google import GoogleBucket  # noqa: PLC0415 likewise
+        from lance_core.store.google_options import parse_google_options  # noqa: PLC0415 likewise
+
+        return GoogleBucket(name=name, options=parse_google_options(options))
+    from lance_core.store.azure import AzureContainer  # noqa: PLC0415 likewise
+    from lance_core.store.azure_options import options_of_host, parse_azure_options  # noqa: PLC0415 likewise
+
+    container, _, host = name.partition("@")
+    return AzureContainer(name=container, options=parse_azure_options(options_of_host(host, options)))
 
 
 def _open_memory(address: str) -> Store:

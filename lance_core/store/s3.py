@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lance_core.errors import UnsupportedError
 from lance_core.frozen import frozen
-from lance_core.store.hedged_reads import ReadSettings
 from lance_core.store.object_client import obstore
 
 if TYPE_CHECKING:
     from lance_core.store.s3_options import S3Options
-
-_REQUEST_TIMEOUTS = 10
-"""A request that keeps answering may take so many times as long as one may be silent."""
 
 # Set where AWS gives a process an identity of its own, which obstore knows how to use and to renew.
 _IDENTITIES = (
@@ -27,6 +22,19 @@ _IDENTITIES = (
 )
 _PROFILE = "AWS_PROFILE"
 _PROFILE_FILES = {"AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials", "AWS_CONFIG_FILE": "~/.aws/config"}
+_PLAIN = (
+    "server_side_encryption",
+    "sse_kms_key_id",
+    "sse_bucket_key_enabled",
+    "sse_customer_key_base64",
+    "s3_express",
+    "request_payer",
+    "unsigned_payload",
+    "checksum_algorithm",
+    "imdsv1_fallback",
+    "metadata_endpoint",
+    "disable_bulk_delete",
+)
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
@@ -43,14 +51,14 @@ class S3Bucket:
     options: S3Options
 
     @property
-    def max_retries(self) -> int:
-        """Number of times a failed request is repeated."""
-        return self.options.client_max_retries
+    def condition(self) -> str:
+        """Name of the condition that an object is absent."""
+        return "If-None-Match"
 
     @property
-    def read_settings(self) -> ReadSettings:
-        """Times after which reads are sent again and given up."""
-        return ReadSettings(hedge_after=self.options.read_hedge_after, deadline=self.options.client_retry_timeout)
+    def reads_suffixes(self) -> bool:
+        """True if a request can ask for the last bytes of an object without its size."""
+        return True
 
     def connect(self) -> Any:
         """Return a store of obstore.
@@ -62,22 +70,12 @@ class S3Bucket:
         from obstore.store import S3Store  # noqa: PLC0415 an extra
 
         options = self.options
-        client: Any = {
-            "allow_http": True,  # `parse_s3_options` decided about the endpoint
-            "allow_invalid_certificates": options.allow_invalid_certificates,
-            "connect_timeout": timedelta(seconds=options.connect_timeout),
-            "read_timeout": timedelta(seconds=options.request_timeout),
-            "timeout": timedelta(seconds=options.request_timeout * _REQUEST_TIMEOUTS),
-        }
         config = {name: value for name, value in self._config().items() if value is not None}
         provider = self._credential_provider()
         return S3Store(
             self.name,
-            client_options=client,
-            retry_config={
-                "max_retries": options.client_max_retries,
-                "retry_timeout": timedelta(seconds=options.client_retry_timeout),
-            },
+            client_options=options.client_config(),
+            retry_config=options.retry_config(),
             **({} if provider is None else {"credential_provider": provider}),
             **config,
         )
@@ -100,8 +98,7 @@ class S3Bucket:
             "endpoint": endpoint,
             "virtual_hosted_style_request": virtual,
             "skip_signature": options.skip_signature or None,
-            "server_side_encryption": options.server_side_encryption,
-            "sse_kms_key_id": options.sse_kms_key_id,
+            **{name: getattr(options, name) for name in _PLAIN},
         }
 
     def _credential_provider(self) -> Any:

@@ -1,13 +1,12 @@
 """File systems of fsspec, for which its local one stands."""
 
-import sys
-
 import pyarrow as pa
 import pytest
-from fsspec.registry import _registry
+from fsspec.implementations.local import LocalFileSystem
 
 import lance_core
-from lance_core.errors import NotFoundError, UnsafeStoreError, UnsupportedError
+from lance_core.errors import InvalidInputError, NotFoundError, UnsafeStoreError, UnsupportedError
+from lance_core.store.fsspec_options import without_secrets
 from lance_core.store.local import LocalStore
 from lance_core.store.open import open_store
 
@@ -83,15 +82,55 @@ def test_datasets(tmp_path):
     assert dataset.latest_version == 1
 
 
-@pytest.mark.parametrize(("uri", "extra"), [("gs://b/x", "gcs"), ("abfs://c/x", "azure"), ("az://c/x", "azure")])
-def test_missing_packages_are_named(uri, extra, monkeypatch):
-    for package in ("gcsfs", "adlfs"):
-        monkeypatch.setitem(sys.modules, package, None)
-    for name, known in list(_registry.items()):
-        if known.__module__.startswith(("gcsfs", "adlfs")):
-            monkeypatch.delitem(_registry, name)
-    with pytest.raises(UnsupportedError, match=rf"pip install 'lance-dagster\[{extra}\]'"):
-        open_store(uri)
+def test_missing_packages_are_named():
+    with pytest.raises(UnsupportedError, match="dropbox:// addresses cannot be opened"):
+        open_store("dropbox://folder/x")
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/t", "gs://bucket/t", "az://container/t"])
+def test_object_stores_take_fsspec_where_it_is_chosen(uri, tmp_path, monkeypatch):
+    """Arguments are those of the file system; versions need a table that decides."""
+    given = []
+
+    def url_to_fs(address, **options):
+        given.append((address, options["key"]))
+        return LocalFileSystem(), str(tmp_path / "t")
+
+    monkeypatch.setattr("fsspec.url_to_fs", url_to_fs)
+    monkeypatch.setattr("fsspec.get_filesystem_class", lambda _: LocalFileSystem)
+    options = {"file_system": "fsspec", "key": "k"}
+    rows = pa.table({"a": [1, 2, 3]})
+    with pytest.raises(UnsafeStoreError, match="manifest_store"):
+        lance_core.write_dataset(rows, uri, storage_options=options)
+    arbitrated = {**options, "manifest_store": f"sqlite://{tmp_path}/versions.db"}
+    lance_core.write_dataset(rows, uri, storage_options=arbitrated)
+    assert lance_core.dataset(uri, storage_options=options).to_table() == rows
+    assert set(given) == {(uri, "k")}
+    with pytest.raises(InvalidInputError, match="'file_system' must be 'fsspec'"):
+        open_store(uri, {"file_system": "s3fs"})
+
+
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, TypeError])
+def test_secrets_are_not_shown(error, monkeypatch):
+    secret = "c2VjcmV0LWtleS1oZXJl"  # noqa: S105 none
+    store = open_store("local:///x", {"account_key": secret})
+    assert secret not in repr(store)
+
+    def fail(*_, **__):
+        raise error(f"bad {secret}")
+
+    monkeypatch.setattr("fsspec.url_to_fs", fail)
+    with pytest.raises((InvalidInputError, OSError)) as caught:
+        store.get("x")
+    assert secret not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_secrets_are_blotted_out():
+    connection = "AccountName=abc;AccountKey=hidden==;BlobEndpoint=x"
+    options = {"token": {"private_key": "private!"}, "connection_string": connection, "short": "a"}
+    text = without_secrets(f"a {connection} and hidden== or private!", options)
+    assert text == "a *** and *** or ***"
 
 
 def test_memory_is_shared_by_name():

@@ -19,13 +19,6 @@ pytestmark = pytest.mark.slow
 IS_DEEP = os.environ.get("LANCE_TESTS") == "deep"
 
 
-def cloud_options(service, endpoint):
-    if service == "google":
-        return "gs", {"endpoint_url": endpoint, "token": "anon"}
-    azure = {"azure_storage_account_name": "account", "azure_storage_account_key": "a2V5a2V5a2V5a2V5"}
-    return "az", {**azure, "azure_endpoint": f"{endpoint}/account", "allow_http": "true"}
-
-
 @pytest.fixture(params=["local", "memory", "s3", "s3+ddb", "s3+sqlite", "fsspec+sqlite", "azure", "google", "azurite"])
 def store(request, tmp_path):
     sqlite = {"manifest_store": f"sqlite://{tmp_path}/versions.db"}
@@ -40,9 +33,8 @@ def store(request, tmp_path):
             s3 = request.getfixturevalue("s3")
             return open_store(f"{s3.uri}/data set ü", {**s3.storage_options, **sqlite})
         case "azure" | "google":
-            objects = request.getfixturevalue("objects")
-            scheme, options = cloud_options(request.param, objects.endpoint)
-            return open_store(f"{scheme}://bucket/data set ü", options)
+            cloud = request.getfixturevalue(request.param)
+            return open_store(f"{cloud.uri}/data set ü", cloud.storage_options)
         case "azurite":
             azurite = request.getfixturevalue("azurite")
             return open_store(f"{azurite.uri}/data set ü", azurite.storage_options)
