@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lance_core.errors import InvalidInputError
 from lance_core.frozen import frozen
 from lance_core.hints import did_you_mean
-from lance_core.store.hedged_reads import ReadSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from lance_core.store.hedged_reads import ReadSettings
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
@@ -85,6 +86,8 @@ class ClientOptions:
 
     def read_settings(self) -> ReadSettings:
         """Return the times after which reads are sent again and given up."""
+        from lance_core.store.hedged_reads import ReadSettings  # noqa: PLC0415 loads asyncio
+
         return ReadSettings(hedge_after=self.read_hedge_after, deadline=self.client_retry_timeout)
 
     def retry_config(self) -> Any:

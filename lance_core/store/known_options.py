@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lance_core.errors import InvalidInputError
 from lance_core.hints import did_you_mean
-from lance_core.store.client_options import converters_of, option_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +35,8 @@ def check_known_names(options: Iterable[str], store: str) -> None:
     names = [*options]
     if _HERE.issuperset(names):
         return
+    from lance_core.store.client_options import converters_of, option_names  # noqa: PLC0415 rarely needed
+
     known = [*_HERE, *_COMPOUND]
     for cls, service in _services():
         known += option_names(cls, service)

@@ -82,13 +82,21 @@ def test_all_services_share_the_options_of_clients(parse):
         ("az", {"endpoint": "127.0.0.1"}, "http"),
         ("az", {"endpoint": "http://127.0.0.1"}, "allow_http"),
         ("az", {"connection_string": "AccountKey=hidden"}, "AccountName"),
-        ("az", {"account_nam": "a"}, "unknown storage option 'account_nam'. Did you mean 'account_name'\\? The options of Azure are: account_key"),
+        (
+            "az",
+            {"account_nam": "a"},
+            "'account_nam'. Did you mean 'account_name'\\? The options of Azure are: account_key",
+        ),
         ("az", {"aws_region": "a"}, "unknown storage option 'aws_region'"),
         ("gs", {"service_account_key": "hidden"}, "JSON"),
         ("gs", {"token": "anon", "skip_signature": "false"}, "twice"),
         ("gs", {"endpoint_url": "http://127.0.0.1"}, "allow_http"),
         ("gs", {"requester_pays": "true"}, "'project'"),
-        ("gs", {"consistency": "md5"}, "unknown storage option 'consistency'.* The options of Google Cloud Storage are"),
+        (
+            "gs",
+            {"consistency": "md5"},
+            "unknown storage option 'consistency'.* The options of Google Cloud Storage are",
+        ),
     ],
 )
 def test_options_that_make_no_sense(service, options, match):
