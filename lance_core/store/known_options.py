@@ -37,14 +37,14 @@ def check_known_names(options: Iterable[str], store: str) -> None:
         return
     from lance_core.store.client_options import converters_of, option_names  # noqa: PLC0415 rarely needed
 
-    known = [*_HERE, *_COMPOUND]
+    candidates = [*_HERE, *_COMPOUND]
     for cls, service in _services():
-        known += option_names(cls, service)
+        candidates += option_names(cls, service)
         names = [name for name in names if service.field_of(name) not in converters_of(cls)]
     for name in names:
-        if name.lower() in known or _CHOICE in names:
+        if name.lower() in candidates or _CHOICE in names:
             continue
-        hint = did_you_mean(name, known)
+        hint = did_you_mean(name, candidates)
         raise InvalidInputError(
             f"unknown storage option {name!r}.{hint} {store} has the option 'durable' and ignores those of S3, Azure "
             "and Google Cloud; no store has this one"
