@@ -6,6 +6,7 @@
 #   make test-spark    run the Spark tests with every version of pyspark that is supported
 #   make docs          build the documentation site and show it (DOCS_PORT=8000)
 #   make bench-far     measure beside pylance on object storage
+#   make release-check  build the packages, install them into empty environments, use them there
 #   make test-torch    run the tests of lance_core.torch with PyTorch, several GB
 PYTHON ?= python3
 PORT ?= 3000
@@ -26,7 +27,7 @@ PROJECTS := Makefile pyproject.toml example_project/pyproject.toml $(wildcard re
 # Each process would otherwise compile anew what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo ui check test test-spark test-torch docs bench bench-far proto lint style types quick clean
+.PHONY: help demo ui check test test-spark test-torch docs release-check bench bench-far proto lint style types quick clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -88,6 +89,10 @@ test-torch: $(VENV)/torch
 
 docs: $(VENV)/.dev
 	@$(BIN)/python docs/site.py serve --dev-addr 127.0.0.1:$(DOCS_PORT)
+
+release-check: $(VENV)/.dev
+	@$(INSTALL) --group release
+	@$(BIN)/python tests/project/check_release.py
 
 bench: $(VENV)/.bench
 	@$(BIN)/python benchmarks/run.py
