@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
 
+from lance_core.errors import InvalidInputError
+from lance_dagster.partitions import TablePartitions
 from lance_dagster.setting_keys import check_asset
 from lance_dagster.settings import BRANCH
 from lance_dagster.table_checks import LanceChecks
@@ -30,6 +32,7 @@ def build_lance_checks(
     max_deleted_fraction: float | None = None,
     integrity: Literal["quick", "full"] | None = None,
     blocking: bool = False,
+    partitioned: bool = False,
     resource_key: str = "lance",
 ) -> dg.AssetChecksDefinition:
     """Checks of an asset's table, as many as there are rules, in one step. `LanceChecks` explains the rules.
@@ -46,7 +49,14 @@ def build_lance_checks(
         max_deleted_fraction: Rule.
         integrity: Rule.
         blocking: Whether a failure stops what is downstream (a warning never does).
+        partitioned: Give the checks the partitions of the asset, which must be an ``AssetsDefinition`` with the
+            metadata ``partition_expr``. The rules for rows (``min_rows``, ``max_rows``, ``not_null``, ``unique``) then
+            look at the rows of the run's partitions only, the others at the table. With a zone map on the partition
+            column the data of other partitions is not read; without one their partition column is.
         resource_key: Where the ``LanceResource`` is.
+
+    Raises:
+        InvalidInputError: No rule, or ``partitioned`` without partitions.
     """
     checks = LanceChecks(
         min_rows=min_rows,
@@ -59,26 +69,43 @@ def build_lance_checks(
         max_deleted_fraction=max_deleted_fraction,
         integrity=integrity,
     )
-    return build_checks(_key(asset), checks, blocking=blocking, resource_key=resource_key)
+    partitions = _partitions(asset) if partitioned else None
+    return build_checks(_key(asset), checks, blocking=blocking, resource_key=resource_key, partitions=partitions)
 
 
 def build_checks(
-    key: dg.AssetKey, checks: LanceChecks, *, blocking: bool, resource_key: str
+    key: dg.AssetKey,
+    checks: LanceChecks,
+    *,
+    blocking: bool,
+    resource_key: str,
+    partitions: TablePartitions | None = None,
 ) -> dg.AssetChecksDefinition:
     """Rules as one step of Dagster."""
 
     @dg.multi_asset_check(
         name="__".join([*key.path, "lance_checks"]),
-        specs=checks.specs(key, blocking=blocking),
+        specs=checks.specs(
+            key, blocking=blocking, partitions_def=None if partitions is None else partitions.definition
+        ),
         required_resource_keys={resource_key},
     )
     def lance_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         lance: LanceResource = getattr(context.resources, resource_key)
         # Where the run works on a branch, that is what is checked.
         branch = context.run.tags.get(BRANCH) or lance.own_branch
-        yield from checks.evaluate(lance.tables.open_preferred(lance.uri(key), branch), key)
+        dataset = lance.tables.open_preferred(lance.uri(key), branch)
+        keys = () if partitions is None else context.partition_keys
+        where = None if partitions is None else partitions.filter(dataset, keys)
+        yield from checks.evaluate(dataset, key, where=where)
 
     return lance_checks
+
+
+def _partitions(asset: object) -> TablePartitions:
+    if not isinstance(asset, dg.AssetsDefinition):
+        raise InvalidInputError("Partitioned checks need the asset itself (dg.AssetsDefinition), not its key.")
+    return TablePartitions.of(asset)
 
 
 def _key(asset: dg.AssetKey | dg.AssetsDefinition | Sequence[str] | str) -> dg.AssetKey:

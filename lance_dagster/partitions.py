@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from lance_core.errors import InvalidInputError
+from lance_dagster.settings import find_setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
+
+    import lance_core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,39 @@ class PartitionSelection:
     parts: tuple[tuple[str, ...], ...]
     dimensions: tuple[DimensionKeys, ...]
     products: tuple[tuple[DimensionKeys, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePartitions:
+    """Partitions of an asset and the column that holds them.
+
+    Args:
+        definition: The partitions.
+        partition_expr: As in the metadata of the asset.
+    """
+
+    definition: dg.PartitionsDefinition
+    partition_expr: Any
+
+    @classmethod
+    def of(cls, asset: dg.AssetsDefinition) -> TablePartitions:
+        """Return the partitions of a definition.
+
+        Raises:
+            InvalidInputError: It has none, or its metadata does not say which column holds them.
+        """
+        definition = asset.partitions_def
+        if definition is None:
+            raise InvalidInputError(f"The asset {asset.key.to_user_string()} has no partitions.")
+        partition_expr = find_setting("partition_expr", asset.metadata_by_key.get(asset.key, {}))
+        check_partition_expr(definition, partition_expr)
+        return cls(definition=definition, partition_expr=partition_expr)
+
+    def filter(self, dataset: lance_core.LanceDataset, keys: Iterable[str]) -> str:
+        """Return the SQL predicate of some partition keys for a table."""
+        from lance_dagster.predicate import typed  # noqa: PLC0415 - it knows selections
+
+        return typed(select_partitions(self.definition, keys, self.partition_expr), dataset.schema).sql()
 
 
 def select_partitions(

@@ -2,7 +2,7 @@
 
 Values of a key, by the column's type:
 
-- string, integer, boolean: the key's text, its number, ``true``/``false``;
+- string, integer, boolean: the key's text, its number (the digits of a date: 20260131), ``true``/``false``;
 - date: the key's ISO date, or the days of a time window (which must begin and end at midnight of its zone);
 - timestamp with a zone: the instants of a time window, or the key's ISO time (UTC if it names no zone);
 - timestamp without a zone: the wall-clock time in the partitions' own zone.
@@ -16,6 +16,7 @@ Instead of a column there may be an SQL expression over columns, such as ``date(
 from __future__ import annotations
 
 import importlib
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -235,6 +236,7 @@ def _ambiguous(where: str) -> str:
     )
 
 
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}")
 _TRUTH = {"true": True, "false": False, "True": True, "False": False}
 
 
@@ -244,7 +246,7 @@ def _value(key: str, type_: pa.DataType, column: str) -> Value:
         if _is_string(type_):
             return key
         if pa.types.is_integer(type_):
-            return int(pa.scalar(int(key), type_).as_py())
+            return int(pa.scalar(_integer(key), type_).as_py())
         if pa.types.is_boolean(type_):
             return _TRUTH[key]
         if pa.types.is_date(type_):
@@ -256,6 +258,11 @@ def _value(key: str, type_: pa.DataType, column: str) -> Value:
         raise InvalidInputError(msg) from error
     msg = f"A partition column of type {type_} (column {column!r})"
     raise UnsupportedError(msg)
+
+
+def _integer(key: str) -> int:
+    """Return the number that a key is, or for a key that is a date or time its digits: 2026-01-31 is 20260131."""
+    return int(re.sub(r"[-:T ]", "", key) if _DATE.match(key) else key)
 
 
 def _moment(key: str, type_: pa.DataType) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +25,25 @@ if TYPE_CHECKING:
 CheckOutcome = tuple[bool, dict[str, Any]]
 _ERROR, _WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 _SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Rows that rules look at.
+
+    Args:
+        dataset: The table.
+        now: The time, with zone, that ages are counted to.
+        where: SQL predicate of the rows, or None for all.
+    """
+
+    dataset: lance_core.LanceDataset
+    now: datetime
+    where: str | None
+
+    def restricted(self, condition: str) -> str:
+        """Return an SQL predicate with the one of the rows."""
+        return condition if self.where is None else f"({self.where}) AND ({condition})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +90,37 @@ class LanceChecks:
         """The checks there are."""
         return tuple(self._checks)
 
-    def specs(self, asset: dg.AssetKey, *, blocking: bool = False) -> list[dg.AssetCheckSpec]:
+    def specs(
+        self,
+        asset: dg.AssetKey,
+        *,
+        blocking: bool = False,
+        partitions_def: dg.PartitionsDefinition | None = None,
+    ) -> list[dg.AssetCheckSpec]:
         """Declarations, for ``@dg.asset(check_specs=...)`` and the like; a warning never blocks."""
-        return [
-            dg.AssetCheckSpec(name, asset=asset, description=check.text, blocking=blocking and check.severity is _ERROR)
-            for name, check in self._checks.items()
-        ]
+        # Dagster before 1.13 has no partitions of checks.
+        partitions: dict[str, Any] = {} if partitions_def is None else {"partitions_def": partitions_def}
+        with warnings.catch_warnings():
+            # Partitions of checks are a preview; who asks for them knows.
+            warnings.filterwarnings("ignore", ".*partitions_def.* preview", category=Warning)
+            return [
+                dg.AssetCheckSpec(
+                    name,
+                    asset=asset,
+                    description=check.text,
+                    blocking=blocking and check.severity is _ERROR,
+                    **partitions,
+                )
+                for name, check in self._checks.items()
+            ]
 
     def evaluate(
-        self, dataset: lance_core.LanceDataset, asset: dg.AssetKey, *, now: datetime | None = None
+        self,
+        dataset: lance_core.LanceDataset,
+        asset: dg.AssetKey,
+        *,
+        now: datetime | None = None,
+        where: str | None = None,
     ) -> list[dg.AssetCheckResult]:
         """Look at one version of a table.
 
@@ -89,21 +131,19 @@ class LanceChecks:
             dataset: The table.
             asset: Whose table it is.
             now: The time, with zone, that ages are counted to; the current time if not given.
+            where: SQL predicate: the rules for rows (``row_count``, ``not_null``, ``unique``) look at these rows only.
         """
-        return [
-            self._result(name, check, dataset, asset, now or datetime.now(UTC)) for name, check in self._checks.items()
-        ]
+        scope = Scope(dataset=dataset, now=now or datetime.now(UTC), where=where)
+        return [self._result(name, check, scope, asset) for name, check in self._checks.items()]
 
-    def _result(
-        self, name: str, check: _Check, dataset: lance_core.LanceDataset, asset: dg.AssetKey, now: datetime, /
-    ) -> dg.AssetCheckResult:
-        passed, metadata = check.run(dataset, now)
+    def _result(self, name: str, check: _Check, scope: Scope, asset: dg.AssetKey, /) -> dg.AssetCheckResult:
+        passed, metadata = check.run(scope)
         return dg.AssetCheckResult(
             asset_key=asset,
             check_name=name,
             passed=passed,
             severity=check.severity,
-            metadata={**metadata, "lance/version": dataset.version},
+            metadata={**metadata, "lance/version": scope.dataset.version},
         )
 
 
@@ -113,12 +153,12 @@ class _Check:
 
     Args:
         text: What it asks for.
-        run: Whether a dataset is as it should be at a time, and what to tell.
+        run: Returns whether the rows are as they should be, and metadata.
         severity: Of a failure.
     """
 
     text: str
-    run: Callable[[lance_core.LanceDataset, datetime], CheckOutcome]
+    run: Callable[[Scope], CheckOutcome]
     severity: dg.AssetCheckSeverity = _ERROR
 
 
@@ -128,31 +168,31 @@ def _given(rules: LanceChecks) -> Iterator[tuple[str, _Check]]:
     keys, age, fraction, level = _keys(rules.unique), rules.max_age, rules.max_deleted_fraction, rules.integrity
     if low is not None or high is not None:
         text = f"Between {low or 0} and {'any number of' if high is None else high} rows."
-        yield "row_count", _Check(text=text, run=lambda dataset, _: _row_count(dataset, low, high))
+        yield "row_count", _Check(text=text, run=lambda scope: _row_count(scope, low, high))
     if columns is not None:
         text = f"The columns are {', '.join(columns)}."
-        yield "column_schema", _Check(text=text, run=lambda dataset, _: _column_schema(dataset, columns))
+        yield "column_schema", _Check(text=text, run=lambda scope: _column_schema(scope.dataset, columns))
     if rules.schema_change:
         text = "The last change of data left the columns as they were."
-        yield "schema_change", _Check(text=text, run=lambda dataset, _: _schema_change(dataset), severity=_WARN)
+        yield "schema_change", _Check(text=text, run=lambda scope: _schema_change(scope.dataset), severity=_WARN)
     if names:
         text = f"No nulls in {', '.join(names)}."
-        yield "not_null", _Check(text=text, run=lambda dataset, _: _not_null(dataset, names))
+        yield "not_null", _Check(text=text, run=lambda scope: _not_null(scope, names))
     if keys:
         text = f"No value twice in {'; '.join(', '.join(key) for key in keys)}."
-        yield "unique", _Check(text=text, run=lambda dataset, _: _unique(dataset, keys))
+        yield "unique", _Check(text=text, run=lambda scope: _unique(scope, keys))
     if age is not None:
         text = f"The data changed in the last {age}."
-        yield "freshness", _Check(text=text, run=lambda dataset, now: _fresh(dataset, age, now), severity=_WARN)
+        yield "freshness", _Check(text=text, run=lambda scope: _fresh(scope.dataset, age, scope.now), severity=_WARN)
     if fraction is not None:
         text = f"At most {fraction:.0%} of the rows in the files are deleted."
         yield (
             "deleted_fraction",
-            _Check(text=text, run=lambda dataset, _: _deleted_fraction(dataset, fraction), severity=_WARN),
+            _Check(text=text, run=lambda scope: _deleted_fraction(scope.dataset, fraction), severity=_WARN),
         )
     if level is not None:
         text = f"All files are there and fit together ({level})."
-        yield "integrity", _Check(text=text, run=lambda dataset, _: _integrity(dataset, level))
+        yield "integrity", _Check(text=text, run=lambda scope: _integrity(scope.dataset, level))
 
 
 def _keys(unique: Sequence[str] | Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
@@ -167,10 +207,10 @@ def _keys(unique: Sequence[str] | Sequence[Sequence[str]]) -> tuple[tuple[str, .
     return (single,) if single else tuples
 
 
-def _row_count(dataset: lance_core.LanceDataset, low: int | None, high: int | None) -> CheckOutcome:
-    count = dataset.count_rows()
+def _row_count(scope: Scope, low: int | None, high: int | None) -> CheckOutcome:
+    count = scope.dataset.count_rows(filter=scope.where)
     passed = (low is None or count >= low) and (high is None or count <= high)
-    return passed, {"dagster/row_count": count}
+    return passed, {"dagster/row_count" if scope.where is None else "dagster/partition_row_count": count}
 
 
 def _column_schema(dataset: lance_core.LanceDataset, columns: Mapping[str, str]) -> CheckOutcome:
@@ -196,16 +236,16 @@ def _schema_change(dataset: lance_core.LanceDataset) -> CheckOutcome:
     return passed, {**differences, "lance/version_before": before.version}
 
 
-def _not_null(dataset: lance_core.LanceDataset, names: Sequence[str]) -> CheckOutcome:
-    nulls = {name: dataset.count_rows(filter=f"{quote(name)} IS NULL") for name in names}
+def _not_null(scope: Scope, names: Sequence[str]) -> CheckOutcome:
+    nulls = {name: scope.dataset.count_rows(filter=scope.restricted(f"{quote(name)} IS NULL")) for name in names}
     return not any(nulls.values()), {f"nulls/{name}": count for name, count in nulls.items()}
 
 
-def _unique(dataset: lance_core.LanceDataset, keys: Sequence[Sequence[str]]) -> CheckOutcome:
+def _unique(scope: Scope, keys: Sequence[Sequence[str]]) -> CheckOutcome:
     metadata: dict[str, Any] = {}
     for key in keys:
         present = " AND ".join(f"{quote(name)} IS NOT NULL" for name in key)
-        rows = dataset.to_table(columns=list(key), filter=present)
+        rows = scope.dataset.to_table(columns=list(key), filter=scope.restricted(present))
         counted = rows.group_by(list(key)).aggregate([([], "count_all")])
         repeated = counted.filter(pc.field("count_all") > 1)
         name = ",".join(key)
