@@ -83,8 +83,7 @@ Plan: TypeAlias = Steps["list[pa.Array]"]
 
 # Bytes that are read along although nobody wants them.
 _MAX_GAP = 1 << 14  # between two ranges, if others remain apart
-_MEAN_GAP = 1 << 16  # between ranges, if all become one
-_GAP_SHARE = 0.25  # likewise, as part of the bytes wanted
+_GAP_SHARE = 0.05  # between ranges, if all become one, as part of the bytes wanted
 
 
 def result_of(steps: Steps[_T], answer: Callable[[Sequence[tuple[int, int] | ByteRanges]], list[Any]]) -> _T:
@@ -149,8 +148,7 @@ def bridge(starts: Int64s, ends: Int64s) -> Ranges:
     if len(starts) > 1:
         gaps = starts[1:] - ends[:-1]
         is_ascending = int(gaps.min()) >= 0
-        allowed = max(_MEAN_GAP * len(gaps), _GAP_SHARE * int((ends - starts).sum()))
-        if is_ascending and int(gaps.sum()) <= allowed:
+        if is_ascending and int(gaps.sum()) <= _GAP_SHARE * int((ends - starts).sum()):
             starts, ends = starts[:1], ends[-1:]
         elif is_ascending:
             breaks = np.flatnonzero(gaps > _MAX_GAP)

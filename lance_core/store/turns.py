@@ -21,10 +21,11 @@ class Turns:
     """Lets one thread compute at a time: first those that are about to ask a store, then in the order of their numbers.
 
     Args:
-        num_ahead: Works that may compute their results before these are wanted; those behind them only ask.
+        num_ahead: Works that may compute their results before these are wanted; those behind them only ask. All may if
+            None.
     """
 
-    def __init__(self, num_ahead: int) -> None:
+    def __init__(self, num_ahead: int | None = None) -> None:
         self._num_ahead = num_ahead
         self._first = 0
         self._lock = threading.Lock()
@@ -40,7 +41,7 @@ class Turns:
     def end(self) -> None:
         """Let all works compute, those too whose results nobody wants: they end sooner."""
         with self._lock:
-            self._num_ahead += 1 << 62
+            self._num_ahead = None
             self._pass_on()
 
     def take(self, turn: Turn) -> None:
@@ -62,7 +63,7 @@ class Turns:
         if self._is_taken or not self._waiting:
             return
         (computes, number), mine, _ = self._waiting[0]
-        if not computes or number < self._first + self._num_ahead:
+        if not computes or self._num_ahead is None or number < self._first + self._num_ahead:
             heappop(self._waiting)
             self._is_taken = True
             mine.release()

@@ -80,7 +80,7 @@ def computed(store: Store, works: Iterable[Work[_T]], *, num_asks: int = 1) -> I
     if at_once < 2:
         yield from (work.begin() for work in works)
         return
-    turns = Turns(at_once)
+    turns = Turns()  # results are small, and all may be computed ahead
 
     def compute(work: Work[_T], number: int) -> _T:
         with Turn(turns, number, num_asks).taken():
@@ -97,13 +97,19 @@ def _each(
     try:
         for number, work in enumerate(works):
             while going and (len(going) >= at_once or _num_bytes(going) + work.num_bytes > MOST_AHEAD):
-                yield going.popleft()[0].result()
+                yield _answer(going.popleft()[0])
             going.append((pool.submit(do, work, number), work.num_bytes))
         while going:
-            yield going.popleft()[0].result()
+            yield _answer(going.popleft()[0])
     finally:
         for task, _ in going:
             task.cancel()
+
+
+def _answer(task: Future[_T]) -> _T:
+    """Wait for a work; whoever takes turns with others lets them compute meanwhile."""
+    with waiting():
+        return task.result()
 
 
 def _num_bytes(going: Iterable[tuple[Any, int]]) -> int:

@@ -1,6 +1,7 @@
 """Reading several fragments at the same time, where their store is far away."""
 
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,8 @@ from lance_core.store.local import LocalReader
 from lance_core.store.memory import MemoryStore
 from lance_core.store.open import open_store
 from lance_core.store.turns import waiting
-from lance_core.table.read_ahead import Work, chained, each, in_turn
+from lance_core.table import read_ahead
+from lance_core.table.read_ahead import Work, chained, computed, each, in_turn
 from lance_core.table.snapshot import open_snapshot
 
 WAIT_S = 30
@@ -132,6 +134,66 @@ def test_streams_stay_few_results_ahead_and_end_with_their_reader():
     assert threading.active_count() == 1 or not [one for one in threading.enumerate() if "ThreadPool" in one.name]
     assert len({number for number, _ in made}) <= 4, "no other stream was begun"
     assert max(part for _, part in made) <= 10 + 2 + 1
+
+
+class WideStore(MemoryStore):
+    """In memory, but says that it is far away and bears many requests."""
+
+    at_once = 16
+
+
+def _counted(running, number):
+    """Ask the store twice, then compute; note how many others do the same."""
+    for _ in range(2):
+        with waiting():
+            with running.lock:
+                running.asking.add(number)
+                running.most_asking = max(running.most_asking, len(running.asking))
+            time.sleep(0.005)
+    running.computed.append(number)
+    running.computing += 1
+    running.most_computing = max(running.most_computing, running.computing)
+    time.sleep(0.002)
+    running.computing -= 1
+    yield number
+    running.asking.discard(number)
+
+
+class Running:
+    """What streams are at."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.asking, self.most_asking = set(), 0
+        self.computed, self.computing, self.most_computing = [], 0, 0
+
+
+def test_streams_ask_together_and_compute_one_at_a_time():
+    running = Running()
+    assert list(chained(WideStore(), (Work(partial(_counted, running, one)) for one in range(40)))) == list(range(40))
+    assert running.most_asking > 4
+    assert running.most_computing == 1
+
+
+def test_only_the_first_streams_compute_before_their_results_are_wanted():
+    running = Running()
+    results = chained(WideStore(), (Work(partial(_counted, running, one)) for one in range(40)))
+    assert next(results) == 0
+    time.sleep(0.1)
+    assert set(running.computed) <= {0, 1, 2, 3}
+    assert len(running.asking) > 4, "the others have asked"
+    assert list(results) == list(range(1, 40))
+
+
+@pytest.mark.parametrize("run", [chained, computed])
+def test_stored_bytes_bound_what_is_read_ahead(monkeypatch, run):
+    monkeypatch.setattr(read_ahead, "MOST_AHEAD", 100)
+    running = Running()
+    works = [Work(partial(_counted, running, one), 30 if one % 5 else 400) for one in range(20)]
+    if run is computed:
+        works = [Work(lambda begin=work.begin: next(iter([*begin()])), work.num_bytes) for work in works]
+    assert list(run(WideStore(), works)) == list(range(20))
+    assert running.most_asking <= 3, "three of 30 bytes, or one of 400 alone"
 
 
 def test_a_stream_that_fails_answers_with_what_it_had_first():
