@@ -162,8 +162,16 @@ def jvm():
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "OFF",
+        # A worker that fails ends, and the next one would import everything again.
+        "spark.python.daemon.module": "preloading_daemon",
+        # A few rows are read sooner than code for them is generated and compiled.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": "2",
     }
-    session = SparkSession.builder.master("local[2,4]").appName("tests").config(map=conf).getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).with_name("spark") / "daemon"), prepend=os.pathsep)
+        session = SparkSession.builder.master("local[2,4]").appName("tests").config(map=conf).getOrCreate()
     yield session
     session.stop()
 
