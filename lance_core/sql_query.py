@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from lance_core.errors import InvalidInputError, UnsupportedError
 from lance_core.frozen import frozen
 from lance_core.scan.ordering import ColumnOrdering, Sorter, check_sortable
-from lance_core.scan.select import AGGREGATES, Aggregate, Column, Select, parse_select
+from lance_core.scan.select import AGGREGATES, Aggregate, Column, Select, parse_select, sql_of_groups
 from lance_core.sql.expression import make_expression
 from lance_core.sql.float_order import from_order_keys, order_keys
 from lance_core.table.naming import naming
@@ -318,9 +318,12 @@ def _grouped(dataset: OpenDataset, select: Select, options: Mapping[str, Any]) -
     groups = pa.schema(fields)
     made = [make_expression(column.text or "", groups) for column in select.columns]
     for ordering in select.order:
-        check_sortable(make_expression(ordering.text, groups).type, ordering.text)
-    if select.having is not None and not pa.types.is_boolean(make_expression(select.having, groups).type):
-        raise InvalidInputError(f"HAVING {select.having} does not return true or false")
+        check_sortable(make_expression(ordering.text, groups).type, sql_of_groups(select, ordering.text))
+    if select.having is not None:
+        kind = make_expression(select.having, groups).type
+        if not pa.types.is_boolean(kind):
+            having = sql_of_groups(select, select.having)
+            raise InvalidInputError(f"HAVING '{having}' has type {kind}; give a condition, which is true or false")
     schema = pa.schema(
         [
             pa.field(column.name, value.type, nullable=value.nullable)

@@ -7,6 +7,7 @@ reads a dataset as it is and has them all.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -122,6 +123,19 @@ class Select:
     offset: int = 0
 
 
+def sql_of_groups(select: Select, text: str) -> str:
+    """Return SQL that speaks of ``_key0``, ``_value0`` and so on with the expressions of the query, for messages."""
+
+    def expression(match: re.Match[str]) -> str:
+        index = int(match[2])
+        if match[1] == "key":
+            return select.keys[index]
+        aggregate = select.aggregates[index]
+        return f"{aggregate.name}({'DISTINCT ' if aggregate.is_distinct else ''}{aggregate.text or '*'})"
+
+    return re.sub(r"\b_(key|value)(\d+)\b", expression, text)
+
+
 def parse_select(sql: str, table_name: str) -> Select:
     """Read a query.
 
@@ -135,7 +149,11 @@ def parse_select(sql: str, table_name: str) -> Select:
     """
     cut = cut_where(sql)
     try:
-        parsed = [one for one in sqlglot.parse(cut[0] if cut else sql, dialect=_Statements) if one is not None]
+        parsed = [
+            statement
+            for statement in sqlglot.parse(cut[0] if cut else sql, dialect=_Statements)
+            if statement is not None
+        ]
     except (SqlglotError, RecursionError) as error:
         raise InvalidInputError(f"cannot parse {sql!r}: {str(error).splitlines()[0]}") from error
     if len(parsed) != 1:
@@ -155,9 +173,9 @@ def _check_clauses(node: Node) -> None:
         if value and name not in _CLAUSES:
             raise UnsupportedError(f"{name.strip('_').upper()} in dataset.sql is not supported")
     for kind in (exp.Subquery, exp.Window, exp.Exists, exp.Interval):
-        found = node.find(kind)
-        if found is not None:
-            raise UnsupportedError(f"{kind.__name__.upper()} in dataset.sql is not supported: {found.sql()}")
+        clause = node.find(kind)
+        if clause is not None:
+            raise UnsupportedError(f"{kind.__name__.upper()} in dataset.sql is not supported: {clause.sql()}")
 
 
 def _table_names(node: Node, table_name: str) -> set[str]:
@@ -228,10 +246,10 @@ class _Reading:
     def _resolved(self, node: Node, projections: Sequence[tuple[Node, str | None]]) -> Node:
         """An expression; numbers are places in the list of columns, and aliases stand for what they name."""
         if projections and isinstance(node, exp.Literal) and not node.is_string:
-            place = int(node.name) if node.name.isdigit() else 0
-            if not 0 < place <= len(projections):
+            column_number = int(node.name) if node.name.isdigit() else 0
+            if not 0 < column_number <= len(projections):
                 raise InvalidInputError(f"there is no column {node.name} in the list of columns")
-            return projections[place - 1][0]
+            return projections[column_number - 1][0]
         named = self.aliases.get(node.name.lower()) if isinstance(node, exp.Column) and len(node.parts) == 1 else None
         return node if named is None else named
 
@@ -248,9 +266,9 @@ class _Reading:
         return self._grouped(node) if _has_aggregate(node) else str(self._grouped(node))
 
     def _replaced(self, node: Node) -> Node:
-        for place, key in enumerate(self.keys):
+        for key_index, key in enumerate(self.keys):
             if node == key:
-                return exp.column(f"_key{place}")
+                return exp.column(f"_key{key_index}")
         if _is_aggregate(node):
             aggregate = _aggregate(node)
             if aggregate not in self.aggregates:

@@ -108,6 +108,8 @@ def test_limited_memory(uri):
         ("select a from dataset union select a from dataset", UnsupportedError, "UNION"),
         ("select row_number() over (order by a) from dataset", UnsupportedError, "WINDOW"),
         ("with t as (select 1) select * from t", UnsupportedError, "WITH"),
+        ("select g from dataset group by g having sum(a)", InvalidInputError, r"HAVING 'sum\(a\)' has type int64"),
+        ("select g from dataset group by g having max(a) + count(*)", InvalidInputError, r"'max\(a\) \+ count\(\*\)'"),
         ("select * from (select a from dataset)", UnsupportedError, "SUBQUERY"),
         ("select * from dataset where a = (select 1)", UnsupportedError, "SUBQUERY"),
         ("select a from dataset join dataset d2 on true", UnsupportedError, "JOINS"),
