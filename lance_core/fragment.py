@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from lance_core.methods.protocols import OpenDataset
     from lance_core.scan.ordering import ColumnOrdering
     from lance_core.table.snapshot import Snapshot
-_OPTIONS_OF_ROWS = {"batch_size", "with_row_id", "with_row_address"}
 
 
 class LanceFragment:

@@ -316,10 +316,10 @@ class LanceScanner:
         """Return what indices leave of the rows, as text."""
         answer = plan.index_answer
         assert answer is not None  # noqa: S101 for the type checker: callers have one
-        known = [answer.of_fragment(fragment.id, fragment.physical_rows) for fragment in self._fragments]
-        candidates = sum(fragment.num_candidates for fragment in known)
+        answers = [answer.of_fragment(fragment.id, fragment.physical_rows) for fragment in self._fragments]
+        candidates = sum(fragment.num_candidates for fragment in answers)
         total = sum(fragment.physical_rows for fragment in self._fragments)
-        verb = "match" if all(fragment.is_decided for fragment in known) else "may match"
+        verb = "match" if all(fragment.is_decided for fragment in answers) else "may match"
         return f"{candidates:,} of {total:,} rows {verb}"
 
 

@@ -138,10 +138,10 @@ def dictionary_without_nulls(array: pa.Array) -> pa.Array:
         return array
     indices = np.asarray(array.indices.fill_null(0)).astype(np.int64)
     is_null = np.asarray(array.dictionary.is_null())[indices] | np.asarray(array.is_null())
-    kept = array.dictionary.drop_null()
-    places = np.cumsum(np.asarray(array.dictionary.is_valid())) - 1
-    moved = pa.array(np.where(is_null, 0, places[indices]), mask=is_null).cast(array.type.index_type)
-    return pa.DictionaryArray.from_arrays(moved, kept)
+    items = array.dictionary.drop_null()
+    new_indices = np.cumsum(np.asarray(array.dictionary.is_valid())) - 1
+    moved = pa.array(np.where(is_null, 0, new_indices[indices]), mask=is_null).cast(array.type.index_type)
+    return pa.DictionaryArray.from_arrays(moved, items)
 
 
 def _no_bools() -> Mask:
@@ -240,18 +240,20 @@ def _dictionary_from_values(values: DictionaryValues, kind: pa.DataType, bitmap:
     if not pa.types.is_dictionary(kind):
         raise CorruptDataError(f"a page has a dictionary for {kind}")
     items = from_values(values.items, kind.value_type, None, len(values.items))
-    places: npt.NDArray[Any] = values.indices.data
-    if len(values) and int(places.max()) >= len(items):
+    item_indices: npt.NDArray[Any] = values.indices.data
+    if len(values) and int(item_indices.max()) >= len(items):
         raise CorruptDataError(f"an index points beyond {len(items)} items of a dictionary")
     if values.may_repeat:
         once = items.dictionary_encode()
         if len(once.dictionary) < len(items):
-            items, places = once.dictionary, np.asarray(once.indices).take(places)
+            items, item_indices = once.dictionary, np.asarray(once.indices).take(item_indices)
     if len(items) > _max_index(kind.index_type) + 1:
         raise InvalidInputError(f"{len(items)} items are too many for {kind}; ask for smaller batches")
     dtype = np.dtype(kind.index_type.to_pandas_dtype())
     indices = pa.Array.from_buffers(
-        kind.index_type, len(places), [bitmap, pa.py_buffer(np.ascontiguousarray(places.astype(dtype, copy=False)))]
+        kind.index_type,
+        len(item_indices),
+        [bitmap, pa.py_buffer(np.ascontiguousarray(item_indices.astype(dtype, copy=False)))],
     )
     return pa.DictionaryArray.from_arrays(indices, items, safe=False)
 
@@ -376,8 +378,8 @@ def slice_values(values: Values, start: int, end: int) -> Values:
             return VariableValues(offsets[start : end + 1], data)
         case FixedListValues(dimension, items, validity):
             low, high = start * dimension, end * dimension
-            kept = None if validity is None else validity[low:high]
-            return FixedListValues(dimension, slice_values(items, low, high), kept)
+            sliced_validity = None if validity is None else validity[low:high]
+            return FixedListValues(dimension, slice_values(items, low, high), sliced_validity)
 
 
 def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
@@ -395,9 +397,9 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
         case FixedValues(data):
             return FixedValues(data.take(indices, axis=0))
         case VariableValues(offsets, data) if len(indices) <= _MAX_NUMPY_STRINGS:
-            places: npt.NDArray[np.int64] = indices.astype(np.int64)
-            starts = offsets[places].astype(np.int64)
-            sizes = offsets[places + 1] - starts
+            value_indices: npt.NDArray[np.int64] = indices.astype(np.int64)
+            starts = offsets[value_indices].astype(np.int64)
+            sizes = offsets[value_indices + 1] - starts
             bounds: npt.NDArray[Any] = starts_of(sizes)
             if bounds[-1] <= MAX_INT32:
                 bounds = bounds.astype(offsets.dtype)
@@ -410,9 +412,9 @@ def take_values(values: Values, indices: npt.NDArray[Any]) -> Values:
             taken = take_inside(_strings_from_values(values, kind, None), indices)
             return to_values(taken)
         case FixedListValues(dimension, items, validity):
-            places = (indices[:, None] * np.int64(dimension) + np.arange(dimension)).reshape(-1)
-            kept = None if validity is None else validity[places]
-            return FixedListValues(dimension, take_values(items, places), kept)
+            value_indices = (indices[:, None] * np.int64(dimension) + np.arange(dimension)).reshape(-1)
+            taken_validity = None if validity is None else validity[value_indices]
+            return FixedListValues(dimension, take_values(items, value_indices), taken_validity)
 
 
 def spread_values(values: Values | StructValues, is_valid: Mask) -> Values | StructValues:
@@ -506,11 +508,11 @@ def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, num_rows: int) -> pa
     return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(schema.metadata)
 
 
-def taken(table: pa.Table, places: pa.Array) -> pa.Table:
+def taken(table: pa.Table, indices: pa.Array) -> pa.Table:
     """Take rows of a table; Arrow itself forgets how many there are if the table has no columns."""
     if table.num_columns:
-        return table.take(places)
-    return pa.Table.from_batches([batch_of([], table.schema, len(places))])
+        return table.take(indices)
+    return pa.Table.from_batches([batch_of([], table.schema, len(indices))])
 
 
 def settled(array: pa.Array) -> pa.Array:

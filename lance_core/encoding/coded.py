@@ -54,17 +54,17 @@ class Coded:
         Raises:
             CorruptDataError: A place where there is no item.
         """
-        found = take_values(FixedValues(answers[:-1].view(np.uint8)), self.places)
-        if not isinstance(found, FixedValues):
+        spread_answers = take_values(FixedValues(answers[:-1].view(np.uint8)), self.places)
+        if not isinstance(spread_answers, FixedValues):
             raise CorruptDataError("answers are not of fixed width")
-        mask: Mask = found.data.view(np.bool_)
+        mask: Mask = spread_answers.data.view(np.bool_)
         return mask if self.validity is None else np.where(self.validity, mask, answers[-1])
 
     def values(self) -> pa.Array:
         """The values themselves; errors as `spread`."""
         check_places(self.places, len(self.items))
-        places = numbers_array(self.places)
+        index_array = numbers_array(self.places)
         if self.validity is not None:
-            buffers = [pack_bits(self.validity), places.buffers()[1]]
-            places = pa.Array.from_buffers(places.type, len(places), buffers)
-        return take_inside(self.items, places)
+            buffers = [pack_bits(self.validity), index_array.buffers()[1]]
+            index_array = pa.Array.from_buffers(index_array.type, len(index_array), buffers)
+        return take_inside(self.items, index_array)

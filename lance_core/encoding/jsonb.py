@@ -65,8 +65,8 @@ def encode_text(text: str) -> bytes:
             value = _array(cast("list[Any]", value))
         if type(value) is tuple:
             return cast("_Container", value)[0]
-        words, parts, _ = _elements((value,))
-        return struct.pack(">II", _SCALAR << _KIND_SHIFT, words[0]) + b"".join(parts)
+        entries, parts, _ = _elements((value,))
+        return struct.pack(">II", _SCALAR << _KIND_SHIFT, entries[0]) + b"".join(parts)
     except (ValueError, RecursionError) as error:
         shown = text if len(text) <= 40 else f"{text[:40]}..."
         raise InvalidInputError(f"{shown!r} is no JSON: {error}") from error
@@ -94,13 +94,13 @@ def _object(pairs: list[tuple[str, Any]]) -> _Container:
         return _EMPTY_OBJECT, 0
     keys, values = zip(*pairs, strict=True)
     shape = _shape(keys) if len(keys) <= _MOST_KEPT_KEYS else _new_shape(keys)
-    words, parts, depth = _elements(values if shape.order is None else shape.order(values))
-    return b"".join((shape.head, shape.words.pack(*words), shape.keys, *parts)), depth
+    entries, parts, depth = _elements(values if shape.order is None else shape.order(values))
+    return b"".join((shape.head, shape.words.pack(*entries), shape.keys, *parts)), depth
 
 
 def _array(values: list[Any]) -> _Container:
-    words, parts, depth = _elements(values)
-    head = struct.pack(f">{len(words) + 1}I", _ARRAY << _KIND_SHIFT | len(words), *words)
+    entries, parts, depth = _elements(values)
+    head = struct.pack(f">{len(entries) + 1}I", _ARRAY << _KIND_SHIFT | len(entries), *entries)
     return b"".join((head, *parts)), depth
 
 
@@ -122,16 +122,16 @@ class _Shape:
 
 
 def _new_shape(keys: tuple[str, ...]) -> _Shape:
-    places = sorted(range(len(keys)), key=keys.__getitem__)
+    key_order = sorted(range(len(keys)), key=keys.__getitem__)
     if len(set(keys)) < len(keys):
         raise ValueError("an object has a key twice")
-    parts = [keys[place].encode() for place in places]
+    parts = [keys[key_index].encode() for key_index in key_order]
     if max(map(len, parts)) > _SIZE_MASK:
         raise ValueError(_TOO_LARGE)
-    words = (_OBJECT << _KIND_SHIFT | len(keys), *[_STRING_ENTRY | len(data) for data in parts])
+    entries = (_OBJECT << _KIND_SHIFT | len(keys), *[_STRING_ENTRY | len(data) for data in parts])
     return _Shape(
-        None if places == list(range(len(keys))) else itemgetter(*places),
-        struct.pack(f">{len(words)}I", *words),
+        None if key_order == list(range(len(keys))) else itemgetter(*key_order),
+        struct.pack(f">{len(entries)}I", *entries),
         struct.Struct(f">{len(keys)}I"),
         b"".join(parts),
     )
@@ -142,30 +142,30 @@ _shape = lru_cache(_MOST_KEPT_SHAPES)(_new_shape)
 
 def _elements(values: Sequence[Any]) -> tuple[list[int], list[bytes], int]:
     """Entries and data of the elements of an array or object, and how deep it is nested."""
-    words: list[int] = []
+    entries: list[int] = []
     parts: list[bytes] = []
     depth = 0
-    for one in values:
-        kind: type[Any] = type(one)
+    for value in values:
+        kind: type[Any] = type(value)
         if kind is str:
-            data = one.encode()
-            words.append(_STRING_ENTRY | len(data))
+            data = value.encode()
+            entries.append(_STRING_ENTRY | len(data))
         elif kind is int or kind is float:
-            data = _number(one)
-            words.append(_NUMBER_ENTRY | len(data))
+            data = _number(value)
+            entries.append(_NUMBER_ENTRY | len(data))
         elif kind is tuple or kind is list:
-            data, inner = one if kind is tuple else _array(one)
-            words.append(_CONTAINER_ENTRY | len(data))
+            data, inner = value if kind is tuple else _array(value)
+            entries.append(_CONTAINER_ENTRY | len(data))
             depth = max(depth, inner + 1)
         else:
-            words.append(_NULL_ENTRY if one is None else _TRUE_ENTRY if one else _FALSE_ENTRY)
+            entries.append(_NULL_ENTRY if value is None else _TRUE_ENTRY if value else _FALSE_ENTRY)
             continue
         parts.append(data)
         if len(data) > _SIZE_MASK:
             raise ValueError(_TOO_LARGE)
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
-    return words, parts, depth
+    return entries, parts, depth
 
 
 def _number(value: float) -> bytes:

@@ -84,26 +84,26 @@ def _decode_block(array: pa.Array, *, with_constants: bool) -> pa.Array:
 
 def _decode_together(array: pa.Array, constants: Mapping[int, tuple[int, int]]) -> pa.Array:
     memory, starts, sizes, is_valid = values_of(array)
-    kept = slice(None) if is_valid is None else np.flatnonzero(is_valid)
-    levels = _find_levels(memory, starts[kept], sizes[kept])
+    selection = slice(None) if is_valid is None else np.flatnonzero(is_valid)
+    levels = _find_levels(memory, starts[selection], sizes[selection])
     texts = _Texts(memory, constants)
     for level in levels:
         texts.add(level)
     lengths = _measure(levels)
     all_lengths = np.zeros(len(array), np.int64)
-    all_lengths[kept] = lengths
+    all_lengths[selection] = lengths
     offsets = starts_of(all_lengths)
     if offsets[-1] > _MAX_TEXT:
         raise NotPlainError
     out = empty(int(offsets[-1]), np.uint8)
-    _place(levels, offsets[:-1][kept], texts.joined(), out)
+    _place(levels, offsets[:-1][selection], texts.joined(), out)
     buffers = [to_bitmap(is_valid), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
-    found = pa.Array.from_buffers(pa.string(), len(array), buffers)
+    decoded = pa.Array.from_buffers(pa.string(), len(array), buffers)
     try:
-        found.validate(full=True)
+        decoded.validate(full=True)
     except pa.ArrowInvalid as error:  # no UTF-8
         raise NotPlainError from error
-    return found
+    return decoded
 
 
 def values_of(array: pa.Array) -> tuple[Bytes, Int64s, Int64s, npt.NDArray[np.bool_] | None]:
@@ -172,8 +172,8 @@ def find_level(memory: Bytes, starts: Int64s, sizes: Int64s) -> Level:
     _must(heads <= sizes)
     firsts = starts_of(num_entries)
     owners = np.repeat(np.arange(len(starts)), num_entries)
-    places = np.arange(firsts[-1]) - firsts[owners]
-    entries = gather_words(memory, starts[owners] + 4 + 4 * places, ">u4").astype(np.int64)
+    child_indices = np.arange(firsts[-1]) - firsts[owners]
+    entries = gather_words(memory, starts[owners] + 4 + 4 * child_indices, ">u4").astype(np.int64)
     element_sizes, types = entries & (1 << 28) - 1, entries >> 28
     _must(types <= CONTAINER)
     ends = starts_of(element_sizes)
@@ -181,10 +181,10 @@ def find_level(memory: Bytes, starts: Int64s, sizes: Int64s) -> Level:
     element_starts = ends[:-1] + (starts + heads - ends[firsts[:-1]])[owners]
     # In the text each value follows its key.
     is_object = (kinds == OBJECT)[owners]
-    is_key = is_object & (places < counts[owners])
-    moved = np.where(is_key, places, places - counts[owners]) * 2 + ~is_key
-    order = np.empty(len(places), np.int64)
-    order[firsts[owners] + np.where(is_object, moved, places)] = np.arange(len(places))
+    is_key = is_object & (child_indices < counts[owners])
+    moved = np.where(is_key, child_indices, child_indices - counts[owners]) * 2 + ~is_key
+    order = np.empty(len(child_indices), np.int64)
+    order[firsts[owners] + np.where(is_object, moved, child_indices)] = np.arange(len(child_indices))
     return Level(
         kinds=kinds,
         firsts=firsts,
@@ -193,8 +193,8 @@ def find_level(memory: Bytes, starts: Int64s, sizes: Int64s) -> Level:
         sizes=element_sizes[order],
         types=types[order],
         is_key=is_key[order],
-        lengths=np.zeros(len(places), np.int64),
-        sources=np.zeros(len(places), np.int64),
+        lengths=np.zeros(len(child_indices), np.int64),
+        sources=np.zeros(len(child_indices), np.int64),
     )
 
 
@@ -229,7 +229,7 @@ class _Texts:
         level.sources[strings], level.lengths[strings] = starts, level.sizes[strings]
         escaped = strings[self._specials[ends] > self._specials[starts]]
         if len(escaped):
-            self._listed(level, escaped, [self._escape(level, one) for one in escaped.tolist()])
+            self._listed(level, escaped, [self._escape(level, text) for text in escaped.tolist()])
         self._add_numbers(level, np.flatnonzero(level.types == _NUMBER))
 
     def _escape(self, level: Level, at: int) -> str:
@@ -256,12 +256,12 @@ class _Texts:
             self._literal(level, at, _ZERO_TEXT if kind == _ZERO else self._constants[kind])
             return
         if kind == _FLOAT and size == 8:
-            words = gather_words(self._memory, level.starts[at] + 1, ">f8")
-            self._listed(level, at, _float_texts(words.tolist()))
+            numbers = gather_words(self._memory, level.starts[at] + 1, ">f8")
+            self._listed(level, at, _float_texts(numbers.tolist()))
         elif kind in (_SIGNED, _UNSIGNED) and size in (1, 2, 4, 8):
             code = f"{'i' if kind == _SIGNED else 'u'}{size}"
-            words = gather_words(self._memory, level.starts[at] + 1, f">{code}")
-            self._array(level, at, pa.array(words.astype(f"={code}")).cast(pa.string()))
+            numbers = gather_words(self._memory, level.starts[at] + 1, f">{code}")
+            self._array(level, at, pa.array(numbers.astype(f"={code}")).cast(pa.string()))
         else:
             raise NotPlainError
 
@@ -322,7 +322,7 @@ def _place(levels: list[Level], positions: Int64s, texts: Bytes, out: Bytes) -> 
         is_string = level.types == _STRING
         out[at[is_string]] = _QUOTE
         out[at[is_string] + level.lengths[is_string] + 1] = _QUOTE
-        own = level.types != CONTAINER
-        lengths = level.lengths[own]
-        out[aranges((at + is_string)[own], lengths)] = texts[aranges(level.sources[own], lengths)]
-        positions = at[~own]
+        is_scalar = level.types != CONTAINER
+        lengths = level.lengths[is_scalar]
+        out[aranges((at + is_string)[is_scalar], lengths)] = texts[aranges(level.sources[is_scalar], lengths)]
+        positions = at[~is_scalar]

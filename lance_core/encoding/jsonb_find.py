@@ -45,12 +45,12 @@ class Step:
     is_last: bool = False
 
 
-def find_values(array: pa.Array, steps: Sequence[Step]) -> pa.Array | None:
+def find_values(array: pa.Array, path: Sequence[Step]) -> pa.Array | None:
     """Return the value at the end of some steps.
 
     Args:
         array: Large binary of JSONB.
-        steps: At least one.
+        path: At least one.
 
     Returns:
         As many values, as JSONB; null where a document is, or has no such value. None if a document is not quite as it
@@ -58,7 +58,7 @@ def find_values(array: pa.Array, steps: Sequence[Step]) -> pa.Array | None:
     """
     rows = max(1, BLOCK_BYTES // max(1, array.nbytes // max(1, len(array))))
     try:
-        parts = [_find(array.slice(row, rows), steps) for row in range(0, len(array), rows)]
+        parts = [_find(array.slice(row, rows), path) for row in range(0, len(array), rows)]
     except NotPlainError:
         return None
     return pa.concat_arrays(parts) if parts else pa.array([], pa.large_binary())
@@ -67,42 +67,42 @@ def find_values(array: pa.Array, steps: Sequence[Step]) -> pa.Array | None:
 def lengths(values: pa.Array) -> pa.Array:
     """Return the number of items of arrays; 0 for other values, null for nulls."""
     memory, starts, _, is_valid = values_of(values)
-    kept = slice(None) if is_valid is None else np.flatnonzero(is_valid)
-    found = np.zeros(len(values), np.int64)
-    headers = gather_words(memory, starts[kept], ">u4").astype(np.int64)
-    found[kept] = np.where(headers >> 29 == ARRAY, headers & (1 << 29) - 1, 0)
-    return pa.array(found, mask=None if is_valid is None else ~is_valid)
+    selection = slice(None) if is_valid is None else np.flatnonzero(is_valid)
+    num_elements = np.zeros(len(values), np.int64)
+    headers = gather_words(memory, starts[selection], ">u4").astype(np.int64)
+    num_elements[selection] = np.where(headers >> 29 == ARRAY, headers & (1 << 29) - 1, 0)
+    return pa.array(num_elements, mask=None if is_valid is None else ~is_valid)
 
 
-def _find(array: pa.Array, steps: Sequence[Step]) -> pa.Array:
+def _find(array: pa.Array, path: Sequence[Step]) -> pa.Array:
     memory, starts, sizes, is_valid = values_of(array)
     rows: Int64s = np.arange(len(array)) if is_valid is None else np.flatnonzero(is_valid)
     starts, sizes, types = starts[rows], sizes[rows], np.full(len(rows), CONTAINER)
-    for step in steps:
+    for step in path:
         inner = types == CONTAINER
         level = find_level(memory, starts[inner], sizes[inner])
         hits = _hits(level, memory, step)
         rows = rows[inner][level.owners[hits]]
         starts, sizes, types = level.starts[hits], level.sizes[hits], level.types[hits]
     order = np.argsort(rows)
-    return _documents(memory, len(array), *(one[order] for one in (rows, starts, sizes, types)))
+    return _documents(memory, len(array), *(array_part[order] for array_part in (rows, starts, sizes, types)))
 
 
 def _hits(level: Level, memory: Bytes, step: Step) -> Int64s:
     """Return the elements to which a step leads, at most one of each value."""
-    found: list[Int64s] = []
+    hit_rows: list[Int64s] = []
     if step.name is not None:
         name = np.frombuffer(step.name.encode(), np.uint8)
         keys = np.flatnonzero(level.is_key & (level.sizes == len(name)))
-        for place, byte in enumerate(name.tolist()):
-            keys = keys[memory[level.starts[keys] + place] == byte]
-        found.append(keys + 1)  # each value follows its key
+        for byte_index, byte in enumerate(name.tolist()):
+            keys = keys[memory[level.starts[keys] + byte_index] == byte]
+        hit_rows.append(keys + 1)  # each value follows its key
     if step.index is not None:
         counts = np.diff(level.firsts)
-        places = counts - 1 + step.index if step.is_last else np.full(len(counts), step.index)
-        is_there = (level.kinds == ARRAY) & (places >= 0) & (places < counts)
-        found.append((level.firsts[:-1] + places)[is_there])
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+        wanted_indices = counts - 1 + step.index if step.is_last else np.full(len(counts), step.index)
+        is_there = (level.kinds == ARRAY) & (wanted_indices >= 0) & (wanted_indices < counts)
+        hit_rows.append((level.firsts[:-1] + wanted_indices)[is_there])
+    return np.concatenate(hit_rows) if hit_rows else np.empty(0, np.int64)
 
 
 def _documents(memory: Bytes, num_rows: int, *elements: Int64s) -> pa.Array:
@@ -114,10 +114,10 @@ def _documents(memory: Bytes, num_rows: int, *elements: Int64s) -> pa.Array:
     offsets = starts_of(all_lengths)
     at = offsets[:-1][rows]
     out = np.empty(int(offsets[-1]), np.uint8)
-    words = np.empty((int(is_alone.sum()), 2), ">u4")
-    words[:, 0] = SCALAR << 29
-    words[:, 1] = types[is_alone] << 28 | sizes[is_alone]
-    out[at[is_alone, None] + np.arange(8)] = words.view(np.uint8).reshape(len(words), 8)
+    headers = np.empty((int(is_alone.sum()), 2), ">u4")
+    headers[:, 0] = SCALAR << 29
+    headers[:, 1] = types[is_alone] << 28 | sizes[is_alone]
+    out[at[is_alone, None] + np.arange(8)] = headers.view(np.uint8).reshape(len(headers), 8)
     out[aranges(at + 8 * is_alone, sizes)] = memory[aranges(starts, sizes)]
     is_found = np.zeros(num_rows, np.bool_)
     is_found[rows] = True

@@ -122,8 +122,8 @@ def gather(memory: Bytes, starts: Int64s, sizes: Int64s) -> Bytes:
     ends = starts + sizes
     if (starts[1:] == ends[:-1]).all():
         return memory[int(starts[0]) : int(ends[-1])]
-    steps = starts[1:] - starts[:-1]
-    least, most = int(np.minimum.reduce(steps)), int(np.maximum.reduce(steps))
+    range_steps = starts[1:] - starts[:-1]
+    least, most = int(np.minimum.reduce(range_steps)), int(np.maximum.reduce(range_steps))
     if 0 < least == most and (sizes == sizes[0]).all():
         out = empty(int(sizes.sum()), np.uint8)
         shape = (len(starts), int(sizes[0]))
@@ -148,27 +148,27 @@ def gather_between(memory: Bytes, starts: Int64s, sizes: Int64s, head: bytes, ta
         np.concatenate((before, *blocks, behind), out=out)
         return out
     # The largest range stands at both ends as well, and is written over there: another copy of all would cost more.
-    places = np.empty(len(starts) + 2, np.int64)
-    places[0] = places[-1] = largest
-    places[1:-1] = np.arange(len(starts))
-    taken = _take(memory, starts, ends, places)
+    cut_points = np.empty(len(starts) + 2, np.int64)
+    cut_points[0] = cut_points[-1] = largest
+    cut_points[1:-1] = np.arange(len(starts))
+    taken = _take(memory, starts, ends, cut_points)
     out = taken[room - len(head) : len(taken) - room + len(tail)]
     out[: len(head)], out[len(out) - len(tail) :] = before, behind
     return out
 
 
-def _take(memory: Bytes, starts: Int64s, ends: Int64s, places: Int64s) -> Bytes:
+def _take(memory: Bytes, starts: Int64s, ends: Int64s, order_indices: Int64s) -> Bytes:
     """Some of many ranges by Arrow: elements of a binary array are ranges and gaps in turn.
 
     They are put in order first, because Arrow sizes its output by the last offset minus the first one.
     """
     if (starts[1:] < starts[:-1]).any():
         order = starts.argsort(kind="stable")
-        places = order.argsort(kind="stable")[places]
+        order_indices = order.argsort(kind="stable")[order_indices]
         starts, ends = starts[order], ends[order]
     offsets = np.empty(2 * len(starts), np.int64)
     offsets[0::2], offsets[1::2] = starts, ends
-    return view_buffer(take_inside(binary_array(offsets, memory), 2 * places).buffers()[2])
+    return view_buffer(take_inside(binary_array(offsets, memory), 2 * order_indices).buffers()[2])
 
 
 def binary_array(bounds: Int64s, memory: Bytes) -> pa.Array:
@@ -232,9 +232,9 @@ def gather_words(memory: Bytes, starts: Int64s, dtype: npt.DTypeLike) -> npt.NDA
     return np.ndarray((len(memory) - kind.itemsize + 1,), kind, memory.data, 0, (1,))[starts]
 
 
-def put_words(memory: Bytes, starts: Int64s, words: npt.NDArray[Any]) -> None:
+def put_words(memory: Bytes, starts: Int64s, values: npt.NDArray[Any]) -> None:
     """Write one word at each of many byte positions, which must lie inside ``memory``."""
-    np.ndarray((len(memory) - words.itemsize + 1,), words.dtype, memory.data, 0, (1,))[starts] = words
+    np.ndarray((len(memory) - values.itemsize + 1,), values.dtype, memory.data, 0, (1,))[starts] = values
 
 
 def gather_windows(memory: Bytes, starts: Int64s, width: int) -> Bytes:

@@ -62,7 +62,7 @@ class LeafPath:
     @property
     def dimensions(self) -> list[int] | None:
         """For each layer, from the leaf outwards, the size of fixed-size lists of structs, else 1; None without."""
-        return None if self.items_per_row == 1 else [one.struct_list_size or 1 for one in reversed(self.fields)]
+        return None if self.items_per_row == 1 else [field.struct_list_size or 1 for field in reversed(self.fields)]
 
 
 def is_list_field(field: Field) -> bool:
@@ -120,10 +120,10 @@ def shred(path: LeafPath, array: pa.Array) -> tuple[Levels, pa.Array]:
     return build_levels(nestings), array
 
 
-def _either(one: Mask | None, other: Mask | None) -> Mask | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one | other
+def _either(mask: Mask | None, other: Mask | None) -> Mask | None:
+    if mask is None or other is None:
+        return other if mask is None else mask
+    return mask | other
 
 
 def _list_offsets(array: pa.Array) -> npt.NDArray[Any]:
@@ -160,7 +160,7 @@ def check_nulls(field: Field, array: pa.Array) -> None:
         raise InvalidInputError(f"field {field.name!r} is not nullable, but {array.null_count} of its values are null")
     if is_fieldless(array.type) and array.null_count:
         raise InvalidInputError(f"field {field.name!r}: a struct without fields cannot be null")
-    if field.is_leaf or all(one.nullable for one in field.walk()):
+    if field.is_leaf or all(descendant.nullable for descendant in field.walk()):
         return
     is_null = null_mask(array)
     if is_list_field(field):
@@ -169,7 +169,7 @@ def check_nulls(field: Field, array: pa.Array) -> None:
         return
     size = field.struct_list_size
     for index, child in enumerate(field.children):
-        if not all(one.nullable for one in child.walk()):
+        if not all(descendant.nullable for descendant in child.walk()):
             if size and is_null is not None:
                 is_null = np.repeat(is_null, size)
             inside = array.values.slice(array.offset * size, len(array) * size) if size else array.field(index)
@@ -246,10 +246,10 @@ def join_leaves(field: Field, kind: pa.DataType, arrays: Sequence[pa.Array]) -> 
         return pa.Array.from_buffers(kind, length, [_bitmap(first)], null_count=first.null_count, children=[child])
     children: list[pa.Array] = []
     taken = 0
-    for index, one in enumerate(field.children):
-        count = sum(1 for _ in one.leaves())
+    for index, child_field in enumerate(field.children):
+        count = sum(1 for _ in child_field.leaves())
         parts = [array.field(0) for array in arrays[taken : taken + count]]
-        children.append(join_leaves(one, kind.field(index).type, parts))
+        children.append(join_leaves(child_field, kind.field(index).type, parts))
         taken += count
     return pa.Array.from_buffers(kind, length, [_bitmap(first)], null_count=first.null_count, children=children)
 

@@ -45,51 +45,51 @@ def encode_coded(
         CorruptDataError: A place where there is no item.
     """
     count = sum(map(len, parts))
-    items = to_values(pa.concat_arrays([one.items for one in parts]))
+    items = to_values(pa.concat_arrays([part.items for part in parts]))
     if count <= MAX_VALUES or isinstance(items, FixedListValues):
         return None
     built = dictionary.build(items, most=count // options.dict_divisor)
     if built is None:
         return None
-    places, merged = _moved(parts, built[0]), built[1]
+    item_indices, merged = _moved(parts, built[0]), built[1]
     if may_lack:
-        places, merged = _used(places, merged)
+        item_indices, merged = _used(item_indices, merged)
     if _packed_bytes(count, merged) > most_bytes:
         return None
     validity = _joined_validity(parts)
-    kept = places if validity is None else places[validity]
-    if not len(kept) or int(kept.min()) == int(kept.max()):
+    visible_indices = item_indices if validity is None else item_indices[validity]
+    if not len(visible_indices) or int(visible_indices.min()) == int(visible_indices.max()):
         return None
     nesting = Nesting(length=count, is_null=None if validity is None else ~validity)
     decoded = Decoded(levels=build_levels([nesting]), values=merged, num_slots=count)
-    return mini_block.encode(decoded, (FixedValues(places), merged), options)
+    return mini_block.encode(decoded, (FixedValues(item_indices), merged), options)
 
 
 def _moved(parts: Sequence[Coded], targets: FixedValues) -> npt.NDArray[Any]:
     """Places of all values, where each item, of all parts one after the other, has moved to another place."""
-    bounds = starts_of(np.array([len(one.items) for one in parts])).tolist()
+    bounds = starts_of(np.array([len(part.items) for part in parts])).tolist()
     moved: list[npt.NDArray[Any]] = []
-    for one, low, high in zip(parts, bounds, bounds[1:], strict=False):
-        found = take_values(FixedValues(targets.data[low:high]), one.places)
-        assert isinstance(found, FixedValues)  # noqa: S101 - as what was taken from
-        moved.append(found.data)
+    for part, low, high in zip(parts, bounds, bounds[1:], strict=False):
+        moved_indices = take_values(FixedValues(targets.data[low:high]), part.places)
+        assert isinstance(moved_indices, FixedValues)  # noqa: S101 - as what was taken from
+        moved.append(moved_indices.data)
     return moved[0] if len(moved) == 1 else np.concatenate(moved)
 
 
 def _used(
-    places: npt.NDArray[Any], items: FixedValues | VariableValues
+    item_indices: npt.NDArray[Any], items: FixedValues | VariableValues
 ) -> tuple[npt.NDArray[Any], FixedValues | VariableValues]:
     """Without items that no value has."""
     is_used = np.zeros(len(items), np.bool_)
-    is_used[places] = True
+    is_used[item_indices] = True
     if is_used.all():
-        return places, items
+        return item_indices, items
     numbers = (starts_of(is_used)[:-1]).astype(dictionary.index_dtype(int(is_used.sum())))
-    moved = take_values(FixedValues(numbers), places)
-    kept = take_values(items, np.flatnonzero(is_used))
+    moved = take_values(FixedValues(numbers), item_indices)
+    used_items = take_values(items, np.flatnonzero(is_used))
     assert isinstance(moved, FixedValues)  # noqa: S101 - as what was taken from
-    assert isinstance(kept, (FixedValues, VariableValues))  # noqa: S101 - likewise
-    return moved.data, kept
+    assert isinstance(used_items, (FixedValues, VariableValues))  # noqa: S101 - likewise
+    return moved.data, used_items
 
 
 def _packed_bytes(count: int, items: FixedValues | VariableValues) -> float:
@@ -99,8 +99,8 @@ def _packed_bytes(count: int, items: FixedValues | VariableValues) -> float:
 
 def _joined_validity(parts: Sequence[Coded]) -> Mask | None:
     """False for null; None if nothing is null."""
-    if all(one.validity is None for one in parts):
+    if all(part.validity is None for part in parts):
         return None
-    masks = [np.ones(len(one), np.bool_) if one.validity is None else one.validity for one in parts]
+    masks = [np.ones(len(part), np.bool_) if part.validity is None else part.validity for part in parts]
     joined = masks[0] if len(masks) == 1 else np.concatenate(masks)
     return None if joined.all() else joined

@@ -86,12 +86,12 @@ _MAX_GAP = 1 << 14  # between two ranges, if others remain apart
 _GAP_SHARE = 0.05  # between ranges, if all become one, as part of the bytes wanted
 
 
-def result_of(steps: Steps[_T], answer: Callable[[Sequence[tuple[int, int] | ByteRanges]], list[Any]]) -> _T:
+def result_of(coroutine: Steps[_T], answer: Callable[[Sequence[tuple[int, int] | ByteRanges]], list[Any]]) -> _T:
     """Run the plan to completion, if all that it asks for is answered at once."""
     try:
-        wanted = next(steps)
+        wanted = next(coroutine)
         while True:
-            wanted = steps.send(answer(wanted))
+            wanted = coroutine.send(answer(wanted))
     except StopIteration as stop:
         return stop.value
 
@@ -112,7 +112,7 @@ def together(plans: Sequence[Steps[_T]]) -> Steps[list[_T]]:
     for number, plan in enumerate(plans):
         advance(number, plan, None)
     while waiting:
-        buffers = iter((yield [one for _, _, ranges in waiting for one in ranges]))
+        buffers = iter((yield [ranges_of_coroutine for _, _, ranges in waiting for ranges_of_coroutine in ranges]))
         answered, waiting = waiting, []
         for number, plan, ranges in answered:
             advance(number, plan, [next(buffers) for _ in ranges])
@@ -137,8 +137,8 @@ def split_rows(first_rows: Int64s, rows: Rows) -> Iterator[tuple[int, Rows]]:
             if end > start:
                 yield number, range(max(rows.start, start) - start, min(rows.stop, end) - start)
         return
-    places = rows.searchsorted(bounds)
-    for number, start, (begin, stop) in zip(count(low), bounds.tolist(), pairwise(places.tolist()), strict=False):
+    split_points = rows.searchsorted(bounds)
+    for number, start, (begin, stop) in zip(count(low), bounds.tolist(), pairwise(split_points.tolist()), strict=False):
         if stop > begin:
             yield number, rows[begin:stop] - start
 

@@ -138,10 +138,10 @@ def _check_definition(levels: Levels) -> None:
         raise CorruptDataError("a definition level is larger than the layers allow")
 
 
-def merge_layers(several: Sequence[Layers]) -> Layers:
-    """The layers that allow whatever one of ``several`` allows."""
-    merged = several[0]
-    for layers in several[1:]:
+def merge_layers(layers_of_pages: Sequence[Layers]) -> Layers:
+    """The layers that allow whatever one of ``layers_of_pages`` allows."""
+    merged = layers_of_pages[0]
+    for layers in layers_of_pages[1:]:
         if layers == merged:
             continue
         if len(layers) != len(merged):
@@ -256,8 +256,8 @@ def unravel(levels: Levels, num_slots: int, dimensions: Sequence[int] | None = N
     consumed_levels = consumed_lists = 0
     for index, layer in enumerate(layers):
         if is_list(layer):
-            one, rep, definition = _unravel_list(rep, definition, numbers[index], _visible_limit(layers, index))
-            slots.append(one)
+            unraveled, rep, definition = _unravel_list(rep, definition, numbers[index], _visible_limit(layers, index))
+            slots.append(unraveled)
             consumed_lists += 1
         elif definition is None:
             slots.append(Slots(len(rep), None))

@@ -36,11 +36,11 @@ class ExternalBlobs:
         """
         if not scheme_of(uri) and not uri.startswith("/"):
             raise InvalidInputError(f"external blob {uri!r} is no absolute address, like file:///folder/name")
-        place = parse_address(uri)
+        address = parse_address(uri)
         for number, base in self.bases.items():
             folder = parse_address(base)
-            if place.is_below(folder) and place.path != folder.path:
-                return number, place.path[len(folder.path.rstrip("/")) :].lstrip("/")
+            if address.is_below(folder) and address.path != folder.path:
+                return number, address.path[len(folder.path.rstrip("/")) :].lstrip("/")
         if not self.may_be_anywhere:
             raise InvalidInputError(
                 f"external blob {uri!r} is below no base path of the table; allow_external_blob_outside_bases=True "

@@ -63,20 +63,22 @@ def find_blobs(
     """
     projection = view_schema(snapshot.manifest.schema, BlobView.DESCRIPTIONS).select([column])
     leaf = _blob_leaf(projection, column)
-    readers = {one.id: FragmentReader(files, one) for one in snapshot.manifest.fragments}
+    readers = {fragment.id: FragmentReader(files, fragment) for fragment in snapshot.manifest.fragments}
     addresses = {"ids": _from_ids, "addresses": _checked, "indices": _from_indices}[by](rows, list(readers.values()))
     unique, order = np.unique(addresses, return_inverse=True)
     owners = unique >> _ADDRESS_SHIFT
-    found: list[BlobRow] = []
+    blob_rows: list[BlobRow] = []
     for owner in np.unique(owners).tolist():
-        own = unique[owners == owner]
+        fragment_offsets = unique[owners == owner]
         reader = readers[owner]
-        offsets = (own & np.uint64(2**32 - 1)).astype(np.int64)
+        offsets = (fragment_offsets & np.uint64(2**32 - 1)).astype(np.int64)
         file = _file_of(reader.fragment, leaf)
         sources = BlobSources(files.store, file)
         descriptions = Descriptions.of(_descend(reader.take(projection, offsets)[0], projection.fields[0]))
-        found += [BlobRow(address, descriptions.place(at), sources) for at, address in enumerate(own.tolist())]
-    return [found[at] for at in order.tolist()]
+        blob_rows += [
+            BlobRow(address, descriptions.place(at), sources) for at, address in enumerate(fragment_offsets.tolist())
+        ]
+    return [blob_rows[at] for at in order.tolist()]
 
 
 def described_blobs(
@@ -105,9 +107,9 @@ def described_blobs(
     for owner in np.unique(owners).tolist():
         positions = valid[owners == owner]
         sources = BlobSources(files.store, _file_of(fragments[owner], leaf))
-        places = Descriptions.of(descriptions.take(positions))
+        taken = Descriptions.of(descriptions.take(positions))
         for index, position in enumerate(positions.tolist()):
-            rows[position] = BlobRow(int(addresses[position]), places.place(index), sources)
+            rows[position] = BlobRow(int(addresses[position]), taken.place(index), sources)
     return rows
 
 
@@ -164,12 +166,12 @@ def _from_indices(rows: npt.NDArray[np.uint64], readers: Sequence[FragmentReader
     total = int(ends[-1]) if len(ends) else 0
     if len(rows) and int(rows.max()) >= total:
         raise InvalidInputError(f"there is no row {int(rows.max())} in a table of {total} rows")
-    places = rows.astype(np.int64)
-    owners = np.searchsorted(ends, places, side="right")
+    positions = rows.astype(np.int64)
+    owners = np.searchsorted(ends, positions, side="right")
     out = np.empty(len(rows), np.uint64)
     for owner in np.unique(owners).tolist():
         mine = owners == owner
-        offsets = readers[owner].offsets_of_live(places[mine] - (ends[owner - 1] if owner else 0))
+        offsets = readers[owner].offsets_of_live(positions[mine] - (ends[owner - 1] if owner else 0))
         out[mine] = _address(readers[owner], offsets)
     return out
 

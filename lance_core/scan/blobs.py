@@ -88,7 +88,7 @@ class Descriptions:
         """
         mask = null_mask(array)
         is_null = np.zeros(len(array), np.bool_) if mask is None else mask
-        columns: dict[str, Any] = {one.name: array.field(index) for index, one in enumerate(array.type)}
+        columns: dict[str, Any] = {child.name: array.field(index) for index, child in enumerate(array.type)}
         position, size = (_numbers(columns[name]).astype(np.int64) for name in ("position", "size"))
         if (position < 0).any() or (size < 0).any():
             raise CorruptDataError("a blob has an impossible position or size")
@@ -108,7 +108,7 @@ class Descriptions:
         if self.is_null[row]:
             return None
         uri = (self.uris[row] or "") if self.uris else ""
-        numbers = (int(one[row]) for one in (self.positions, self.sizes, self.blob_ids))
+        numbers = (int(numbers_of_column[row]) for numbers_of_column in (self.positions, self.sizes, self.blob_ids))
         position, size, blob_id = numbers
         return BlobPlace(BlobKind(int(self.kinds[row])), position, size, blob_id, uri)
 
@@ -130,24 +130,24 @@ class BlobSources:
         self._path = data_file_path(file)
         self._readers: dict[tuple[int, int, str], ObjectReader] = {}
 
-    def reader(self, place: BlobPlace) -> ObjectReader:
+    def reader(self, blob: BlobPlace) -> ObjectReader:
         """The object that holds a blob."""
-        key = (place.kind, place.blob_id, place.uri)
-        known = self._readers.get(key)
-        if known is None:
-            known = self._readers[key] = self._open(place)
-        return known
+        key = (blob.kind, blob.blob_id, blob.uri)
+        cached = self._readers.get(key)
+        if cached is None:
+            cached = self._readers[key] = self._open(blob)
+        return cached
 
-    def _open(self, place: BlobPlace) -> ObjectReader:
-        match place.kind:
+    def _open(self, blob: BlobPlace) -> ObjectReader:
+        match blob.kind:
             case BlobKind.INLINE:
                 return self._data_file
             case BlobKind.PACKED | BlobKind.DEDICATED:
-                path = blob_file_path(self._path, place.blob_id)
-                reader, sums = self._store.reader(path), self._sums
-                return reader if sums is None else CheckedBlobFile(reader, sums, place.blob_id, path=path)
+                path = blob_file_path(self._path, blob.blob_id)
+                reader, checksums = self._store.reader(path), self._sums
+                return reader if checksums is None else CheckedBlobFile(reader, checksums, blob.blob_id, path=path)
             case BlobKind.EXTERNAL:
-                return open_external(self._store, place.blob_id, place.uri)
+                return open_external(self._store, blob.blob_id, blob.uri)
 
     @once
     def _data_file(self) -> CheckedReader:
@@ -158,17 +158,17 @@ class BlobSources:
         file = self._data_file.file
         return None if file is None else blob_sums(file, path=self._path)
 
-    def bounds(self, place: BlobPlace) -> tuple[int, int]:
+    def bounds(self, blob: BlobPlace) -> tuple[int, int]:
         """First byte, and the one behind the last, in the object.
 
         Raises:
             CorruptDataError: The object is shorter.
         """
-        size = self.reader(place).size
-        end = size if place.is_whole else place.position + place.size
-        if not place.position <= end <= size:
+        size = self.reader(blob).size
+        end = size if blob.is_whole else blob.position + blob.size
+        if not blob.position <= end <= size:
             raise CorruptDataError(f"a blob ends at byte {end} of an object of {size} bytes", path=self._path)
-        return place.position, end
+        return blob.position, end
 
     def read(self, descriptions: Descriptions) -> pa.Array:
         """The bytes of blobs as ``large_binary``; all in memory."""
@@ -182,28 +182,28 @@ class BlobSources:
         """Blobs of known places end to end, and their sizes: few requests for the blobs of one object."""
         sizes, positions = descriptions.sizes, descriptions.positions
         objects = descriptions.kinds.astype(np.int64) << 32 | descriptions.blob_ids
-        found: list[tuple[Int64s, Bytes]] = []
-        for one in np.unique(objects[sizes > 0]).tolist():
-            rows = np.flatnonzero((objects == one) & (sizes > 0))
+        read_parts: list[tuple[Int64s, Bytes]] = []
+        for object_id in np.unique(objects[sizes > 0]).tolist():
+            rows = np.flatnonzero((objects == object_id) & (sizes > 0))
             rows = rows[np.argsort(positions[rows], kind="stable")]
-            place = descriptions.place(int(rows[-1]))
-            assert place is not None  # noqa: S101 - nulls have no size
+            blob = descriptions.place(int(rows[-1]))
+            assert blob is not None  # noqa: S101 - nulls have no size
             starts, ends = positions[rows], positions[rows] + sizes[rows]
             if (starts[1:] < ends[:-1]).any():  # blobs that share bytes, which no writer makes
                 return self._read_each(descriptions)
-            reader = self.reader(place)
+            reader = self.reader(blob)
             if int(ends.max()) > reader.size:
                 raise CorruptDataError(
                     f"a blob ends at byte {int(ends.max())} of an object of {reader.size} bytes", path=self._path
                 )
             ranges = bridge(starts, ends)
             memory = join(reader.read_ranges(ranges))
-            found.append((rows, gather(memory, _places(ranges, starts), sizes[rows])))
-        if len(found) == 1 and (np.diff(found[0][0]) > 0).all():
-            return np.ascontiguousarray(found[0][1]), sizes
+            read_parts.append((rows, gather(memory, _places(ranges, starts), sizes[rows])))
+        if len(read_parts) == 1 and (np.diff(read_parts[0][0]) > 0).all():
+            return np.ascontiguousarray(read_parts[0][1]), sizes
         bounds = starts_of(sizes)
         out: Bytes = empty(int(bounds[-1]), np.uint8)
-        for rows, data in found:
+        for rows, data in read_parts:
             at = starts_of(sizes[rows]).tolist()
             for number, row in enumerate(rows.tolist()):
                 out[bounds[row] : bounds[row + 1]] = data[at[number] : at[number + 1]]
@@ -214,12 +214,12 @@ class BlobSources:
         count = len(descriptions.kinds)
         groups: dict[int, list[tuple[int, BlobPlace]]] = {}
         for row in range(count):
-            place = descriptions.place(row)
-            if place is not None and (place.size or place.is_whole):
-                groups.setdefault(id(self.reader(place)), []).append((row, place))
+            blob = descriptions.place(row)
+            if blob is not None and (blob.size or blob.is_whole):
+                groups.setdefault(id(self.reader(blob)), []).append((row, blob))
         pieces: list[pa.Buffer | None] = [None] * count
         for group in groups.values():
-            ranges = [self.bounds(place) for _, place in group]
+            ranges = [self.bounds(blob) for _, blob in group]
             for (row, _), piece in zip(group, self.reader(group[0][1]).read_ranges(ranges), strict=True):
                 pieces[row] = piece
         sizes = np.array([0 if piece is None else piece.size for piece in pieces], np.int64)
@@ -230,22 +230,22 @@ class BlobSources:
         """Blobs as they were written: bytes, but external ones as address, position and size."""
         is_external = (descriptions.kinds == BlobKind.EXTERNAL) & ~descriptions.is_null
         inside = replace(descriptions, is_null=descriptions.is_null | is_external)
-        places = [descriptions.place(row) if is_external[row] else None for row in range(len(is_external))]
+        blobs = [descriptions.place(row) if is_external[row] else None for row in range(len(is_external))]
         columns: dict[str, pa.Array] = {
             "data": self.read(inside),
-            "uri": pa.array([place and self._address(place) for place in places], pa.string()),
-            "position": pa.array([place and _part(place, place.position) for place in places], pa.uint64()),
-            "size": pa.array([place and _part(place, place.size) for place in places], pa.uint64()),
+            "uri": pa.array([blob and self._address(blob) for blob in blobs], pa.string()),
+            "position": pa.array([blob and _part(blob, blob.position) for blob in blobs], pa.uint64()),
+            "size": pa.array([blob and _part(blob, blob.size) for blob in blobs], pa.uint64()),
         }
-        children = [columns[one.name] for one in kind]
+        children = [columns[child.name] for child in kind]
         bitmap = pack_bits(~descriptions.is_null) if descriptions.is_null.any() else None
-        return pa.Array.from_buffers(kind, len(places), [bitmap], children=children)
+        return pa.Array.from_buffers(kind, len(blobs), [bitmap], children=children)
 
     @staticmethod
-    def _address(place: BlobPlace) -> str:
-        if not place.blob_id:
-            return place.uri
-        raise UnsupportedError(f"blobs below base path {place.blob_id} cannot be written again; read them as bytes")
+    def _address(blob: BlobPlace) -> str:
+        if not blob.blob_id:
+            return blob.uri
+        raise UnsupportedError(f"blobs below base path {blob.blob_id} cannot be written again; read them as bytes")
 
 
 def _places(ranges: Sequence[tuple[int, int]], positions: Int64s) -> Int64s:
@@ -255,13 +255,13 @@ def _places(ranges: Sequence[tuple[int, int]], positions: Int64s) -> Int64s:
     return positions + shifts[np.searchsorted(starts, positions, side="right") - 1]
 
 
-def _part(place: BlobPlace, number: int) -> int | None:
-    return None if place.is_whole else number
+def _part(blob: BlobPlace, number: int) -> int | None:
+    return None if blob.is_whole else number
 
 
 def needs_bytes(schema: Schema) -> bool:
     """True if a schema asks for more of blobs than their descriptions."""
-    return any(one.is_blob and not is_described(one) for one in schema.walk())
+    return any(field.is_blob and not is_described(field) for field in schema.walk())
 
 
 def fill_batches(schema: Schema, batches: Iterator[pa.RecordBatch], sources: BlobSources) -> Iterator[pa.RecordBatch]:
@@ -298,7 +298,7 @@ def row_bytes(field: Field, array: pa.Array) -> Int64s | int:
         field: What is wanted.
         array: The same with descriptions; shape (n,).
     """
-    if is_described(field) or not any(one.is_blob for one in field.walk()):
+    if is_described(field) or not any(descendant.is_blob for descendant in field.walk()):
         return 0
     if field.is_blob:
         return Descriptions.of(array).sizes
@@ -315,7 +315,7 @@ def row_bytes(field: Field, array: pa.Array) -> Int64s | int:
 
 
 def _fill(field: Field, array: pa.Array, sources: BlobSources) -> pa.Array:
-    if is_described(field) or not any(one.is_blob for one in field.walk()):
+    if is_described(field) or not any(descendant.is_blob for descendant in field.walk()):
         return array
     if field.is_blob:
         descriptions = Descriptions.of(array)

@@ -59,26 +59,26 @@ def indexed_ranges(fragment: Fragment, plan: ScanPlan, start: int, end: int) -> 
     """As `candidate_ranges`, as far as indices tell."""
     if plan.index_answer is None:
         return [(start, end)]
-    known = plan.index_answer.of_fragment(fragment.id, fragment.physical_rows)
-    return kept_ranges(known.bounds, known.may_match, start, end)
+    answer = plan.index_answer.of_fragment(fragment.id, fragment.physical_rows)
+    return kept_ranges(answer.bounds, answer.may_match, start, end)
 
 
 def decided_matches(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Offsets | None:
     """Return the live rows inside of [start, end) that match, if indices know the answer for each row; else None."""
     if plan.index_answer is None or not plan.index_answer.is_exact:
         return None
-    known = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
-    return _live(reader, known.candidates(), start, end) if known.is_decided else None
+    answer = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
+    return _live(reader, answer.candidates(), start, end) if answer.is_decided else None
 
 
 def scattered_candidates(reader: FragmentReader, plan: ScanPlan, start: int, end: int) -> Offsets | None:
     """Return the live rows inside of [start, end) that may match, if they are few and far between; else None."""
     if plan.index_answer is None:
         return None
-    known = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
-    count, num_runs = known.num_candidates, int(np.count_nonzero(known.may_match))
+    answer = plan.index_answer.of_fragment(reader.fragment.id, reader.physical_rows)
+    count, num_runs = answer.num_candidates, int(np.count_nonzero(answer.may_match))
     is_scattered = count <= reader.physical_rows * SPARSE_SHARE and count < num_runs * _LONG_RUN
-    return _live(reader, known.candidates(), start, end) if is_scattered else None
+    return _live(reader, answer.candidates(), start, end) if is_scattered else None
 
 
 def _live(reader: FragmentReader, offsets: Offsets, start: int, end: int) -> Offsets:
@@ -91,12 +91,14 @@ def _by_statistics(reader: FragmentReader, plan: ScanPlan, start: int, end: int)
     whole = [(start, end)] if start < end else []
     if plan.predicate is None or plan.predicate.asks is None:
         return whole
-    files = [(bounds, known) for bounds, known in reader.batch_statistics(plan.filter_projection) if known]
+    files = [
+        (bounds, statistics) for bounds, statistics in reader.batch_statistics(plan.filter_projection) if statistics
+    ]
     if not files:
         return whole
     from lance_core.sql.pruning import may_match  # noqa: PLC0415 brings Arrow's kernels along
 
-    bounds = distinct(np.concatenate([one for one, _ in files]))
+    bounds = distinct(np.concatenate([first_rows for first_rows, _ in files]))
     columns = _zones(plan.filter_projection, plan.predicate.columns, files, bounds)
     keep = may_match(plan.predicate.asks, columns, len(bounds) - 1)
     return kept_ranges(bounds, keep, start, end)
@@ -109,17 +111,17 @@ def _zones(
     bounds: npt.NDArray[np.int64],
 ) -> dict[str, ColumnZones]:
     """Return statistics of columns, in zones that are cut wherever a batch of any file ends."""
-    found: dict[str, ColumnZones] = {}
+    column_zones: dict[str, ColumnZones] = {}
     for path in paths:
         field = _leaf(schema, path)
-        for first_rows, known in files:
-            if field is None or field.id not in known:
+        for first_rows, statistics in files:
+            if field is None or field.id not in statistics:
                 continue
-            zones = _column(field, known[field.id], np.diff(first_rows))
+            zones = _column(field, statistics[field.id], np.diff(first_rows))
             batches = np.searchsorted(first_rows, bounds[:-1], side="right") - 1
             if zones is not None and first_rows[-1] == bounds[-1]:
-                found[path] = _picked(zones, batches)
-    return found
+                column_zones[path] = _picked(zones, batches)
+    return column_zones
 
 
 def _leaf(schema: Schema, path: str) -> Field | None:
@@ -133,19 +135,23 @@ def _leaf(schema: Schema, path: str) -> Field | None:
     return None if field.children else field
 
 
-def _column(field: Field, known: BatchStatistics, num_rows: npt.NDArray[np.int64]) -> ColumnZones | None:
+def _column(field: Field, statistics: BatchStatistics, num_rows: npt.NDArray[np.int64]) -> ColumnZones | None:
     """Return the statistics of the values that are read."""
     from lance_core.sql.pruning import ColumnZones  # noqa: PLC0415 as above
 
     kind = field.to_arrow().type
-    if known.minimum.type != kind or known.maximum.type != kind or len(known.null_count) != len(num_rows):
+    if (
+        statistics.minimum.type != kind
+        or statistics.maximum.type != kind
+        or len(statistics.null_count) != len(num_rows)
+    ):
         return None
-    had_nulls = known.null_count != 0
-    minimum, maximum = known.minimum, known.maximum
+    had_nulls = statistics.null_count != 0
+    minimum, maximum = statistics.minimum, statistics.maximum
     if offset_dtype(kind) is not None and field.nullable:
         # Without a minimum there may be empty strings, which read as null.
-        is_known = np.asarray(minimum.is_valid()) | (known.null_count == num_rows)
-        null_count = np.where(is_known, known.null_count, -1)
+        is_known = np.asarray(minimum.is_valid()) | (statistics.null_count == num_rows)
+        null_count = np.where(is_known, statistics.null_count, -1)
     else:
         # Whatever was written in the place of nulls is read, and nothing tells what that was.
         null_count = np.zeros(len(num_rows), np.int64)
@@ -155,19 +161,19 @@ def _column(field: Field, known: BatchStatistics, num_rows: npt.NDArray[np.int64
 
 def _without(array: pa.Array, mask: npt.NDArray[np.bool_]) -> pa.Array:
     """The array with nulls where the mask is set."""
-    places = pa.array(np.arange(len(array)), mask=mask)
-    return array.take(places)
+    valid_indices = pa.array(np.arange(len(array)), mask=mask)
+    return array.take(valid_indices)
 
 
 def _picked(zones: ColumnZones, batches: npt.NDArray[np.int64]) -> ColumnZones:
     from lance_core.sql.pruning import ColumnZones  # noqa: PLC0415 as above
 
-    places = pa.array(batches)
+    batch_indices = pa.array(batches)
     return ColumnZones(
         num_rows=zones.num_rows[batches],
         null_count=zones.null_count[batches],
-        minimum=zones.minimum.take(places),
-        maximum=zones.maximum.take(places),
+        minimum=zones.minimum.take(batch_indices),
+        maximum=zones.maximum.take(batch_indices),
     )
 
 

@@ -72,27 +72,36 @@ _known: deque[_Share] = deque(maxlen=8)
 def split_projection(projection: Schema, files: Sequence[DataFile]) -> tuple[FilePart, ...]:
     """Distribute the fields of a projection over the files that hold them; unneeded files are left out."""
     shares = [(file, _share(projection, file)) for file in files]
-    for file, one in shares:
-        if one.lost is not None and (file.file_major_version, file.file_minor_version) >= _ONLY_LEAVES:
-            raise CorruptDataError(f"the manifest names no column for field {one.lost!r}", path=file.path)
+    for file, share in shares:
+        if share.lost is not None and (file.file_major_version, file.file_minor_version) >= _ONLY_LEAVES:
+            raise CorruptDataError(f"the manifest names no column for field {share.lost!r}", path=file.path)
     return tuple(
-        FilePart(file=file, schema=one.schema, columns=one.columns) for file, one in shares if one.schema is not None
+        FilePart(file=file, schema=share.schema, columns=share.columns)
+        for file, share in shares
+        if share.schema is not None
     )
 
 
 def _share(projection: Schema, file: DataFile) -> _Share:
     fields, indices = file.fields, file.column_indices
-    for known in list(_known):
-        if known.fields == fields and known.indices == indices and known.projection == projection:
-            return known
+    for entry in list(_known):
+        if entry.fields == fields and entry.indices == indices and entry.projection == projection:
+            return entry
     wanted = {field.id: field for field in projection.walk()}
     # negative ids are tombstones and row lineage
     pairs = [(field, index) for field, index in zip(fields, _column_indices(file), strict=True) if field in wanted]
     # negative indices belong to fields without a column, which in files since 2.1 are parents only
     lost = next((wanted[field].name for field, index in pairs if index < 0 and wanted[field].is_leaf), None)
     columns = {field: index for field, index in pairs if index >= 0}
-    kept = tuple([one for field in projection.fields if (one := _prune(field, columns)) is not None])
-    share = _Share(projection, fields, indices, columns, Schema(kept, projection.metadata) if kept else None, lost)
+    pruned_fields = tuple([pruned for field in projection.fields if (pruned := _prune(field, columns)) is not None])
+    share = _Share(
+        projection,
+        fields,
+        indices,
+        columns,
+        Schema(pruned_fields, projection.metadata) if pruned_fields else None,
+        lost,
+    )
     _known.appendleft(share)
     return share
 
@@ -117,7 +126,7 @@ def _prune(field: Field, leaves: Mapping[int, int]) -> Field | None:
     """The field with those leaves only."""
     if field.is_leaf:
         return field if field.id in leaves else None
-    children = tuple(kept for child in field.children if (kept := _prune(child, leaves)) is not None)
+    children = tuple(pruned for child in field.children if (pruned := _prune(child, leaves)) is not None)
     if field.struct_list_size and field.id in leaves:
         raise UnsupportedError(
             f"Field {field.name!r} is a fixed-size list of structs in a data file of version 2.0, which neither "
@@ -144,7 +153,7 @@ def lost_fields(projection: Schema, parts: Sequence[FilePart]) -> list[tuple[Fie
     if not nested or (len(parts) == 1 and parts[0].schema.fields == projection.fields):
         return []
     there = {leaf.id for part in parts for leaf in part.schema.leaves()}
-    return [steps for field in nested for steps in _lost(field, there)]
+    return [path for field in nested for path in _lost(field, there)]
 
 
 def _lost(field: Field, there: Container[int]) -> Iterator[tuple[Field, ...]]:
@@ -154,29 +163,36 @@ def _lost(field: Field, there: Container[int]) -> Iterator[tuple[Field, ...]]:
         yield (field,)
         return
     for child in field.children:
-        yield from ((field, *steps) for steps in _lost(child, there))
+        yield from ((field, *path) for path in _lost(child, there))
 
 
-def part_with_shape(file: DataFile, stored: Schema, steps: Sequence[Field]) -> FilePart | None:
+def part_with_shape(file: DataFile, stored: Schema, path: Sequence[Field]) -> FilePart | None:
     """Return a leaf below a field that a file has; its levels say where the field is null and how long its lists are.
 
     Args:
         file: The file, of version 2.1 or newer.
         stored: Its schema.
-        steps: The fields from the top-level one to the one in question.
+        path: The fields from the top-level one to the one in question.
 
     Returns:
         A part of the file that holds only this leaf; None if the file has none.
     """
-    wanted = steps[-1]
-    same = next((one for one in stored.walk() if (one.id, one.logical_type) == (wanted.id, wanted.logical_type)), None)
+    wanted = path[-1]
+    same = next(
+        (
+            candidate
+            for candidate in stored.walk()
+            if (candidate.id, candidate.logical_type) == (wanted.id, wanted.logical_type)
+        ),
+        None,
+    )
     columns = dict(zip(file.fields, _column_indices(file), strict=True))
     for leaf in () if same is None else same.leaves():
         if columns.get(leaf.id, -1) < 0:
             continue
         only = {leaf.id: columns[leaf.id]}
         field = None if same is None else _prune(same, only)
-        for parent in reversed(steps[:-1]):
+        for parent in reversed(path[:-1]):
             field = None if field is None else replace(parent, children=(field,))
         if field is not None:
             return FilePart(file=file, schema=Schema((field,)), columns=only)
@@ -205,11 +221,11 @@ def join_columns(
     """
     if len(parts) == 1 and parts[0][0].fields == projection.fields:
         return list(parts[0][1])
-    found: dict[int, list[_Part]] = {}
+    parts_by_field: dict[int, list[_Part]] = {}
     for schema, arrays in parts:
         for field, array in zip(schema.fields, arrays, strict=True):
-            found.setdefault(field.id, []).append((field, array))
-    return [_join(field, found.get(field.id, []), num_rows, live_mask) for field in projection.fields]
+            parts_by_field.setdefault(field.id, []).append((field, array))
+    return [_join(field, parts_by_field.get(field.id, []), num_rows, live_mask) for field in projection.fields]
 
 
 def _join(field: Field, parts: Sequence[_Part], num_rows: int, live_mask: Callable[[], Mask | None]) -> pa.Array:
@@ -227,16 +243,19 @@ def _join(field: Field, parts: Sequence[_Part], num_rows: int, live_mask: Callab
         return _join_lists(field, kind, parts, live_mask)
     if field.struct_list_size:
         size = field.struct_list_size
-        items = [(one.children[0], array.values.slice(array.offset * size, num_rows * size)) for one, array in parts]
+        items = [
+            (child_field.children[0], array.values.slice(array.offset * size, num_rows * size))
+            for child_field, array in parts
+        ]
         child = _join(field.children[0], items, num_rows * size, lambda: _repeated(live_mask(), size))
         return pa.Array.from_buffers(kind, num_rows, [bitmap], children=[child])
     columns: list[pa.Array] = []
     for child in field.children:
         inner = [
-            (one, array.field(index))
+            (child_field, array.field(index))
             for parent, array in parts
-            for index, one in enumerate(parent.children)
-            if one.id == child.id
+            for index, child_field in enumerate(parent.children)
+            if child_field.id == child.id
         ]
         columns.append(_join(child, inner, num_rows, live_mask))
     return pa.Array.from_buffers(kind, num_rows, [bitmap], children=columns)
@@ -249,11 +268,11 @@ def _join_lists(
     masks = [null_mask(array) for _, array in parts]
     sizes, _ = list_items(parts[0][1], masks[0])
     inner: list[_Part] = []
-    for (one, array), is_null in zip(parts, masks, strict=True):
+    for (part_field, array), is_null in zip(parts, masks, strict=True):
         own_sizes, items = list_items(array, is_null)
         if (own_sizes != sizes).any():
             items = _fitted(field.name, items, own_sizes, sizes, live_mask())
-        inner.append((one.children[0], items))
+        inner.append((part_field.children[0], items))
     child = _join(field.children[0], inner, int(sizes.sum()), lambda: _repeated(live_mask(), sizes))
     validity = None if masks[0] is None else ~masks[0]
     if not pa.types.is_map(kind):
@@ -263,19 +282,19 @@ def _join_lists(
     return pa.Array.from_buffers(kind, len(sizes), lists.buffers()[:2], children=[entries])
 
 
-def _fitted(name: str, items: pa.Array, own: Int64s, sizes: Int64s, is_live: Mask | None) -> pa.Array:
-    """Items of lists with the lengths ``own`` for lists with the lengths ``sizes``: null where they differ.
+def _fitted(name: str, items: pa.Array, item_starts: Int64s, sizes: Int64s, is_live: Mask | None) -> pa.Array:
+    """Items of lists with the lengths ``item_starts`` for lists with the lengths ``sizes``: null where they differ.
 
     Raises:
         CorruptDataError: They differ in a row that is not deleted.
     """
-    differs = own != sizes
+    differs = item_starts != sizes
     if is_live is None or (differs & is_live).any():
         raise CorruptDataError(f"The files of a fragment differ in the lengths of the list {name!r}.")
     is_missing = np.repeat(differs, sizes)
-    places = np.zeros(len(is_missing), np.int64)
-    places[~is_missing] = aranges(starts_of(own)[:-1][~differs], own[~differs])
-    return items.take(pa.array(places, mask=is_missing))
+    target_indices = np.zeros(len(is_missing), np.int64)
+    target_indices[~is_missing] = aranges(starts_of(item_starts)[:-1][~differs], item_starts[~differs])
+    return items.take(pa.array(target_indices, mask=is_missing))
 
 
 def _repeated(is_live: Mask | None, counts: Int64s | int) -> Mask | None:

@@ -71,8 +71,8 @@ _stored: deque[tuple[Schema, _Stored]] = deque(maxlen=8)
 
 
 def _stored_as(schema: Schema) -> _Stored:
-    for known, stored in list(_stored):
-        if known is schema:
+    for schemas, stored in list(_stored):
+        if schemas is schema:
             return stored
     stored = _Stored(view_schema(schema, BlobView.DESCRIPTIONS), needs_bytes(schema))
     _stored.appendleft((schema, stored))
@@ -197,10 +197,10 @@ class FragmentReader:
             for part, stored in zip(parts, self._stored(parts), strict=True)
         ]
 
-        def read(rows: range, kept: Offsets | None) -> list[pa.Array]:
-            batches = [self._with_bytes(part, stored, read_file(rows, kept)) for part, stored, read_file in files]
-            count = len(rows) if kept is None else len(kept)
-            offsets = None if kept is None else kept + rows.start
+        def read(rows: range, selected: Offsets | None) -> list[pa.Array]:
+            batches = [self._with_bytes(part, stored, read_file(rows, selected)) for part, stored, read_file in files]
+            count = len(rows) if selected is None else len(selected)
+            offsets = None if selected is None else selected + rows.start
             return list(self._rows(projection, parts, batches, rows.start, count, offsets=offsets).columns)
 
         return read
@@ -238,8 +238,8 @@ class FragmentReader:
         batches: list[pa.RecordBatch] = []
         for part, stored in zip(parts, self._stored(parts), strict=True):
             file = yield from self._files.opening(part.file, num_rows=self.fragment.physical_rows)
-            found = yield from file.taking(stored.schema, part.columns, offsets)
-            batches.append(self._with_bytes(part, stored, found))
+            columns = yield from file.taking(stored.schema, part.columns, offsets)
+            batches.append(self._with_bytes(part, stored, columns))
         return list(self._rows(projection, parts, batches, 0, len(offsets), offsets=offsets).columns)
 
     def _parts(self, projection: Schema) -> Sequence[FilePart]:
@@ -250,16 +250,16 @@ class FragmentReader:
                 raise CorruptDataError(f"fragment {self.fragment.id} has no data files")
             parts = split_projection(projection, self.fragment.files)
             lost = lost_fields(projection, parts)
-            shapes = [part for steps in lost if (part := self._shape(steps)) is not None]
+            shapes = [part for path in lost if (part := self._shape(path)) is not None]
             last = self._last_parts = (projection, (*parts, *shapes))
         return last[1]
 
-    def _shape(self, steps: Sequence[Field]) -> FilePart | None:
+    def _shape(self, path: Sequence[Field]) -> FilePart | None:
         """Return the part that holds the levels of a field of which no stored child is selected."""
         for file in self.fragment.files:
             if (file.file_major_version, file.file_minor_version) >= LEAVES_HAVE_SHAPES:
                 stored = self._files.open(file, num_rows=self.fragment.physical_rows).schema
-                if (part := part_with_shape(file, stored, steps)) is not None:
+                if (part := part_with_shape(file, stored, path)) is not None:
                     return part
         return None
 
@@ -332,14 +332,14 @@ class FragmentReaders:
 
     def __getitem__(self, number: int) -> FragmentReader:
         """The reader of a fragment; it is kept with what it learns, unless that would be much."""
-        known = self._known.get(number)
-        if known is None:
-            known = FragmentReader(self._files, self.fragments[number])
-            if known.fragment.num_deleted_rows <= _MOST_DELETED:
+        reader = self._known.get(number)
+        if reader is None:
+            reader = FragmentReader(self._files, self.fragments[number])
+            if reader.fragment.num_deleted_rows <= _MOST_DELETED:
                 if len(self._known) >= _MOST_KEPT:
                     self._known.clear()
-                self._known[number] = known
-        return known
+                self._known[number] = reader
+        return reader
 
 
 def readers_of(files: OpenFiles, fragments: FragmentList) -> FragmentReaders:

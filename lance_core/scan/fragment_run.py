@@ -95,15 +95,15 @@ class FragmentRun:
         step = max(end - start, 1) if is_kept else batch_size
         for low in range(start, end, step):
             count = min(step, end - low)
-            yield Rows(start=low, num_rows=count, columns=[one.slice(low - start, count) for one in columns])
+            yield Rows(start=low, num_rows=count, columns=[column.slice(low - start, count) for column in columns])
 
     def cursor(self, projection: Schema, *, end: int) -> Callable[[range, Offsets | None], list[pa.Array]]:
         """Read ranges of rows; see `FragmentReader.cursor`."""
         del end  # files of a run are read whole
 
-        def read(rows: range, kept: Offsets | None) -> list[pa.Array]:
+        def read(rows: range, selected: Offsets | None) -> list[pa.Array]:
             columns = self._read(projection, self._ranges(rows.start, rows.stop))
-            return columns if kept is None else [take_inside(one, kept) for one in columns]
+            return columns if selected is None else [take_inside(column, selected) for column in columns]
 
         return read
 
@@ -112,12 +112,12 @@ class FragmentRun:
         return self._read(projection, self.split(offsets))
 
     def _ranges(self, start: int, end: int) -> list[RowsOfFragment]:
-        found: list[RowsOfFragment] = []
+        ranges: list[RowsOfFragment] = []
         for reader, (low, high) in zip(self.readers, pairwise(self._starts.tolist()), strict=True):
             rows = range(max(start, low) - low, min(end, high) - low)
             if rows:
-                found.append((reader, rows))
-        return found
+                ranges.append((reader, rows))
+        return ranges
 
     def _read(self, projection: Schema, wanted: Sequence[RowsOfFragment]) -> list[pa.Array]:
         """Read rows of some of the fragments, one after the other."""
@@ -147,7 +147,8 @@ def take_together(files: OpenFiles, wanted: Sequence[RowsOfFragment], projection
     try:
         opened = in_turn(files.store, begin)
         rows = [
-            file.rows_of(part.schema, part.columns, own) for file, (_, part, own) in zip(opened, parts, strict=True)
+            file.rows_of(part.schema, part.columns, file_rows)
+            for file, (_, part, file_rows) in zip(opened, parts, strict=True)
         ]
         return take_joined(rows) if can_be_joined(rows) else None
     except StoreTimeoutError:
@@ -166,7 +167,7 @@ def runs_of(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> 
     """
     projections = (plan.projection,) if plan.predicate is None else (plan.filter_projection, plan.rest)
     can_join = bool(projections[0].fields)
-    projections = [one for one in projections if one.fields]
+    projections = [projection for projection in projections if projection.fields]
     most_rows = max(plan.step, _RUN_ROWS)
     run: list[FragmentReader] = []
     num_rows = num_bytes = 0

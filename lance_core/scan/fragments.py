@@ -76,7 +76,7 @@ def scan_fragments(
         return _window_of(chained(files.store, streams, num_asks=_num_asks(plan)), limit, offset)
     if plan.predicate is None:
         return chained(files.store, _windows(files, fragments, plan, limit, offset), num_asks=_num_asks(plan))
-    readers = (FragmentReader(files, one) for one in fragments)
+    readers = (FragmentReader(files, fragment) for fragment in fragments)
     streams = _works(files, readers, plan, scan_fragment)
     if limit is None:
         return _window_of(chained(files.store, streams, num_asks=_num_asks(plan)), limit, offset)
@@ -185,7 +185,7 @@ def count_matching(reader: RowSource, plan: ScanPlan) -> int:
     decided = _decided(reader, plan, 0, end)
     if decided is not None:
         return len(decided)
-    return sum(int(np.count_nonzero(one.mask)) for one in _matches(reader, plan, 0, end))
+    return sum(int(np.count_nonzero(match.mask)) for match in _matches(reader, plan, 0, end))
 
 
 def count_all_matching(files: OpenFiles, fragments: Iterable[Fragment], plan: ScanPlan) -> int:
@@ -200,8 +200,8 @@ def matching_offsets(reader: RowSource, plan: ScanPlan) -> npt.NDArray[np.int64]
     decided = _decided(reader, plan, 0, end)
     if decided is not None:
         return decided
-    found = [one.offsets(np.flatnonzero(one.mask)) for one in _matches(reader, plan, 0, end)]
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    offsets = [match.offsets(np.flatnonzero(match.mask)) for match in _matches(reader, plan, 0, end)]
+    return np.concatenate(offsets) if offsets else np.empty(0, np.int64)
 
 
 def matching_by_fragment(
@@ -209,8 +209,8 @@ def matching_by_fragment(
 ) -> Iterator[tuple[FragmentReader, npt.NDArray[np.int64]]]:
     """Fragments with rows that the predicate matches, and the offsets of these; see `matching_offsets`."""
     sources = runs_of(files, fragments, plan)
-    for found in computed(files.store, _works(files, sources, plan, _matching)):
-        yield from found
+    for matches in computed(files.store, _works(files, sources, plan, _matching)):
+        yield from matches
 
 
 def _matching(reader: RowSource, plan: ScanPlan) -> list[tuple[FragmentReader, npt.NDArray[np.int64]]]:
@@ -255,9 +255,9 @@ class _Match(NamedTuple):
     pick: Callable[[npt.NDArray[np.int64]], list[pa.Array]]
     rows: Offsets | None = None
 
-    def offsets(self, places: npt.NDArray[np.int64]) -> Offsets:
+    def offsets(self, indices: npt.NDArray[np.int64]) -> Offsets:
         """Return the offsets of some of the rows, counted from the first."""
-        return places + self.start if self.rows is None else self.rows[places]
+        return indices + self.start if self.rows is None else self.rows[indices]
 
 
 def _matches(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[_Match]:
@@ -307,12 +307,12 @@ class _Part(NamedTuple):
 
 
 def _matches_among(
-    reader: FragmentReader, plan: ScanPlan, start: int, several: Iterator[pa.Array | Coded]
+    reader: FragmentReader, plan: ScanPlan, start: int, columns: Iterator[pa.Array | Coded]
 ) -> Iterator[_Match]:
     """Matches among values that come in parts of any size, in steps as the plan has them."""
     parts: list[_Part] = []
     num_rows = 0
-    for values in several:
+    for values in columns:
         mask, at = _answers(plan, values), 0
         while at < len(mask):
             part = _Part(values, at, mask[at : at + plan.step - num_rows])
@@ -326,22 +326,22 @@ def _matches_among(
 
 
 def _match_of(reader: FragmentReader, plan: ScanPlan, start: int, parts: Sequence[_Part]) -> _Match:
-    mask = parts[0].mask if len(parts) == 1 else np.concatenate([one.mask for one in parts])
+    mask = parts[0].mask if len(parts) == 1 else np.concatenate([part.mask for part in parts])
     live = reader.live_mask(start, start + len(mask))
 
-    def pick(places: npt.NDArray[np.int64]) -> list[pa.Array]:
-        bounds = starts_of(np.array([len(one.mask) for one in parts]))
-        ends = places.searchsorted(bounds).tolist()
-        found: list[pa.Array] = []
-        for one, begin, low, high in zip(parts, bounds.tolist(), ends, ends[1:], strict=False):
-            inside = places[low:high] + (one.first - begin)
+    def pick(indices: npt.NDArray[np.int64]) -> list[pa.Array]:
+        bounds = starts_of(np.array([len(part.mask) for part in parts]))
+        ends = indices.searchsorted(bounds).tolist()
+        picked: list[pa.Array] = []
+        for part, begin, low, high in zip(parts, bounds.tolist(), ends, ends[1:], strict=False):
+            inside = indices[low:high] + (part.first - begin)
             if low == high:
                 continue
-            if isinstance(one.values, Coded):
-                found.append(one.values.kept(inside).values())
+            if isinstance(part.values, Coded):
+                picked.append(part.values.kept(inside).values())
             else:
-                found += _picked([one.values], plan.filter_projection, len(one.values), inside)
-        return found if len(found) == 1 else [pa.concat_arrays(found)]
+                picked += _picked([part.values], plan.filter_projection, len(part.values), inside)
+        return picked if len(picked) == 1 else [pa.concat_arrays(picked)]
 
     return _Match(start, mask if live is None else mask & live, pick)
 
@@ -353,7 +353,7 @@ def _as_mask(answer: pa.BooleanArray) -> npt.NDArray[np.bool_]:
 def _predicate_batch(
     reader: RowSource, plan: ScanPlan, stored: Sequence[pa.Array], rows: range | Offsets
 ) -> pa.RecordBatch:
-    names, columns = [one.name for one in plan.filter_projection.fields], list(stored)
+    names, columns = [top_field.name for top_field in plan.filter_projection.fields], list(stored)
     assert plan.predicate is not None  # noqa: S101 for the type checker: callers have one
     wanted = [name for name in SYSTEM_COLUMNS if name in plan.predicate.columns]
     for name in wanted or ([] if columns else [ROW_ADDRESS]):  # a batch without columns would have no rows
@@ -410,11 +410,11 @@ def _found(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[
     sparse = _Sparse()
     read: Callable[[range, npt.NDArray[np.int64] | None], list[pa.Array]] | None = None
     for match in _matches(reader, plan, start, end):
-        places, num_rows = np.flatnonzero(match.mask), len(match.mask)
-        if not len(places):
+        indices, num_rows = np.flatnonzero(match.mask), len(match.mask)
+        if not len(indices):
             continue
-        offsets = match.offsets(places)
-        columns = match.pick(places)
+        offsets = match.offsets(indices)
+        columns = match.pick(indices)
         if not plan.rest.fields:
             yield _output(reader, plan, plan.filter_projection, columns, offsets)
         elif match.rows is not None or len(offsets) <= num_rows * SPARSE_SHARE:
@@ -425,10 +425,10 @@ def _found(reader: RowSource, plan: ScanPlan, start: int, end: int) -> Iterator[
             yield from sparse.fetch(reader, plan)
             read = read or reader.cursor(plan.rest, end=end)
             here = range(match.start, match.start + num_rows)
-            if len(places) > num_rows * _MASKED_SHARE:
-                rest = _picked(read(here, None), plan.rest, num_rows, places)
+            if len(indices) > num_rows * _MASKED_SHARE:
+                rest = _picked(read(here, None), plan.rest, num_rows, indices)
             else:
-                rest = read(here, places)
+                rest = read(here, indices)
             yield _output(reader, plan, _both(plan), [*columns, *rest], offsets)
     yield from sparse.fetch(reader, plan)
 
@@ -438,17 +438,17 @@ def _filtered(columns: Sequence[pa.Array], schema: Schema, keep: npt.NDArray[np.
 
 
 def _picked(
-    columns: Sequence[pa.Array], schema: Schema, num_rows: int, places: npt.NDArray[np.int64]
+    columns: Sequence[pa.Array], schema: Schema, num_rows: int, indices: npt.NDArray[np.int64]
 ) -> list[pa.Array]:
     """Some rows of columns, which have so many: shape (n,), ascending."""
-    if not columns or len(places) == num_rows:
+    if not columns or len(indices) == num_rows:
         return list(columns)
     batch = pa.RecordBatch.from_arrays(list(map(settled, columns)), schema=schema.to_arrow())
-    if len(places) > num_rows * _MASKED_SHARE:
+    if len(indices) > num_rows * _MASKED_SHARE:
         keep = np.zeros(num_rows, np.bool_)
-        keep[places] = True
+        keep[indices] = True
         return list(batch.filter(mask_array(keep)).columns)
-    return list(take_inside(batch, places).columns)
+    return list(take_inside(batch, indices).columns)
 
 
 def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.int64]:
@@ -462,7 +462,10 @@ def _kept_offsets(plan: ScanPlan, rows: Rows, keep: npt.NDArray[np.bool_] | None
 
 def _system_column(reader: RowSource, plan: ScanPlan, name: str, offsets: npt.NDArray[np.int64]) -> pa.Array:
     if isinstance(reader, FragmentRun):
-        parts = [_system_column(one, plan, name, own) for one, own in reader.split(offsets)]
+        parts = [
+            _system_column(fragment, plan, name, fragment_offsets)
+            for fragment, fragment_offsets in reader.split(offsets)
+        ]
         return pa.concat_arrays([numbers_array(np.empty(0, np.uint64)), *parts])
     if name == ROW_ID:
         return reader.row_ids(offsets)
@@ -485,7 +488,7 @@ def _output(
     """Arrange columns as the plan's output wants them; without any, ``offsets`` tells how many rows there are."""
     if plan.columns == schema.names:
         return batch_of(columns, plan.schema, len(offsets))
-    by_name = {one.name: column for one, column in zip(schema.fields, columns, strict=True)}
+    by_name = {top_field.name: column for top_field, column in zip(schema.fields, columns, strict=True)}
     arrays: list[pa.Array] = []
     for name in plan.columns:
         if name in SYSTEM_COLUMNS:

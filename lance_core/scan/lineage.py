@@ -82,7 +82,7 @@ def updated_versions(reader: StoredFragment) -> UInt64s:
 
 def has_spilled_lineage(fragment: Fragment) -> bool:
     """True if ids or versions of the rows are in a data file."""
-    return any(isinstance(one, RowLineageColumn) for one in lineage_sequences(fragment))
+    return any(isinstance(sequence, RowLineageColumn) for sequence in lineage_sequences(fragment))
 
 
 def _versions(reader: StoredFragment, sequence: LineageSequence | None, field: Field) -> UInt64s:
@@ -111,5 +111,5 @@ def _spilled(reader: StoredFragment, field: Field) -> UInt64s:
         raise CorruptDataError(f"no data file of fragment {fragment.id} has the column {field.name} that it refers to")
     end = fragment.physical_rows
     rows = reader.scan(Schema((field,)), start=0, end=end, batch_size=max(end, 1))
-    parts = [np.empty(0, np.uint64), *(one.columns[0].to_numpy() for one in rows)]
+    parts = [np.empty(0, np.uint64), *(batch.columns[0].to_numpy() for batch in rows)]
     return np.concatenate(parts)

@@ -86,10 +86,10 @@ class OpenFiles:
         """As `open`, but stops where the end of a mapped file was asked for."""
         key = (file.base_id, file.path)
         with self._lock:
-            known = self._readers.get(key)
-            if known is not None:
+            cached = self._readers.get(key)
+            if cached is not None:
                 self._readers.move_to_end(key)
-                return known
+                return cached
         path = data_file_path(file)
         source = self._asked(path, file.file_size_bytes) if self.is_far else self.store.reader(path)
         is_announced = announce_end(source)

@@ -53,16 +53,16 @@ def sorted_rows(table: pa.Table, order: Sequence[ColumnOrdering], count: int | N
     """The rows in order, or the first ``count`` of them."""
     keys: dict[str, pa.ChunkedArray] = {}
     directions: list[tuple[str, str]] = []
-    for number, one in enumerate(order):
-        values = _comparable(table.column(one.column_name))
-        direction = "ascending" if one.ascending else "descending"
+    for number, ordering in enumerate(order):
+        values = _comparable(table.column(ordering.column_name))
+        direction = "ascending" if ordering.ascending else "descending"
         if values.null_count:
             keys[f"null{number}"] = pc.cast(pc.is_null(values), pa.int8())
-            directions.append((f"null{number}", "descending" if one.nulls_first else "ascending"))
+            directions.append((f"null{number}", "descending" if ordering.nulls_first else "ascending"))
         keys[f"value{number}"] = values
         directions.append((f"value{number}", direction))
-    places = pc.sort_indices(pa.table(keys), sort_keys=directions)
-    return table.take(places if count is None else places.slice(0, count))
+    sorted_indices = pc.sort_indices(pa.table(keys), sort_keys=directions)
+    return table.take(sorted_indices if count is None else sorted_indices.slice(0, count))
 
 
 def _comparable(values: Any) -> Any:
@@ -96,9 +96,9 @@ class Sorter:
         self._batches.append(batch)
         self._num_rows += batch.num_rows
         if self.count is not None and self._num_rows > 2 * self.count + _SLACK_ROWS:
-            kept = self.finish()
-            self._batches, self._num_rows = kept.to_batches(), kept.num_rows
-            self._worst = _comparable(kept.column(self.order[0].column_name))[-1] if kept.num_rows else None
+            smallest = self.finish()
+            self._batches, self._num_rows = smallest.to_batches(), smallest.num_rows
+            self._worst = _comparable(smallest.column(self.order[0].column_name))[-1] if smallest.num_rows else None
 
     def _may_be_first(self, batch: pa.RecordBatch) -> pa.Array:
         """Return a mask of the rows that can be among the first, judged by the last known row and the first column."""

@@ -88,8 +88,8 @@ def known_plan(schema: Schema, asked: Hashable, make: Callable[[], ScanPlan]) ->
         asked: All that the plan depends on besides.
         make: Makes the plan.
     """
-    for known, what, plan in list(_known):
-        if known is schema and what == asked:
+    for cached_schema, what, plan in list(_known):
+        if cached_schema is schema and what == asked:
             return plan
     plan = make()
     _known.appendleft((schema, asked, plan))
@@ -129,31 +129,31 @@ def plan_scan(
     return plan if filter is None else _with_filter(plan, schema, filter, batch_size)
 
 
-def with_stored_json(plan: ScanPlan, kept: Collection[str]) -> ScanPlan:
+def with_stored_json(plan: ScanPlan, stored_names: Collection[str]) -> ScanPlan:
     """Let JSON columns be read as they are stored, so that expressions decode only what they ask for.
 
     Args:
         plan: The plan.
-        kept: Columns that are read as text.
+        stored_names: Columns that are read as text.
     """
-    if all(one.logical_type != JSON or one.name in kept for one in plan.projection.fields):
+    if all(top_field.logical_type != JSON or top_field.name in stored_names for top_field in plan.projection.fields):
         return plan
-    projection = _stored_json(plan.projection, kept)
+    projection = _stored_json(plan.projection, stored_names)
     return replace(
         plan,
         projection=projection,
-        filter_projection=_stored_json(plan.filter_projection, kept),
-        rest=_stored_json(plan.rest, kept),
+        filter_projection=_stored_json(plan.filter_projection, stored_names),
+        rest=_stored_json(plan.rest, stored_names),
         schema=_output_schema(plan.columns, projection),
     )
 
 
-def _stored_json(schema: Schema, kept: Collection[str]) -> Schema:
+def _stored_json(schema: Schema, stored_names: Collection[str]) -> Schema:
     fields = (
-        replace(one, logical_type="large_binary", metadata={}, extension_name="")
-        if one.logical_type == JSON and one.name not in kept
-        else one
-        for one in schema.fields
+        replace(top_field, logical_type="large_binary", metadata={}, extension_name="")
+        if top_field.logical_type == JSON and top_field.name not in stored_names
+        else top_field
+        for top_field in schema.fields
     )
     return Schema(tuple(fields), schema.metadata)
 
@@ -176,7 +176,7 @@ def _with_filter(plan: ScanPlan, schema: Schema, condition: str | Expression, ba
     predicate = make_predicate(condition, named)
     needed = schema.select([name for name in predicate.columns if name not in SYSTEM_COLUMNS])
     needed = _stored_json(needed, plan.projection.names)
-    rest = tuple(one for one in plan.projection.fields if one not in needed.fields)
+    rest = tuple(top_field for top_field in plan.projection.fields if top_field not in needed.fields)
     widest = Schema((*needed.fields, *rest)).to_arrow()
     return replace(
         plan,
@@ -191,11 +191,13 @@ def _check_names(names: Sequence[str], schema: Schema) -> None:
     if len(set(names)) < len(names):
         twice = {name for name in names if names.count(name) > 1}
         raise InvalidInputError(f"columns {', '.join(sorted(twice))} are asked for twice")
-    known = [*schema.names, *SYSTEM_COLUMNS]
-    there = set(known)
+    valid_names = [*schema.names, *SYSTEM_COLUMNS]
+    there = set(valid_names)
     for name in names:
-        if name not in there and not any(name.startswith(f"{top}.") for top in known):
-            raise InvalidInputError(f"no column {name!r}; did you mean {', '.join(close_names(name, known, n=3))}?")
+        if name not in there and not any(name.startswith(f"{top}.") for top in valid_names):
+            raise InvalidInputError(
+                f"no column {name!r}; did you mean {', '.join(close_names(name, valid_names, n=3))}?"
+            )
 
 
 def output_names(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
@@ -230,7 +232,7 @@ def _output_schema(names: Sequence[str], projection: Schema) -> pa.Schema:
     if tuple(names) == projection.names:
         return projection.to_arrow()
     fields: list[pa.Field] = []
-    tops = {one.name: one.to_arrow() for one in projection.fields}
+    tops = {top_field.name: top_field.to_arrow() for top_field in projection.fields}
     for name in names:
         if name in SYSTEM_COLUMNS:
             fields.append(pa.field(name, pa.uint64()))
@@ -252,7 +254,7 @@ def path_steps(path: str, top: str) -> list[str]:
 
 def default_batch_size(schema: pa.Schema, num_bytes: int = DEFAULT_BATCH_BYTES) -> int:
     """Rows of a batch of at most about so many bytes: a power of two, as the pages of vectors have."""
-    width = sum(_width(one.type) for one in schema)
+    width = sum(_width(column.type) for column in schema)
     fitting = 1 << max(1, num_bytes // max(width, 1)).bit_length() - 1
     return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, fitting))
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from lance_core.scan.plan import ScanPlan
 
 _OFFSET_BITS = 32
-_SORTED_BATCH_ROWS = 1 << 13
 
 
 @frozen(kw_only=True)
@@ -175,9 +174,9 @@ def _outputs(
     arrow = schema.to_arrow()
     for name in SYSTEM_COLUMNS:
         arrow = arrow.append(pa.field(name, pa.uint64()))
-    found = [_output(name, sql, schema, arrow) for name, sql in columns.items()]
-    found += [Output(name=name, source=name) for name, wanted in ids.items() if wanted and name not in columns]
-    return tuple(found)
+    outputs = [_output(name, sql, schema, arrow) for name, sql in columns.items()]
+    outputs += [Output(name=name, source=name) for name, wanted in ids.items() if wanted and name not in columns]
+    return tuple(outputs)
 
 
 def _output(name: str, sql: str, schema: Schema, arrow: pa.Schema) -> Output:
@@ -201,11 +200,11 @@ def _needed(output: Output) -> Sequence[str]:
 
 def _output_schema(outputs: Sequence[Output], scanned: pa.Schema) -> pa.Schema:
     fields: list[pa.Field] = []
-    for one in outputs:
-        if one.expression is None:
-            fields.append(scanned.field(one.source).with_name(one.name))
+    for output in outputs:
+        if output.expression is None:
+            fields.append(scanned.field(output.source).with_name(output.name))
         else:
-            fields.append(pa.field(one.name, one.expression.type, nullable=one.expression.nullable))
+            fields.append(pa.field(output.name, output.expression.type, nullable=output.expression.nullable))
     return pa.schema(fields, metadata=scanned.metadata)
 
 
@@ -229,16 +228,20 @@ def run_query(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> 
 
 def make_columns(batch: pa.RecordBatch | pa.Table, query: Query) -> pa.Table:
     """The result for rows that were read with the plan of a query."""
-    made = [_made(one, query) for one in batch.to_batches()] if isinstance(batch, pa.Table) else [_made(batch, query)]
+    made = (
+        [_made(batch_part, query) for batch_part in batch.to_batches()]
+        if isinstance(batch, pa.Table)
+        else [_made(batch, query)]
+    )
     return pa.Table.from_batches(made, schema=query.schema)
 
 
 def _scanned(files: OpenFiles, fragments: Iterable[Fragment], query: Query) -> Iterator[pa.RecordBatch]:
     if not query.include_deleted_rows:
         return scan_fragments(files, fragments, query.plan, limit=query.limit, offset=query.offset)
-    whole = (replace(one, deletion_file=None) for one in fragments)
+    whole = (replace(fragment, deletion_file=None) for fragment in fragments)
     batches = scan_fragments(files, whole, query.plan, limit=query.limit, offset=query.offset, is_separate=True)
-    return _without_ids(files, {one.id: one for one in fragments}, query.plan, batches)
+    return _without_ids(files, {fragment.id: fragment for fragment in fragments}, query.plan, batches)
 
 
 def _without_ids(
@@ -255,13 +258,13 @@ def _without_ids(
             readers = {number: FragmentReader(files, fragments[number])}
         offsets = addresses & np.uint64((1 << _OFFSET_BITS) - 1)
         is_deleted = np.isin(offsets, readers[number].deleted.astype(np.uint64))
-        place = batch.schema.get_field_index(ROW_ID)
-        ids = pa.array(np.asarray(batch.column(place)), mask=is_deleted)
-        changed = batch.set_column(place, batch.schema.field(place), ids)
-        place = batch.schema.get_field_index(ROW_OFFSET)
-        if place >= 0 and plan.row_starts is not None:
-            places = plan.row_starts.row_offsets(number, readers[number].deleted, offsets.astype(np.int64))
-            changed = changed.set_column(place, batch.schema.field(place), numbers_array(places))
+        column_index = batch.schema.get_field_index(ROW_ID)
+        ids = pa.array(np.asarray(batch.column(column_index)), mask=is_deleted)
+        changed = batch.set_column(column_index, batch.schema.field(column_index), ids)
+        column_index = batch.schema.get_field_index(ROW_OFFSET)
+        if column_index >= 0 and plan.row_starts is not None:
+            row_offsets = plan.row_starts.row_offsets(number, readers[number].deleted, offsets.astype(np.int64))
+            changed = changed.set_column(column_index, batch.schema.field(column_index), numbers_array(row_offsets))
         yield changed
 
 
@@ -281,7 +284,7 @@ def _ordered(files: OpenFiles, fragments: Sequence[Fragment], query: Query) -> I
 
 def _order_plan(query: Query) -> ScanPlan:
     """The same scan with the columns to order by only."""
-    names = tuple(dict.fromkeys([*(one.column_name for one in query.order), ROW_ADDRESS]))
+    names = tuple(dict.fromkeys([*(field.column_name for field in query.order), ROW_ADDRESS]))
     if set(query.plan.columns) <= set(names):
         return query.plan
     schema = query.plan.schema
@@ -289,7 +292,9 @@ def _order_plan(query: Query) -> ScanPlan:
     stored = [name for name in names if name not in SYSTEM_COLUMNS]
     projection = query.plan.projection.select(stored)
     needed = query.plan.filter_projection
-    rest = type(projection)(tuple(one for one in projection.fields if one not in needed.fields), projection.metadata)
+    rest = type(projection)(
+        tuple(field for field in projection.fields if field not in needed.fields), projection.metadata
+    )
     return replace(query.plan, columns=names, projection=projection, rest=rest, schema=pa.schema(fields))
 
 
@@ -298,21 +303,22 @@ def _fetched(files: OpenFiles, fragments: Sequence[Fragment], addresses: np.ndar
     unique, order = np.unique(addresses, return_inverse=True)
     owners = (unique >> np.uint64(_OFFSET_BITS)).astype(np.int64)
     offsets = (unique & np.uint64((1 << _OFFSET_BITS) - 1)).astype(np.int64)
-    by_id = {one.id: one for one in fragments}
+    by_id = {fragment.id: fragment for fragment in fragments}
     plan = replace(plan, predicate=None)
     works = (
         partial(take_offsets, FragmentReader(files, by_id[owner]), plan, offsets[owners == owner])
         for owner in np.unique(owners).tolist()
     )
-    found = each(files.store, works)
-    return pa.Table.from_batches(found, schema=plan.schema).take(numbers_array(order))
+    fetched = each(files.store, works)
+    return pa.Table.from_batches(fetched, schema=plan.schema).take(numbers_array(order))
 
 
 def _made(batch: pa.RecordBatch, query: Query) -> pa.RecordBatch:
     if query.outputs is None:
         return batch
     columns = [
-        batch.column(one.source) if one.expression is None else one.expression.evaluate(batch) for one in query.outputs
+        batch.column(output.source) if output.expression is None else output.expression.evaluate(batch)
+        for output in query.outputs
     ]
     return batch_of(columns, query.schema, batch.num_rows)
 

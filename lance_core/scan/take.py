@@ -54,15 +54,15 @@ def take_addresses(snapshot: Snapshot, files: OpenFiles, addresses: npt.NDArray[
     owners = (unique >> np.uint64(32)).astype(np.int64)
     offsets = (unique & np.uint64((1 << 32) - 1)).astype(np.int64)
     fragments = snapshot.manifest.fragments.select(np.unique(owners).tolist())
-    parts = ((FragmentReader(files, one), offsets[owners == one.id]) for one in fragments)
+    parts = ((FragmentReader(files, fragment), offsets[owners == fragment.id]) for fragment in fragments)
     return _in_order(_batches(files, parts, plan), order, plan)
 
 
-def _ascending(places: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.int64] | None]:
+def _ascending(numbers: npt.NDArray[_Number]) -> tuple[npt.NDArray[_Number], npt.NDArray[np.int64] | None]:
     """Each place once, ascending, and which of them each one asked for is; None if they are the same."""
-    if (places[1:] > places[:-1]).all():
-        return places, None
-    return np.unique(places, return_inverse=True)
+    if (numbers[1:] > numbers[:-1]).all():
+        return numbers, None
+    return np.unique(numbers, return_inverse=True)
 
 
 def _in_order(batches: Iterable[pa.RecordBatch], order: npt.NDArray[np.int64] | None, plan: ScanPlan) -> pa.Table:
@@ -71,13 +71,13 @@ def _in_order(batches: Iterable[pa.RecordBatch], order: npt.NDArray[np.int64] | 
     return table if order is None else taken(table, numbers_array(order))
 
 
-def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64], plan: ScanPlan) -> pa.Table:
+def take_rows(snapshot: Snapshot, files: OpenFiles, row_positions: npt.NDArray[np.int64], plan: ScanPlan) -> pa.Table:
     """Read rows by place.
 
     Args:
         snapshot: Version to read.
         files: The dataset's open files.
-        places: Places among the live rows, from 0; any order, repeats allowed. Shape (n,).
+        row_positions: Places among the live rows, from 0; any order, repeats allowed. Shape (n,).
         plan: Columns to read (no filter).
 
     Returns:
@@ -89,9 +89,9 @@ def take_rows(snapshot: Snapshot, files: OpenFiles, places: npt.NDArray[np.int64
     readers = readers_of(files, snapshot.manifest.fragments)
     ends = readers.ends
     total = int(ends[-1]) if len(ends) else 0
-    if len(places) and (places.min() < 0 or places.max() >= total):
-        raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {places.min()} to {places.max()}")
-    unique, order = _ascending(places)
+    if len(row_positions) and (row_positions.min() < 0 or row_positions.max() >= total):
+        raise InvalidInputError(f"rows are 0 to {total - 1}, asked for {row_positions.min()} to {row_positions.max()}")
+    unique, order = _ascending(row_positions)
     return _in_order(_batches(files, _parts(readers, unique), plan), order, plan)
 
 
@@ -123,14 +123,14 @@ def _joined(files: OpenFiles, group: Sequence[_Part], plan: ScanPlan) -> list[pa
     return take_together(files, group, plan.projection)
 
 
-def _parts(readers: FragmentReaders, places: npt.NDArray[np.int64]) -> Iterator[_Part]:
+def _parts(readers: FragmentReaders, row_positions: npt.NDArray[np.int64]) -> Iterator[_Part]:
     """The fragments that have some of the rows, and which rows these are."""
     ends = readers.ends
     at = 0
-    while at < len(places):
-        owner = int(ends.searchsorted(places[at], side="right"))
-        stop = int(places.searchsorted(ends[owner]))
-        positions = places[at:stop] - ends[owner - 1] if owner else places[at:stop]
+    while at < len(row_positions):
+        owner = int(ends.searchsorted(row_positions[at], side="right"))
+        stop = int(row_positions.searchsorted(ends[owner]))
+        positions = row_positions[at:stop] - ends[owner - 1] if owner else row_positions[at:stop]
         reader = readers[owner]
         yield reader, reader.offsets_of_live(positions)
         at = stop

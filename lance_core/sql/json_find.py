@@ -41,10 +41,10 @@ def find_all(document: Document, path: Path | Condition) -> list[Document]:
 
 
 def _follow(path: Path, document: Document, current: Document) -> list[Document]:
-    found = [current if path.is_relative else document]
+    values = [current if path.is_relative else document]
     for step in path.steps:
-        found = [inner for value in found for inner in _inner(value, step, document)]
-    return found
+        values = [inner for value in values for inner in _inner(value, step, document)]
+    return values
 
 
 def _inner(value: Document, step: Step, document: Document) -> Iterator[Document]:

@@ -241,11 +241,11 @@ def _at_path(documents: pa.Array, path: str) -> pa.Array | None:
     parsed = parse_path(path)
     if not isinstance(parsed, Path):
         return None
-    steps = [_single_step(step) for step in parsed.steps]
-    single_steps = [step for step in steps if step is not None]
-    if not steps or len(single_steps) < len(steps):
+    converted_steps = [_single_step(step) for step in parsed.steps]
+    present_steps = [step for step in converted_steps if step is not None]
+    if not converted_steps or len(present_steps) < len(converted_steps):
         return None
-    return find_values(documents, single_steps)
+    return find_values(documents, present_steps)
 
 
 def _single_step(step: PathStep) -> Step | None:

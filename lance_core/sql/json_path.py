@@ -212,15 +212,15 @@ class _Parser:
     def path(self) -> Path:
         """Parse a path; its start may be left out."""
         start = self._next(_START)
-        steps = list[Step]()
+        path_steps = list[Step]()
         if start is None:
             self._at = len(self._text) - len(self._text.lstrip())
             first = self._next(_FIRST)
             if first is not None:
-                steps.append(Member(first.group()))
+                path_steps.append(Member(first.group()))
         while step := self._next(_STEP):
-            steps.append(self._step(step))
-        return Path(tuple(steps), is_relative=start is not None and start[1] == "@")
+            path_steps.append(self._step(step))
+        return Path(tuple(path_steps), is_relative=start is not None and start[1] == "@")
 
     def condition(self) -> Condition:
         """Parse alternatives, which bind less than ``&&``."""

@@ -57,53 +57,53 @@ def bit_widths(blocks: npt.NDArray[Any]) -> Int64s:
     return np.searchsorted(powers, np.bitwise_or.reduce(blocks, axis=1), side="right").astype(np.int64)
 
 
-def unpack(words: npt.NDArray[Any], starts: Int64s, width: int) -> npt.NDArray[Any]:
+def unpack(packed_words: npt.NDArray[Any], starts: Int64s, width: int) -> npt.NDArray[Any]:
     """Unpack blocks of one width.
 
     Args:
-        words: Shape (m,), unsigned, of the type to unpack to.
+        packed_words: Shape (m,), unsigned, of the type to unpack to.
         starts: Shape (n,): index of each block's first word; ``width * lanes`` words must follow.
         width: Bits per packed value, 0 to T.
 
     Returns:
         Shape (n, 1024), same dtype.
     """
-    out = np.empty((len(starts), BLOCK), words.dtype)
-    unpack_into(words, starts, width, out)
+    out = np.empty((len(starts), BLOCK), packed_words.dtype)
+    unpack_into(packed_words, starts, width, out)
     return out
 
 
-def unpack_into(words: npt.NDArray[Any], starts: Int64s, width: int, out: npt.NDArray[Any]) -> None:
+def unpack_into(packed_words: npt.NDArray[Any], starts: Int64s, width: int, out: npt.NDArray[Any]) -> None:
     """As ``unpack``, into given contiguous memory of shape (n, 1024)."""
     if width == 0 or len(starts) == 0:
         out[...] = 0
         return
     if len(starts) <= _MAX_BLOCKS_AT_ONCE:
-        _unpack_at_once(_packed_rows(words, starts, width), width, out)
+        _unpack_at_once(_packed_rows(packed_words, starts, width), width, out)
         return
     for low in range(0, len(starts), _BLOCKS_AT_ONCE):
-        packed = _packed_rows(words, starts[low : low + _BLOCKS_AT_ONCE], width)
+        packed = _packed_rows(packed_words, starts[low : low + _BLOCKS_AT_ONCE], width)
         _unpack_rows(packed, width, out[low : low + _BLOCKS_AT_ONCE])
 
 
-def _rows_of_words(words: npt.NDArray[Any]) -> npt.NDArray[np.void]:
+def _rows_of_words(packed_words: npt.NDArray[Any]) -> npt.NDArray[np.void]:
     """The row that begins at each word."""
-    size = words.dtype.itemsize
-    return np.ndarray((len(words) - _ROW.itemsize // size + 1,), _ROW, words.data, 0, (size,))
+    size = packed_words.dtype.itemsize
+    return np.ndarray((len(packed_words) - _ROW.itemsize // size + 1,), _ROW, packed_words.data, 0, (size,))
 
 
-def _packed_rows(words: npt.NDArray[Any], starts: Int64s, width: int) -> npt.NDArray[Any]:
+def _packed_rows(packed_words: npt.NDArray[Any], starts: Int64s, width: int) -> npt.NDArray[Any]:
     """The words of blocks of one width, shape (W, n, lanes), until the next ones are asked for."""
-    size, lanes = words.dtype.itemsize, _ROW.itemsize // words.dtype.itemsize
+    size, lanes = packed_words.dtype.itemsize, _ROW.itemsize // packed_words.dtype.itemsize
     step = int(starts[1] - starts[0]) if len(starts) > 1 else 1
     if step > 0 and (starts[1:] - starts[:-1] == step).all():
         # Blocks at even distances are transposed, which takes half the time of picking their rows.
         strides = (_ROW.itemsize, step * size)
         rows = _PACKED.array(width * len(starts), _ROW).reshape(width, len(starts))
-        rows[...] = np.ndarray(rows.shape, _ROW, words.data, int(starts[0]) * size, strides)
+        rows[...] = np.ndarray(rows.shape, _ROW, packed_words.data, int(starts[0]) * size, strides)
     else:
-        rows = _rows_of_words(words)[starts + np.arange(width)[:, None] * lanes]
-    return rows.view(words.dtype).reshape(width, len(starts), lanes)
+        rows = _rows_of_words(packed_words)[starts + np.arange(width)[:, None] * lanes]
+    return rows.view(packed_words.dtype).reshape(width, len(starts), lanes)
 
 
 def _put_in_order(rows: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
@@ -117,17 +117,17 @@ def _put_in_order(rows: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
     out.view(_ROW).reshape(len(out), 8, *digits)[...] = sources.T
 
 
-def unpack_blocks(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def unpack_blocks(packed_words: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Unpack a few adjoining blocks.
 
     Args:
-        words: Shape (n, width, lanes), unsigned, of the type to unpack to; the width is not 0.
+        packed_words: Shape (n, width, lanes), unsigned, of the type to unpack to; the width is not 0.
 
     Returns:
         Shape (n, 1024), same dtype.
     """
-    out = np.empty((len(words), BLOCK), words.dtype)
-    _unpack_at_once(words.transpose(1, 0, 2), words.shape[1], out)
+    out = np.empty((len(packed_words), BLOCK), packed_words.dtype)
+    _unpack_at_once(packed_words.transpose(1, 0, 2), packed_words.shape[1], out)
     return out
 
 
@@ -182,33 +182,33 @@ def _unpack_rows(packed: npt.NDArray[Any], width: int, out: npt.NDArray[Any]) ->
     _put_in_order(rows, out)
 
 
-def unpack_mixed(words: npt.NDArray[Any], starts: Int64s, widths: Int64s, out: npt.NDArray[Any]) -> None:
+def unpack_mixed(packed_words: npt.NDArray[Any], starts: Int64s, widths: Int64s, out: npt.NDArray[Any]) -> None:
     """As ``unpack_into``, for few blocks of many widths: each block has its own shifts.
 
     Args:
-        words: Shape (m,).
+        packed_words: Shape (m,).
         starts: Shape (n,).
         widths: Shape (n,), 0 to T each.
         out: Shape (n, 1024).
     """
-    bits = words.dtype.itemsize * 8
+    bits = packed_words.dtype.itemsize * 8
     lanes = BLOCK // bits
     if not widths.any():
         out[...] = 0
         return
     # Row r of a block of width w begins at bit r * w of each lane, so that word and shift differ from block to block.
     # Each step takes row r of all blocks: from its word, and the high bits from the next word, which may be the same.
-    sources = _rows_of_words(words)
+    sources = _rows_of_words(packed_words)
     starts = np.where(widths == 0, 0, starts)
-    masks = _masks(widths, words.dtype)
-    rows = np.empty((bits, len(starts), lanes), words.dtype)
+    masks = _masks(widths, packed_words.dtype)
+    rows = np.empty((bits, len(starts), lanes), packed_words.dtype)
     for row, target in enumerate(rows):
         word, shift = np.divmod(row * widths, bits)
         following = np.where(shift + widths > bits, word + 1, word)
-        low = sources[starts + word * lanes].view(words.dtype).reshape(-1, lanes)
-        high = sources[starts + following * lanes].view(words.dtype).reshape(-1, lanes)
-        np.right_shift(low, shift.astype(words.dtype)[:, None], out=target)
-        np.left_shift(high, (bits - shift).astype(words.dtype)[:, None], out=high)
+        low = sources[starts + word * lanes].view(packed_words.dtype).reshape(-1, lanes)
+        high = sources[starts + following * lanes].view(packed_words.dtype).reshape(-1, lanes)
+        np.right_shift(low, shift.astype(packed_words.dtype)[:, None], out=target)
+        np.left_shift(high, (bits - shift).astype(packed_words.dtype)[:, None], out=high)
         np.bitwise_or(target, high, out=target)
         np.bitwise_and(target, masks, out=target)
     _put_in_order(rows, out)
@@ -292,46 +292,46 @@ def _masks(widths: Int64s, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.right_shift(ones, (bits - widths).astype(dtype))[:, None]  # numpy shifts by T to 0
 
 
-def pack_mixed(blocks: npt.NDArray[Any], widths: Int64s, words: npt.NDArray[Any], starts: Int64s) -> None:
+def pack_mixed(blocks: npt.NDArray[Any], widths: Int64s, packed_words: npt.NDArray[Any], starts: Int64s) -> None:
     """As ``pack_into``, for few blocks of many widths.
 
     Args:
         blocks: Shape (n, 1024), each below ``2 ** width`` of its block.
         widths: Shape (n,), 0 to T each.
-        words: Shape (m,); zero where the packed words go.
+        packed_words: Shape (m,); zero where the packed words go.
         starts: Shape (n,).
     """
     chosen = np.flatnonzero(widths)
     if len(chosen) == 0:
         return
     blocks, widths, starts = blocks[chosen], widths[chosen], starts[chosen]
-    bits = words.dtype.itemsize * 8
+    bits = packed_words.dtype.itemsize * 8
     lanes = BLOCK // bits
-    windows = as_strided(words, (len(words) - lanes + 1, lanes), words.strides * 2)
+    windows = as_strided(packed_words, (len(packed_words) - lanes + 1, lanes), packed_words.strides * 2)
     for row in range(bits):
         word, shift = np.divmod(row * widths, bits)
         values = blocks[:, row_start(row) : row_start(row) + lanes]
-        windows[starts + word * lanes] |= np.left_shift(values, shift.astype(words.dtype)[:, None])
+        windows[starts + word * lanes] |= np.left_shift(values, shift.astype(packed_words.dtype)[:, None])
         split = np.flatnonzero(shift + widths > bits)
-        rest = np.right_shift(values[split], (bits - shift[split]).astype(words.dtype)[:, None])
+        rest = np.right_shift(values[split], (bits - shift[split]).astype(packed_words.dtype)[:, None])
         windows[(starts + (word + 1) * lanes)[split]] |= rest
 
 
-def pack_into(blocks: npt.NDArray[Any], width: int, words: npt.NDArray[Any], starts: Int64s) -> None:
+def pack_into(blocks: npt.NDArray[Any], width: int, packed_words: npt.NDArray[Any], starts: Int64s) -> None:
     """Pack blocks of one width.
 
     Args:
         blocks: Shape (n, 1024), unsigned, all below ``2 ** width``.
         width: Bits per packed value.
-        words: Shape (m,), same dtype; takes the packed words.
-        starts: Shape (n,): index in ``words`` of each block's first word.
+        packed_words: Shape (m,), same dtype; takes the packed words.
+        starts: Shape (n,): index in ``packed_words`` of each block's first word.
     """
     if width == 0 or len(starts) == 0:
         return
-    lanes = BLOCK // (words.dtype.itemsize * 8)
-    windows = as_strided(words, (len(words) - lanes + 1, lanes), words.strides * 2)
+    lanes = BLOCK // (packed_words.dtype.itemsize * 8)
+    windows = as_strided(packed_words, (len(packed_words) - lanes + 1, lanes), packed_words.strides * 2)
     columns = np.arange(width)[:, None] * lanes
-    if len(starts) <= _MAX_PACKED_AT_ONCE * words.dtype.itemsize:
+    if len(starts) <= _MAX_PACKED_AT_ONCE * packed_words.dtype.itemsize:
         windows[starts + columns] = pack(blocks, width)
         return
     for low in range(0, len(starts), _BLOCKS_AT_ONCE):
@@ -384,11 +384,13 @@ class _Layout:
 @cache
 def _places_of_rows(bits: int, width: int) -> _Layout:
     """The places for words of 8, 16, 32 or 64 bits and values of 1 bit to as many."""
-    words, bit = np.divmod(np.arange(bits) * width, bits)
+    word_indices, bit = np.divmod(np.arange(bits) * width, bits)
     shifts = bit.astype(f"<u{bits // 8}")[:, None, None]
     split = np.flatnonzero(bit + width > bits)
     rest = shifts.dtype.type(bits) - shifts[split]
-    return _Layout(words, shifts, words.searchsorted(np.arange(width)), split, words[split] + 1, rest)
+    return _Layout(
+        word_indices, shifts, word_indices.searchsorted(np.arange(width)), split, word_indices[split] + 1, rest
+    )
 
 
 def _pack_rows(blocks: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:

@@ -92,8 +92,8 @@ def _read_runs(encoding: Rle, chunks: Chunks) -> tuple[npt.NDArray[Any], Bytes |
     if length_width > 1:
         lengths = from_bytes(lengths, length_bits).data.astype(np.int64)
     totals = starts_of(lengths)
-    sums = totals[starts_of(num_runs)]
-    if (sums[1:] - sums[:-1] != chunks.counts).any():
+    run_totals = totals[starts_of(num_runs)]
+    if (run_totals[1:] - run_totals[:-1] != chunks.counts).any():
         raise CorruptDataError("Rle: run lengths of a chunk do not add up to its number of values")
     return from_bytes(gather(chunks.buffers[0], chunks.starts[0], value_sizes), bits).data, lengths, totals[1:]
 

@@ -49,8 +49,8 @@ def _spread(encoding: Range, _: Bytes, count: int) -> npt.NDArray[Any]:
     _check_count(count)
     if count and encoding.start + encoding.delta * (count - 1) >= 1 << encoding.bits:
         raise CorruptDataError(f"a range of {count} integers does not fit into {encoding.bits} bits")
-    steps = np.arange(count, dtype=np.uint64) * np.uint64(encoding.delta) + np.uint64(encoding.start)
-    return steps.astype(word_dtype(encoding.bits))
+    sequence = np.arange(count, dtype=np.uint64) * np.uint64(encoding.delta) + np.uint64(encoding.start)
+    return sequence.astype(word_dtype(encoding.bits))
 
 
 def _add_up(encoding: Delta, data: Bytes, count: int) -> npt.NDArray[Any]:

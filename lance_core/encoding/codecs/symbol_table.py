@@ -69,9 +69,9 @@ def parse_table(table: bytes) -> list[bytes] | None:
 
 def encode_table(symbols: Sequence[bytes]) -> bytes:
     """A table on disk; without symbols one that says that the data is not compressed."""
-    words = b"".join(symbol.ljust(_SYMBOL_BYTES, b"\0") for symbol in symbols)
+    padded_symbols = b"".join(symbol.ljust(_SYMBOL_BYTES, b"\0") for symbol in symbols)
     head = bytes((len(symbols), 0, len(symbols), bool(symbols)))
-    return (head + _MAGIC + words + bytes(map(len, symbols))).ljust(TABLE_BYTES, b"\0")
+    return (head + _MAGIC + padded_symbols + bytes(map(len, symbols))).ljust(TABLE_BYTES, b"\0")
 
 
 @frozen
@@ -136,7 +136,7 @@ def build(candidates: Sequence[bytes]) -> SymbolTable:
     symbols: list[bytes] = []
     pairs: npt.NDArray[np.uint16] = (np.arange(1 << 16) & 255 | LITERAL | 1 << _TOKEN_BITS).astype(np.uint16)
     slots = np.zeros(_SLOTS, np.uint16)
-    words = np.ones(_SLOTS, np.uint64)
+    symbol_words = np.ones(_SLOTS, np.uint64)
     masks = np.zeros(_SLOTS, np.uint64)  # nothing masked is never 1
     for symbol in candidates:
         word, size = int.from_bytes(symbol, "little"), len(symbol)
@@ -145,7 +145,7 @@ def build(candidates: Sequence[bytes]) -> SymbolTable:
             if slots[slot]:
                 continue
             slots[slot] = size << _TOKEN_BITS | len(symbols)
-            words[slot], masks[slot] = word, (1 << 8 * size) - 1
+            symbol_words[slot], masks[slot] = word, (1 << 8 * size) - 1
         symbols.append(symbol)
         if len(symbols) == MAX_SYMBOLS:
             break
@@ -153,12 +153,12 @@ def build(candidates: Sequence[bytes]) -> SymbolTable:
         if len(symbol) <= 2:
             at = int.from_bytes(symbol, "little")
             pairs[slice(at, None, 256) if len(symbol) == 1 else at] = len(symbol) << _TOKEN_BITS | code
-    return SymbolTable(tuple(symbols), pairs, slots, words, masks)
+    return SymbolTable(tuple(symbols), pairs, slots, symbol_words, masks)
 
 
-def _slot_of(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _slot_of(symbol_words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The slot for the first three bytes of words."""
-    slots = words & np.uint64(_PREFIX)
+    slots = symbol_words & np.uint64(_PREFIX)
     slots *= np.uint64(_MIX)
     slots >>= np.uint64(_SHIFT)
     slots &= np.uint64(_SLOTS - 1)
@@ -188,12 +188,12 @@ def _take_some_apart(
     at = starts
     rounds: list[tuple[Int64s, Any]] = []
     while len(at):
-        words = gather_words(data, at, "<u8")
-        slots = _slot_of(words)
-        is_long = words & table.masks[slots] == table.words[slots]
-        steps = np.where(is_long, table.slots[slots], table.pairs[words & np.uint64(0xFFFF)])
-        rounds.append((active, steps & np.uint16(_NUM_TOKENS - 1)))
-        at = at + (steps >> np.uint16(_TOKEN_BITS))
+        next_bytes = gather_words(data, at, "<u8")
+        slots = _slot_of(next_bytes)
+        is_long = next_bytes & table.masks[slots] == table.words[slots]
+        table_entries = np.where(is_long, table.slots[slots], table.pairs[next_bytes & np.uint64(0xFFFF)])
+        rounds.append((active, table_entries & np.uint16(_NUM_TOKENS - 1)))
+        at = at + (table_entries >> np.uint16(_TOKEN_BITS))
         is_open = at < ends
         if not is_open.all():
             counts[active[~is_open]] = len(rounds)

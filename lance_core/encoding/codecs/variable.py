@@ -236,13 +236,15 @@ def decode_block(encoding: Variable, blocks: Chunks) -> VariableValues:
     start = (count + 3) * width
     if len(data) < start:
         raise CorruptDataError(f"Variable block: {len(data)} bytes are too few for {count} values")
-    words: npt.NDArray[Any] = from_bytes(data[:start], offset_bits).data
-    if words[0] != offset_bits:
-        raise UnsupportedError(f"Variable block that starts with {int(words[0])} (a header of early Lance versions)")
-    if words[1] < start or words[1] > len(data):
-        raise CorruptDataError(f"Variable block: bytes start at {int(words[1])} of {len(data)}")
-    body = data[int(words[1]) :]
-    offsets = words[2:]
+    offset_array: npt.NDArray[Any] = from_bytes(data[:start], offset_bits).data
+    if offset_array[0] != offset_bits:
+        raise UnsupportedError(
+            f"Variable block that starts with {int(offset_array[0])} (a header of early Lance versions)"
+        )
+    if offset_array[1] < start or offset_array[1] > len(data):
+        raise CorruptDataError(f"Variable block: bytes start at {int(offset_array[1])} of {len(data)}")
+    body = data[int(offset_array[1]) :]
+    offsets = offset_array[2:]
     if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] > len(body):
         raise CorruptDataError("Variable block: offsets go back or beyond the end")
     if width == 4 and offsets[-1] > MAX_INT32:

@@ -27,8 +27,8 @@ def chunk_sizes(level_chunks: list[Chunks], chunks: Chunks, options: PageOptions
     """Bytes of each chunk; arguments as in `assemble`."""
     header = pad8(2 + sum(_header_bytes(level_chunks, chunks, options)))
     sizes = np.full(len(chunks.counts), header, np.int64)
-    for one in level_chunks:
-        sizes += pad8(one.sizes[0])
+    for chunks_of_level in level_chunks:
+        sizes += pad8(chunks_of_level.sizes[0])
     return sizes + pad8(chunks.sizes).sum(axis=0)
 
 
@@ -46,12 +46,12 @@ def assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks, options
     header = np.full((len(chunks.counts), pad8(2 + sum(widths))), PAD_BYTE, np.uint8)
     header[:, :2] = _as_bytes(np.diff(bounds), 2)
     sizes = np.full(len(chunks.counts), header.shape[1], np.int64)
-    places: list[Int64s] = []
+    offsets: list[Int64s] = []
     at = 2
     for source, width in zip(sources, widths, strict=True):
         header[:, at : at + width] = _as_bytes(source.sizes[0], width)
         at += width
-        places.append(sizes.copy())
+        offsets.append(sizes.copy())
         sizes += pad8(source.sizes[0])
     if all(map(_adjoins, sources)) and not all(map(_is_even, sources)):
         return _join(header, sources)
@@ -59,8 +59,8 @@ def assemble(bounds: Int64s, level_chunks: list[Chunks], chunks: Chunks, options
     out: Bytes = empty(int(starts[-1]), np.uint8)
     out.fill(PAD_BYTE)
     out[starts[:-1, None] + np.arange(header.shape[1])] = header
-    for source, place in zip(sources, places, strict=True):
-        _scatter(out, starts[:-1] + place, source)
+    for source, offset in zip(sources, offsets, strict=True):
+        _scatter(out, starts[:-1] + offset, source)
     return out
 
 
@@ -97,25 +97,25 @@ def _as_bytes(numbers: Int64s, width: int) -> Bytes:
     return numbers.astype(f"<u{width}").view(np.uint8).reshape(-1, width)
 
 
-def _scatter(out: Bytes, places: Int64s, source: Chunks) -> None:
+def _scatter(out: Bytes, offsets: Int64s, source: Chunks) -> None:
     """Copy the pieces of a source to their places."""
     memory, starts, sizes = source.buffers[0], source.starts[0], source.sizes[0]
     num_even = len(starts) - 1
-    if num_even > 1 and _is_regular(places[:-1]) and _is_regular(starts[:-1]) and (sizes[:-1] == sizes[0]).all():
+    if num_even > 1 and _is_regular(offsets[:-1]) and _is_regular(starts[:-1]) and (sizes[:-1] == sizes[0]).all():
         shape = (num_even, int(sizes[0]))
-        into = np.lib.stride_tricks.as_strided(out[int(places[0]) :], shape, (int(places[1] - places[0]), 1))
+        into = np.lib.stride_tricks.as_strided(out[int(offsets[0]) :], shape, (int(offsets[1] - offsets[0]), 1))
         into[...] = np.lib.stride_tricks.as_strided(
             memory[int(starts[0]) :], shape, (int(starts[1] - starts[0]), 1), writeable=False
         )
-        starts, places, sizes = starts[-1:], places[-1:], sizes[-1:]
+        starts, offsets, sizes = starts[-1:], offsets[-1:], sizes[-1:]
     # One slice a chunk costs less than index arrays: 0.2 ms for a page of 8 MiB.
-    for place, start, size in zip(places.tolist(), starts.tolist(), sizes.tolist(), strict=True):
-        out[place : place + size] = memory[start : start + size]
+    for offset, start, size in zip(offsets.tolist(), starts.tolist(), sizes.tolist(), strict=True):
+        out[offset : offset + size] = memory[start : start + size]
 
 
 def _is_regular(positions: Int64s) -> bool:
-    steps = np.diff(positions)
-    return bool((steps == steps[0]).all())
+    differences = np.diff(positions)
+    return bool((differences == differences[0]).all())
 
 
 def pad8(size: Any) -> Any:

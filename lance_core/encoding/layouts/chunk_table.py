@@ -197,9 +197,9 @@ def _decode_words(pages: Sequence[PageWords]) -> tuple[Int64s, Int64s, Int64s]:
     has_chunks = bounds[1:] > bounds[:-1]
     last = bounds[1:][has_chunks] - 1
     counts[last] = 0  # they hold what is left, whatever their words say
-    held = starts_of(counts)
+    value_starts = starts_of(counts)
     num_items = np.array([min(page.num_items, _MAX_ITEMS + 1) for page in pages], np.int64)
-    left = num_items - (held[bounds[1:]] - held[bounds[:-1]])
+    left = num_items - (value_starts[bounds[1:]] - value_starts[bounds[:-1]])
     if (left < 0).any() or (num_items > _MAX_ITEMS).any() or num_items[~has_chunks].any():
         raise CorruptDataError("chunks that cannot hold as many values as their page has")
     counts[last] = left[has_chunks]
@@ -209,7 +209,7 @@ def _decode_words(pages: Sequence[PageWords]) -> tuple[Int64s, Int64s, Int64s]:
 def _decode_repetition(pages: Sequence[PageWords], bounds: Int64s) -> tuple[Int64s, Mask]:
     """Rows that start in each chunk, and which chunks begin with a preamble."""
     indexes = [page.index for page in pages if page.index is not None]
-    _check_each(pages, "bytes of repetition index", [len(one) for one in indexes], 16 * np.diff(bounds))
+    _check_each(pages, "bytes of repetition index", [len(index_bytes) for index_bytes in indexes], 16 * np.diff(bounds))
     table = np.concatenate(indexes).view("<u8").reshape(-1, 2)
     if (table > np.uint64(_MAX_ITEMS)).any():
         raise CorruptDataError("a repetition index counts more rows than there can be")
@@ -223,20 +223,20 @@ def _decode_repetition(pages: Sequence[PageWords], bounds: Int64s) -> tuple[Int6
     return started, has_preamble
 
 
-def _check_each(pages: Sequence[PageWords], what: str, expected: Sequence[int], found: Int64s) -> None:
-    wrong = np.flatnonzero(found != expected)
+def _check_each(pages: Sequence[PageWords], what: str, expected: Sequence[int], sizes: Int64s) -> None:
+    wrong = np.flatnonzero(sizes != expected)
     if len(pages) != len(expected) or len(wrong):
         at = int(wrong[0]) if len(wrong) else 0
-        raise CorruptDataError(f"the chunks of a page call for {int(found[at])} {what}, but there are {expected[at]}")
+        raise CorruptDataError(f"the chunks of a page call for {int(sizes[at])} {what}, but there are {expected[at]}")
 
 
 def join_tables(tables: Sequence[ChunkTable]) -> ChunkTable:
     """The chunks of several pages, in the order of their rows."""
     if len(tables) == 1:
         return tables[0]
-    preambles = [one.has_preamble for one in tables if one.has_preamble is not None]
+    preambles = [table.has_preamble for table in tables if table.has_preamble is not None]
     return ChunkTable(
-        grid=np.concatenate([one.grid for one in tables], axis=1),
+        grid=np.concatenate([table.grid for table in tables], axis=1),
         has_preamble=np.concatenate(preambles) if preambles else None,
     )
 
@@ -258,13 +258,13 @@ def select_rows(table: ChunkTable, rows: range | Int64s) -> ChunkSelection:
         is_cut[1:] &= chunks[1:] - chunks[:-1] > 1
         started = started + is_cut
         firsts = firsts - is_cut
-    held = starts_of(started)
-    shifts = held[:-1] - firsts  # from a row's number to its place among the rows of the selected chunks
+    row_starts = starts_of(started)
+    shifts = row_starts[:-1] - firsts  # from a row's number to its place among the rows of the selected chunks
     if isinstance(rows, range):
-        places = range(rows.start + int(shifts[0]), rows.stop + int(shifts[0]))
+        rows_of_run = range(rows.start + int(shifts[0]), rows.stop + int(shifts[0]))
     else:
-        places = rows + shifts[chunks.searchsorted(at)]
-    return ChunkSelection(chunks=chunks, is_cut=is_cut, num_rows=int(held[-1]), rows=places)
+        rows_of_run = rows + shifts[chunks.searchsorted(at)]
+    return ChunkSelection(chunks=chunks, is_cut=is_cut, num_rows=int(row_starts[-1]), rows=rows_of_run)
 
 
 def _last_chunk_of(table: ChunkTable, rows: Int64s, has_preamble: Mask) -> Int64s:
@@ -280,10 +280,10 @@ def _union(first: Int64s, last: Int64s, num_chunks: int) -> Int64s:
         is_new[0] = True
         np.not_equal(first[1:], first[:-1], out=is_new[1:])
         return first[is_new]
-    steps = np.zeros(num_chunks + 1, np.int64)
-    np.add.at(steps, first, 1)
-    np.add.at(steps, last + 1, -1)
-    return np.flatnonzero(steps[:-1].cumsum())
+    depth_changes = np.zeros(num_chunks + 1, np.int64)
+    np.add.at(depth_changes, first, 1)
+    np.add.at(depth_changes, last + 1, -1)
+    return np.flatnonzero(depth_changes[:-1].cumsum())
 
 
 def byte_ranges(table: ChunkTable, chunks: Int64s) -> tuple[Int64s, Int64s]:

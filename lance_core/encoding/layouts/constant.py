@@ -123,9 +123,9 @@ def _repeat(value: Bytes, kind: pa.DataType, count: int) -> Values:
     if pa.types.is_boolean(kind):
         return FixedValues(np.full(count, bool(value[0])))
     if width in _WORDS:
-        words = empty(count, _WORDS[width])
-        words.fill(value.view(_WORDS[width])[0])
-        return FixedValues(words)
+        repeated = empty(count, _WORDS[width])
+        repeated.fill(value.view(_WORDS[width])[0])
+        return FixedValues(repeated)
     return FixedValues(np.tile(value, (count, 1)))
 
 
@@ -135,10 +135,10 @@ def _repeat_frame(frame: Bytes, kind: pa.DataType, count: int) -> Values:
     head = 4 + 4 * needed
     if len(frame) < head:
         raise CorruptDataError("the frame of a constant is too short")
-    words = np.ascontiguousarray(frame[:head]).view("<u4").astype(np.int64)
-    if int(words[0]) != needed or head + int(words[1:].sum()) > len(frame):
+    lengths = np.ascontiguousarray(frame[:head]).view("<u4").astype(np.int64)
+    if int(lengths[0]) != needed or head + int(lengths[1:].sum()) > len(frame):
         raise CorruptDataError("the frame of a constant does not fit its type")
-    parts = np.split(frame[head:], np.cumsum(words[1:]))[:needed]
+    parts = np.split(frame[head:], np.cumsum(lengths[1:]))[:needed]
     if dtype is None:
         return _repeat(parts[0], kind, count)
     if len(parts[0]) != 2 * np.dtype(dtype).itemsize:
@@ -158,10 +158,10 @@ def single_value(values: Values, is_null: Mask | None) -> Bytes | None:
     """
     match values:
         case FixedValues(data):
-            kept = data if is_null is None else data[~is_null]
-            if (kept[len(kept) // 2] != kept[0]).any() or (kept != kept[0]).any():
+            visible = data if is_null is None else data[~is_null]
+            if (visible[len(visible) // 2] != visible[0]).any() or (visible != visible[0]).any():
                 return None
-            return np.ascontiguousarray(kept[:1]).view(np.uint8).reshape(-1)
+            return np.ascontiguousarray(visible[:1]).view(np.uint8).reshape(-1)
         case VariableValues(offsets, data):
             starts, ends = (
                 (offsets[:-1], offsets[1:]) if is_null is None else (offsets[:-1][~is_null], offsets[1:][~is_null])
@@ -223,4 +223,7 @@ def encode_single(levels: Levels, value: Bytes, kind: pa.DataType) -> EncodedPag
 
 def _raw(levels: Levels) -> list[Bytes]:
     nothing = np.empty(0, np.uint8)
-    return [nothing if one is None else one.view(np.uint8) for one in (levels.rep, levels.definition)]
+    return [
+        nothing if level_values is None else level_values.view(np.uint8)
+        for level_values in (levels.rep, levels.definition)
+    ]

@@ -116,17 +116,17 @@ def row_ranges(parts: list[Bytes], rows: range | Int64s, width: int, size: int) 
     Raises:
         CorruptDataError: Positions that go back or leave the page.
     """
-    words = np.concatenate([np.ascontiguousarray(part).view(f"<u{width}") for part in parts])
-    if (words > np.uint64(size)).any():
+    row_index = np.concatenate([np.ascontiguousarray(part).view(f"<u{width}") for part in parts])
+    if (row_index > np.uint64(size)).any():
         raise CorruptDataError("a repetition index points beyond its page")
-    words = words.astype(np.int64)
+    row_index = row_index.astype(np.int64)
     if isinstance(rows, range):
-        starts, ends = words[:-1], words[1:]
-    elif (len(parts) == 1 and len(rows) > 1) or len(words) != 2 * len(rows):
-        places = rows - rows[0]
-        starts, ends = words[places], words[places + 1]
+        starts, ends = row_index[:-1], row_index[1:]
+    elif (len(parts) == 1 and len(rows) > 1) or len(row_index) != 2 * len(rows):
+        entry_indices = rows - rows[0]
+        starts, ends = row_index[entry_indices], row_index[entry_indices + 1]
     else:
-        starts, ends = words[0::2], words[1::2]
+        starts, ends = row_index[0::2], row_index[1::2]
     if (ends < starts).any():
         raise CorruptDataError("a repetition index goes back")
     return starts, ends
@@ -216,10 +216,10 @@ def _read_entries(layout: FullZipLayout, memory: Bytes, at: Int64s) -> Entries:
 def _read_lengths(layout: FullZipLayout, memory: Bytes, at: Int64s, has_value: Mask) -> tuple[Int64s, Int64s]:
     width = (layout.bits_per_offset or 0) // 8
     sizes = np.zeros(len(at), np.int64)
-    places = at[has_value]
-    if len(places) and int(places.max()) + width > len(memory):
+    length_offsets = at[has_value]
+    if len(length_offsets) and int(length_offsets.max()) + width > len(memory):
         raise CorruptDataError("a length in a full-zip page lies beyond its end")
-    lengths = gather_words(memory, places, f"<u{width}")
+    lengths = gather_words(memory, length_offsets, f"<u{width}")
     if len(lengths) and int(lengths.max()) > len(memory):
         raise CorruptDataError("a value of a full-zip page is longer than the page")
     sizes[has_value] = lengths
@@ -228,19 +228,19 @@ def _read_lengths(layout: FullZipLayout, memory: Bytes, at: Int64s, has_value: M
 
 def _walk(layout: FullZipLayout, memory: Bytes, starts: Int64s, ends: Int64s) -> Entries:
     """All entries of many rows: the k-th entry of all rows at once."""
-    found: list[tuple[Int64s, Entries]] = []
+    steps_of_walk: list[tuple[Int64s, Entries]] = []
     at, until = starts, ends
     while len(at):
         entries = _read_entries(layout, memory, at)
-        found.append((at, entries))
+        steps_of_walk.append((at, entries))
         following = entries.payloads + entries.sizes
         if (following > until).any():
             raise CorruptDataError("an entry of a full-zip page reaches beyond its row")
         is_open = following < until
         at, until = following[is_open], until[is_open]
-    order = np.argsort(np.concatenate([at for at, _ in found]), kind="stable")
+    order = np.argsort(np.concatenate([at for at, _ in steps_of_walk]), kind="stable")
     control, payloads, sizes = (
-        np.concatenate([getattr(entries, name) for _, entries in found])[order]
+        np.concatenate([getattr(entries, name) for _, entries in steps_of_walk])[order]
         for name in ("control", "payloads", "sizes")
     )
     return Entries(control=control, payloads=payloads, sizes=sizes)
@@ -337,11 +337,11 @@ def _control_words(levels: Levels) -> Bytes | None:
     bits = bits_def + max_rep(levels.layers).bit_length()
     if bits == 0:
         return None
-    words = np.uint32(0) if definition is None else definition.astype(np.uint32)
+    control_words = np.uint32(0) if definition is None else definition.astype(np.uint32)
     if rep is not None:
-        words = words | (rep.astype(np.uint32) << np.uint32(bits_def))
+        control_words = control_words | (rep.astype(np.uint32) << np.uint32(bits_def))
     width = 1 if bits <= 8 else 2 if bits <= 16 else 4
-    return np.asarray(words).astype(f"<u{width}").view(np.uint8).reshape(-1, width)
+    return np.asarray(control_words).astype(f"<u{width}").view(np.uint8).reshape(-1, width)
 
 
 def _def_bits(levels: Levels) -> int:
@@ -358,7 +358,9 @@ def _fixed_rows(values: LeafValues | None) -> tuple[Bytes, Encoding]:
         case FixedListValues():
             lists, items = fixed_size_list.flatten(values)
             rows = flat.to_bytes(items.data).reshape(len(values), -1)
-            bits = [_row_bitmap(one.validity, len(values)) for one in lists if one.validity is not None]
+            bits = [
+                _row_bitmap(list_layer.validity, len(values)) for list_layer in lists if list_layer.validity is not None
+            ]
             return np.hstack([*bits, rows]) if bits else rows, fixed_size_list.encoding_of(values)
         case _:
             raise ValueError("not values of fixed width")

@@ -77,32 +77,32 @@ class Bitmap:
         """Shape (n,): positions of marks that are known by how many stand before them; there must be more."""
         word = self.before.searchsorted(numbers, side="right") - 1
         left = (numbers - self.before[word]).astype(np.uint8)
-        held = self.words[word].view(np.uint8).reshape(-1, 8)
-        ends = np.add.accumulate(np.bitwise_count(held), axis=1, dtype=np.uint8)
+        word_bytes = self.words[word].view(np.uint8).reshape(-1, 8)
+        ends = np.add.accumulate(np.bitwise_count(word_bytes), axis=1, dtype=np.uint8)
         byte = np.add.reduce(ends <= left[:, None], axis=1)
         at = np.arange(len(word)) * 8 + byte
-        own = held.reshape(-1)[at]
-        left -= ends.reshape(-1)[at] - np.bitwise_count(own)
-        return (word << 6) + (byte << 3) + _ONES[own, left]
+        byte_values = word_bytes.reshape(-1)[at]
+        left -= ends.reshape(-1)[at] - np.bitwise_count(byte_values)
+        return (word << 6) + (byte << 3) + _ONES[byte_values, left]
 
     def follow(self, positions: Int64s) -> Int64s:
         """Shape (n,): for positions with a mark those of the next marks; -1 behind the last one."""
         word = positions >> 6
         # A shift of one more than 63 bits would be one of none.
         rest = self.words[word] >> (positions & 63).astype(np.uint64) >> np.uint64(1)
-        found = positions + 1 + np.bitwise_count((rest & (~rest + np.uint64(1))) - np.uint64(1))
+        next_positions = positions + 1 + np.bitwise_count((rest & (~rest + np.uint64(1))) - np.uint64(1))
         elsewhere = np.flatnonzero(rest == 0)
         if len(elsewhere):
             numbers = self.before[word[elsewhere] + 1]
-            found[elsewhere] = -1
+            next_positions[elsewhere] = -1
             is_there = numbers < self.before[-1]
-            found[elsewhere[is_there]] = self.find(numbers[is_there])
-        return found
+            next_positions[elsewhere[is_there]] = self.find(numbers[is_there])
+        return next_positions
 
 
-def bitmap_of(words: Words) -> Bitmap:
+def bitmap_of(bitmap_words: Words) -> Bitmap:
     """Count the marks in words, shape (blocks * 16,)."""
-    return Bitmap(words, starts_of(np.bitwise_count(words)))
+    return Bitmap(bitmap_words, starts_of(np.bitwise_count(bitmap_words)))
 
 
 def count_blocks(counts: Int64s) -> Int64s:
@@ -127,13 +127,13 @@ def above(limit: int, encoding: Encoding, chunks: Chunks) -> Words:
     check_chunks(chunks, 1)
     counts = chunks.counts
     num_blocks = count_blocks(counts)
-    words = _packed_above(limit, encoding, chunks, num_blocks)
-    if words is None:
+    bitmap_words = _packed_above(limit, encoding, chunks, num_blocks)
+    if bitmap_words is None:
         return _mark(registry.decode_level_chunks(encoding, chunks) > limit, counts, num_blocks * _WORDS)
     # Behind a chunk's last level its last block holds anything.
     has_rest = counts % BLOCK > 0
-    words[np.add.accumulate(num_blocks)[has_rest] - 1] &= _first_bits()[(counts % BLOCK)[has_rest]]
-    return words.reshape(-1)
+    bitmap_words[np.add.accumulate(num_blocks)[has_rest] - 1] &= _first_bits()[(counts % BLOCK)[has_rest]]
+    return bitmap_words.reshape(-1)
 
 
 @cache
@@ -146,9 +146,9 @@ def _first_bits() -> Words:
 def _mark(is_above: Mask, counts: Int64s, num_words: Int64s) -> Words:
     """Bits for levels of chunks end to end, each chunk with as many words as told."""
     sizes = num_words * _WORD
-    marks = np.zeros(int(sizes.sum()), np.bool_)
-    marks[aranges(starts_of(sizes)[:-1], counts)] = is_above
-    return np.packbits(marks, bitorder="little").view(np.uint64)
+    is_marked = np.zeros(int(sizes.sum()), np.bool_)
+    is_marked[aranges(starts_of(sizes)[:-1], counts)] = is_above
+    return np.packbits(is_marked, bitorder="little").view(np.uint64)
 
 
 def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: Int64s) -> Words | None:
@@ -167,36 +167,36 @@ def _packed_above(limit: int, encoding: Encoding, chunks: Chunks, num_blocks: In
     is_raw &= rest > 0  # a tail whose size fits both is raw
     if not is_raw.any():
         return _unpack_above(limit, chunks.buffers[0], blocks, width)
-    words = np.zeros((len(blocks), _WORDS), np.uint64)
+    bitmap_words = np.zeros((len(blocks), _WORDS), np.uint64)
     tails = np.add.accumulate(num_blocks)[is_raw] - 1
     is_whole = np.ones(len(blocks), np.bool_)
     is_whole[tails] = False
-    words[is_whole] = _unpack_above(limit, chunks.buffers[0], blocks[is_whole], width)
+    bitmap_words[is_whole] = _unpack_above(limit, chunks.buffers[0], blocks[is_whole], width)
     levels = gather(chunks.buffers[0], blocks[tails], rest[is_raw] * _LEVEL.itemsize).view(_LEVEL)
     num_words = -(-int(rest[is_raw].max()) // _WORD)
     tail_words = _mark(levels > limit, rest[is_raw], np.full(len(tails), num_words))
-    words[tails, :num_words] = tail_words.reshape(-1, num_words)
-    return words
+    bitmap_words[tails, :num_words] = tail_words.reshape(-1, num_words)
+    return bitmap_words
 
 
 def _unpack_above(limit: int, memory: Bytes, starts: Int64s, width: int) -> Words:
     """Shape (n, 16), for blocks of packed levels."""
     if limit >= (1 << width) - 1:
         return np.zeros((len(starts), _WORDS), np.uint64)
-    words = np.empty((len(starts), _WORDS), np.uint64)
+    bitmap_words = np.empty((len(starts), _WORDS), np.uint64)
     for low in range(0, len(starts), _BLOCKS_AT_ONCE):
         packed = gather_windows(memory, starts[low : low + _BLOCKS_AT_ONCE], width * _BLOCK_BYTES)
         if 8 % width:
             firsts = np.arange(len(packed)) * (width * _WORD)
             levels: LevelArray = unpack(packed.reshape(-1).view(_LEVEL), firsts, width)
-            marks = np.packbits(levels.reshape(-1) > limit, bitorder="little")
-            words[low : low + _BLOCKS_AT_ONCE] = marks.view(np.uint64).reshape(-1, _WORDS)
+            packed_bits = np.packbits(levels.reshape(-1) > limit, bitorder="little")
+            bitmap_words[low : low + _BLOCKS_AT_ONCE] = packed_bits.view(np.uint64).reshape(-1, _WORDS)
         else:
-            _mark_packed(limit, packed, width, words[low : low + _BLOCKS_AT_ONCE])
-    return words
+            _mark_packed(limit, packed, width, bitmap_words[low : low + _BLOCKS_AT_ONCE])
+    return bitmap_words
 
 
-def _mark_packed(limit: int, packed: Bytes, width: int, words: Words) -> None:
+def _mark_packed(limit: int, packed: Bytes, width: int, bitmap_words: Words) -> None:
     """Mark levels none of which lies in two bytes.
 
     What the same byte of all words of 16 bits holds is put side by side; 64 levels with one place in their words are 64
@@ -205,8 +205,8 @@ def _mark_packed(limit: int, packed: Bytes, width: int, words: Words) -> None:
     rows = np.ascontiguousarray(packed.reshape(-1, width, _WORD, 2).transpose(1, 3, 0, 2))
     shifts = range(0, 8, width)
     masks = np.array([((1 << width) - 1) << shift for shift in shifts], np.uint8)[:, None, None]
-    held = rows.reshape(-1, 1, len(packed), _WORD) & masks
+    level_bits = rows.reshape(-1, 1, len(packed), _WORD) & masks
     if limit:
-        held = held > np.array([limit << shift for shift in shifts], np.uint8)[:, None, None]
-    marks = np.packbits(held.reshape(-1), bitorder="little").view(np.uint64).reshape(_LEVEL_BITS, -1)
-    words[:, _TARGETS] = marks.T
+        level_bits = level_bits > np.array([limit << shift for shift in shifts], np.uint8)[:, None, None]
+    packed_bits = np.packbits(level_bits.reshape(-1), bitorder="little").view(np.uint64).reshape(_LEVEL_BITS, -1)
+    bitmap_words[:, _TARGETS] = packed_bits.T

@@ -90,7 +90,7 @@ class ChunkRun:
     def shared(self, what: Callable[[MiniBlockLayout], _T]) -> _T | None:
         """Return the value that all pages have in common; None if they differ."""
         first = what(self.layouts[0])
-        return first if all(what(one) == first for one in self.layouts[1:]) else None
+        return first if all(what(layout) == first for layout in self.layouts[1:]) else None
 
 
 def is_alike(ours: MiniBlockLayout, theirs: MiniBlockLayout) -> bool:
@@ -120,12 +120,13 @@ def decode_dictionaries(pages: Sequence[tuple[MiniBlockLayout, Bytes]]) -> list[
     for layout, data in pages:
         if layout.dictionary is not None:
             alike.setdefault(layout.dictionary, {})[_items(layout, data)] = data
-    found: dict[Encoding, dict[_Items, Values]] = {}
-    for encoding, several in alike.items():
-        values = registry.decode_blocks(encoding, list(several.values()), [count for _, count in several])
-        found[encoding] = dict(zip(several, values, strict=True))
+    decoded: dict[Encoding, dict[_Items, Values]] = {}
+    for encoding, members in alike.items():
+        values = registry.decode_blocks(encoding, list(members.values()), [count for _, count in members])
+        decoded[encoding] = dict(zip(members, values, strict=True))
     return [
-        None if layout.dictionary is None else found[layout.dictionary][_items(layout, data)] for layout, data in pages
+        None if layout.dictionary is None else decoded[layout.dictionary][_items(layout, data)]
+        for layout, data in pages
     ]
 
 
@@ -154,7 +155,7 @@ def decode(
         CorruptDataError: Chunks that do not fit their page.
     """
     layout, counts = run.layouts[0], run.counts
-    if any(registry.num_buffers(layout.values) != one.num_buffers for one in run.layouts):
+    if any(registry.num_buffers(layout.values) != level_chunk.num_buffers for level_chunk in run.layouts):
         raise CorruptDataError(f"a page has {layout.num_buffers} value buffers, which its encoding does not need")
     num_levels, buffer_starts, buffer_sizes = read_headers(memory, run.starts, run.sizes, layout)
     num_short = (layout.rep is not None) + (layout.definition is not None)
@@ -171,8 +172,8 @@ def decode(
     if shared is None or rows is not None or layout.rep is None:
         levels = decode_all()
     else:
-        for one in level_chunks:
-            check_chunks(one, 1)  # before their bytes are compared
+        for level_chunk in level_chunks:
+            check_chunks(level_chunk, 1)  # before their bytes are compared
         levels = shared.decode(_level_key(run), level_chunks, decode_all)
     if rows is not None:
         levels, positions = pick_levels(levels, rows)
@@ -180,15 +181,15 @@ def decode(
     if layout.blob_layers is not None:
         return blob.describe(layout.blob_layers, values)
     if layout.dictionary is not None:
-        found = _look_up(values, run, positions)
-        values = found if keeps_dictionary else take_values(found.items, found.indices.data)
+        items = _look_up(values, run, positions)
+        values = items if keeps_dictionary else take_values(items.items, items.indices.data)
     return Decoded(levels=levels, values=values, num_slots=len(values))
 
 
 def _level_key(run: ChunkRun) -> object:
     """Return the parameters for decoding levels, besides their bytes."""
     is_cut = None if run.is_cut is None else run.is_cut.tobytes()
-    return [(one.rep, one.definition, one.layers) for one in run.layouts], run.bounds.tobytes(), is_cut
+    return [(layout.rep, layout.definition, layout.layers) for layout in run.layouts], run.bounds.tobytes(), is_cut
 
 
 def _decode_levels(run: ChunkRun, level_chunks: list[Chunks], num_levels: Int64s) -> Levels:
@@ -209,8 +210,8 @@ def _pick(layout: MiniBlockLayout, chunks: Chunks, positions: Int64s) -> Values:
     if len(positions) > bounds[-1] * _DENSE_SHARE:
         return registry.decode_some(layout.values, chunks, positions)
     chunk_of = bounds.searchsorted(positions, side="right") - 1
-    points = registry.decode_points(layout.values, chunks, chunk_of, positions - bounds[chunk_of])
-    return registry.decode_some(layout.values, chunks, positions) if points is None else points
+    picked = registry.decode_points(layout.values, chunks, chunk_of, positions - bounds[chunk_of])
+    return registry.decode_some(layout.values, chunks, positions) if picked is None else picked
 
 
 def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> DictionaryValues:
@@ -220,7 +221,7 @@ def _look_up(indices: Values, run: ChunkRun, positions: Int64s | None) -> Dictio
     if len(run.layouts) == 1:
         return DictionaryValues(indices, run.dictionary)
     bounds = starts_of(run.counts)[run.bounds]
-    num_items = np.array([one.num_dictionary_items for one in run.layouts], np.int64)
+    num_items = np.array([layout.num_dictionary_items for layout in run.layouts], np.int64)
     if positions is not None:  # they ascend
         bounds = positions.searchsorted(bounds)
     moved = _move_indices(indices, bounds, num_items)
@@ -261,18 +262,18 @@ def read_headers(
     header_size = pad8(2 + sum(widths))
     if len(starts) and int(sizes.min()) < header_size:
         raise CorruptDataError("a chunk is too small for its header")
-    words = gather_windows(memory, starts, header_size).view("<u2").T.astype(np.int64)
+    header_words = gather_windows(memory, starts, header_size).view("<u2").T.astype(np.int64)
     buffer_starts = np.empty((len(widths), len(starts)), np.int64)
     buffer_sizes = np.empty((len(widths), len(starts)), np.int64)
     word, cursor = 1, starts + header_size
     for index, width in enumerate(widths):
-        size = words[word] if width == 2 else words[word] | words[word + 1] << 16
+        size = header_words[word] if width == 2 else header_words[word] | header_words[word + 1] << 16
         buffer_starts[index], buffer_sizes[index] = cursor, size
         word += width // 2
         cursor = cursor + (size + 7 & ~7)
     if len(starts) and (buffer_starts[-1] + buffer_sizes[-1] > starts + sizes).any():
         raise CorruptDataError("a buffer reaches beyond the end of its chunk")
-    return words[0], buffer_starts, buffer_sizes
+    return header_words[0], buffer_starts, buffer_sizes
 
 
 def _decode_one(run: ChunkRun, what: Callable[[MiniBlockLayout], Encoding | None], chunks: Chunks) -> LevelArray:
@@ -404,7 +405,7 @@ def _encode_parts(
         bounds = level_bounds(levels, chunks.counts)
         rep = None if levels.rep is None else encode_level_chunks(levels.rep, bounds)
         definition = None if levels.definition is None else encode_level_chunks(levels.definition, bounds)
-        level_chunks = [one[1] for one in (rep, definition) if one is not None]
+        level_chunks = [encoded_level[1] for encoded_level in (rep, definition) if encoded_level is not None]
         sizes = chunk_sizes(level_chunks, chunks, options)
         if options.has_large_chunks or int(sizes.max()) <= _MAX_SMALL_CHUNK:
             return _Parts(

@@ -125,7 +125,7 @@ def _lists_of(kind: pa.DataType) -> tuple[Shape, Make] | None:
 def _bitmap(valid: Sequence[bool] | None) -> pa.Buffer | None:
     if valid is None:
         return None
-    bits = sum(1 << place for place, is_valid in enumerate(valid) if is_valid)
+    bits = sum(1 << position for position, is_valid in enumerate(valid) if is_valid)
     return pa.py_buffer(bits.to_bytes((len(valid) + 7) // 8, "little"))
 
 
@@ -142,7 +142,7 @@ def nest_of(field: Field, kind: pa.DataType) -> Nest | None:
     """
     if field.is_leaf:
         return _first_leaf
-    if any(one.struct_list_size for one in field.walk()):
+    if any(child.struct_list_size for child in field.walk()):
         return None
     return _nest(field, kind, depth=0, first=0)
 
@@ -166,8 +166,8 @@ def _nest(field: Field, kind: pa.DataType, *, depth: int, first: int) -> Nest:
     def make(leaves: Sequence[Leaf]) -> pa.Array:
         slots = leaves[first].slots[-1 - depth]
         arrays = [child(leaves) for child in children]
-        for one in arrays:
-            _check_length(one, slots.length)
+        for nested in arrays:
+            _check_length(nested, slots.length)
         return pa.Array.from_buffers(kind, slots.length, [_bitmap(slots.valid)], children=arrays)
 
     return make
@@ -189,6 +189,6 @@ def _nest_list(field: Field, kind: pa.DataType, *, depth: int, first: int) -> Ne
     return make
 
 
-def _check_length(found: pa.Array, length: int) -> None:
-    if len(found) != length:
-        raise CorruptDataError(f"the columns of a field contradict each other: {len(found)} items and {length}")
+def _check_length(result: pa.Array, length: int) -> None:
+    if len(result) != length:
+        raise CorruptDataError(f"the columns of a field contradict each other: {len(result)} items and {length}")

@@ -73,14 +73,14 @@ class ScalarLayers(NamedTuple):
 def scalar_layers(layers: Layers) -> ScalarLayers:
     """Return the meaning of levels for layers; cached, so that the same layers give the same object."""
     uppers = [max_def(layers[: index + 1]) for index in range(len(layers))]
-    found: list[_Layer] = []
+    scalar_layer_list: list[_Layer] = []
     for index, (layer, (null, empty), upper) in enumerate(zip(layers, level_numbers(layers), uppers, strict=True)):
         # Levels grow outwards; those of a list around this layer tell of entries that have no slot here.
         lists_around = [outer for outer in range(index + 1, len(layers)) if is_list(layers[outer])]
         with_slot = uppers[lists_around[0] - 1] if lists_around else uppers[-1]
         consumed = uppers[index - 1] if index else 0
-        found.append(_Layer(is_list(layer), consumed, null, empty, upper, with_slot))
-    return ScalarLayers(tuple(found), max_rep(layers), max_def(layers))
+        scalar_layer_list.append(_Layer(is_list(layer), consumed, null, empty, upper, with_slot))
+    return ScalarLayers(tuple(scalar_layer_list), max_rep(layers), max_def(layers))
 
 
 def unravel_scalar(
@@ -108,17 +108,17 @@ def unravel_scalar(
             raise CorruptDataError(f"levels call for {len(definition)} values, but there are {num_slots}")
         definition = None  # nothing is null or empty
     slots: list[ScalarSlots] = []
-    for one in layers.layers:
-        if one.is_list:
+    for layer in layers.layers:
+        if layer.is_list:
             if rep is None:
                 raise CorruptDataError("a page with lists has no repetition levels")
-            found, rep, definition = _unravel_list(one, rep, definition)
-            slots.append(found)
+            unraveled, rep, definition = _unravel_list(layer, rep, definition)
+            slots.append(unraveled)
         elif definition is None:
             slots.append(ScalarSlots(num_slots if rep is None else len(rep), None, None))
         else:
-            here = [level for level in definition if level <= one.with_slot]
-            valid = [level <= one.consumed for level in here] if one.null else None
+            here = [level for level in definition if level <= layer.with_slot]
+            valid = [level <= layer.consumed for level in here] if layer.null else None
             slots.append(ScalarSlots(len(here), _unless_all(valid), None))
     for inner, outer in pairwise(slots):
         if (outer.length if outer.offsets is None else outer.offsets[-1]) != inner.length:

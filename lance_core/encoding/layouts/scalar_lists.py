@@ -125,16 +125,16 @@ class ListReader:
         begin, stop = int(starts[place.row]), num_levels
         if place.row + 1 < len(starts):
             stop = int(starts[place.row + 1])
-        own, before, inside, all_hidden = None, 0, 0, 0
+        row_levels, before, inside, all_hidden = None, 0, 0, 0
         if self.layout.definition is not None:
             definition = registry.decode_levels(self.layout.definition, packed_definition, num_levels)
-            own = definition[begin:stop].tolist()
+            row_levels = definition[begin:stop].tolist()
             is_hidden = definition > self.visible
             all_hidden, before = int(np.count_nonzero(is_hidden)), int(np.count_nonzero(is_hidden[:begin]))
-            inside = sum([level > self.visible for level in own])
+            inside = sum([level > self.visible for level in row_levels])
         if num_levels - all_hidden != place.num_values:
             raise CorruptDataError("the levels of a chunk call for another number of values than it has")
-        return _RowLevels(rep[begin:stop].tolist(), own, begin - before, stop - begin - inside)
+        return _RowLevels(rep[begin:stop].tolist(), row_levels, begin - before, stop - begin - inside)
 
     def _values(self, buffer: memoryview, count: int, levels: _RowLevels) -> list[bytes]:
         if not levels.num_values:
@@ -143,11 +143,11 @@ class ListReader:
         if len(wanted) <= _FEW_VALUES:
             buffer = buffer if self.value.open is None else self.value.open(buffer)
             return [self.value.read(buffer, 0, len(buffer), count, index) for index in wanted]
-        places = np.arange(wanted.start, wanted.stop)
+        value_indices = np.arange(wanted.start, wanted.stop)
         chunk = one_block(np.frombuffer(buffer, np.uint8), count)
-        values = registry.decode_points(self.layout.values, chunk, np.zeros_like(places), places)
+        values = registry.decode_points(self.layout.values, chunk, np.zeros_like(value_indices), value_indices)
         if values is None:
-            values = take_values(registry.decode_chunks(self.layout.values, chunk), places)
+            values = take_values(registry.decode_chunks(self.layout.values, chunk), value_indices)
         return _separate(values)
 
 

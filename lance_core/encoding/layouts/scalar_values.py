@@ -136,14 +136,14 @@ def look_up(items: Values, indices: Sequence[bytes]) -> list[bytes]:
     Raises:
         CorruptDataError: A place beyond the dictionary.
     """
-    places = [int.from_bytes(index, "little") for index in indices]
-    if max(places, default=-1) >= len(items):
+    item_indices = [int.from_bytes(index, "little") for index in indices]
+    if max(item_indices, default=-1) >= len(items):
         raise CorruptDataError(f"an index points beyond {len(items)} values")
     match items:
         case VariableValues(offsets, data):
-            bounds = [offsets[place : place + 2].tolist() for place in places]
+            bounds = [offsets[item_index : item_index + 2].tolist() for item_index in item_indices]
             return [data[begin:end].tobytes() for begin, end in bounds]
         case FixedValues(data) if data.dtype != np.bool_:
-            return [data[place].tobytes() for place in places]
+            return [data[item_index].tobytes() for item_index in item_indices]
         case _:
             raise CorruptDataError("a dictionary of values that are neither words nor strings")

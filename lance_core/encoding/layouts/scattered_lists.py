@@ -89,13 +89,14 @@ def decode_rows(memory: Bytes, runs: Sequence[ListRun]) -> list[RowValues]:
         CorruptDataError: Chunks that do not fit their page.
     """
     heads = [read_headers(memory, run.starts, run.sizes, run.layout) for run in runs]
-    found: list[RowValues] = []
+    row_values: list[RowValues] = []
     for run, head, picked in zip(runs, heads, _pick_levels(memory, runs, heads), strict=True):
         levels = picked.levels
-        if found and _is_same(levels, found[-1].levels):
-            levels = found[-1].levels  # leaves of one field mostly have the same, which need only be looked at once
-        found.append(RowValues(levels, _decode_values(memory, run, head, picked), picked.chunk_of))
-    return found
+        if row_values and _is_same(levels, row_values[-1].levels):
+            # Leaves of one field mostly have the same levels, which need only be looked at once.
+            levels = row_values[-1].levels
+        row_values.append(RowValues(levels, _decode_values(memory, run, head, picked), picked.chunk_of))
+    return row_values
 
 
 def _is_same(ours: Levels, theirs: Levels) -> bool:
@@ -159,13 +160,15 @@ def _pick_levels(memory: Bytes, runs: Sequence[ListRun], heads: Sequence[_Head])
         index = index - (hidden.count_before(positions) - before[chunk_of])
     if (rep.counts - num_hidden != np.concatenate([run.counts for run in runs])).any():
         raise CorruptDataError("the levels of a chunk call for another number of values than it has")
-    found: list[_Picked] = []
+    picked_levels: list[_Picked] = []
     num_rows = len(runs[0].selection.rows)
     for first, (low, high) in zip(chunk_bounds.tolist(), pairwise(firsts[::num_rows].tolist()), strict=False):
         levels = Levels(layout.layers, picked[low:high], None if definition is None else definition[low:high])
-        own = is_visible[low:high]
-        found.append(_Picked(levels, chunk_of[low:high][own] - first, index[low:high][own]))
-    return found
+        visible_in_row = is_visible[low:high]
+        picked_levels.append(
+            _Picked(levels, chunk_of[low:high][visible_in_row] - first, index[low:high][visible_in_row])
+        )
+    return picked_levels
 
 
 def _level_chunks(memory: Bytes, heads: Sequence[_Head], at: int) -> Chunks:
@@ -181,15 +184,15 @@ def _row_bounds(
     """Return the starts and ends of the wanted rows of all runs, counted in levels."""
     if layout.rep is None or not rep.counts.all():
         raise CorruptDataError("a page with lists has no repetition levels")
-    words = above(max_rep(layout.layers) - 1, layout.rep, rep)
+    row_bitmap = above(max_rep(layout.layers) - 1, layout.rep, rep)
     is_cut = np.concatenate([_cuts(run) for run in runs])
     if is_cut.any():  # a row whose beginning is not there begins at its first level
-        words[frame.first_words[:-1][is_cut]] |= np.uint64(1)
-    rows = bitmap_of(words)
+        row_bitmap[frame.first_words[:-1][is_cut]] |= np.uint64(1)
+    rows = bitmap_of(row_bitmap)
     run_words = frame.first_words[chunk_bounds]
     first_rows = rows.before[run_words]
-    held = np.array([run.selection.num_rows for run in runs])
-    if (np.diff(first_rows) != held).any() or not (words[run_words[:-1]] & np.uint64(1)).all():
+    rows_per_run = np.array([run.selection.num_rows for run in runs])
+    if (np.diff(first_rows) != rows_per_run).any() or not (row_bitmap[run_words[:-1]] & np.uint64(1)).all():
         raise CorruptDataError("chunks hold another number of rows than the repetition index tells")
     wanted = np.concatenate(
         [first + np.asarray(run.selection.rows) for first, run in zip(first_rows, runs, strict=False)]
@@ -237,6 +240,6 @@ def _decode_values(memory: Bytes, run: ListRun, head: _Head, picked: _Picked) ->
     chunks = Chunks(buffers=buffers, starts=head[1][first:], sizes=head[2][first:], counts=run.counts)
     values = registry.decode_points(layout.values, chunks, picked.chunk_of, picked.index)
     if values is None:
-        places = starts_of(run.counts)[picked.chunk_of] + picked.index
-        values = take_values(registry.decode_chunks(layout.values, chunks), places)
+        value_positions = starts_of(run.counts)[picked.chunk_of] + picked.index
+        values = take_values(registry.decode_chunks(layout.values, chunks), value_positions)
     return values

@@ -64,7 +64,7 @@ def find_scattered(grids: Sequence[Int64s], rows: Sequence[Int64s]) -> Scattered
     return Scattered(grid[:3, is_new], np.cumsum(is_new) - 1, index)
 
 
-def find_fixed_width(points: Scattered, layout: MiniBlockLayout) -> Int64s | None:
+def find_fixed_width(scattered: Scattered, layout: MiniBlockLayout) -> Int64s | None:
     """Return the positions of fixed-width values that are neither packed nor compressed, shape (n,).
 
     Nothing stands before them in their chunks but a header, the size of which the layout tells.
@@ -75,22 +75,22 @@ def find_fixed_width(points: Scattered, layout: MiniBlockLayout) -> Int64s | Non
     width = _word_width(layout)
     if not width:
         return None
-    starts, sizes, counts = points.chunks
+    starts, sizes, counts = scattered.chunks
     header_size = pad8(2 + (4 if layout.has_large_chunk else 2))
-    is_inside = (points.index >= 0).all() and (points.index < counts[points.chunk_of]).all()
+    is_inside = (scattered.index >= 0).all() and (scattered.index < counts[scattered.chunk_of]).all()
     if not is_inside or (sizes != header_size + pad8(counts * width)).any():
         return None
-    return starts[points.chunk_of] + header_size + points.index * width
+    return starts[scattered.chunk_of] + header_size + scattered.index * width
 
 
-def decode_fixed_width(memory: Bytes, places: Int64s, layout: MiniBlockLayout) -> FixedValues:
+def decode_fixed_width(memory: Bytes, offsets: Int64s, layout: MiniBlockLayout) -> FixedValues:
     """The words at some places of a memory; see `find_fixed_width`."""
-    return FixedValues(gather_words(memory, places, f"<u{_word_width(layout)}"))
+    return FixedValues(gather_words(memory, offsets, f"<u{_word_width(layout)}"))
 
 
-def value_ranges(words: Int64s, layout: MiniBlockLayout) -> ByteRanges:
+def value_ranges(word_indices: Int64s, layout: MiniBlockLayout) -> ByteRanges:
     """The bytes of words; see `find_fixed_width`."""
-    return ByteRanges(words, words + _word_width(layout))
+    return ByteRanges(word_indices, word_indices + _word_width(layout))
 
 
 def _word_width(layout: MiniBlockLayout) -> int:
@@ -109,26 +109,26 @@ def find_all(grids: Sequence[Int64s]) -> Scattered:
 
 
 def decode_points(
-    memory: Bytes, starts: Int64s, points: Scattered, layout: MiniBlockLayout
+    memory: Bytes, starts: Int64s, scattered: Scattered, layout: MiniBlockLayout
 ) -> tuple[LevelArray | None, Values]:
     """Definition levels and values, or places in a dictionary.
 
     Args:
         memory: Holds the chunks.
         starts: Shape (chunks,): where they lie in the memory.
-        points: What is wanted.
+        scattered: What is wanted.
         layout: Layout of the pages, none of which has lists.
 
     Raises:
         CorruptDataError: Chunks that do not fit their page.
     """
-    levels, chunks = _open(memory, starts, points.chunks, layout)
+    levels, chunks = _open(memory, starts, scattered.chunks, layout)
     definition = None
     if levels is not None and layout.definition is not None:
-        definition = registry.decode_levels_at(layout.definition, levels, points.chunk_of, points.index)
-    values = registry.decode_points(layout.values, chunks, points.chunk_of, points.index)
+        definition = registry.decode_levels_at(layout.definition, levels, scattered.chunk_of, scattered.index)
+    values = registry.decode_points(layout.values, chunks, scattered.chunk_of, scattered.index)
     if values is None:
-        positions = starts_of(chunks.counts)[points.chunk_of] + points.index
+        positions = starts_of(chunks.counts)[scattered.chunk_of] + scattered.index
         values = take_values(registry.decode_chunks(layout.values, chunks), positions)
     return definition, values
 
@@ -137,11 +137,11 @@ def decode_all(
     memory: Bytes, starts: Int64s, chunks: Int64s, layout: MiniBlockLayout
 ) -> tuple[LevelArray | None, Values]:
     """As `decode_points`, for all values of the chunks: shape (3, n), as in `Scattered`."""
-    levels, found = _open(memory, starts, chunks, layout)
+    levels, value_chunks = _open(memory, starts, chunks, layout)
     definition = None
     if levels is not None and layout.definition is not None:
         definition = registry.decode_level_chunks(layout.definition, levels)
-    return definition, registry.decode_chunks(layout.values, found)
+    return definition, registry.decode_chunks(layout.values, value_chunks)
 
 
 def _open(memory: Bytes, starts: Int64s, chunks: Int64s, layout: MiniBlockLayout) -> tuple[Chunks | None, Chunks]:

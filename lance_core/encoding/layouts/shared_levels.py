@@ -43,16 +43,18 @@ class SharedLevels:
 
     def unravel(self, levels: Levels, num_slots: int, dimensions: Sequence[int] | None) -> list[Slots]:
         """Check levels, and turn them into validity and offsets; see `repdef.unravel`."""
-        known = self._slots
-        if known is None or known[0] is not levels or known[1:3] != (num_slots, dimensions):
+        cached = self._slots
+        if cached is None or cached[0] is not levels or cached[1:3] != (num_slots, dimensions):
             check_levels(levels)
-            known = self._slots = (levels, num_slots, dimensions, unravel(levels, num_slots, dimensions))
-        return known[3]
+            cached = self._slots = (levels, num_slots, dimensions, unravel(levels, num_slots, dimensions))
+        return cached[3]
 
 
 def _is_same(ours: Chunks, theirs: Chunks) -> bool:
     """True if chunks hold as many levels, in the same bytes."""
     if not (np.array_equal(ours.counts, theirs.counts) and np.array_equal(ours.sizes, theirs.sizes)):
         return False
-    first, second = (gather(one.buffers[0], one.starts[0], one.sizes[0]) for one in (ours, theirs))
+    first, second = (
+        gather(level_chunk.buffers[0], level_chunk.starts[0], level_chunk.sizes[0]) for level_chunk in (ours, theirs)
+    )
     return np.array_equal(first, second)

@@ -106,7 +106,7 @@ class SparsePage:
     def num_bytes(self) -> int:
         """Bytes of all arrays."""
         arrays = (self.levels.rep, self.levels.definition, self.valid, self.indices)
-        return sum([one.nbytes for one in arrays if one is not None])
+        return sum([array.nbytes for array in arrays if array is not None])
 
     def find(self, rows: range | Int64s) -> SparseRows:
         """Find the values of some rows, which ascend.
@@ -115,14 +115,14 @@ class SparsePage:
             CorruptDataError: An index points beyond the values.
         """
         levels, slots = rows_of_levels(self.levels, rows)
-        values, is_valid, places = slots, None, None
+        values, is_valid, value_indices = slots, None, None
         if self.valid is not None:
             is_valid = _pick(self.valid, slots)
             if self.indices is None:
                 values = _ranks(self.valid, slots)
             else:
-                values, places = _items(_pick(self.indices, slots)[is_valid], self.num_values)
-        return SparseRows(levels=levels, num_slots=len(slots), values=values, is_valid=is_valid, places=places)
+                values, value_indices = _items(_pick(self.indices, slots)[is_valid], self.num_values)
+        return SparseRows(levels=levels, num_slots=len(slots), values=values, is_valid=is_valid, places=value_indices)
 
 
 def decode_page(layout: SparseLayout, buffers: Sequence[Bytes], num_rows: int) -> SparsePage:
@@ -163,8 +163,8 @@ def _valid_slots(levels: Levels, num_slots: int) -> Mask:
     return levels.definition[levels.definition <= max_visible_def(levels.layers)] == 0
 
 
-def _pick(values: npt.NDArray[_Item], places: range | Int64s) -> npt.NDArray[_Item]:
-    return values[places.start : places.stop] if isinstance(places, range) else values[places]
+def _pick(values: npt.NDArray[_Item], indices: range | Int64s) -> npt.NDArray[_Item]:
+    return values[indices.start : indices.stop] if isinstance(indices, range) else values[indices]
 
 
 def _items(indices: npt.NDArray[Any], num_items: int) -> tuple[Int64s, Int64s]:
@@ -194,8 +194,8 @@ def decode_levels(layers: Sequence[SparseLayer], buffers: Sequence[Bytes], num_r
         CorruptDataError: Positions, counts, buffers and rows do not fit each other.
         UnsupportedError: Lists around or in fixed-size lists of structs; an encoding that cannot be read.
     """
-    dimension = prod(one.dimension for one in layers)
-    if dimension > 1 and any(one.lists is not None for one in layers):
+    dimension = prod(sparse_layer.dimension for sparse_layer in layers)
+    if dimension > 1 and any(sparse_layer.lists is not None for sparse_layer in layers):
         raise UnsupportedError("lists around or in fixed-size lists of structs are not supported")
     if num_rows % dimension:
         raise CorruptDataError(f"{num_rows} structs do not fill lists of {dimension}")
@@ -218,19 +218,19 @@ def _integers(encoding: Encoding, rest: Iterator[Bytes], count: int) -> Int64s:
     data = next(rest, None) if registry.has_bytes(encoding) else np.empty(0, np.uint8)
     if data is None:
         raise CorruptDataError("a page has fewer buffers than its sparse layers")
-    found = registry.decode_integers(encoding, data, count)
-    if len(found) and int(found.max()) > _MAX_SLOTS:
-        raise CorruptDataError(f"a sparse layer tells of slot {int(found.max())}")
-    return found.astype(np.int64)
+    integers = registry.decode_integers(encoding, data, count)
+    if len(integers) and int(integers.max()) > _MAX_SLOTS:
+        raise CorruptDataError(f"a sparse layer tells of slot {int(integers.max())}")
+    return integers.astype(np.int64)
 
 
 def _positions(encoding: Encoding, rest: Iterator[Bytes], count: int, slots: int) -> Int64s:
     if count > slots:
         raise CorruptDataError(f"a sparse layer of {slots} slots tells {count} positions")
-    found = _integers(encoding, rest, count)
-    if len(found) and (int(found[-1]) >= slots or (found[1:] <= found[:-1]).any()):
+    integers = _integers(encoding, rest, count)
+    if len(integers) and (int(integers[-1]) >= slots or (integers[1:] <= integers[:-1]).any()):
         raise CorruptDataError(f"the positions of a sparse layer of {slots} slots go back or beyond its end")
-    return found
+    return integers
 
 
 def _nulls(validity: SparseValidity, rest: Iterator[Bytes], slots: int) -> Mask | None:

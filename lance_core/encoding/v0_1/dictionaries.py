@@ -61,10 +61,12 @@ class DictionaryBuilder:
         path: Name of the column for error messages.
     """
 
-    def __init__(self, kind: pa.DictionaryType, known: LegacyDictionary | None, path: str) -> None:
+    def __init__(self, kind: pa.DictionaryType, existing: LegacyDictionary | None, path: str) -> None:
         self._kind = kind
         self._path = path
-        self._values: pa.Array = pa.nulls(0, kind.value_type) if known is None else values_of(known, kind.value_type)
+        self._values: pa.Array = (
+            pa.nulls(0, kind.value_type) if existing is None else values_of(existing, kind.value_type)
+        )
         self._same: pa.Array | None = None
 
     def check(self, array: pa.DictionaryArray) -> None:
@@ -106,11 +108,11 @@ class DictionaryBuilder:
             return indices
         used = indices if is_null is None else indices[~is_null]
         keys = self._keys_of(given, np.unique(used).astype(np.int64))
-        found = np.full(len(array), -1, np.int64)
-        found[slice(None) if is_null is None else ~is_null] = keys[used.astype(np.int64)]
-        if (found < 0).any():
-            found[found < 0] = self._null_key()
-        return found.astype(dtype)
+        all_keys = np.full(len(array), -1, np.int64)
+        all_keys[slice(None) if is_null is None else ~is_null] = keys[used.astype(np.int64)]
+        if (all_keys < 0).any():
+            all_keys[all_keys < 0] = self._null_key()
+        return all_keys.astype(dtype)
 
     def dictionary(self) -> LegacyDictionary:
         """Return the dictionary as it is stored."""
@@ -133,11 +135,11 @@ class DictionaryBuilder:
         keys = np.full(len(given), -1, np.int64)
         filled = used[np.asarray(given.take(pa.array(used)).is_valid())]
         wanted = given.take(pa.array(filled))
-        places = pc.index_in(wanted, value_set=self._values)
-        if places.null_count:
-            self._grow(wanted.filter(places.is_null()).unique())
-            places = pc.index_in(wanted, value_set=self._values)
-        keys[filled] = np.asarray(places)
+        indices = pc.index_in(wanted, value_set=self._values)
+        if indices.null_count:
+            self._grow(wanted.filter(indices.is_null()).unique())
+            indices = pc.index_in(wanted, value_set=self._values)
+        keys[filled] = np.asarray(indices)
         return keys
 
     def _null_key(self) -> int:
@@ -158,7 +160,7 @@ class DictionaryBuilder:
 
 def _location(array: pa.Array) -> tuple[int, int, list[int]]:
     """Return the identity of a live array: its address in memory."""
-    return array.offset, len(array), [0 if one is None else one.address for one in array.buffers()]
+    return array.offset, len(array), [0 if buffer is None else buffer.address for buffer in array.buffers()]
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

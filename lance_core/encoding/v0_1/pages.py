@@ -146,15 +146,15 @@ def _read_bytes(pieces: Pieces, width: int, extra: int, limit: int) -> Steps[Byt
     _check_size(pieces, width, limit)
     starts = pieces.positions + pieces.rows * width
     if not extra and len(starts) > 1 and bool((pieces.counts == 1).all()):
-        found = yield from _find(starts, starts + width, limit)
-        return gather_windows(found.memory, found.places(starts), width).reshape(-1)
+        data = yield from _find(starts, starts + width, limit)
+        return gather_windows(data.memory, data.places(starts), width).reshape(-1)
     sizes = (pieces.counts + extra) * width
     return (yield from _read_ranges(starts, sizes, limit))
 
 
 def _read_ranges(starts: Int64s, sizes: Int64s, limit: int) -> Steps[Bytes]:
-    found = yield from _find(starts, starts + sizes, limit)
-    return gather(found.memory, found.places(starts), sizes)
+    data = yield from _find(starts, starts + sizes, limit)
+    return gather(data.memory, data.places(starts), sizes)
 
 
 def _check_size(pieces: Pieces, num_bytes: int, limit: int) -> None:
@@ -167,8 +167,8 @@ def _find(starts: Int64s, ends: Int64s, limit: int) -> Steps[Any]:
     """Memory that holds ranges."""
     if int(starts.min()) < 0 or (ends < starts).any() or int(ends.max()) > limit:
         raise CorruptDataError("a page reaches beyond the part of the file that holds pages")
-    (found,) = yield [ByteRanges(starts, ends)]
-    return found
+    (buffer,) = yield [ByteRanges(starts, ends)]
+    return buffer
 
 
 def _read_bits(pieces: Pieces, bits: int, limit: int) -> Steps[pa.Buffer]:
@@ -181,10 +181,10 @@ def _read_bits(pieces: Pieces, bits: int, limit: int) -> Steps[pa.Buffer]:
     if not ((firsts & 7).any() or (counts[:-1] & 7).any()):
         return pa.py_buffer(np.ascontiguousarray(data))
     begins = starts_of(sizes)[:-1] * 8 + (firsts & 7)
-    steps = np.zeros(len(data) * 8 + 1, np.int8)
-    steps[begins] += 1
-    steps[begins + counts] -= 1
-    is_wanted = np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)
+    run_changes = np.zeros(len(data) * 8 + 1, np.int8)
+    run_changes[begins] += 1
+    run_changes[begins + counts] -= 1
+    is_wanted = np.cumsum(run_changes[:-1], dtype=np.int8).view(np.bool_)
     return pack_bits(np.unpackbits(data, bitorder="little").view(np.bool_)[is_wanted])
 
 
@@ -213,5 +213,5 @@ def _read_bounds(pieces: Pieces, dtype: np.dtype[Any], limit: int) -> Steps[tupl
         return offsets[:-1], offsets[1:]
     if bool((pieces.counts == 1).all()):
         return offsets[::2], offsets[1::2]
-    places = aranges(starts_of(pieces.counts + 1)[:-1], pieces.counts)
-    return offsets[places], offsets[places + 1]
+    offset_indices = aranges(starts_of(pieces.counts + 1)[:-1], pieces.counts)
+    return offsets[offset_indices], offsets[offset_indices + 1]

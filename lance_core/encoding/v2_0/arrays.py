@@ -88,8 +88,8 @@ def read_array(encoding: ArrayEncoding, wanted: Wanted, kind: pa.DataType) -> St
 
 
 def _read_some_nulls(encoding: SomeNulls, wanted: Wanted, kind: pa.DataType) -> Steps[pa.Array]:
-    steps: list[Steps[Any]] = [read_bits(wanted, encoding.validity), read_array(encoding.values, wanted, kind)]
-    bitmap, array = yield from together(steps)
+    coroutines: list[Steps[Any]] = [read_bits(wanted, encoding.validity), read_array(encoding.values, wanted, kind)]
+    bitmap, array = yield from together(coroutines)
     if pa.types.is_dictionary(kind) or pa.types.is_null(kind):
         raise UnsupportedError(f"a page of {kind} with a bitmap of nulls is not supported")
     is_null = null_mask(array)
@@ -202,6 +202,6 @@ def _without_nulls(
     """The items that are not null, indices into them, and which values point at one."""
     is_null = null_mask(items)
     assert is_null is not None  # noqa: S101 - asked for by the caller
-    places = np.cumsum(~is_null) - 1
+    value_indices = np.cumsum(~is_null) - 1
     validity = ~is_null[indices]
-    return items.drop_null(), np.where(validity, places[indices], 0), validity
+    return items.drop_null(), np.where(validity, value_indices[indices], 0), validity

@@ -67,8 +67,8 @@ def read_rows(buffers: Buffers, flat: Flat, rows: Rows, width: int) -> Steps[Byt
         return gather_windows(data, rows * width, width).reshape(-1)
     _check_end((last + 1) * width, size)
     starts = rows * width + position
-    (found,) = yield [ByteRanges(starts, starts + width)]
-    return gather_windows(found.memory, found.places(starts), width).reshape(-1)
+    (row_bytes,) = yield [ByteRanges(starts, starts + width)]
+    return gather_windows(row_bytes.memory, row_bytes.places(starts), width).reshape(-1)
 
 
 def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> Steps[Bytes]:
@@ -84,8 +84,8 @@ def read_spans(buffers: Buffers, flat: Flat, starts: Int64s, sizes: Int64s) -> S
     position, size = _place(buffers, flat)
     _check_end(end, size)
     starts = starts + position
-    (found,) = yield [ByteRanges(starts, starts + sizes)]
-    return gather(found.memory, found.places(starts), sizes)
+    (span_bytes,) = yield [ByteRanges(starts, starts + sizes)]
+    return gather(span_bytes.memory, span_bytes.places(starts), sizes)
 
 
 def read_bits(wanted: Wanted, flat: Flat) -> Steps[pa.Buffer]:
@@ -97,8 +97,8 @@ def read_bits(wanted: Wanted, flat: Flat) -> Steps[pa.Buffer]:
         bitmap = pa.py_buffer(data)
         return bitmap if first % 8 == 0 else pack_bits(unpack_bits(bitmap, first % 8, len(wanted)))
     numbers = wanted.numbers()
-    places, inverse = np.unique(numbers >> 3, return_inverse=True)
-    data = yield from read_rows(wanted.buffers, flat, places, 1)
+    byte_offsets, inverse = np.unique(numbers >> 3, return_inverse=True)
+    data = yield from read_rows(wanted.buffers, flat, byte_offsets, 1)
     return pack_bits((data[inverse] >> (numbers & 7).astype(np.uint8) & 1).view(np.bool_))
 
 

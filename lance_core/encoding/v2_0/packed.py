@@ -44,7 +44,7 @@ def read_bitpacked(encoding: Bitpacked, wanted: Wanted) -> Steps[Bytes]:
 def read_fast_lanes(encoding: FastLanes, wanted: Wanted) -> Steps[Bytes]:
     """Values from blocks of 1024: the bytes of the unpacked ones."""
     numbers = np.asarray(_numbers(wanted), np.int64)
-    blocks, place = np.unique(numbers // fastlanes.BLOCK, return_inverse=True)
+    blocks, block_index = np.unique(numbers // fastlanes.BLOCK, return_inverse=True)
     dtype = np.dtype(f"<u{encoding.bits // 8}")
     size = fastlanes.BLOCK * encoding.packed_bits // 8
     if not size:
@@ -53,9 +53,9 @@ def read_fast_lanes(encoding: FastLanes, wanted: Wanted) -> Steps[Bytes]:
     if int(blocks[-1]) - int(blocks[0]) + 1 == len(blocks):
         rows = range(int(blocks[0]), int(blocks[-1]) + 1)
     data = yield from read_rows(wanted.buffers, Flat(8, encoding.buffer), rows, size)
-    words = np.ascontiguousarray(data).view(dtype)
-    unpacked = fastlanes.unpack(words, np.arange(len(blocks)) * (size // dtype.itemsize), encoding.packed_bits)
-    values: npt.NDArray[Any] = unpacked[place, numbers % fastlanes.BLOCK]
+    packed_words = np.ascontiguousarray(data).view(dtype)
+    unpacked = fastlanes.unpack(packed_words, np.arange(len(blocks)) * (size // dtype.itemsize), encoding.packed_bits)
+    values: npt.NDArray[Any] = unpacked[block_index, numbers % fastlanes.BLOCK]
     return values.view(np.uint8)
 
 
