@@ -61,9 +61,9 @@ ORDINARY = {
 # What is left, by room: names, words in docstrings, docstrings that begin with a question.
 ROOMS = {
     "lance_core/encoding": (39, 0, 0),
-    "lance_core/file": (244, 3, 0),
+    "lance_core/file": (248, 3, 0),
     "lance_core/format": (13, 0, 0),
-    "lance_core/index": (19, 0, 0),
+    "lance_core/index": (32, 0, 0),
     "lance_core/scan": (31, 0, 0),
     "lance_core/sql": (3, 0, 0),
 }
