@@ -94,8 +94,13 @@ class RadosGateway:
         self._run("ceph", "osd", "new", osd)
         (self._folder / "osd").mkdir()
         self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
-        self._start("ceph-osd", "-i", "0", "-f")
-        self._wait(lambda: "1 up" in self._run("ceph", "osd", "stat"))
+        self._osd = self._start("ceph-osd", "-i", "0", "-f")
+        self._wait(self._is_osd_up)
+
+    def _is_osd_up(self):
+        if self._osd.poll() is not None:  # it ends if it asks the monitor before it knows the cluster's id
+            self._osd = self._start("ceph-osd", "-i", "0", "-f")
+        return "1 up" in self._run("ceph", "osd", "stat")
 
     def start_gateway(self):
         self._gateway = self._start("radosgw", "-n", "client.rgw", "-f")

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -181,6 +182,27 @@ def test_errors_are_named(cloud, store):
     once = open_store(f"{cloud.uri}/t.lance", {**cloud.storage_options, "client_max_retries": "0"})
     with pytest.raises(ConnectionError, match=r"t\.lance/x"):
         once.get("x")
+
+
+def test_a_process_connects_once(cloud, monkeypatch):
+    """Whatever is opened below a bucket with the same options, and in whichever thread."""
+    options = {**cloud.storage_options, "client_max_retries": "4"}  # a connection of its own
+    bucket = open_store(cloud.uri, options).client._bucket
+    connects = []
+    connect = type(bucket).connect
+    monkeypatch.setattr(type(bucket), "connect", lambda self: connects.append(self) or connect(self))
+    options["client_max_retries"] = "3"
+    rows = pa.table({"a": [1, 2, 3]})
+    for name in ("one.lance", "two.lance"):
+        lance_core.write_dataset(rows, f"{cloud.uri}/{name}", storage_options=options)
+        with ThreadPoolExecutor(4) as pool:
+            list(
+                pool.map(
+                    lambda uri: lance_core.dataset(uri, storage_options=dict(options)).to_table(),
+                    [f"{cloud.uri}/{name}"] * 4,
+                )
+            )
+    assert len(connects) == 1
 
 
 def read_in_child(store, answers):
