@@ -96,6 +96,10 @@ class S3Service:
     def fail(self, method, contains, mode, **more):
         self._post("faults", [{"method": method, "contains": contains, "mode": mode, **more}])
 
+    def recover(self):
+        """No more faults; requests that are held are answered."""
+        self._post("faults", [])
+
     def requests(self):
         """Requests since the last call: (method, path and query)."""
         return [tuple(one) for one in self._post("requests", None)]

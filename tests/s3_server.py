@@ -4,7 +4,8 @@ moto looks whether an object exists and then writes it, so that of two writers w
 makes it keep the promise. Prints its address, and ends when its standard input does. The path of a request to
 DynamoDB ends in its operation.
 
-    POST /_test/faults   JSON list of {"method", "contains", "mode", "skip", "times"}; replaces the earlier ones
+    POST /_test/faults   JSON list of {"method", "contains", "mode", "skip", "times"}; replaces the earlier ones.
+                         Requests of mode "held" are answered when that happens
     POST /_test/requests answers with the requests since the last time, as JSON list of [method, path]
 """
 
@@ -27,6 +28,8 @@ class Service:
     def __init__(self):
         self.moto = DomainDispatcherApplication(create_backend_app)
         self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        self.num_changes = 0
         self.faults = []
         self.requests = []
 
@@ -36,12 +39,16 @@ class Service:
         path = environ["PATH_INFO"]
         with self.lock:
             mode = "" if path.startswith("/_test/") else self.noted(environ, path)
+            num_changes = self.num_changes
         if mode == "stall":
             time.sleep(STALL_S)
             mode = ""
         with self.lock:
             if path.startswith("/_test/"):
                 return self.control(path, body, start_response)
+            if mode == "held":
+                self.changed.wait_for(lambda: self.num_changes > num_changes)
+                mode = ""
             return self.answer(environ, start_response, mode)
 
     def noted(self, environ, path):
@@ -55,6 +62,8 @@ class Service:
         answer = []
         if path == "/_test/faults":
             self.faults = json.loads(body)
+            self.num_changes += 1
+            self.changed.notify_all()
         else:
             answer, self.requests = self.requests, []
         start_response("200 OK", [("Content-Type", "application/json")])

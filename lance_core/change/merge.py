@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,7 @@ from lance_core.frozen import frozen
 from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.open_files import OpenFiles
 from lance_core.table.naming import naming
+from lance_core.table.read_ahead import Work, chained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,21 +136,26 @@ class MergeWork:
             return _stage_columns(snapshot, rewriter, touched)
         moved = MovedRows(with_row_ids=snapshot.manifest.uses_stable_row_ids)
         target = self.targets.of(snapshot)
-        fragments = stage_fragments(
-            target,
-            rewriter.plan.table,
-            _new_rows(rewriter, touched, inserted, moved),
-            limits=self.limits,
-            data_storage_version=self.data_storage_version,
-            new_uuid=lambda: uuid.uuid4().bytes,
-        )
-        fragments = target.fragments(fragments)
-        try:
+        departure = Departure()
+
+        def depart() -> None:
+            nonlocal departure
             departure = moved.depart(snapshot.store, snapshot.version)
+
+        try:
+            fragments = stage_fragments(
+                target,
+                rewriter.plan.table,
+                _new_rows(rewriter, touched, inserted, moved),
+                limits=self.limits,
+                data_storage_version=self.data_storage_version,
+                new_uuid=lambda: uuid.uuid4().bytes,
+                meanwhile=depart,
+            )
         except BaseException:
-            remove_staged(snapshot.store, fragments)
+            departure.remove_files(snapshot.store)
             raise
-        fragments = moved.with_moved_ids(fragments)
+        fragments = moved.with_moved_ids(target.fragments(fragments))
         operation = Update(
             removed_fragment_ids=departure.removed_fragment_ids,
             updated_fragments=departure.updated_fragments,
@@ -212,14 +219,27 @@ def _new_rows(
     rewriter: Rewriter, touched: list[Match], inserted: Positions, moved: MovedRows
 ) -> Iterator[pa.RecordBatch]:
     """Updated rows, then inserted ones; ``moved`` learns which rows leave their fragments."""
-    for matches in touched:
-        reader = FragmentReader(rewriter.files, matches.fragment)
-        moved.delete(reader, matches.others)
-        if rewriter.plan.options.matched is WhenMatched.DELETE:
-            moved.delete(reader, matches.pairs.target)
-        elif len(matches.pairs):
-            yield from rewriter.updated_rows(matches, moved)
+    readers = ((FragmentReader(rewriter.files, match.fragment), match) for match in touched)
+    works = (Work(partial(_changes, rewriter, reader, match), reader.held_bytes) for reader, match in readers)
+    for reader, offsets, updated in chained(rewriter.files.store, works):
+        if updated is None:
+            moved.delete(reader, offsets)
+        else:
+            moved.move(reader, offsets)
+            yield from updated
     yield from rewriter.inserted_rows(inserted)
+
+
+def _changes(
+    rewriter: Rewriter, reader: FragmentReader, match: Match
+) -> Iterator[tuple[FragmentReader, Positions, list[pa.RecordBatch] | None]]:
+    """Yield the offsets of rows that leave a fragment, with the updated rows; None if they are deleted."""
+    yield reader, match.others, None
+    if rewriter.plan.options.matched is WhenMatched.DELETE:
+        yield reader, match.pairs.target, None
+    elif len(match.pairs):
+        for offsets, updated in rewriter.updated_rows(reader, match):
+            yield reader, offsets, updated
 
 
 def _stage_columns(snapshot: Snapshot, rewriter: Rewriter, touched: list[Match]) -> _Staged:

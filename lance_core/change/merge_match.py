@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.scan.fragments import matching_offsets
 from lance_core.scan.pick import pick_rows
 from lance_core.scan.plan import default_batch_size
+from lance_core.table.read_ahead import Work, chained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,12 +84,19 @@ class Matcher:
         """
         previous, self._looked_up = self._looked_up, {}
         self._candidates = find_candidates(files, manifest, self.plan.on, self.source)
-        for fragment in manifest.fragments:
-            matched = previous.get(fragment.id)
-            if matched is None or matched.fragment != fragment:
-                matched = self._look(FragmentReader(files, fragment))
-            self._looked_up[fragment.id] = matched
+        if self.source.num_rows:
+            self._keys()  # made before threads need it
+        readers = (FragmentReader(files, fragment) for fragment in manifest.fragments)
+        works = (
+            Work(partial(self._matched, reader, previous.get(reader.fragment.id)), reader.held_bytes)
+            for reader in readers
+        )
+        for matched in chained(files.store, works):
+            self._looked_up[matched.fragment.id] = matched
         return list(self._looked_up.values())
+
+    def _matched(self, reader: FragmentReader, previous: Match | None) -> Iterator[Match]:
+        yield previous if previous is not None and previous.fragment == reader.fragment else self._look(reader)
 
     def _look(self, reader: FragmentReader) -> Match:
         parts = list(self._matches(reader))

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from lance_core.change.merge_match import Match
     from lance_core.change.merge_plan import MergePlan
-    from lance_core.change.moved_rows import MovedRows
     from lance_core.format.fragment import DataFile, Fragment
     from lance_core.format.schema import Field
     from lance_core.scan.open_files import OpenFiles
@@ -57,16 +56,14 @@ class Rewriter:
 
     # ------------------------------------------------------------------------------------------------- whole rows
 
-    def updated_rows(self, match: Match, moved: MovedRows) -> Iterator[pa.RecordBatch]:
-        """The updated rows of a fragment; ``moved`` learns where they were."""
-        reader = FragmentReader(self.files, match.fragment)
+    def updated_rows(self, reader: FragmentReader, match: Match) -> Iterator[tuple[Positions, list[pa.RecordBatch]]]:
+        """Yield the updated rows of a fragment, with the offsets that they had."""
         offsets, positions = match.pairs.target, match.pairs.source
         step = default_batch_size(self.plan.table.to_arrow())
         start = 0
         for count, unchanged in self._kept_rows(reader, offsets, step):
             end = start + count
-            moved.move(reader, offsets[start:end])
-            yield from self._joined(self._taken(positions[start:end]), unchanged)
+            yield offsets[start:end], list(self._joined(self._taken(positions[start:end]), unchanged))
             start = end
 
     def _kept_rows(

@@ -15,10 +15,13 @@ from lance_core.format.row_ids import encode_row_ids, encode_row_versions
 from lance_core.frozen import frozen
 from lance_core.scan.lineage import has_spilled_lineage
 from lance_core.table.new_ids import RANDOM_IDS
+from lance_core.table.read_ahead import each
 from lance_core.table.rebase import write_deletions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyroaring import BitMap
 
     from lance_core.format.fragment import Fragment
     from lance_core.scan.fragment_reader import FragmentReader
@@ -89,24 +92,14 @@ class MovedRows:
             version: Version that the rows were found in.
             ids: Names of new files.
         """
-        updated: list[Fragment] = []
-        removed: list[int] = []
-        try:
-            for reader, parts in self._departed:
-                rows = bitmap_from_numpy(reader.deleted)
-                for part in parts:
-                    rows |= bitmap_from_numpy(part)
-                fragment = reader.fragment
-                if len(rows) == fragment.physical_rows:
-                    removed.append(fragment.id)
-                else:
-                    new_id = partial(ids.deletion_file, fragment.id)
-                    file, _ = write_deletions(store, fragment.id, rows, read_version=version, new_id=new_id)
-                    updated.append(replace(fragment, deletion_file=file))
-        except BaseException:
-            Departure(updated_fragments=tuple(updated)).remove_files(store)
-            raise
-        return Departure(updated_fragments=tuple(updated), removed_fragment_ids=tuple(removed))
+        return write_departure(store, self._deleted(), version=version, ids=ids)
+
+    def _deleted(self) -> Iterator[tuple[Fragment, BitMap]]:
+        for reader, parts in self._departed:
+            rows = bitmap_from_numpy(reader.deleted)
+            for part in parts:
+                rows |= bitmap_from_numpy(part)
+            yield reader.fragment, rows
 
     def with_moved_ids(self, fragments: Sequence[Fragment]) -> tuple[Fragment, ...]:
         """New fragments with the ids of the moved rows, which are their first rows; new rows have none yet."""
@@ -127,3 +120,36 @@ class MovedRows:
                     )
             numbered.append(fragment)
         return tuple(numbered)
+
+
+def write_departure(
+    store: Store, deleted: Iterable[tuple[Fragment, BitMap]], *, version: int, ids: NewIds = RANDOM_IDS
+) -> Departure:
+    """Write the deletion files of fragments, many at the same time where the store is far away.
+
+    Args:
+        store: The dataset.
+        deleted: Fragments, and the offsets of all their deleted rows.
+        version: Version that the rows were found in.
+        ids: Names of new files.
+    """
+    written: list[Fragment] = []
+
+    def write(fragment: Fragment, rows: BitMap) -> tuple[int, Fragment | None]:
+        if len(rows) == fragment.physical_rows:
+            return fragment.id, None
+        new_id = partial(ids.deletion_file, fragment.id)
+        file, _ = write_deletions(store, fragment.id, rows, read_version=version, new_id=new_id)
+        changed = replace(fragment, deletion_file=file)
+        written.append(changed)  # at once: others may fail meanwhile
+        return fragment.id, changed
+
+    try:
+        changes = list(each(store, (partial(write, fragment, rows) for fragment, rows in deleted)))
+    except BaseException:
+        Departure(updated_fragments=tuple(written)).remove_files(store)
+        raise
+    return Departure(
+        updated_fragments=tuple(changed for _, changed in changes if changed is not None),
+        removed_fragment_ids=tuple(number for number, changed in changes if changed is None),
+    )

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lance_core.change.completion import Completion
 from lance_core.change.ingest import fit_batch, fit_schema, new_schema, read_input, with_missing
 from lance_core.file.write.writer import DataFileWriter, check_schema, open_writer
 from lance_core.format.blobs import blob_folder, blobs_for_version
@@ -131,6 +132,7 @@ def stage_fragments(
     new_uuid: Callable[[], bytes],
     external_blobs: ExternalBlobs | None = None,
     progress: StagingProgress | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> tuple[Fragment, ...]:
     """Write batches into as many data files as the limits ask for.
 
@@ -143,6 +145,8 @@ def stage_fragments(
         new_uuid: 16 new random bytes at each call.
         external_blobs: Which external blobs are taken; all if None.
         progress: Who is told of files.
+        meanwhile: Work that needs all batches to have been read; on stores that are far away, it is done while the last
+            files are completed. If the files fail, it is not undone.
 
     Returns:
         One fragment with id 0 for each file; none if there are no rows.
@@ -169,6 +173,9 @@ def stage_fragments(
                 if staging.is_full(limits):
                     staging.finish()
         staging.finish()
+        if meanwhile is not None:
+            meanwhile()
+        staging.complete()
     except BaseException:
         staging.abort()
         raise
@@ -228,6 +235,11 @@ class FileStaging:
     num_rows: int = 0
     _name: str = ""
     _writer: AnyFileWriter | None = None
+    _num_reported: int = 0
+    _completion: Completion = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._completion = Completion(self.store)
 
     def page_writer(self) -> DataFileWriter:
         """Return the file being written, which takes pages of other files as they are; not for version 0.1."""
@@ -244,7 +256,7 @@ class FileStaging:
             blobs = StagedBlobs(self.store, path, self.external_blobs)
             if self.progress is not None:
                 self.progress.begin(Fragment(id=len(self.fragments), files=(), physical_rows=0))
-            sink = self.store.writer(path)
+            sink = self._completion.sink(self.store.writer(path))
             try:
                 writer = self._writer = open_writer(
                     sink,
@@ -271,7 +283,7 @@ class FileStaging:
         return self._writer.has_reached(limits.max_bytes_per_file)
 
     def finish(self) -> None:
-        """Finish the file being written, if there is one."""
+        """Finish the file being written, if there is one; a store that is far away completes it later."""
         if self._writer is None:
             return
         written = self._writer.finish()
@@ -286,11 +298,25 @@ class FileStaging:
         )
         self.fragments.append(Fragment(id=0, files=(file,), physical_rows=written.num_rows))
         self._writer, self.num_rows = None, 0
-        if self.progress is not None:
-            self.progress.complete(replace(self.fragments[-1], id=len(self.fragments) - 1))
+        self._completion.wait(leave=1)
+        self._report()
+
+    def complete(self) -> None:
+        """Wait until all finished files are there."""
+        self._completion.wait()
+        self._report()
+
+    def _report(self) -> None:
+        """Tell of files that are there."""
+        num_complete = len(self.fragments) - self._completion.num_pending
+        for number in range(self._num_reported, num_complete):
+            if self.progress is not None:
+                self.progress.complete(replace(self.fragments[number], id=number))
+        self._num_reported = num_complete
 
     def abort(self) -> None:
         """Remove all files."""
+        self._completion.close()
         if self._writer is not None:
             with suppress(OSError):
                 self._writer.abort()

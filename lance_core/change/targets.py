@@ -9,7 +9,7 @@ from lance_core.errors import InvalidInputError
 from lance_core.format.paths import DATA_FOLDER, base_prefix
 from lance_core.frozen import frozen
 from lance_core.store.trust import PlaceSettings
-from lance_core.table.locations import BasedStore
+from lance_core.table.locations import BasedStore, objects_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,6 +37,11 @@ class TargetStore:
     def uri(self) -> str:
         """Address of the dataset."""
         return self.bases.uri
+
+    @property
+    def at_once(self) -> int:
+        """Objects that may be written at the same time."""
+        return objects_at_once(self.bases)
 
     def fragments(self, staged: Sequence[Fragment]) -> tuple[Fragment, ...]:
         """Staged fragments that say where their files are."""

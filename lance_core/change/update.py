@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,7 @@ from lance_core.scan.plan import plan_scan
 from lance_core.sql.expression import assigned, make_expression
 from lance_core.table.naming import naming
 from lance_core.table.new_ids import RANDOM_IDS
+from lance_core.table.read_ahead import Work, chained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -137,21 +139,24 @@ class UpdateWork:
         with naming(store):
             plan = plan_update(self.updates, self.condition, snapshot.manifest.schema)
             moved = MovedRows(with_row_ids=snapshot.manifest.uses_stable_row_ids)
-            fragments = stage_fragments(
+
+            def depart() -> None:
+                self._departure = moved.depart(store, snapshot.version, self.ids)
+
+            self._fragments = stage_fragments(
                 store,
                 plan.table,
                 _new_rows(snapshot, plan, moved),
                 limits=self.limits,
                 data_storage_version=self.data_storage_version,
                 new_uuid=self.ids.data_file,
+                meanwhile=depart,
             )
-            self._fragments = fragments
-            self._departure = moved.depart(store, snapshot.version, self.ids)
         self.num_rows = moved.num_rows
         return Update(
             removed_fragment_ids=self._departure.removed_fragment_ids,
             updated_fragments=self._departure.updated_fragments,
-            new_fragments=moved.with_moved_ids(fragments),
+            new_fragments=moved.with_moved_ids(self._fragments),
             fields_for_preserving_frag_bitmap=plan.fields,
         )
 
@@ -167,14 +172,19 @@ def _new_rows(snapshot: Snapshot, plan: UpdatePlan, moved: MovedRows) -> Iterato
     """The rows with their new values; ``moved`` learns where they were."""
     files, schema = OpenFiles(snapshot.store), plan.table.to_arrow()
     scan = with_index_answer(plan.scan, snapshot.manifest, files)
-    for fragment in snapshot.manifest.fragments:
-        reader = FragmentReader(files, fragment)
-        for batch in scan_fragment(reader, scan):
-            if not batch.num_rows:
-                continue
-            addresses = batch.column(batch.num_columns - 1).to_numpy()
-            moved.move(reader, (addresses & _OFFSET_MASK).astype(np.int64))
-            columns = list(batch.columns[:-1])
-            for number, value in plan.values.items():
-                columns[number] = value.evaluate(batch)
-            yield pa.RecordBatch.from_arrays(columns, names=schema.names)
+    readers = (FragmentReader(files, fragment) for fragment in snapshot.manifest.fragments)
+    works = (Work(partial(_matching_rows, reader, scan), reader.held_bytes) for reader in readers)
+    for reader, batch in chained(snapshot.store, works):
+        addresses = batch.column(batch.num_columns - 1).to_numpy()
+        moved.move(reader, (addresses & _OFFSET_MASK).astype(np.int64))
+        columns = list(batch.columns[:-1])
+        for number, value in plan.values.items():
+            columns[number] = value.evaluate(batch)
+        yield pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+
+def _matching_rows(reader: FragmentReader, scan: ScanPlan) -> Iterator[tuple[FragmentReader, pa.RecordBatch]]:
+    """Yield the matching rows of a fragment."""
+    for batch in scan_fragment(reader, scan):
+        if batch.num_rows:
+            yield reader, batch

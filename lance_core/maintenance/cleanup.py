@@ -13,12 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Unpack
 
 from lance_core.errors import DatasetNotFoundError, InvalidInputError, NotFoundError, VersionNotFoundError
 from lance_core.format.feature_flags import check_writable
 from lance_core.format.manifest import decode_manifest_files
 from lance_core.format.paths import TEMPORARY_PREFIX, VERSIONS_FOLDER, ManifestName, parse_manifest_name
+from lance_core.format.refs import Branch
 from lance_core.frozen import frozen
 from lance_core.maintenance.cleanup_plan import (
     QUIET_AGE,
@@ -42,10 +44,11 @@ from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import find_versions, load_manifest_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from lance_core.format.manifest import ManifestFiles
+    from lance_core.format.refs import Tag
     from lance_core.store.base import Store
 
 __all__ = ["CleanupExplanation", "CleanupStats", "cleanup_old_versions", "explain_cleanup_old_versions"]
@@ -122,7 +125,7 @@ def cleanup_old_versions(
     if not is_agreed and any(file.unverified for file in files):
         # Whether they are old is for the clock to say that dated them: ours may be wrong by years.
         files = _garbage(store, survey, made, min(now, _clock_of(store)))
-    _delete(store, files)
+    _delete(store, [file.path for file in files])
     return summarize([*manifests, *files])
 
 
@@ -342,30 +345,36 @@ def _protected(store: Store, without_tags: Collection[str] = ()) -> dict[int, li
     """Versions that must stay, with the tags that name them (none for the origin of a branch)."""
     protected: dict[int, list[str]] = {}
     _, own_branch = branch_of(store)
-    for tag in list_tags_strictly(store):
-        if tag.branch == own_branch and tag.name not in without_tags:
-            protected.setdefault(tag.version, []).append(tag.name)
-    for branch in list_branches(store):
-        if branch.parent_branch == own_branch:
-            protected.setdefault(branch.parent_version, [])
+    lists: tuple[Callable[[], list[Tag] | list[Branch]], ...] = (
+        partial(list_tags_strictly, store),
+        partial(list_branches, store),
+    )
+    for ref in chain.from_iterable(each(store, lists)):
+        if isinstance(ref, Branch):
+            if ref.parent_branch == own_branch:
+                protected.setdefault(ref.parent_version, [])
+        elif ref.branch == own_branch and ref.name not in without_tags:
+            protected.setdefault(ref.version, []).append(ref.name)
     return protected
 
 
 def _garbage(store: Store, survey: _Survey, rules: CleanupRules, now: datetime) -> list[CandidateFile]:
-    judged = (
-        classify(
-            info.path,
-            size=info.size,
-            modified=info.modified,
-            references=survey.needed,
-            removed=survey.removed,
-            rules=rules,
-            now=now,
+    def judged(folder: str) -> list[CandidateFile]:
+        files = (
+            classify(
+                info.path,
+                size=info.size,
+                modified=info.modified,
+                references=survey.needed,
+                removed=survey.removed,
+                rules=rules,
+                now=now,
+            )
+            for info in store.list(folder)
         )
-        for folder in SWEPT_FOLDERS
-        for info in store.list(folder)
-    )
-    return [file for file in judged if file is not None]
+        return [file for file in files if file is not None]
+
+    return [*chain.from_iterable(each(store, (partial(judged, folder) for folder in SWEPT_FOLDERS)))]
 
 
 def _clock_of(store: Store) -> datetime:
@@ -378,6 +387,7 @@ def _clock_of(store: Store) -> datetime:
         store.delete([path])
 
 
-def _delete(store: Store, files: list[CandidateFile]) -> None:
-    for start in range(0, len(files), _DELETE_BATCH):
-        store.delete([file.path for file in files[start : start + _DELETE_BATCH]])
+def _delete(store: Store, paths: Sequence[str]) -> None:
+    batches = (paths[start : start + _DELETE_BATCH] for start in range(0, len(paths), _DELETE_BATCH))
+    for _ in each(store, (partial(store.delete, batch) for batch in batches)):
+        pass

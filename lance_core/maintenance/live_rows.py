@@ -81,6 +81,7 @@ def stage_live_rows(
                 for batch in scan_fragment(reader, plan):
                     staging.write(fit_batch(batch, schema))
         staging.finish()
+        staging.complete()
     except BaseException:
         staging.abort()
         raise

@@ -75,6 +75,7 @@ def stage_copy(
                     staging.abort()
                     return None
             staging.finish()
+        staging.complete()
     except BaseException:
         staging.abort()
         raise

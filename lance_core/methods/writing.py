@@ -189,7 +189,8 @@ def write_dataset(
     address, storage_options = address_of(uri, storage_options)
     new_bases = add_bases((), from_public(initial_bases or ()))
     base_store_params = allowing_bases(base_params_of(uri, base_store_params), new_bases)
-    store, existing = _open_for_writing(address, storage_options, branch, base_store_params)
+    expected = None if seen is None else seen.version
+    store, existing = _open_for_writing(address, storage_options, branch, base_store_params, expected)
     store = with_lock(store, commit_lock)
     settings: Any = {"storage_options": storage_options, "base_store_params": base_store_params}
     opened = partial(cls, commit_lock=commit_lock, session=session, **settings)
@@ -267,13 +268,14 @@ def _open_for_writing(
     storage_options: Mapping[str, str] | None,
     branch: str | None,
     base_store_params: Mapping[str, Mapping[str, str]] | None,
+    expected: int | None = None,
 ) -> tuple[Store, Snapshot | None]:
-    """The branch to write to, and its newest version if there is one."""
+    """The branch to write to, and its newest version if there is one; ``expected`` is probably its number."""
     store = open_branch(address, storage_options, base_store_params)
     if branch is not None:
         snapshot = open_version(store, (branch, None))
         return snapshot.store, snapshot
-    newest_snapshot = find_snapshot(store)
+    newest_snapshot = find_snapshot(store, expected=expected)
     return (store, None) if newest_snapshot is None else (newest_snapshot.store, newest_snapshot)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lance_core.encoding.kernels import numbers_array
 from lance_core.errors import CorruptDataError
+from lance_core.file.read.strategy import MOST_HELD
 from lance_core.format.blobs import BlobView, view_schema
 from lance_core.format.paths import data_file_path
 from lance_core.frozen import frozen
@@ -103,6 +104,11 @@ class FragmentReader:
         """Bytes of all files, as far as the manifest knows, and their columns."""
         files = self.fragment.files
         return sum([file.file_size_bytes for file in files]), sum([len(file.fields) for file in files])
+
+    @property
+    def held_bytes(self) -> int:
+        """Stored bytes that a scan of all columns holds at the same time, at most."""
+        return min(self.stored_size[0], MOST_HELD)
 
     @once
     def deleted(self) -> Offsets:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from lance_core.change.moved_rows import Departure
+from lance_core.change.moved_rows import write_departure
 from lance_core.change.stage import FileLimits, remove_staged, stage_fragments
 from lance_core.errors import InvalidInputError
 from lance_core.format.deletion import bitmap_from_numpy
@@ -24,13 +24,15 @@ from lance_core.spark.staged_transactions import stage_transaction
 from lance_core.spark.task_names import TaskNames
 from lance_core.sql.predicate import make_predicate
 from lance_core.table.open_table import open_version
-from lance_core.table.rebase import load_deletions, write_deletions
+from lance_core.table.read_ahead import each
+from lance_core.table.rebase import load_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
+    from lance_core.change.moved_rows import Departure
     from lance_core.format.fragment import Fragment
     from lance_core.format.schema import Schema
     from lance_core.spark.blob_columns import KeptBlobs
@@ -155,22 +157,10 @@ class MergeJob:
 
     def _depart(self, snapshot: Snapshot, departures: Mapping[int, BitMap]) -> Departure:
         names = TaskNames(job=self.job_target.job, task=-1, attempt=0)
-        updated: list[Fragment] = []
-        removed: list[int] = []
-        try:
-            for fragment in snapshot.manifest.fragments.select(list(departures)):
-                rows = departures[fragment.id] | load_deletions(snapshot.store, fragment)
-                if len(rows) == fragment.physical_rows:
-                    removed.append(fragment.id)
-                    continue
-                new_id = partial(names.deletion_file, fragment.id)
-                version = self.read_version
-                file, _ = write_deletions(snapshot.store, fragment.id, rows, read_version=version, new_id=new_id)
-                updated.append(replace(fragment, deletion_file=file))
-        except BaseException:
-            Departure(updated_fragments=tuple(updated)).remove_files(snapshot.store)
-            raise
-        return Departure(updated_fragments=tuple(updated), removed_fragment_ids=tuple(removed))
+        fragments = snapshot.manifest.fragments.select(list(departures))
+        before = each(snapshot.store, (partial(load_deletions, snapshot.store, fragment) for fragment in fragments))
+        deleted = [(fragment, departures[fragment.id] | rows) for fragment, rows in zip(fragments, before, strict=True)]
+        return write_departure(snapshot.store, deleted, version=self.read_version, ids=names.ids)
 
 
 @dataclass(slots=True)

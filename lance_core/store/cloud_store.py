@@ -101,9 +101,14 @@ class CloudStore:
     # ------------------------------------------------------------------------------------------------------- writing
 
     def writer(self, path: str, /) -> CloudWriter:
-        """Begin an object: one PUT if it stays small, else an upload in parts."""
+        """Begin an object: one PUT if it stays small, else an upload in parts.
+
+        The commit that follows creates an object on a condition, so the test of the service begins meanwhile.
+        """
         key, address = self._target(path)
-        return CloudWriter(self.client, key, address)
+        client = self.client
+        client.conditions.begin(self._key(""), address=self._uri)
+        return CloudWriter(client, key, address)
 
     def put(self, path: str, data: bytes, /) -> None:
         """Write a whole object."""
@@ -122,24 +127,13 @@ class CloudStore:
         return self.client.create(key, data, mark=uuid.uuid4().hex, address=address)
 
     def _check_conditions(self) -> None:
-        """Put the service to the test; once for each bucket and process."""
-        client = self.client
-        if client.is_trusted:
-            return
-        mark = uuid.uuid4().hex
-        key, address = self._target(f".tmp_{mark}")
-        try:
-            is_safe = client.creates_once(key, mark=mark, address=address)
-        finally:
-            with suppress(OSError):
-                client.delete([key], address=address)
-        if not is_safe:
+        """Test the service, once for each connection, unless that began with the first data file."""
+        if not self.client.conditions.passes(self._key(""), address=self._uri):
             raise UnsafeStoreError(
                 f"this service does not support the condition {self._bucket.condition}, or metadata of objects, so "
                 "that two writers could overwrite each other's commits; nothing was committed. Use a service that does",
                 path=self._uri,
             )
-        client.is_trusted = True
 
     def delete(self, paths: Sequence[str], /) -> None:
         """Delete objects, many with each request where the service can."""

@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lance_core.errors import InvalidInputError, LanceError, NotFoundError, UnsupportedError
+from lance_core.store.condition_test import ConditionTest
 from lance_core.store.hedged_reads import HedgedReads
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ _LOST_PAUSE_S = 0.1
 _MISSING, _CONFLICT, _NO_SUCH_RANGE, _NOT_IMPLEMENTED = 404, 409, 416, 501
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_PART = ("non-partial response", "CONTENT_RANGE header")
-_PARTS_IN_FLIGHT = 3
+PARTS_IN_FLIGHT = 3
+"""Parts of one object that are uploaded at the same time; a writer waits before it begins another."""
 
 
 class Bucket(Protocol):
@@ -117,7 +119,7 @@ class ObjectClient:
         bucket: The bucket, with its settings.
 
     Attributes:
-        is_trusted: True once the service has shown that it creates objects only if they are absent.
+        conditions: Tells whether the service creates objects only if they are absent.
     """
 
     def __init__(self, bucket: Bucket) -> None:
@@ -129,7 +131,7 @@ class ObjectClient:
             raise InvalidInputError(f"the object store cannot be opened: {_summary(error)}") from None
         self._reads = HedgedReads(bucket.options.read_settings(), translated)
         self._pool: ThreadPoolExecutor | None = None
-        self.is_trusted = False
+        self.conditions = ConditionTest(self)
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -289,7 +291,7 @@ class ObjectClient:
             mark: As of `create`.
         """
         return self._obstore.open_writer(
-            self._files, key, attributes={_MARK: mark}, buffer_size=part_size, max_concurrency=_PARTS_IN_FLIGHT
+            self._files, key, attributes={_MARK: mark}, buffer_size=part_size, max_concurrency=PARTS_IN_FLIGHT
         )
 
     def delete(self, keys: Sequence[str], *, address: str) -> None:

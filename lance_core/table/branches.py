@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lance_core.errors import (
@@ -30,6 +31,7 @@ from lance_core.format.paths import (
 from lance_core.format.refs import MAIN_BRANCH, Branch, check_branch_name, decode_branch, encode_branch
 from lance_core.table.clones import clone_manifest, publish_clone, take_back
 from lance_core.table.locations import branch_of, remove_empty_folders
+from lance_core.table.read_ahead import each
 from lance_core.table.refs import keeping, list_tags_strictly, manifest_size, other_branch, ref_names
 from lance_core.table.runtime import SYSTEM_RUNTIME, Runtime
 from lance_core.table.snapshot import Snapshot, find_newest, list_versions
@@ -132,13 +134,15 @@ def list_branches(store: Store) -> list[Branch]:
     Raises:
         CorruptDataError: The file of a branch is damaged: it protects a version, but which?
     """
-    branches: list[Branch] = []
-    for name in ref_names(store, BRANCHES_FOLDER):
+
+    def get(name: str) -> Branch | None:
         try:
-            branches.append(get_branch(store, name))
+            return get_branch(store, name)
         except RefNotFoundError:  # deleted since it was listed
-            continue
-    return branches
+            return None
+
+    branches = each(store, (partial(get, name) for name in ref_names(store, BRANCHES_FOLDER)))
+    return [branch for branch in branches if branch is not None]
 
 
 def describe_branch(store: Store, name: str, metadata: Mapping[str, str]) -> Branch:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
-from lance_core.errors import CorruptDataError, DatasetNotFoundError, NotFoundError, VersionNotFoundError
+from lance_core.errors import (
+    CorruptDataError,
+    DatasetNotFoundError,
+    LanceError,
+    NotFoundError,
+    VersionNotFoundError,
+)
 from lance_core.format.manifest import Manifest, decode_known_manifest, decode_manifest_file
 from lance_core.format.paths import (
     DETACHED_BIT,
@@ -23,10 +30,11 @@ from lance_core.format.paths import (
 from lance_core.format.transaction import decode_transaction
 from lance_core.frozen import frozen
 from lance_core.table.completion import completed
-from lance_core.table.locations import first_names, settled_folder, with_bases
+from lance_core.table.locations import first_names, objects_at_once, settled_folder, with_bases
+from lance_core.table.read_ahead import each
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lance_core.format.transaction import Transaction
     from lance_core.store.base import Store
@@ -87,12 +95,13 @@ class Versions:
         return tuple(sorted(map(parse_version, self.names)))
 
 
-def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
+def open_snapshot(store: Store, version: int | None = None, *, expected: int | None = None) -> Snapshot:
     """Open a version.
 
     Args:
         store: Where the table lies.
         version: Its number; None for the newest.
+        expected: The version that is probably the newest: on object stores, it is read while the newest is looked for.
 
     Raises:
         DatasetNotFoundError: There is no table.
@@ -103,12 +112,14 @@ def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
     if version is not None:
         return _opened(store, _load_known(store, version))
     while True:
-        versions = find_newest(store)
+        versions, manifest = _find_expected(store, expected)
         newest = versions.newest
         if newest is None:
             raise DatasetNotFoundError("there is no Lance dataset here; write one first", path=store.uri)
         try:
-            return _opened(store, _load_known(store, newest, versions.naming))
+            if manifest is None or newest != expected or versions.naming is not ManifestNaming.V2:
+                manifest = _load_known(store, newest, versions.naming)
+            return _opened(store, manifest)
         except VersionNotFoundError:
             # Cleaned up since it was listed, so there is a newer one; if there is none, the listing was wrong.
             if find_newest(store).newest == newest:
@@ -121,6 +132,22 @@ def open_snapshot(store: Store, version: int | None = None) -> Snapshot:
             ) from error
 
 
+def _find_expected(store: Store, expected: int | None) -> tuple[Versions, Manifest | None]:
+    """Find the newest version; on object stores, read the expected one meanwhile, if there is one of scheme V2."""
+    if expected is None or objects_at_once(store) < 2:
+        return find_newest(store), None
+
+    def load() -> Manifest | None:
+        try:
+            return _load_known(store, expected, ManifestNaming.V2)
+        except LanceError:  # read again, if it is the newest
+            return None
+
+    works: tuple[Callable[[], Versions | Manifest | None], ...] = (partial(find_newest, store), load)
+    versions, manifest = each(store, works)
+    return cast("Versions", versions), cast("Manifest | None", manifest)
+
+
 def _opened(store: Store, manifest: Manifest) -> Snapshot:
     try:
         manifest.fragments.check(uses_stable_row_ids=manifest.uses_stable_row_ids)
@@ -129,10 +156,10 @@ def _opened(store: Store, manifest: Manifest) -> Snapshot:
     return Snapshot(store=store, manifest=manifest)
 
 
-def find_snapshot(store: Store) -> Snapshot | None:
-    """Open the newest version; None if there is no table. Errors as `open_snapshot`."""
+def find_snapshot(store: Store, *, expected: int | None = None) -> Snapshot | None:
+    """Open the newest version; None if there is no table. Arguments and errors as `open_snapshot`."""
     try:
-        return open_snapshot(store)
+        return open_snapshot(store, expected=expected)
     except DatasetNotFoundError:
         return None
 

@@ -3,6 +3,7 @@
 import multiprocessing
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from lance_core.errors import LanceError, NotFoundError, UnsafeStoreError, UnsupportedError
 from lance_core.store.cloud_store import PART_SIZE
+from lance_core.store.object_client import PARTS_IN_FLIGHT
 from lance_core.store.open import open_store
 from lance_core.store.range_reader import TAIL_SIZE, WHOLE_BYTES
 from lance_core.table.snapshot import find_newest, find_versions
@@ -198,6 +200,32 @@ def test_large_objects_are_uploaded_in_parts(s3, store):
     assert uploads(s3) == 0
 
 
+def test_a_slow_service_makes_the_writer_wait(s3, store):
+    """Memory holds the parts in flight and one that is being filled, however large the object is."""
+    part, written = np.random.default_rng(0).bytes(PART_SIZE), []
+    s3.fail("PUT", "partNumber", "held", times=1000)
+
+    def write():
+        for number in range(8):
+            writer.write(part)
+            written.append(number)
+        return writer.commit()
+
+    with ThreadPoolExecutor(1) as pool:
+        writer = store.writer("f")
+        done = pool.submit(write)
+        parts = []
+        while len(parts) < PARTS_IN_FLIGHT:
+            parts += [path for method, path in s3.requests() if method == "PUT"]
+        time.sleep(0.5)  # for parts that should not come
+        parts += [path for method, path in s3.requests() if method == "PUT"]
+        assert (len(parts), done.done()) == (PARTS_IN_FLIGHT, False)
+        assert len(written) <= PARTS_IN_FLIGHT + 1
+        s3.recover()
+        assert done.result(60) == 8 * PART_SIZE
+    assert store.reader("f").size == 8 * PART_SIZE
+
+
 def test_small_objects_need_one_request(s3, store):
     writer = store.writer("f")
     writer.write(b"small")
@@ -221,7 +249,7 @@ def test_a_part_that_fails_fails_the_object(s3):
     s3.fail("PUT", "partNumber=2", "before-500", times=100)
     writer = store.writer("f")
     with pytest.raises(ConnectionError):
-        writer.write(bytes(PART_SIZE * 6))
+        writer.write(bytes(PART_SIZE * 12))
     writer.abort()
     assert uploads(s3) == 0
 
@@ -300,6 +328,28 @@ def test_a_service_is_put_to_the_test_once(s3):
     again = open_store(f"{s3.uri}/other", {**s3.storage_options, "client_max_retries": "2"})
     assert again.put_if_absent("v", b"")
     assert len(s3.requests()) == 1
+
+
+def test_the_test_of_the_service_runs_beside_the_first_upload(s3):
+    store = open_store(f"{s3.uri}/t.lance", {**s3.storage_options, "client_max_retries": "3"})
+    writer = store.writer("f")
+    asked = []
+    while len(asked) < 4:
+        asked += [method for method, _ in s3.requests()]
+    assert asked == ["PUT", "PUT", "HEAD", "POST"]
+    writer.write(b"small")
+    writer.commit()
+    assert store.put_if_absent("v", b"")
+    assert [method for method, _ in s3.requests()] == ["PUT", "PUT"]
+
+
+def test_a_test_of_the_service_that_failed_beside_an_upload_is_repeated(s3):
+    store = open_store(f"{s3.uri}/t.lance", {**s3.storage_options, "client_max_retries": "0"})
+    s3.fail("PUT", ".tmp_", "before-500")
+    store.writer("f").abort()
+    assert store.put_if_absent("v", b"")
+    methods = [method for method, _ in s3.requests()]
+    assert methods == ["PUT", "POST", "PUT", "PUT", "HEAD", "POST", "PUT"]
 
 
 # -------------------------------------------------------------------------------------------------------- processes

@@ -2,6 +2,7 @@
 
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pyarrow as pa
@@ -10,9 +11,12 @@ import pytest
 import lance_core
 from lance_core.change.delete import Marker
 from lance_core.change.retries import new_transaction
-from lance_core.errors import CorruptDataError
+from lance_core.change.stage import FileLimits, stage_fragments
+from lance_core.dataset import LanceDataset
+from lance_core.errors import CorruptDataError, DatasetNotFoundError
 from lance_core.format.operations import Append
 from lance_core.format.paths import DELETIONS_FOLDER, TAGS_FOLDER, TRANSACTIONS_FOLDER, VERSIONS_FOLDER
+from lance_core.format.schema import Schema
 from lance_core.format.transaction import Transaction
 from lance_core.maintenance.cleanup import cleanup_old_versions
 from lance_core.store.memory import MemoryStore
@@ -155,6 +159,45 @@ def test_clean_up_reads_manifests_together(store):
     assert stats.old_versions == 8
 
 
+def test_clean_up_lists_folders_together(store):
+    meeting, real = threading.Barrier(4), store.list
+
+    def list_together(prefix):
+        if prefix != VERSIONS_FOLDER and not prefix.startswith("_refs"):
+            meeting.wait(WAIT_S)
+        return real(prefix)
+
+    store.list = list_together
+    stats = cleanup_old_versions(store, older_than=timedelta(0))
+    assert (stats.old_versions, stats.data_files_removed) == (7, 0)
+
+
+def test_the_expected_version_is_read_while_the_newest_is_looked_for(store):
+    meeting, real_get, real_names = threading.Barrier(2), store.get, store.names
+
+    def get(path):
+        meeting.wait(WAIT_S)
+        return real_get(path)
+
+    def names(folder):
+        meeting.wait(WAIT_S)
+        met.append(folder)
+        return real_names(folder)
+
+    met = []
+    store.get, store.names = get, names
+    assert open_snapshot(store, expected=8).version == 8
+    assert met == [VERSIONS_FOLDER]
+
+
+@pytest.mark.parametrize("expected", [3, 100])
+def test_another_version_than_the_expected_one_may_be_the_newest(store, expected):
+    assert open_snapshot(store, expected=expected).version == 8
+    store.delete([f"{VERSIONS_FOLDER}/{name}" for name in store.names(VERSIONS_FOLDER)])
+    with pytest.raises(DatasetNotFoundError):
+        open_snapshot(store, expected=expected)
+
+
 def test_deletion_files_are_written_together(store):
     store.wait_for_others("put", DELETIONS_FOLDER)
     marked = Marker(store=store, condition="a % 10 = 3").mark(open_snapshot(store))
@@ -182,3 +225,125 @@ def test_a_deletion_file_that_fails_takes_the_others_along(store):
         marker.mark(open_snapshot(store))
     marker.forget()
     assert store.names(DELETIONS_FOLDER) == []
+
+
+def test_updates_and_merges_write_deletion_files_together(store):
+    dataset = LanceDataset("far", snapshot=open_snapshot(store))
+    store.wait_for_others("put", DELETIONS_FOLDER)
+    assert dataset.update({"a": "a + 100"}, where="a % 10 = 3")["num_rows_updated"] == 8
+    store.wait_for_others("put", DELETIONS_FOLDER)
+    rows = pa.table({"a": range(4, 84, 10)})
+    stats = dataset.merge_insert("a").when_matched_delete().execute(rows)
+    assert stats["num_deleted_rows"] == 8
+    assert sorted(dataset.to_table()["a"].to_pylist()) == sorted(
+        [*(key for key in range(80) if key % 10 not in {3, 4}), *range(103, 183, 10)]
+    )
+
+
+def test_a_deletion_file_that_fails_takes_the_data_file_along(store):
+    dataset = LanceDataset("far", snapshot=open_snapshot(store))
+    before, real = sorted(store.names("data")), store.put
+
+    def put(path, data):
+        if path.startswith(f"{DELETIONS_FOLDER}/4-"):
+            raise OSError
+        real(path, data)
+
+    store.put = put
+    with pytest.raises(OSError, match=r"^$"):
+        dataset.update({"a": "a + 100"}, where="a % 10 = 3")
+    assert store.names(DELETIONS_FOLDER) == []
+    assert sorted(store.names("data")) == before
+
+
+# -------------------------------------------------------------------------------------------------------- data files
+
+
+class SlowWriter:
+    """A file whose end waits until the store says so."""
+
+    def __init__(self, store, path, inner):
+        self.store, self.path, self.inner = store, path, inner
+        self.write = inner.write
+        self.abort = inner.abort
+
+    def commit(self):
+        self.store.completing.append(self.path)
+        assert self.store.may_complete.wait(WAIT_S)
+        if self.store.fails:
+            raise ConnectionError
+        return self.inner.commit()
+
+
+class SlowStore(FarStore):
+    """Counts the files that are begun and that are being completed."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.completing, self.fails = [], [], False
+        self.may_complete, self.third = threading.Event(), threading.Event()
+
+    def writer(self, path, /):
+        self.begun.append(path)
+        if len(self.begun) == 3:
+            self.third.set()
+        return SlowWriter(self, path, super().writer(path))
+
+
+def stage(store, *, max_rows_per_file=10, **more):
+    table = pa.table({"a": range(50)})
+    schema = Schema.from_arrow(table.schema)
+    limits = FileLimits(max_rows_per_file=max_rows_per_file, max_bytes_per_file=1 << 30)
+    return stage_fragments(
+        store,
+        schema,
+        table.to_batches(),
+        limits=limits,
+        data_storage_version="2.2",
+        new_uuid=lambda: uuid.uuid4().bytes,
+        **more,
+    )
+
+
+def test_a_file_is_written_while_the_one_before_it_is_completed():
+    """But no third one: memory holds the parts in flight of two files."""
+    store = SlowStore()
+    with ThreadPoolExecutor(1) as pool:
+        staged = pool.submit(stage, store)
+        assert not store.third.wait(0.2)
+        assert (len(store.begun), len(store.completing)) == (2, 1)
+        store.may_complete.set()
+        fragments = staged.result(WAIT_S)
+    assert [fragment.files[0].path for fragment in fragments] == [path.partition("/")[2] for path in store.begun]
+    assert len(store.names("data")) == 5
+
+
+def test_a_file_that_cannot_be_completed_takes_the_others_along():
+    store = SlowStore()
+    store.fails = True
+    store.may_complete.set()
+    with pytest.raises(ConnectionError):
+        stage(store)
+    assert store.names("data") == []
+
+
+def test_files_are_told_of_when_they_are_there():
+    store, told = SlowStore(), []
+    store.may_complete.set()
+
+    class Progress:
+        def begin(self, fragment):
+            told.append(("begin", fragment.id))
+
+        def complete(self, fragment):
+            told.append(("complete", fragment.id))
+            assert len(store.names("data")) > fragment.id
+
+    stage(store, progress=Progress())
+    assert [number for what, number in told if what == "complete"] == [0, 1, 2, 3, 4]
+
+
+def test_other_work_is_done_while_the_last_file_is_completed():
+    store = SlowStore()
+    stage(store, max_rows_per_file=50, meanwhile=store.may_complete.set)
+    assert len(store.names("data")) == 1

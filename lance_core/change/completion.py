@@ -1,0 +1,84 @@
+"""Complete data files in a thread while the next one is encoded, on stores that are far away.
+
+The last parts of a file and the request that makes it appear take tens of milliseconds or more. One file may be
+completed while one is written, so memory holds the parts in flight of two files.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from lance_core.table.locations import objects_at_once
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lance_core.store.base import ObjectWriter, Store
+
+
+class Completion:
+    """Files of one writer that are being completed.
+
+    Args:
+        store: Where the files are written. On stores that answer at once, files are completed when they are finished.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._is_far = objects_at_once(store) > 1
+        self._pool: ThreadPoolExecutor | None = None
+        self._pending: deque[Future[int]] = deque()
+
+    @property
+    def num_pending(self) -> int:
+        """Files whose completion nobody has waited for."""
+        return len(self._pending)
+
+    def sink(self, sink: ObjectWriter) -> ObjectWriter:
+        """Return a writer whose ``commit`` does not wait on a store that is far away."""
+        return _CompletedLater(self, sink) if self._is_far else sink
+
+    def submit(self, sink: ObjectWriter) -> None:
+        """Complete a file in a thread."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="lance_core_completion")
+        self._pending.append(self._pool.submit(sink.commit))
+
+    def wait(self, *, leave: int = 0) -> None:
+        """Wait until at most so many files are being completed.
+
+        Raises:
+            Exception: Of the first file that failed.
+        """
+        while len(self._pending) > leave:
+            self._pending.popleft().result()
+        if not self._pending:
+            self.close()
+
+    def close(self) -> None:
+        """Let all files be completed or fail; errors are nobody's business any more."""
+        self._pending.clear()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
+
+class _CompletedLater:
+    """A file being written; ``commit`` hands it over to `Completion`."""
+
+    def __init__(self, completion: Completion, sink: ObjectWriter) -> None:
+        self._completion = completion
+        self._sink = sink
+        self._size = 0
+
+    def write(self, data: bytes | memoryview | pa.Buffer) -> None:
+        self._size += memoryview(data).nbytes
+        self._sink.write(data)
+
+    def commit(self) -> int:
+        self._completion.submit(self._sink)
+        return self._size
+
+    def abort(self) -> None:
+        self._sink.abort()
