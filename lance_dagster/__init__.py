@@ -35,6 +35,7 @@ from lance_dagster.maintenance import (
 )
 from lance_dagster.observe import build_observable_table
 from lance_dagster.resource import LanceResource
+from lance_dagster.retention import RetentionPolicy, build_retention_asset, build_wipe_job
 from lance_dagster.sensors import build_table_sensor
 from lance_dagster.spark import SparkSessionResource
 from lance_dagster.table_checks import LanceChecks
@@ -55,6 +56,7 @@ __all__ = [
     "LanceTableComponent",
     "MaintenanceConfig",
     "ReadRequest",
+    "RetentionPolicy",
     "SparkSessionResource",
     "TypeHandler",
     "WriteRequest",
@@ -65,8 +67,10 @@ __all__ = [
     "build_maintenance_job",
     "build_maintenance_schedule",
     "build_observable_table",
+    "build_retention_asset",
     "build_table_health",
     "build_table_sensor",
+    "build_wipe_job",
     "check_definitions",
     "deployment_branch",
     "lance_asset_metadata",

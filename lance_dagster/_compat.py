@@ -249,6 +249,18 @@ def recorded_data_version(context: dg.OutputContext) -> str | None:
     return None if materialization is None else (materialization.tags or {}).get("dagster/data_version")
 
 
+def forget_partitions(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Sequence[str]) -> bool:
+    """Wipe partitions of an asset from Dagster's event log; False if its storage cannot do that."""
+    wipe = getattr(instance, "wipe_asset_partitions", None)
+    if wipe is None:
+        return False
+    try:
+        wipe(key, list(partitions))
+    except NotImplementedError:
+        return False
+    return True
+
+
 def add_partition_metadata(context: dg.OutputContext, partition_key: str, metadata: Mapping[str, Any]) -> None:
     """Give the event of one partition of a range run its own metadata."""
     adder = getattr(step_context(context), "add_asset_metadata", None)
