@@ -6,6 +6,7 @@ fragments that the segment covers and that still exist; all other rows are read 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.errors import CorruptDataError, NotFoundError
 from lance_core.format.index_metadata import holds_row_ids, index_fields
 from lance_core.format.paths import INDICES_FOLDER
 from lance_core.format.row_ids import row_id_bounds
@@ -25,7 +27,7 @@ from lance_core.scan.fragment_reader import FragmentReader
 from lance_core.sql.ternary import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from lance_core.format.fragment import Fragment
     from lance_core.format.index_metadata import IndexMetadata
@@ -188,10 +190,11 @@ class _IndexedVersion:
         """Return what all indices know of the answer to a question."""
         known = UNKNOWN_ANSWER
         for covering in self._segments.get(question.column, ()):
-            answer = self.open(covering).answer(question, tells_null=self._tells_null)
-            if answer is not None:
-                self.asked[covering.index.name] = None
-                known = answers.narrowed(known, self.restricted(answer, covering))
+            with _naming(covering.index.name):
+                answer = self.open(covering).answer(question, tells_null=self._tells_null)
+                if answer is not None:
+                    self.asked[covering.index.name] = None
+                    known = answers.narrowed(known, self.restricted(answer, covering))
         return known
 
     def _covering(self, index: IndexMetadata, column: IndexedColumn) -> _CoveringSegment | None:
@@ -251,6 +254,16 @@ class _IndexedVersion:
             elsewhere=ANY,
             is_exact=answer.is_exact,
         )
+
+
+@contextmanager
+def _naming(name: str) -> Generator[None]:
+    """Tell in errors about files which index they belong to, and what to do."""
+    try:
+        yield
+    except (CorruptDataError, NotFoundError) as error:
+        advice = f"remove the index with drop_index({name!r}), or rebuild it with lance_core.repair"
+        raise type(error)(f"index {name!r} is damaged: {error.message}; {advice}", path=error.path) from error
 
 
 def _codes_of_ids(answer: RowAnswer, reader: FragmentReader) -> tuple[Int64s, npt.NDArray[np.uint8]]:

@@ -121,6 +121,11 @@ def test_damaged_and_missing_files_are_found(tmp_path):
     table = make(tmp_path / "t", kinds={"k": "BTREE", "b": "BITMAP"})
     next(folder_of(table, "b_idx").iterdir()).write_bytes(b"no Lance file")
     shutil.rmtree(folder_of(table, "k_idx"))
+    for condition, name, error in (("b = 'a'", "b_idx", "CorruptDataError"), ("k = 3", "k_idx", "NotFoundError")):
+        with pytest.raises(
+            getattr(lance_core.errors, error), match=rf"index '{name}' is damaged.*drop_index\('{name}'\)"
+        ):
+            lance_core.dataset(table.uri).to_table(filter=condition)
     assert {name for name, _ in problems(table)} >= {"b_idx", "k_idx"}
     assert lance_core.repair(table.uri) == {"b_idx": "rebuilt", "k_idx": "rebuilt"}
     assert problems(table) == set()
