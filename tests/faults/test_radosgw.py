@@ -80,6 +80,10 @@ def append(tool, uri, options, writer):
             acknowledged.append(turn)
         except CommitOutcomeUnknownError:
             unknown.append(turn)
+        except OSError as error:
+            # pylance gives up after 30 seconds beside busy writers, and has then written nothing.
+            if tool != "pylance" or "Too many concurrent writers" not in str(error):
+                raise
         slowest = max(slowest, time.monotonic() - start)
     return acknowledged, unknown, slowest
 
@@ -103,11 +107,20 @@ def append_all(uri, options, tools, *, meanwhile=lambda: None):
     return acknowledged
 
 
+def assert_ours_landed(acknowledged, tools):
+    """No append of lance_core failed."""
+    ours = {writer for writer in range(WRITERS) if tools[writer % len(tools)] == "lance_core"}
+    assert {pair for pair in acknowledged if pair[0] in ours} == {
+        (writer, turn) for writer in ours for turn in range(APPENDS)
+    }
+
+
 @pytest.mark.parametrize("tools", [["lance_core"], ["lance_core", "pylance"]], ids=["alone", "half_pylance"])
 def test_many_writers_lose_nothing(uri, options, tools):
-    assert len(append_all(uri, options, tools)) == WRITERS * APPENDS
+    acknowledged = append_all(uri, options, tools)
+    assert_ours_landed(acknowledged, tools)
     dataset = lance_core.dataset(uri, storage_options=options)
-    assert dataset.version == 1 + WRITERS * APPENDS
+    assert dataset.version == 1 + len(acknowledged)
     assert dataset.verify(level="full").is_ok
 
 
@@ -137,6 +150,7 @@ def test_maintenance_runs_beside_writers(uri, options):
             dataset.cleanup_old_versions(older_than=timedelta(seconds=5))
             rounds.append(dataset.version)
 
-    assert len(append_all(uri, options, ["lance_core", "pylance"], meanwhile=maintain)) == WRITERS * APPENDS
+    tools = ["lance_core", "pylance"]
+    assert_ours_landed(append_all(uri, options, tools, meanwhile=maintain), tools)
     assert len(rounds) > 1
     assert lance_core.dataset(uri, storage_options=options).verify(level="full").is_ok
