@@ -185,6 +185,7 @@ class LanceIOManager(dg.ConfigurableIOManager):
         else:
             if settings.branch is not None:
                 uri = self.tables.branch_uri(uri, settings.branch, storable(handler.schema(obj)))
+            context.log.info("Storing %s in %s (mode %s).", _described(context), uri, settings.mode)
             outcome = self._commit(
                 context, obj, handler, identity=identity, settings=settings, selection=selection, uri=uri
             )

@@ -61,6 +61,16 @@ def report_output(
         metadata["dagster/table_name"] += f"@{dataset.branch}"
     declared = declared_schema(context.definition_metadata or {})
     metadata |= write_metadata(dataset, outcome, tag=made_tag, inputs=identity.inputs, declared=declared)
+    if outcome.is_commit:
+        context.log.info(
+            "Committed version %d of %s: %s rows and %s bytes written in %.1f s, %s commit retries.",
+            outcome.version,
+            dataset.uri,
+            f"{metadata['lance/rows_written']:,}",
+            f"{metadata['lance/bytes_written']:,}",
+            outcome.seconds,
+            metadata.get("lance/commit_retries", "unknown"),
+        )
     metadata |= more
     if preview_rows > 0:
         metadata["lance/preview"] = preview(dataset.to_table(limit=preview_rows))

@@ -123,6 +123,14 @@ def test_a_branch_that_looks_like_production_warns(go, root, instance):
     assert "branch_outputs='observation'" in warnings[0]
 
 
+def test_the_run_log_says_what_is_written_and_committed(go, trial, root, instance):
+    result = go("orders", resources=trial)
+    lines = [record.user_message for record in instance.all_logs(result.run_id) if record.level == 20]
+    assert f"Storing orders in {root}/orders.lance/tree/trial (mode overwrite)." in lines
+    (committed,) = [line for line in lines if line.startswith("Committed version 2 of ")]
+    assert "1 rows" in committed
+
+
 def test_recorded_versions_are_those_of_the_environment(go, trial, tables):
     go("orders", tags={"price": "3"})
     go("orders", resources=trial, tags={"price": "7"})
