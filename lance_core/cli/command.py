@@ -8,7 +8,7 @@ from lance_core.frozen import frozen
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 DONE = 0
 FOUND_PROBLEMS = 1
@@ -71,6 +71,24 @@ class Command:
     arguments: tuple[Argument, ...] = ()
 
 
-def argument(name: str, help: str, **settings: Any) -> Argument:  # noqa: A002 the name in argparse
-    """Return an argument; ``settings`` are those of `argparse.ArgumentParser.add_argument`."""
-    return Argument(name, help, settings)
+def argument(
+    name: str,
+    help: str,  # noqa: A002 the name in argparse
+    *,
+    action: str | None = None,
+    choices: Sequence[str] | None = None,
+    default: Any = None,
+    metavar: str | None = None,
+    nargs: str | None = None,
+    type: Callable[[str], Any] | None = None,  # noqa: A002 the name in argparse
+) -> Argument:
+    """Return an argument; all but ``name`` as in `argparse.ArgumentParser.add_argument`."""
+    given = {
+        "action": action,
+        "choices": choices,
+        "default": default,
+        "metavar": metavar,
+        "nargs": nargs,
+        "type": type,
+    }
+    return Argument(name, help, {key: value for key, value in given.items() if value is not None})
