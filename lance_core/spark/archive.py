@@ -31,7 +31,7 @@ def archive_lance_core(path: str | os.PathLike[str]) -> str:
     """
     target = Path(path).absolute()
     package = Path(lance_core.__file__).parent
-    sources = sorted(path for path in package.rglob("*") if path.suffix in {".py", ".typed"})
+    sources = sorted(path for path in package.rglob("*") if path.suffix in {".py", ".java", ".typed"})
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sources:
             entry = zipfile.ZipInfo(source.relative_to(package.parent).as_posix(), _EARLIEST)

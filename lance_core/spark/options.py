@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from lance_core.arguments import DEFAULT_MAX_BYTES_PER_FILE, DEFAULT_MAX_ROWS_PER_FILE
-from lance_core.errors import InvalidInputError, UnsupportedError
+from lance_core.errors import InvalidInputError
 from lance_core.spark.read_options import PLACES_IN_TIME, ReadOptions
 
 # Spark adds these itself for tables and views in its catalog.
@@ -33,11 +33,6 @@ PINNING_OPTIONS = frozenset((*PLACES_IN_TIME, *(key for key, name in _OTHER_NAME
 
 # Options of lance-spark's writer that change nothing in the result.
 _WRITE_HINTS = frozenset({"max_rows_per_group", "batch_size", "use_queued_write_buffer", "queue_depth"})
-
-_REFUSED: Mapping[str, str] = {
-    "pushdown": "pyspark 4.3.0 keeps filters that were pushed down for later queries on the same DataFrame, which then "
-    "miss rows; give the option filter instead",
-}
 
 Parsed = TypeVar("Parsed", ReadOptions, "WriteOptions")
 
@@ -158,6 +153,7 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "limit": ("a positive number of rows", _count),
     "columns": ("a JSON list of column names", _names),
     "filter": ("an SQL condition", _text),
+    "pushdown": ("true or false", _flag),
     "batch_size": ("a positive number of rows", _count),
     "split_bytes": ("a positive number of bytes", _count),
     "split_rows": ("a positive number of rows", _count),
@@ -204,7 +200,6 @@ def parse_options(kind: type[Parsed], options: Mapping[str, str]) -> Parsed:
 
     Raises:
         InvalidInputError: An option is unknown or has a wrong value, or the path is missing.
-        UnsupportedError: An option for something that cannot be done safely.
     """
     names = {field.name.replace("_", ""): field.name for field in fields(kind)}
     given: dict[str, str] = {}
@@ -212,8 +207,6 @@ def parse_options(kind: type[Parsed], options: Mapping[str, str]) -> Parsed:
     for key, value in ((key.lower(), value) for key, value in options.items()):
         if _is_ignored(key, kind):
             continue
-        if key in _REFUSED:
-            raise UnsupportedError(f"The option '{key}' is not supported: {_REFUSED[key]}.")
         name = names.get(_OTHER_NAMES.get(key, key).replace("_", ""))
         if name is None:
             unknown.append(key)

@@ -29,19 +29,20 @@ _NOT_IN_STREAMS = (*PLACES_IN_TIME, "limit", "read_change_feed", "ending_version
 class ReadOptions:
     """Options of ``spark.read.format("lance")``; all but ``path`` have defaults.
 
-    Filters of Spark's own are not pushed down to the reader: pyspark 4.3.0 keeps them for the next query on the same
-    DataFrame, which then misses rows. ``filter`` is the way to read less.
+    In classic sessions, the planner rule adds the columns, conditions and limits of each query; see
+    `lance_core.spark.planner`. In others, ``columns`` and ``filter`` are the way to read less.
 
     Attributes:
         path: Address of the dataset.
         version: Version to read. If neither this nor ``tag`` nor ``timestamp`` is given, each query reads the version
-            that is the newest when Spark plans it; see `lance_core.spark.newest`.
+            that is the newest when Spark plans it; see `lance_core.spark.planner`.
         tag: Name of a tag to read instead of a version.
         branch: Branch that ``version`` and ``timestamp`` are about; the main branch if not given.
         timestamp: The newest version committed up to this point in time, with its offset from UTC.
         columns: JSON list of columns to read; all if not given.
         filter: SQL condition that is evaluated while reading; its columns need not be in ``columns``.
         limit: Rows at most; with a filter, one task looks for them.
+        pushdown: Let the planner rule read only what each query needs.
         batch_size: Most rows in one record batch; by default 16,384, and up to eight times as many of narrow columns.
         split_bytes: Bytes on disk that one partition should hold.
         split_rows: Rows that one partition should hold.
@@ -73,6 +74,7 @@ class ReadOptions:
     columns: tuple[str, ...] | None = None
     filter: str | None = None
     limit: int | None = None
+    pushdown: bool = True
     batch_size: int | None = None
     split_bytes: int = 128 << 20
     split_rows: int = 1 << 20

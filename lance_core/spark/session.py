@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from lance_core.errors import InvalidInputError, UnsupportedError
-from lance_core.spark.newest import read_newest_versions
 from lance_core.spark.options import PINNING_OPTIONS
+from lance_core.spark.planner import install_planner
 from lance_core.spark.source import LanceDataSource
 
 MIN_PYSPARK = (4, 1)
@@ -29,8 +29,10 @@ def register(spark: SparkSession) -> None:
     Registering again is harmless. Python workers import lance_core, so it must be installed where they run; those of
     a local session run this process's interpreter unless ``PYSPARK_PYTHON`` says otherwise.
 
-    In a classic session, views and DataFrames of ``format("lance")`` without a version, tag or timestamp then read the
-    newest version whenever Spark plans a query. In other sessions they may stay at the version they were made at.
+    In a classic session, queries then read only the columns and rows that they need, unless
+    ``spark.lance.pushdown`` is ``false``, and views and DataFrames of ``format("lance")`` without a version, tag or
+    timestamp read the newest version whenever Spark plans a query. Other sessions read all columns and rows, and their
+    views may stay at the version they were made at.
 
     Raises:
         UnsupportedError: pyspark is too old.
@@ -43,7 +45,7 @@ def register(spark: SparkSession) -> None:
     if not is_connect(spark):
         _use_this_python(spark)
         _activate(spark)
-        read_newest_versions(spark, PINNING_OPTIONS)
+        install_planner(spark, PINNING_OPTIONS)
     try:
         spark.dataSource.register(LanceDataSource)
     except PySparkException as error:

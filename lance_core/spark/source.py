@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource
 
 from lance_core.errors import UnsupportedError
 from lance_core.spark.options import parse_options
+from lance_core.spark.pushdown import describe, take_pushdown
 from lance_core.spark.read_options import ReadOptions
 from lance_core.spark.read_plan import find_version, pin, readable_schema, scan_plan
 from lance_core.spark.reader import LanceReader
@@ -42,8 +43,15 @@ def resolve(options: ReadOptions) -> tuple[ReadOptions, StructType]:
 
         pinned, snapshot = pin_changes(options)
         return pinned, change_schema(snapshot.manifest.schema, pinned)
+    pinned, schema, _ = _resolve_rows(options)
+    return pinned, schema
+
+
+def _resolve_rows(options: ReadOptions) -> tuple[ReadOptions, StructType, str]:
+    """As `resolve`, and what the planner rule should know about the version."""
     snapshot = find_version(options)
-    return pin(options, snapshot), readable_schema(scan_plan(snapshot.manifest.schema, options))
+    plan = scan_plan(snapshot.manifest.schema, options)
+    return pin(options, snapshot), readable_schema(plan), describe(snapshot, plan)
 
 
 class LanceDataSource(DataSource):
@@ -53,6 +61,7 @@ class LanceDataSource(DataSource):
         super().__init__(dict(options))
         self._given = dict(options)
         self._pinned: ReadOptions | None = None
+        self._description = ""
 
     @classmethod
     def name(cls) -> str:
@@ -62,11 +71,15 @@ class LanceDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the table's schema, and read its version unless Spark asks a new object for the reader.
 
-        Spark keeps this object with the relation. `lance_core.spark.newest` gives each query an object of its own,
-        whose schema is not asked for, so that its reader takes the newest version.
+        Spark keeps this object with the relation. `lance_core.spark.planner` gives each query an object of its own,
+        unless a version was asked for, and reads the description in the pickled object.
         """
         keep_modules()
-        self._pinned, schema = resolve(parse_options(ReadOptions, self._given))
+        options = parse_options(ReadOptions, self._given)
+        if options.read_change_feed:
+            self._pinned, schema = resolve(options)
+        else:
+            self._pinned, schema, self._description = _resolve_rows(options)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -77,6 +90,13 @@ class LanceDataSource(DataSource):
             from lance_core.spark.changes import LanceChangeReader  # noqa: PLC0415 rarely needed
 
             return LanceChangeReader(options, schema)
+        pushed, schema = take_pushdown(schema)
+        if pushed is not None:
+            options = pushed.apply(options, tuple(schema.names))
+            if pushed.count:
+                from lance_core.spark.counter import LanceCountReader  # noqa: PLC0415 rarely needed
+
+                return LanceCountReader(options, schema)
         return LanceReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> LanceWriter:

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import lance_core
-from lance_core.spark import newest, read_lance, register
+from lance_core.spark import planner, read_lance, register
 from lance_core.spark.source import LanceDataSource
 
 pytestmark = pytest.mark.spark
@@ -79,8 +79,9 @@ def test_one_query_reads_one_version_in_all_its_places(spark, table):
     try:
         query = "SELECT count(*), (SELECT count(*) FROM v) FROM v a JOIN v b ON a.id = b.id WHERE EXISTS (FROM v)"
         assert spark.sql(query).first() == (10, 10)
-        assert lance_core.dataset(table).version == 2
-        assert count(spark, "v") == 11
+        version = lance_core.dataset(table).version
+        assert version > 1
+        assert count(spark, "v") == 9 + version
     finally:
         register(spark)
 
@@ -123,11 +124,11 @@ def test_the_rule_is_installed_once_in_a_session(spark):
 
 
 def test_a_session_that_cannot_have_the_rule_works_without_it(new_session, table, monkeypatch, caplog):
-    monkeypatch.setattr(newest, "_JAVA", "package lance_core; class Broken extends nowhere.Rule {}")
+    monkeypatch.setattr(planner, "_source", lambda _: "package lance_core; class Broken extends nowhere.Rule {}")
     session = new_session()
     with caplog.at_level(logging.WARNING):
         register(session)
-    assert "stay at the one they first read" in caplog.text
+    assert "does not accept the planner rule" in caplog.text
     frame = session.read.format("lance").load(table)
     append(table, 10)
     assert frame.count() == 10

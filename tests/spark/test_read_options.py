@@ -203,7 +203,7 @@ def test_of_wide_columns_only_rows_that_match_are_read(tmp_path, num_bytes):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"pushdown": "true"}, UnsupportedError, "'pushdown' is not supported: pyspark 4.3.0 keeps filters"),
+        ({"pushdown": "1"}, InvalidInputError, "'pushdown' must be true or false, got '1'"),
         (
             {"version": "1", "timestamp": "2026-01-01T00:00:00Z"},
             InvalidInputError,

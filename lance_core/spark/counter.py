@@ -1,0 +1,52 @@
+"""A reader that counts rows instead of returning them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from lance_core.scan.plan import ROW_ADDRESS
+from lance_core.spark.read_plan import LancePartition, find_version, pin, plan_ranges, plan_tasks, scan_plan
+from lance_core.spark.reader import scan_partition
+from lance_core.spark.task_memory import keep_freed_memory, keep_modules
+from lance_core.spark.types import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from lance_core.spark.read_options import ReadOptions
+
+
+class LanceCountReader(DataSourceReader):
+    """Counts the rows of one version that match a condition, in each task.
+
+    Args:
+        options: What to count; without a version the newest.
+        schema: The column of the counts.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        snapshot = find_version(options)
+        self.options = pin(options, snapshot)
+        self.schema = schema
+        self.fields = snapshot.manifest.schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition for each task; rows that cannot match the condition are in none."""
+        snapshot = find_version(self.options)
+        plan = scan_plan(self.fields, self.options, [ROW_ADDRESS])
+        return plan_tasks(snapshot, plan_ranges(snapshot, plan, self.options), self.options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the number of rows of one partition."""
+        if not isinstance(partition, LancePartition):
+            return
+        keep_modules()
+        keep_freed_memory()
+        plan = scan_plan(self.fields, self.options, [ROW_ADDRESS])
+        count = sum(batch.num_rows for batch in scan_partition(partition, plan))
+        yield pa.RecordBatch.from_arrays([pa.array([count], pa.int64())], schema=arrow_schema(self.schema))

@@ -1,0 +1,152 @@
+package lance_core;
+
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.WeakHashMap;
+import org.apache.spark.SparkThrowable;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Subquery;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.apache.spark.sql.internal.SQLConf;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * An optimizer rule: binds each relation of a query to one version, and pushes columns, conditions, limits and counts
+ * into its scan.
+ *
+ * <p>Compiled by Janino: no generics, no lambdas.
+ */
+public class LancePlanner extends Rule {
+  private static final Logger LOG = LoggerFactory.getLogger("lance_core");
+
+  /** Options that keep a relation at its version; the names are filled in before the source is compiled. */
+  private static final List PINNING = Arrays.asList("$PINNING".split(","));
+
+  private final Map queries = Collections.synchronizedMap(new WeakHashMap());
+  private final Map pinned = Collections.synchronizedMap(new WeakHashMap());
+  private boolean failed = false;
+
+  public TreeNode apply(TreeNode plan) {
+    scala.Option tracker = QueryPlanningTracker.get();
+    if (tracker.isEmpty() || plan instanceof Subquery) {
+      return plan; // Subqueries are part of the plan that is optimized next.
+    }
+    TreeNode result = plan;
+    try {
+      result = ((LogicalPlan) plan).transformUpWithSubqueries(new Binding(this, versions(tracker.get())));
+      return isOn() ? ((LogicalPlan) result).transformUpWithSubqueries(new Pushdown()) : result;
+    } catch (Throwable error) {
+      if (error instanceof SparkThrowable && result == plan) {
+        new scala.util.Failure(error).get(); // The table cannot be read: the user should know.
+      }
+      warn(error);
+      return result;
+    }
+  }
+
+  private static boolean isOn() {
+    return Boolean.parseBoolean(SQLConf.get().getConfString("spark.lance.pushdown", "true"));
+  }
+
+  private synchronized void warn(Throwable error) {
+    if (!failed) {
+      LOG.warn("Queries of Lance tables read all columns and rows, since their plans were not understood", error);
+    }
+    failed = true;
+  }
+
+  private Map versions(Object tracker) {
+    Map versions = (Map) queries.get(tracker);
+    if (versions == null) {
+      versions = new HashMap();
+      queries.put(tracker, versions);
+    }
+    return versions;
+  }
+
+  private boolean isPinned(DataSourceV2Relation relation) {
+    for (Iterator names = relation.options().keySet().iterator(); names.hasNext();) {
+      if (PINNING.contains(names.next().toString().toLowerCase().replace("_", ""))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private LanceVersion pinnedVersion(DataSourceV2Relation relation) throws Exception {
+    LanceVersion version = (LanceVersion) pinned.get(relation.table());
+    if (version == null) {
+      version = LanceVersion.pinned(relation);
+      pinned.put(relation.table(), version);
+    }
+    return version;
+  }
+
+  /** Gives each scan of a Lance table the version that its query reads. */
+  public static class Binding extends scala.runtime.AbstractPartialFunction {
+    private final LancePlanner planner;
+    private final Map versions;
+
+    public Binding(LancePlanner planner, Map versions) {
+      this.planner = planner;
+      this.versions = versions;
+    }
+
+    public boolean isDefinedAt(Object node) {
+      if (!(node instanceof DataSourceV2ScanRelation)) {
+        return false;
+      }
+      DataSourceV2ScanRelation scan = (DataSourceV2ScanRelation) node;
+      DataSourceV2Relation relation = scan.relation();
+      return scan.scan().getClass().getSimpleName().equals("PythonScan")
+          && relation.table().name().equalsIgnoreCase("lance")
+          && relation.options().containsKey("path");
+    }
+
+    public Object applyOrElse(Object node, scala.Function1 other) {
+      if (!isDefinedAt(node)) {
+        return other.apply(node);
+      }
+      DataSourceV2ScanRelation old = (DataSourceV2ScanRelation) node;
+      DataSourceV2Relation relation = old.relation();
+      LanceVersion version;
+      if (planner.isPinned(relation)) {
+        try {
+          version = planner.pinnedVersion(relation);
+        } catch (Throwable error) {
+          planner.warn(error);
+          return node;
+        }
+        if (!version.isDescribed()) {
+          return node;
+        }
+      } else {
+        version = newestVersion(relation);
+      }
+      LanceScan scan = new LanceScan(version, relation.table().schema(), Collections.EMPTY_LIST, -1, false);
+      if (!planner.isPinned(relation) && !version.fits(relation.table().schema())) {
+        scan.toBatch().planInputPartitions(); // says what has changed
+      }
+      return Pushdown.copy(old, scan, old.output());
+    }
+
+    private LanceVersion newestVersion(DataSourceV2Relation relation) {
+      LanceVersion version = (LanceVersion) versions.get(relation.options());
+      if (version == null) {
+        version = LanceVersion.newest(relation);
+        versions.put(relation.options(), version);
+      }
+      return version;
+    }
+  }
+}

@@ -1,0 +1,182 @@
+package lance_core;
+
+import java.lang.reflect.Field;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.LinkedHashMap;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.DataSource;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
+
+/**
+ * A version of a table: the Python data source that has resolved it, and what that says about it.
+ *
+ * <p>The data source comes pickled; its description is a text in it, between two marks.
+ */
+public class LanceVersion {
+  private static final String BEGIN = "lance-description:";
+  private static final String END = ":lance-description";
+  private static final int MOST_SCANS = 16;
+
+  private final String name;
+  private final CaseInsensitiveStringMap options;
+  private final PythonDataSourceV2 provider;
+  private final PythonDataSourceCreationResult source;
+  private final Metadata description;
+  private final long width;
+  private final Map scans = new LinkedHashMap();
+  private Scan any;
+
+  private LanceVersion(DataSourceV2Relation relation, PythonDataSourceV2 provider, Option schema) {
+    this.name = relation.table().name();
+    this.options = relation.options();
+    this.provider = provider;
+    this.source = provider.getOrCreateDataSourceInPython(name, options, schema);
+    this.description = describe(source);
+    this.width = relation.table().schema().defaultSize();
+  }
+
+  /** The version that the relation names now. */
+  public static LanceVersion newest(DataSourceV2Relation relation) {
+    return new LanceVersion(relation, provider(relation.table().name()), Option.empty());
+  }
+
+  /** The version that the relation had when it was made. */
+  public static LanceVersion pinned(DataSourceV2Relation relation) throws Exception {
+    Field field = PythonTable.class.getDeclaredField("ds");
+    field.setAccessible(true);
+    PythonDataSourceV2 provider = (PythonDataSourceV2) field.get(relation.table());
+    return new LanceVersion(relation, provider, Option.apply(relation.table().schema()));
+  }
+
+  private static PythonDataSourceV2 provider(String name) {
+    return (PythonDataSourceV2) DataSource.lookupDataSourceV2(name, SQLConf.get()).get();
+  }
+
+  private static Metadata describe(PythonDataSourceCreationResult source) {
+    String text = new String(source.dataSource(), StandardCharsets.ISO_8859_1);
+    int begin = text.indexOf(BEGIN);
+    int end = begin < 0 ? -1 : text.indexOf(END, begin);
+    return end < 0 ? null : Metadata.fromJson(text.substring(begin + BEGIN.length(), end));
+  }
+
+  public boolean isDescribed() {
+    return description != null;
+  }
+
+  public long number() {
+    return isDescribed() ? description.getLong("version") : -1L;
+  }
+
+  public long rows() {
+    return description.getLong("rows");
+  }
+
+  public long bytes() {
+    return description.getLong("bytes");
+  }
+
+  /** The size of a row with all columns, as Spark estimates it by their types. */
+  public long width() {
+    return width;
+  }
+
+  /** Columns and fields of structs that can be read alone, by dotted paths, with their SQL in conditions. */
+  public Map paths() {
+    String[] names = description.getStringArray("paths");
+    String[] sql = description.getStringArray("sql");
+    Map paths = new HashMap();
+    for (int i = 0; i < names.length; i++) {
+      paths.put(names[i], sql[i]);
+    }
+    return paths;
+  }
+
+  /** Return whether the user gave the option. */
+  public boolean has(String option) {
+    return options.containsKey(option);
+  }
+
+  /** Return whether the user wants scans of everything. */
+  public boolean isOff() {
+    return "false".equalsIgnoreCase(options.get("pushdown"));
+  }
+
+  /** Return whether the version still has the columns of a relation that was made from an earlier one. */
+  public boolean fits(StructType asked) {
+    Map there = new HashMap();
+    StructField[] fields = source.schema().fields();
+    for (int i = 0; i < fields.length; i++) {
+      there.put(fields[i].name(), fields[i]);
+    }
+    fields = asked.fields();
+    for (int i = 0; i < fields.length; i++) {
+      StructField field = (StructField) there.get(fields[i].name());
+      if (field == null || !field.dataType().catalogString().equals(fields[i].dataType().catalogString())) {
+        return false;
+      }
+      if (field.nullable() && !fields[i].nullable()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Plan a scan in Python, once; Spark shares exchanges of scans whose batches are the same. */
+  public synchronized Scan scan(StructType asked) {
+    String key = asked.json();
+    Scan scan = (Scan) scans.get(key);
+    if (scan == null) {
+      PythonDataSourceV2 planned = provider(name);
+      planned.setReadInfo(provider.source().createReadInfoInPython(source, asked, false));
+      scan = new PlannedScan(new PythonTable(planned, name, asked).newScanBuilder(options).build());
+      if (scans.size() >= MOST_SCANS) {
+        scans.remove(scans.keySet().iterator().next());
+      }
+      scans.put(key, scan);
+    }
+    return scan;
+  }
+
+  public synchronized Scan anyScan() {
+    if (any == null) {
+      any = new PythonTable(provider, name, source.schema()).newScanBuilder(options).build();
+    }
+    return any;
+  }
+
+  /** A scan that has one batch. */
+  public static class PlannedScan implements Scan {
+    private final Batch batch;
+    private final StructType schema;
+
+    public PlannedScan(Scan scan) {
+      this.batch = scan.toBatch();
+      this.schema = scan.readSchema();
+    }
+
+    public StructType readSchema() {
+      return schema;
+    }
+
+    public Batch toBatch() {
+      return batch;
+    }
+  }
+}

@@ -1,0 +1,120 @@
+"""What the planner rule and the data source tell each other.
+
+The rule, in `lance_core.spark.planner`, finds the description of a version in the pickled data source. What it pushes
+into a scan comes in the metadata of the first column of the schema that the reader is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from lance_core.format.extensions import EXTENSION_NAME_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from lance_core.scan.plan import ScanPlan
+    from lance_core.spark.read_options import ReadOptions
+    from lance_core.table.snapshot import Snapshot
+
+KEY = "lance.pushdown"
+"""Key of the metadata of a column; its value is an object with the attributes of `Pushdown`."""
+
+_BEGIN, _END = "lance-description:", ":lance-description"
+
+_COMPARABLE = frozenset(
+    {
+        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()),
+        *(pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.date32()),
+        *(pa.timestamp("us"), pa.timestamp("us", "UTC")),
+    }
+)
+"""Types whose values Lance compares as Spark does, at most with another spelling of the condition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushdown:
+    """What the rule pushed into a scan.
+
+    Attributes:
+        filter: SQL condition, besides that of the options.
+        limit: Rows at most.
+        count: Return the number of rows in each task instead of the rows.
+    """
+
+    filter: str | None = None
+    limit: int | None = None
+    count: bool = False
+
+    def apply(self, options: ReadOptions, columns: tuple[str, ...]) -> ReadOptions:
+        """Return the options of the scan.
+
+        Args:
+            options: Options of the relation.
+            columns: Columns of the scan, some of which may be dotted paths inside structs.
+        """
+        conditions = [condition for condition in (options.filter, self.filter) if condition is not None]
+        limits = [limit for limit in (options.limit, self.limit) if limit is not None]
+        return replace(
+            options,
+            columns=options.columns if self.count else columns,
+            filter=" AND ".join(f"({condition})" for condition in conditions) or None,
+            limit=min(limits, default=None),
+        )
+
+
+def take_pushdown(schema: StructType) -> tuple[Pushdown | None, StructType]:
+    """Return what was pushed into a scan, if the rule made it, and its schema without that."""
+    pushed: dict[str, Any] | None = schema.fields[0].metadata.get(KEY) if schema.fields else None
+    if pushed is None:
+        return None, schema
+    first = schema.fields[0]
+    fields = [StructField(first.name, first.dataType, first.nullable), *schema.fields[1:]]
+    return Pushdown(**pushed), StructType(fields)
+
+
+def describe(snapshot: Snapshot, plan: ScanPlan) -> str:
+    """Describe a version for the rule, in one line of ASCII.
+
+    Args:
+        snapshot: The version.
+        plan: The columns of the relation.
+    """
+    manifest = snapshot.manifest
+    paths = dict(_paths(plan.schema, manifest.schema.names))
+    described = {
+        "version": snapshot.version,
+        "rows": manifest.num_rows,
+        "bytes": manifest.fragments.data_file_totals()[1],
+        "paths": list(paths),
+        "sql": list(paths.values()),
+    }
+    return f"{_BEGIN}{json.dumps(described)}{_END}"
+
+
+def _paths(schema: pa.Schema, columns: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Columns, and fields of structs, with their SQL; options may name such fields as columns."""
+    for field in schema:
+        parts = [field.name] if field.name in columns else field.name.split(".")
+        if not set(field.name) & {"`", "?"}:
+            yield from _fields_of(field, field.name, ".".join(f"`{part}`" for part in parts))
+
+
+def _fields_of(field: pa.Field, path: str, sql: str) -> Iterator[tuple[str, str]]:
+    is_plain = EXTENSION_NAME_KEY.encode() not in (field.metadata or {})
+    is_struct = is_plain and pa.types.is_struct(field.type)
+    yield path, f"?{sql}" if is_struct else sql if is_plain and _is_comparable(field.type) else ""
+    if is_struct:
+        for i in range(field.type.num_fields):
+            child = field.type.field(i)
+            if not set(child.name) & {".", "`", "?"}:
+                yield from _fields_of(child, f"{path}.{child.name}", f"{sql}.`{child.name}`")
+
+
+def _is_comparable(kind: pa.DataType) -> bool:
+    return kind in _COMPARABLE or pa.types.is_decimal128(kind)
