@@ -74,7 +74,7 @@ LEAVES = [
         "x > f",
         "i <=> t",
     ),
-    *("NULL", "true", "false", "i = 1 OR NULL", "NOT (i = 1 AND NULL)"),
+    *("CAST(NULL AS BOOLEAN)", "true", "false", "i = 1 OR NULL", "NOT (i = 1 AND NULL)"),
 ]
 
 
