@@ -1,4 +1,4 @@
-"""What the planner rule and the data source tell each other.
+"""Messages between the planner rule and the data source.
 
 The rule, in `lance_core.spark.planner`, finds the description of a version in the pickled data source. What it pushes
 into a scan comes in the metadata of the first column of the schema that the reader is asked for.
@@ -39,7 +39,7 @@ _COMPARABLE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushdown:
-    """What the rule pushed into a scan.
+    """Condition, limit and count that the rule pushed into a scan.
 
     Attributes:
         filter: SQL condition, besides that of the options.

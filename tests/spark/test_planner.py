@@ -1,4 +1,4 @@
-"""What the planner rule pushes into scans, and that queries have the same answers as over Parquet."""
+"""The planner rule: what it pushes into scans, and answers of queries compared with Parquet."""
 
 import datetime as dt
 import random
