@@ -71,6 +71,13 @@ class IndexDescription:
     segments: list[IndexSegmentDescription]
     total_size_bytes: int | None
 
+    @property
+    def can_be_extended(self) -> bool:
+        """True if `optimize_indices` of lance_core extends indices of its type. Not in pylance."""
+        from lance_core.index.kinds import KINDS  # noqa: PLC0415 rarely needed
+
+        return self.type_url.lower() in {kind.type_url.lower() for kind in KINDS.values()}
+
 
 def describe(manifest: Manifest) -> list[IndexDescription]:
     """The indices of a version by name; those that the format itself keeps are left out."""

@@ -82,7 +82,7 @@ class SettingsOwner:
 _INPUT_TITLE = "metadata of an input (dg.AssetIn)"
 ASSET = SettingsOwner(
     title="asset metadata key",
-    settings=WRITE_SETTINGS,
+    settings=WRITE_SETTINGS | {"indices"},
     bare=WRITE_SETTINGS & FAMILIAR,
     others=REPORTED_KEYS,
     elsewhere=f"It is a setting for the {_INPUT_TITLE}.",

@@ -6,6 +6,7 @@ import json
 import warnings
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import dagster as dg
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 
 from lance_core.errors import InvalidInputError, VersionNotFoundError
 from lance_dagster.history import data_version
+from lance_dagster.index_numbers import index_numbers
 from lance_dagster.metadata import table_numbers
 from lance_dagster.predicate import quote
 
@@ -66,6 +68,8 @@ class LanceChecks:
             (``deleted_fraction``).
         integrity: Whether all files are there and fit together: ``quick`` by their sizes and the manifests of all
             versions, ``full`` also reads every value (``integrity``).
+        max_unindexed_fraction: Most rows that an index may not cover (0 .. 1), of the index that misses most; a warning
+            (``index_coverage``).
     """
 
     min_rows: int | None = None
@@ -77,6 +81,7 @@ class LanceChecks:
     max_age: timedelta | None = None
     max_deleted_fraction: float | None = None
     integrity: Literal["quick", "full"] | None = None
+    max_unindexed_fraction: float | None = None
     _checks: Mapping[str, _Check] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -190,6 +195,11 @@ def _given(rules: LanceChecks) -> Iterator[tuple[str, _Check]]:
             "deleted_fraction",
             _Check(text=text, run=lambda scope: _deleted_fraction(scope.dataset, fraction), severity=_WARN),
         )
+    unindexed = rules.max_unindexed_fraction
+    if unindexed is not None:
+        text = f"Each index covers all but {unindexed:.0%} of the rows."
+        run = partial(_index_coverage, limit=unindexed)
+        yield "index_coverage", _Check(text=text, run=lambda dataset, _: run(dataset), severity=_WARN)
     if level is not None:
         text = f"All files are there and fit together ({level})."
         yield "integrity", _Check(text=text, run=lambda scope: _integrity(scope.dataset, level))
@@ -267,6 +277,11 @@ def _fresh(dataset: lance_core.LanceDataset, limit: timedelta, now: datetime) ->
 def _deleted_fraction(dataset: lance_core.LanceDataset, limit: float) -> CheckOutcome:
     fraction = table_numbers(dataset)["lance/deleted_fraction"]
     return fraction <= limit, {"lance/deleted_fraction": fraction}
+
+
+def _index_coverage(dataset: lance_core.LanceDataset, limit: float) -> CheckOutcome:
+    numbers = index_numbers(dataset)
+    return numbers.get("lance/index_coverage", 1.0) >= 1 - limit, numbers
 
 
 def _integrity(dataset: lance_core.LanceDataset, level: str) -> CheckOutcome:

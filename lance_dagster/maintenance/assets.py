@@ -15,6 +15,7 @@ from pydantic import Field
 import lance_core
 from lance_core.errors import DatasetNotFoundError, RefNotFoundError
 from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy, spark_session
+from lance_dagster.maintenance.indices import INDICES, declared_indices, indexing
 from lance_dagster.maintenance.live import grace_period, versions_in_use
 from lance_dagster.maintenance.policies import (
     DEFAULT_CLEANUP,
@@ -23,6 +24,7 @@ from lance_dagster.maintenance.policies import (
     CleanupPolicy,
     CompactionPolicy,
     DeletionPolicy,
+    IndexPolicy,
 )
 from lance_dagster.maintenance.tasks import Order, Report, Step, cleanup, compaction, materialization
 from lance_dagster.metadata import storage_metadata, table_numbers
@@ -64,6 +66,7 @@ def build_maintenance_assets(
     compaction: CompactionPolicy | None = DEFAULT_COMPACTION,
     deletions: DeletionPolicy | None = DEFAULT_DELETIONS,
     cleanup: CleanupPolicy | None = DEFAULT_CLEANUP,
+    indices: IndexPolicy | Mapping[str, str] | None = None,
     execution: ExecutionPolicy = DEFAULT_EXECUTION,
     resource_key: str = "lance",
     spark_resource_key: str | None = None,
@@ -76,7 +79,7 @@ def build_maintenance_assets(
     max_attempts: int | None = None,
     branch: str | None = None,
 ) -> list[dg.AssetsDefinition]:
-    """Maintenance assets for tables: ``<table>/compaction``, ``<table>/materialize_deletions``, ``<table>/cleanup``.
+    """Maintenance assets: ``<table>/compaction``, ``.../materialize_deletions``, ``.../indices``, ``.../cleanup``.
 
     They depend on the table and on one another in this order, never change its rows, and never make anything
     downstream of it stale. With nothing to do they materialize with ``lance/skipped`` and ``lance/reason`` and commit
@@ -87,6 +90,8 @@ def build_maintenance_assets(
         compaction: When to merge fragments; None leaves the asset out.
         deletions: When to rewrite fragments with deleted rows; None leaves the asset out.
         cleanup: Which versions stay; None leaves the asset out.
+        indices: Indices to keep up to date, or their types by column (``{"id": "BTREE"}``). Tables whose asset has the
+            metadata ``lance/indices`` of that form declare further ones. Without any the asset is left out.
         execution: Where fragments are rewritten and how much memory this may take.
         resource_key: Where the ``LanceResource`` is.
         spark_resource_key: Where a ``SparkSessionResource`` (or anything with a ``spark_session``) is; large tables
@@ -105,7 +110,6 @@ def build_maintenance_assets(
     Returns:
         Assets, ready for ``dg.Definitions(assets=[*yours, *these])``.
     """
-    steps = _steps(compaction, deletions, cleanup)
     setting = _Setting(
         resource_key=resource_key,
         spark_resource_key=spark_resource_key,
@@ -121,12 +125,13 @@ def build_maintenance_assets(
         "owners": owners,
         "automation_condition": automation_condition,
     }
+    keys, declared = table_keys_and_indices(tables)
     return [
         asset
-        for key in table_keys(tables)
+        for key in keys
         for asset in _table_assets(
             key,
-            steps,
+            _steps(compaction, deletions, cleanup, index_policy(indices, declared.get(key))),
             setting,
             options={**options, "pool": pool or f"lance/{key.to_user_string()}"},
         )
@@ -137,6 +142,7 @@ def _steps(
     compaction_policy: CompactionPolicy | None,
     deletions_policy: DeletionPolicy | None,
     cleanup_policy: CleanupPolicy | None,
+    indices_policy: IndexPolicy | None,
 ) -> list[tuple[str, str, Step]]:
     """Name, description and work of each asset, in order."""
     steps: list[tuple[str, str, Step]] = []
@@ -146,6 +152,9 @@ def _steps(
     if deletions_policy is not None:
         text = f"Rewrites fragments with more than {deletions_policy.threshold:.0%} deleted rows."
         steps.append(("materialize_deletions", text, materialization(deletions_policy)))
+    if indices_policy is not None:
+        text = f"Builds and extends the indices over {', '.join(indices_policy.indices) or 'all indexed columns'}."
+        steps.append((INDICES, text, indexing(indices_policy)))
     if cleanup_policy is not None:
         text = (
             f"Deletes untagged versions older than {cleanup_policy.older_than} (never the newest "
@@ -251,6 +260,32 @@ def _numbers(before: Mapping[str, float], after: Mapping[str, float]) -> dict[st
 def branch_path(branch: str | None) -> list[str]:
     """Return the part of an asset's key that names its branch."""
     return [] if branch is None else branch.split("/")
+
+
+def index_policy(
+    given: IndexPolicy | Mapping[str, str] | None, declared: Mapping[str, str] | None
+) -> IndexPolicy | None:
+    """Return the policy for a table: what was given, and what the metadata of its asset declare; None if neither."""
+    policy = IndexPolicy(indices=given) if isinstance(given, Mapping) else given
+    if not declared:
+        return policy
+    policy = policy or IndexPolicy()
+    return replace(policy, indices={**policy.indices, **declared})
+
+
+def table_keys_and_indices(tables: Any) -> tuple[list[dg.AssetKey], dict[dg.AssetKey, dict[str, str]]]:
+    """Asset keys of whatever names tables, and the indices that the metadata of their assets declare."""
+    if isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition)):
+        tables = [tables]
+    tables = list(tables)
+    specs = [
+        spec
+        for table in tables
+        if isinstance(table, (dg.AssetsDefinition, dg.AssetSpec))
+        for spec in (table.specs if isinstance(table, dg.AssetsDefinition) else [table])
+    ]
+    declared = {spec.key: declared_indices(spec.metadata) for spec in specs}
+    return table_keys(tables), {key: indices for key, indices in declared.items() if indices}
 
 
 def table_keys(tables: Any) -> list[dg.AssetKey]:

@@ -11,7 +11,7 @@ from lance_dagster.maintenance.assets import branch_path
 from lance_dagster.maintenance.health import what_rewriting_needs
 
 if TYPE_CHECKING:
-    from lance_dagster.maintenance.policies import CompactionPolicy, DeletionPolicy
+    from lance_dagster.maintenance.policies import CompactionPolicy, DeletionPolicy, IndexPolicy
     from lance_dagster.resource import LanceResource
 
 
@@ -26,6 +26,7 @@ class MaintenanceNeeded(dg.AutomationCondition):
         lance: Where the tables are.
         compaction: When to merge fragments: ``min_fragments`` small ones.
         deletions: When to rewrite fragments: more than ``threshold`` of their rows are deleted.
+        indices: When to bring indices up to date: more rows than its share are not covered.
         branch: As for the assets.
     """
 
@@ -35,9 +36,11 @@ class MaintenanceNeeded(dg.AutomationCondition):
         *,
         compaction: CompactionPolicy | None,
         deletions: DeletionPolicy | None,
+        indices: IndexPolicy | None = None,
         branch: str | None = None,
     ) -> None:
         self._lance, self._compaction, self._deletions, self._branch = lance, compaction, deletions, branch
+        self._indices = indices
 
     @property
     def description(self) -> str:
@@ -48,7 +51,8 @@ class MaintenanceNeeded(dg.AutomationCondition):
     def name(self) -> str:
         """Different for different policies, because Dagster tells conditions apart by it."""
         line = "" if self._branch is None else f", {self._branch}"
-        return f"maintenance_needed({self._compaction}, {self._deletions}{line})"
+        indices = "" if self._indices is None else f", {self._indices}"
+        return f"maintenance_needed({self._compaction}, {self._deletions}{indices}{line})"
 
     def evaluate(self, context: dg.AutomationContext) -> dg.AutomationResult:
         """Look at the table of the asset."""
@@ -59,7 +63,7 @@ class MaintenanceNeeded(dg.AutomationCondition):
         except (DatasetNotFoundError, RefNotFoundError):
             needs = {}
         else:
-            needs = what_rewriting_needs(dataset, self._compaction, self._deletions)
+            needs = what_rewriting_needs(dataset, self._compaction, self._deletions, self._indices)
         subset = context.candidate_subset if kind in needs else context.get_empty_subset()
         return dg.AutomationResult(context, true_subset=subset)
 
@@ -69,6 +73,7 @@ def maintenance_needed(
     *,
     compaction: CompactionPolicy | None,
     deletions: DeletionPolicy | None,
+    indices: IndexPolicy | None = None,
     retry_cron: str = "@hourly",
     branch: str | None = None,
 ) -> dg.AutomationCondition:
@@ -78,10 +83,11 @@ def maintenance_needed(
         lance: Where the tables are.
         compaction: As in ``MaintenanceNeeded``.
         deletions: As in ``MaintenanceNeeded``.
+        indices: As in ``MaintenanceNeeded``.
         retry_cron: When to try again what failed.
         branch: As for the assets.
     """
     condition = dg.AutomationCondition
     may_try = ~condition.execution_failed() | condition.cron_tick_passed(retry_cron)
-    needed = MaintenanceNeeded(lance, compaction=compaction, deletions=deletions, branch=branch)
+    needed = MaintenanceNeeded(lance, compaction=compaction, deletions=deletions, indices=indices, branch=branch)
     return needed & ~condition.in_progress() & may_try

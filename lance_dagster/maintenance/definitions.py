@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lance_dagster.maintenance.assets import Table, build_maintenance_assets, table_keys
+from lance_dagster.maintenance.assets import Table, build_maintenance_assets, index_policy, table_keys_and_indices
 from lance_dagster.maintenance.conditions import maintenance_needed
 from lance_dagster.maintenance.execution import DEFAULT_EXECUTION, ExecutionPolicy
 from lance_dagster.maintenance.health import build_table_health
@@ -17,10 +17,11 @@ from lance_dagster.maintenance.policies import (
     CleanupPolicy,
     CompactionPolicy,
     DeletionPolicy,
+    IndexPolicy,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lance_dagster._compat import AssetJob
     from lance_dagster.resource import LanceResource
@@ -76,12 +77,38 @@ def build_maintenance_schedule(
     )
 
 
+def build_index_assets(
+    tables: Table | Iterable[Table],
+    *,
+    indices: IndexPolicy | Mapping[str, str] | None = None,
+    resource_key: str = "lance",
+    group_name: str = "maintenance",
+    pool: str | None = None,
+    automation_condition: dg.AutomationCondition | None = None,
+    branch: str | None = None,
+) -> list[dg.AssetsDefinition]:
+    """Only the assets ``<table>/indices`` of ``build_maintenance_assets``, with the same arguments."""
+    return build_maintenance_assets(
+        tables,
+        compaction=None,
+        deletions=None,
+        cleanup=None,
+        indices=indices,
+        resource_key=resource_key,
+        group_name=group_name,
+        pool=pool,
+        automation_condition=automation_condition,
+        branch=branch,
+    )
+
+
 def build_maintenance_definitions(
     tables: Table | Iterable[Table],
     *,
     compaction: CompactionPolicy | None = DEFAULT_COMPACTION,
     deletions: DeletionPolicy | None = DEFAULT_DELETIONS,
     cleanup: CleanupPolicy | None = DEFAULT_CLEANUP,
+    indices: IndexPolicy | Mapping[str, str] | None = None,
     execution: ExecutionPolicy = DEFAULT_EXECUTION,
     resource_key: str = "lance",
     spark_resource_key: str | None = None,
@@ -102,10 +129,11 @@ def build_maintenance_definitions(
     The job is there with and without a schedule, for maintenance on demand.
 
     Args:
-        tables: As in ``build_maintenance_assets``, like the next seven.
+        tables: As in ``build_maintenance_assets``, like the next eight.
         compaction: When to merge fragments.
         deletions: When to rewrite fragments with deleted rows.
         cleanup: Which versions stay.
+        indices: Indices to keep up to date; with ``when_needed`` as soon as rows are not covered.
         execution: Where fragments are rewritten and how much memory this may take.
         resource_key: Where the ``LanceResource`` is.
         spark_resource_key: Where a ``SparkSessionResource`` is.
@@ -123,8 +151,14 @@ def build_maintenance_definitions(
         executor_def: Runs the steps of the job; as in ``build_maintenance_job``. Runs that the sensor of
             ``when_needed`` requests have the executor of the code location, since Dagster gives them no job.
     """
-    policies: dict[str, Any] = {"compaction": compaction, "deletions": deletions, "cleanup": cleanup}
-    names = table_keys(tables)
+    policies: dict[str, Any] = {
+        "compaction": compaction,
+        "deletions": deletions,
+        "cleanup": cleanup,
+        "indices": indices,
+    }
+    names = [tables] if isinstance(tables, (str, dg.AssetKey, dg.AssetSpec, dg.AssetsDefinition)) else list(tables)
+    _, declared = table_keys_and_indices(names)
     assets = build_maintenance_assets(
         names,
         **policies,
@@ -137,7 +171,13 @@ def build_maintenance_definitions(
         branch=branch,
         automation_condition=None
         if when_needed is None
-        else maintenance_needed(when_needed, compaction=compaction, deletions=deletions, branch=branch),
+        else maintenance_needed(
+            when_needed,
+            compaction=compaction,
+            deletions=deletions,
+            indices=index_policy(indices, {}) or (IndexPolicy() if declared else None),
+            branch=branch,
+        ),
     )
     sensors = [] if when_needed is None else [_sensor(f"{name}_when_needed", assets, default_status)]
     if health:

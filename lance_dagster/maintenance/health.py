@@ -9,7 +9,9 @@ import dagster as dg
 
 import lance_core
 from lance_core.errors import DatasetNotFoundError, LanceError
-from lance_dagster.maintenance.assets import Table, table_keys
+from lance_dagster.index_numbers import index_numbers
+from lance_dagster.maintenance.assets import Table, index_policy, table_keys_and_indices
+from lance_dagster.maintenance.indices import INDICES, what_indices_need
 from lance_dagster.maintenance.policies import (
     DEFAULT_CLEANUP,
     DEFAULT_COMPACTION,
@@ -17,6 +19,7 @@ from lance_dagster.maintenance.policies import (
     CleanupPolicy,
     CompactionPolicy,
     DeletionPolicy,
+    IndexPolicy,
 )
 from lance_dagster.maintenance.tasks import num_fragments, plan_compaction, plan_materialization
 from lance_dagster.metadata import table_numbers
@@ -24,7 +27,7 @@ from lance_dagster.metadata import table_numbers
 if TYPE_CHECKING:
     from lance_dagster.resource import LanceResource
 
-_HEADER = ("table", "rows", "fragments", "to merge", "deleted", "bytes", "versions", "tags", "needs")
+_HEADER = ("table", "rows", "fragments", "to merge", "deleted", "bytes", "not indexed", "versions", "tags", "needs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +48,12 @@ class TableHealth:
 
 
 def what_rewriting_needs(
-    dataset: lance_core.LanceDataset, compaction: CompactionPolicy | None, deletions: DeletionPolicy | None
+    dataset: lance_core.LanceDataset,
+    compaction: CompactionPolicy | None,
+    deletions: DeletionPolicy | None,
+    indices: IndexPolicy | None = None,
 ) -> dict[str, str]:
-    """Return the reasons for compaction and for materialization of deletions; reads the manifest only."""
+    """Return the reasons for compaction, materialization of deletions and upkeep of indices; reads the manifest."""
     needs: dict[str, str] = {}
     if compaction is not None:
         merged = num_fragments(plan_compaction(dataset, compaction))
@@ -57,6 +63,9 @@ def what_rewriting_needs(
         heavy = num_fragments(plan_materialization(dataset, deletions))
         if heavy:
             needs["materialize_deletions"] = f"{heavy} fragments have more than {deletions.threshold:.0%} deleted rows"
+    reason = None if indices is None else what_indices_need(dataset, indices)
+    if reason is not None:
+        needs[INDICES] = reason
     return needs
 
 
@@ -67,9 +76,10 @@ def look_at(
     compaction: CompactionPolicy | None,
     deletions: DeletionPolicy | None,
     cleanup: CleanupPolicy | None,
+    indices: IndexPolicy | None = None,
 ) -> TableHealth:
     """Look at one table; reads the manifests of its versions, and nothing else."""
-    needs = what_rewriting_needs(dataset, compaction, deletions)
+    needs = what_rewriting_needs(dataset, compaction, deletions, indices)
     versions, tags = dataset.versions(), dataset.tags.list()
     if cleanup is not None:
         tagged = {tag["version"] for tag in tags.values() if tag["branch"] == dataset.branch}
@@ -86,6 +96,7 @@ def look_at(
         "lance/rows": dataset.count_rows(),
         **table_numbers(dataset),
         "lance/fragments_to_merge": merged,
+        "lance/uncovered_rows": index_numbers(dataset)["lance/uncovered_rows"],
         "lance/versions": len(versions),
         "lance/tags": len(tags),
     }
@@ -105,7 +116,16 @@ def health_markdown(tables: Sequence[TableHealth]) -> str:
 def _cells(numbers: Mapping[str, Any]) -> list[str]:
     if not numbers:
         return [""] * (len(_HEADER) - 2)
-    keys = ("rows", "fragments", "fragments_to_merge", "deleted_fraction", "table_bytes", "versions", "tags")
+    keys = (
+        "rows",
+        "fragments",
+        "fragments_to_merge",
+        "deleted_fraction",
+        "table_bytes",
+        "uncovered_rows",
+        "versions",
+        "tags",
+    )
     return [
         f"{numbers[f'lance/{key}']:.1%}" if key == "deleted_fraction" else f"{numbers[f'lance/{key}']:,}"
         for key in keys
@@ -118,6 +138,7 @@ def build_table_health(
     compaction: CompactionPolicy | None = DEFAULT_COMPACTION,
     deletions: DeletionPolicy | None = DEFAULT_DELETIONS,
     cleanup: CleanupPolicy | None = DEFAULT_CLEANUP,
+    indices: IndexPolicy | Mapping[str, str] | None = None,
     resource_key: str = "lance",
     key: Sequence[str] | str = ("maintenance", "table_health"),
     group_name: str = "maintenance",
@@ -132,6 +153,7 @@ def build_table_health(
         compaction: What is judged by; None looks for nothing of this kind, as with the next two.
         deletions: Likewise.
         cleanup: Likewise.
+        indices: Likewise; as in ``build_maintenance_assets``.
         resource_key: Where the ``LanceResource`` is.
         key: Key of the asset.
         group_name: Asset group.
@@ -139,12 +161,21 @@ def build_table_health(
         automation_condition: For example ``dg.AutomationCondition.on_cron("@hourly")``.
         branch: Look at this branch of the tables.
     """
-    keys = table_keys(tables)
+    keys, declared = table_keys_and_indices(tables)
 
     def table_health(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         lance: LanceResource = getattr(context.resources, resource_key)
         results = [
-            _look(lance, key, branch, compaction=compaction, deletions=deletions, cleanup=cleanup) for key in keys
+            _look(
+                lance,
+                key,
+                branch,
+                compaction=compaction,
+                deletions=deletions,
+                cleanup=cleanup,
+                indices=index_policy(indices, declared.get(key)),
+            )
+            for key in keys
         ]
         sick = [table for table in results if table.needs or table.problem]
         return dg.MaterializeResult(
@@ -182,11 +213,12 @@ def _look(
     compaction: CompactionPolicy | None,
     deletions: DeletionPolicy | None,
     cleanup: CleanupPolicy | None,
+    indices: IndexPolicy | None,
 ) -> TableHealth:
     name = key.to_user_string() if branch is None else f"{key.to_user_string()}@{branch}"
     try:
         dataset = lance.dataset(key, branch=branch)
-        return look_at(dataset, name, compaction=compaction, deletions=deletions, cleanup=cleanup)
+        return look_at(dataset, name, compaction=compaction, deletions=deletions, cleanup=cleanup, indices=indices)
     except DatasetNotFoundError:
         return TableHealth(table=name, needs={}, numbers={}, problem="there is no table yet")
     except LanceError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from lance_core.errors import InvalidInputError
 from lance_dagster.tags import is_run_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,25 @@ class CleanupPolicy:
         ages = (self.older_than, self.keep_runs_for, self.grace_period, self.running_runs_for)
         if min(ages) < timedelta(0) or self.keep_runs < 0 or self.retain_versions < 1:
             msg = "Ages and keep_runs must not be negative, and at least one version must stay."
+            raise InvalidInputError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPolicy:
+    """Keep indices up to date.
+
+    Args:
+        indices: Indices that the table shall have: type (``"BTREE"``, ``"ZONEMAP"``, ...) by column. Indices that the
+            table has besides are brought up to date as well.
+        max_uncovered_fraction: Do nothing as long as no index misses a larger share of the rows (0 .. 1).
+    """
+
+    indices: Mapping[str, str] = field(default_factory=dict[str, str])
+    max_uncovered_fraction: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_uncovered_fraction <= 1:
+            msg = f"max_uncovered_fraction is a share of rows between 0 and 1, not {self.max_uncovered_fraction}."
             raise InvalidInputError(msg)
 
 

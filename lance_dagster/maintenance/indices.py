@@ -1,0 +1,94 @@
+"""Upkeep of indices: declared indices are created, extended and merged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from lance_core.errors import InvalidInputError, LanceError
+from lance_dagster.index_numbers import index_numbers
+from lance_dagster.maintenance.tasks import Report
+from lance_dagster.settings import PREFIX, plain_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import lance_core
+    from lance_dagster.maintenance.policies import IndexPolicy
+    from lance_dagster.maintenance.tasks import Order, Step
+
+INDICES = "indices"
+"""Name of the maintenance asset, and of the setting that declares indices."""
+
+
+def declared_indices(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the indices that the metadata of an asset declare: type by column.
+
+    Raises:
+        InvalidInputError: Something else than names of types by column.
+    """
+    given = plain_value(metadata.get(f"{PREFIX}{INDICES}", {}))
+    if not isinstance(given, dict) or not all(isinstance(kind, str) for kind in given.values()):
+        raise InvalidInputError(f"'{PREFIX}{INDICES}' must map columns to types of indices, not {given!r}.")
+    return {str(column): kind for column, kind in given.items()}
+
+
+def missing_indices(dataset: lance_core.LanceDataset, policy: IndexPolicy) -> dict[str, str]:
+    """Return the declared indices that the table does not have: type by column."""
+    there = {(tuple(index.field_names), _plain(index.index_type)) for index in dataset.describe_indices()}
+    return {column: kind for column, kind in policy.indices.items() if ((column,), _plain(kind)) not in there}
+
+
+def what_indices_need(dataset: lance_core.LanceDataset, policy: IndexPolicy) -> str | None:
+    """Return the reason for upkeep of the indices, None if there is none; reads the manifest only."""
+    missing = missing_indices(dataset, policy)
+    if missing:
+        return f"declared indices are missing: {', '.join(missing)}"
+    num_rows = dataset.count_rows()
+    # Other kinds are brought up to date by pylance only; asking for that again and again would change nothing.
+    described = [index for index in dataset.describe_indices() if index.can_be_extended]
+    rows = max((num_rows - index.num_rows_indexed for index in described), default=0)
+    if rows > policy.max_uncovered_fraction * num_rows:
+        return f"{rows:,} rows are not covered by an index"
+    return None
+
+
+def indexing(policy: IndexPolicy) -> Step:
+    """Create the declared indices, extend and merge all."""
+
+    def step(dataset: lance_core.LanceDataset, order: Order) -> Report:
+        reason = what_indices_need(dataset, policy)
+        numbers = index_numbers(dataset)
+        if reason is None or order.dry_run:
+            skipped = "dry run" if reason is not None else "all indices cover enough rows"
+            return Report(skipped=skipped, numbers=numbers)
+        before, failed = dataset.version, dict[str, str]()
+        for column, kind in missing_indices(dataset, policy).items():
+            try:
+                dataset.create_scalar_index(column, kind, name=f"{column}_{_plain(kind)}_idx")
+            except LanceError as error:
+                failed[column] = str(error)
+        try:
+            dataset.optimize.optimize_indices()
+        except LanceError as error:
+            failed["optimize_indices"] = str(error)
+        dataset.checkout_latest()
+        numbers = {"lance/index_reason": reason, **index_numbers(dataset)}
+        causes = "; ".join(f"{name}: {error}" for name, error in failed.items())
+        if failed and dataset.version == before:
+            raise InvalidInputError(f"No index could be brought up to date. {causes}")
+        if failed:
+            numbers["lance/index_failures"] = dg.MetadataValue.json(failed)
+        nothing = None if dataset.version != before else "lance_core builds none of the indices that lack rows"
+        return Report(
+            skipped=nothing,
+            numbers=numbers,
+            warning=f"Some indices were left as they are. {causes}" if failed else None,
+        )
+
+    return step
+
+
+def _plain(kind: str) -> str:
+    return kind.lower().replace("_", "")

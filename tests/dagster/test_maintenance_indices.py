@@ -1,0 +1,99 @@
+"""Indices as maintenance assets: declared, created, extended, and told."""
+
+import dagster as dg
+import lance
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.errors import InvalidInputError
+from lance_dagster import (
+    IndexPolicy,
+    LanceChecks,
+    LanceResource,
+    build_index_assets,
+    build_maintenance_assets,
+    build_table_health,
+)
+
+
+def rows(start):
+    return pa.table({"id": range(start, start + 100), "day": [start // 100] * 100})
+
+
+@pytest.fixture
+def uri(tmp_path):
+    uri = str(tmp_path / "t.lance")
+    lance_core.write_dataset(rows(0), uri)
+    return uri
+
+
+def materialize(assets, tmp_path, **options):
+    result = dg.materialize(assets, resources={"lance": LanceResource(root=str(tmp_path))}, **options)
+    assert result.success
+    return {
+        event.asset_key.path[-1]: {key: value.value for key, value in event.materialization.metadata.items()}
+        for event in result.get_asset_materialization_events()
+    }
+
+
+def spec(indices):
+    return dg.AssetSpec("t", metadata={"lance/indices": indices})
+
+
+def test_declared_indices_are_created_and_extended(uri, tmp_path):
+    assets = build_index_assets(spec({"id": "BTREE"}), indices={"day": "ZONEMAP"})
+    made = materialize(assets, tmp_path)["indices"]
+    assert made["lance/index_reason"] == "declared indices are missing: day, id"
+    assert (made["lance/indices_count"], made["lance/uncovered_rows"], made["lance/index_coverage"]) == (2, 0, 1.0)
+    assert made["lance/index_bytes"] > 0
+    assert lance.dataset(uri).count_rows("id = 7") == 1
+    again = materialize(assets, tmp_path)["indices"]
+    assert again["lance/skipped"]
+    lance_core.write_dataset(rows(100), uri, mode="append")
+    told = materialize(assets, tmp_path, run_config={"ops": {"t__indices": {"config": {"dry_run": True}}}})["indices"]
+    assert (told["lance/reason"], told["lance/uncovered_rows"]) == ("dry run", 100)
+    extended = materialize(assets, tmp_path)["indices"]
+    assert extended["lance/index_reason"] == "100 rows are not covered by an index"
+    assert (extended["lance/uncovered_rows"], extended["lance/index_segments"]) == (0, 2)
+    assert "`id_btree_idx`" in extended["lance/index_table"]
+
+
+def test_without_declared_indices_there_is_no_asset():
+    assert [asset.key.path[-1] for asset in build_maintenance_assets("t")] == [
+        "compaction",
+        "materialize_deletions",
+        "cleanup",
+    ]
+    assert build_maintenance_assets(spec({"id": "BTREE"}))[2].key.path == ["t", "indices"]
+
+
+def test_a_share_of_uncovered_rows_may_wait(uri, tmp_path):
+    assets = build_index_assets("t", indices=IndexPolicy(indices={"id": "BTREE"}, max_uncovered_fraction=0.6))
+    materialize(assets, tmp_path)
+    lance_core.write_dataset(rows(100), uri, mode="append")
+    assert materialize(assets, tmp_path)["indices"]["lance/skipped"]
+
+
+def test_one_broken_declaration_does_not_stop_the_others(uri, tmp_path):
+    assets = build_index_assets("t", indices={"absent": "BTREE", "id": "BTREE"})
+    made = materialize(assets, tmp_path)["indices"]
+    assert set(made["lance/index_failures"]) == {"absent"}
+    assert lance_core.dataset(uri).list_indices()
+
+
+def test_health_and_check_tell_uncovered_rows(uri, tmp_path):
+    lance_core.dataset(uri).create_scalar_index("id", "BTREE")
+    lance_core.write_dataset(rows(100), uri, mode="append")
+    health = materialize([build_table_health("t", indices={"id": "BTREE"})], tmp_path)["table_health"]
+    assert health["lance/needs"] == {"t": {"indices": "100 rows are not covered by an index"}}
+    assert "not indexed" in health["lance/health"]
+    for limit, passed in ((0.6, True), (0.1, False)):
+        checks = LanceChecks(max_unindexed_fraction=limit)
+        (result,) = checks.evaluate(lance_core.dataset(uri), dg.AssetKey("t"))
+        assert (checks.names, result.passed) == (("index_coverage",), passed)
+
+
+def test_declarations_are_checked():
+    with pytest.raises(InvalidInputError, match="must map columns to types"):
+        build_index_assets(spec(["id"]))
