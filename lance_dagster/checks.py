@@ -31,6 +31,7 @@ def build_lance_checks(
     max_age: timedelta | None = None,
     max_deleted_fraction: float | None = None,
     integrity: Literal["quick", "full"] | None = None,
+    max_unindexed_fraction: float | None = None,
     blocking: bool = False,
     partitioned: bool = False,
     resource_key: str = "lance",
@@ -48,6 +49,7 @@ def build_lance_checks(
         max_age: Rule.
         max_deleted_fraction: Rule.
         integrity: Rule.
+        max_unindexed_fraction: Rule.
         blocking: Whether a failure stops what is downstream (a warning never does).
         partitioned: Give the checks the partitions of the asset, which must be an ``AssetsDefinition`` with the
             metadata ``partition_expr``. The rules for rows (``min_rows``, ``max_rows``, ``not_null``, ``unique``) then
@@ -68,6 +70,7 @@ def build_lance_checks(
         max_age=max_age,
         max_deleted_fraction=max_deleted_fraction,
         integrity=integrity,
+        max_unindexed_fraction=max_unindexed_fraction,
     )
     partitions = _partitions(asset) if partitioned else None
     return build_checks(_key(asset), checks, blocking=blocking, resource_key=resource_key, partitions=partitions)
