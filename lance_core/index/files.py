@@ -35,6 +35,7 @@ class SegmentFiles:
         self._folder = folder
         self.written: dict[str, int] = {}
         """Size of each file written here, by name."""
+        self._begun: list[str] = []
 
     @classmethod
     def of(cls, store: Store, index: IndexMetadata) -> SegmentFiles:
@@ -73,6 +74,7 @@ class SegmentFiles:
             metadata: Schema metadata.
             buffers: Global buffers by the key of the schema metadata that gets the number of the buffer.
         """
+        self._begun.append(name)  # a store may have the file although it reports an error
         writer = DataFileWriter(self._store.writer(self.path(name)), Schema.from_arrow(schema), version=_FILE_VERSION)
         try:
             for batch in batches:
@@ -88,7 +90,8 @@ class SegmentFiles:
 
     def remove(self) -> None:
         """Remove the files written here."""
-        self._store.delete([self.path(name) for name in self.written])
+        self._store.delete([self.path(name) for name in self._begun])
+        self._begun.clear()
         self.written.clear()
 
 

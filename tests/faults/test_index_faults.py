@@ -1,0 +1,98 @@
+"""Fail store call k while indices are remapped or brought up to date: they answer as a scan, and no file is left."""
+
+import os
+
+import pyarrow as pa
+import pytest
+
+import lance_core
+from lance_core.change.retries import new_transaction
+from lance_core.change.stage import FileLimits, stage_data
+from lance_core.errors import CommitOutcomeUnknownError, LanceError
+from lance_core.format.operations import Append, Overwrite
+from lance_core.store.memory import MemoryStore
+from lance_core.table.commit import commit
+from lance_core.table.snapshot import Snapshot, list_versions, open_snapshot
+from lance_core.testing.faulty_store import FaultyStore, InjectedError
+
+pytestmark = pytest.mark.filterwarnings("ignore::lance_core.errors.IndexCoverageWarning")
+STEP = 1 if os.environ.get("LANCE_TESTS") == "deep" else 5
+LIMITS = FileLimits(max_rows_per_file=10, max_bytes_per_file=1 << 30)
+
+
+def rows(start):
+    return pa.table({"n": range(start, start + 30), "z": range(start, start + 30)})
+
+
+def stage(store, start, make):
+    fragments, schema = stage_data(store, rows(start), None, table=None, limits=LIMITS, data_storage_version="2.2")
+    version = list_versions(store)[-1] if list_versions(store) else 0
+    commit(store, new_transaction(version, make(fragments, schema), properties=None, message=None))
+
+
+def prepared():
+    store = MemoryStore()
+    stage(store, 0, lambda fragments, schema: Overwrite(fragments=fragments, schema=schema))
+    dataset = opened(store)
+    dataset.create_scalar_index("n", "BTREE")
+    dataset.create_scalar_index("z", "ZONEMAP")
+    stage(store, 30, lambda fragments, _: Append(fragments=fragments))
+    opened(store).delete("n % 4 = 1")
+    return store
+
+
+def opened(store):
+    return lance_core.LanceDataset("memory", snapshot=open_snapshot(store))
+
+
+CHANGES = {
+    "compact": lambda dataset: dataset.optimize.compact_files(num_threads=1, conflict_retries=0),
+    "materialize": lambda dataset: dataset.optimize.materialize_deletions(num_threads=1, conflict_retries=0),
+    "optimize": lambda dataset: dataset.optimize.optimize_indices(conflict_retries=0),
+    "retrain": lambda dataset: dataset.optimize.optimize_indices(retrain=True, conflict_retries=0),
+}
+
+
+def check(store):
+    dataset = opened(store)
+    for condition in ("n = 7", "n in (3, 40, 5)", "z > 20 and z < 45", "not (n > 12)"):
+        by_index, by_scan = (
+            sorted(dataset.scanner(filter=condition, use_scalar_index=use).to_table()["n"].to_pylist())
+            for use in (True, False)
+        )
+        assert by_index == by_scan, condition
+
+
+def left_over(store):
+    """Folders of indices that no version has."""
+    entries = {
+        index.uuid_text for version in list_versions(store) for index in open_snapshot(store, version).manifest.indices
+    }
+    return {info.path.split("/")[1] for info in store.list("_indices")} - entries
+
+
+@pytest.mark.parametrize("effect", ["before", "after"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_indices_change_as_a_whole_or_not_at_all(name, effect):
+    number, passed = 1 - STEP, False
+    while not passed:
+        number += STEP
+        store = prepared()
+        faulty = FaultyStore(inner=store, fail_at=number, effect=effect)
+        dataset = lance_core.LanceDataset(
+            "memory", snapshot=Snapshot(store=faulty, manifest=open_snapshot(store).manifest)
+        )
+        may_leave = False
+        try:
+            CHANGES[name](dataset)
+            passed = len(faulty.calls) < number
+        except CommitOutcomeUnknownError:
+            may_leave = True
+        except (InjectedError, LanceError, OSError):
+            may_leave = faulty.calls[number - 1][0] == "delete"
+        check(store)
+        assert may_leave or not left_over(store), faulty.calls[number - 1]
+        CHANGES[name](opened(store))
+        check(store)
+        assert opened(store).index_statistics("n_idx")["num_indexed_rows"] >= 22
+    assert number > 10
