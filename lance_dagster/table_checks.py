@@ -6,7 +6,6 @@ import json
 import warnings
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import dagster as dg
@@ -198,8 +197,10 @@ def _given(rules: LanceChecks) -> Iterator[tuple[str, _Check]]:
     unindexed = rules.max_unindexed_fraction
     if unindexed is not None:
         text = f"Each index covers all but {unindexed:.0%} of the rows."
-        run = partial(_index_coverage, limit=unindexed)
-        yield "index_coverage", _Check(text=text, run=lambda dataset, _: run(dataset), severity=_WARN)
+        yield (
+            "index_coverage",
+            _Check(text=text, run=lambda scope: _index_coverage(scope.dataset, unindexed), severity=_WARN),
+        )
     if level is not None:
         text = f"All files are there and fit together ({level})."
         yield "integrity", _Check(text=text, run=lambda scope: _integrity(scope.dataset, level))
