@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lance_core.errors import CorruptDataError
 from lance_core.sql import float_order
 from lance_core.sql.kernels import pc
 
@@ -21,13 +22,20 @@ def sort_order(values: pa.Array) -> pa.Array:
 
 
 def sort_keys(values: pa.Array) -> Keys:
-    """Return what NumPy compares instead of values, which are not null."""
+    """Return what NumPy compares instead of values, which are not null.
+
+    Raises:
+        CorruptDataError: Text is not valid UTF-8.
+    """
     comparable = _comparable(values)
     if pa.types.is_integer(comparable.type):
         return comparable.to_numpy(zero_copy_only=False)
     # Code points of str are in the order of the bytes of UTF-8.
     keys = np.empty(len(comparable), object)
-    keys[:] = comparable.to_pylist()
+    try:
+        keys[:] = comparable.to_pylist()
+    except UnicodeDecodeError as error:
+        raise CorruptDataError("an index has text that is not valid UTF-8") from error
     return keys
 
 

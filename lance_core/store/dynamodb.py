@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _COMMITTER = "lance-dagster"
 _MAX_CLIENTS = 16
 _KEYS = {("base_uri", "HASH"), ("version", "RANGE")}
-_CONDITION_FAILED = "ConditionalCheckFailedException"
 _NAMES = {"#path": "path"}  # a reserved word
 
 

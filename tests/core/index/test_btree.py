@@ -14,6 +14,7 @@ from lance_core.format.btree import PAGE_FILE
 from lance_core.index.btree import BTREE
 from lance_core.index.column import find_column
 from lance_core.index.files import SegmentFiles
+from lance_core.index.order import sort_keys
 from lance_core.sql.pruning import Comparison, IsNull, Membership, Prefix
 from lance_core.store.local import LocalStore
 
@@ -178,3 +179,9 @@ def test_damage_is_told(dataset):
     assert lance_core.dataset(dataset.uri).to_table(filter="x = 7", use_scalar_index=False).num_rows == 2
     lance_core.dataset(dataset.uri).drop_index("x_idx")
     assert lance_core.dataset(dataset.uri).count_rows("x = 7") == 2
+
+
+def test_text_that_is_damaged_is_a_typed_error():
+    damaged = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    with pytest.raises(CorruptDataError, match="not valid UTF-8"):
+        sort_keys(damaged)
