@@ -62,7 +62,7 @@ class Pushdown:
         limits = [limit for limit in (options.limit, self.limit) if limit is not None]
         return replace(
             options,
-            columns=options.columns if self.count else columns,
+            columns=columns if any("." in column for column in columns) else options.columns,
             filter=" AND ".join(f"({condition})" for condition in conditions) or None,
             limit=min(limits, default=None),
         )
