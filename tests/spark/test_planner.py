@@ -178,7 +178,8 @@ def test_queries_have_the_same_answers_as_over_parquet(spark, query):
 def test_scans_have_the_columns_conditions_and_limits_of_the_query(spark):
     assert "RelationV2[id#" in plan(spark.sql("SELECT sum(id) FROM lance WHERE i > 3 AND s LIKE 'a%'"))
     text = plan(spark.sql("SELECT id FROM lance WHERE i > 3 AND upper(s) = 'A'"))
-    assert "Filter (isnotnull(s" in text
+    assert "Filter (upper(s" in text
+    assert "(`i` > 3)" in text
     nested = plan(spark.sql("SELECT st.b.c FROM lance"))
     assert "RelationV2[st.b.c#" in nested
     assert "OneRowRelation" in plan(spark.sql("SELECT count(*) FROM lance"))
