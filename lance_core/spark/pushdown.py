@@ -16,8 +16,9 @@ from pyspark.sql.types import StructField, StructType
 from lance_core.format.extensions import EXTENSION_NAME_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
+    from lance_core.format.schema import Field, Schema
     from lance_core.scan.plan import ScanPlan
     from lance_core.spark.read_options import ReadOptions
     from lance_core.table.snapshot import Snapshot
@@ -86,7 +87,7 @@ def describe(snapshot: Snapshot, plan: ScanPlan) -> str:
         plan: The columns of the relation.
     """
     manifest = snapshot.manifest
-    paths = dict(_paths(plan.schema, manifest.schema.names))
+    paths = dict(_paths(plan.schema, manifest.schema))
     described = {
         "version": snapshot.version,
         "rows": manifest.num_rows,
@@ -97,23 +98,30 @@ def describe(snapshot: Snapshot, plan: ScanPlan) -> str:
     return f"{_BEGIN}{json.dumps(described)}{_END}"
 
 
-def _paths(schema: pa.Schema, columns: Collection[str]) -> Iterator[tuple[str, str]]:
+def _paths(schema: pa.Schema, table: Schema) -> Iterator[tuple[str, str]]:
     """Columns, and fields of structs, with their SQL; options may name such fields as columns."""
+    stored = {field.name: field for field in table.fields}
     for field in schema:
-        parts = [field.name] if field.name in columns else field.name.split(".")
+        parts = [field.name] if field.name in stored else field.name.split(".")
         if not set(field.name) & {"`", "?"}:
-            yield from _fields_of(field, field.name, ".".join(f"`{part}`" for part in parts))
+            sql = ".".join(f"`{part}`" for part in parts)
+            yield from _fields_of(field, stored.get(field.name), field.name, sql)
 
 
-def _fields_of(field: pa.Field, path: str, sql: str) -> Iterator[tuple[str, str]]:
+def _fields_of(field: pa.Field, stored: Field | None, path: str, sql: str) -> Iterator[tuple[str, str]]:
+    """A column and the fields in it; a blob is read as a struct that the table does not have."""
     is_plain = EXTENSION_NAME_KEY.encode() not in (field.metadata or {})
     is_struct = is_plain and pa.types.is_struct(field.type)
+    if is_struct and (stored is None or stored.logical_type != "struct" or stored.is_packed or stored.is_blob):
+        yield path, ""
+        return
     yield path, f"?{sql}" if is_struct else sql if is_plain and _is_comparable(field.type) else ""
-    if is_struct:
+    if is_struct and stored is not None:
+        children = {child.name: child for child in stored.children}
         for i in range(field.type.num_fields):
             child = field.type.field(i)
             if not set(child.name) & {".", "`", "?"}:
-                yield from _fields_of(child, f"{path}.{child.name}", f"{sql}.`{child.name}`")
+                yield from _fields_of(child, children.get(child.name), f"{path}.{child.name}", f"{sql}.`{child.name}`")
 
 
 def _is_comparable(kind: pa.DataType) -> bool:
