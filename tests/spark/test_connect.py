@@ -55,7 +55,7 @@ def test_connect_changes_rows_and_columns(seen):
         99,
     ]
     assert "do not match within='id < 95'" in seen["merge_error"]
-    assert seen["versions"] == 8
+    assert seen["versions"] == 9  # a compaction that remaps an index reserves the ids of its fragments first
 
 
 @pytest.mark.spark
