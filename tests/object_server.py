@@ -6,6 +6,7 @@ Each request is answered under a lock and written down. Faults are those of `tes
 import contextlib
 import re
 import threading
+import time
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from xml.sax.saxutils import escape
 
 ACCOUNT, KEY = "account", "a2V5a2V5a2V5a2V5"
 PAGE = 1000
+STALL_S = 30
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 MARKS = ("x-ms-meta-", "x-goog-meta-")
 
@@ -112,6 +114,10 @@ class Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             self.server.seen.append((self.command, path))
             mode = self.server.mode(self.command, path)
+        if mode == "stall":
+            time.sleep(STALL_S)
+            mode = ""
+        with self.server.lock:
             answer = (204, {}, b"")
             if not mode.startswith("before"):
                 answer = self.carry_out(body, mode)

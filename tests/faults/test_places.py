@@ -219,7 +219,7 @@ def test_objects_are_opened_under_the_name_that_was_decided_about():
         ("s3://b/k", "s3://b", "k"),
         ("file:///a/my%20f.bin", "/a", "my f.bin"),
         ("/k", "/", "k"),
-        ("gs://b/a/c%20d", "gs://b/a", "c%20d"),
+        ("gs://b/a/c%20d", "gs://b/a", "c d"),
         ("memory://far/x", "memory://far", "x"),
     ):
         place, found = parse_address(text).split()

@@ -18,7 +18,7 @@ def without_base64(text):
 
 def test_plans_show_no_keys(spark, tmp_path, capsys):
     """The SQL tab of Spark's UI, the event log and `explain` show plans."""
-    uri, options = str(tmp_path / "t"), {"password": CANARY, "user": CANARY}
+    uri, options = str(tmp_path / "t"), {"aws_secret_access_key": CANARY, "azure_storage_sas_token": CANARY}
     numbers = spark.range(10)
     write_lance(numbers, uri, storage_options=options)
     write_lance(numbers.where("id > 3"), uri, mode="overwrite", replace_where="id > 3", storage_options=options)
