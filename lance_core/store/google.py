@@ -88,7 +88,9 @@ class GoogleBucket:
         if kind is None or kind == _SERVICE_ACCOUNT or (kind in _KNOWN_TO_OBSTORE and not is_inline):
             return None
         try:
-            from google.auth import load_credentials_from_dict  # noqa: PLC0415 not a dependency
+            from google.auth import (  # noqa: PLC0415 # pyright: ignore[reportMissingImports] - not a dependency
+                load_credentials_from_dict,
+            )
             from obstore.auth.google import GoogleCredentialProvider  # noqa: PLC0415 likewise
         except ImportError as error:
             raise UnsupportedError(
